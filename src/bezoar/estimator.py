@@ -1,0 +1,288 @@
+"""FiniteAggregationClassifier: a scikit-learn classifier whose predictions come with a proof."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from bezoar.certificates import Certificate, certify
+from bezoar.learners.member import Member
+from bezoar.learners.table import TableClassifier
+from bezoar.premises import Premise, PremiseWarning
+from bezoar.samples import Samples, TableSamples, is_frame
+from bezoar.split import Split
+from bezoar.spread import Spread, resolve_spread
+from bezoar.subsets import Subsets
+from bezoar.train import collect_votes, fit_members
+from bezoar.votes import Votes
+
+DEFAULT_K = 50
+DEFAULT_D = 16
+
+
+class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier that knows how many poisoned training samples each prediction withstands.
+
+    `certify` returns for every prediction a radius r: whatever an attacker inserts into or removes
+    from the training data, up to r samples in total, the prediction stays the same. The guarantee
+    holds if the base classifier is a function of its training data alone (see
+    `bezoar.check_estimator_purity`) and if nothing outside it learned from the data: scalers,
+    encoders and feature selection belong *inside* ``estimator``, as a pipeline
+    (see `bezoar.check_pipeline`).
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier, optional
+        The learner of the base classifiers. Default: `TableClassifier`, logistic regression that
+        copes with numbers, categories and missing values. Every ``random_state`` in it is set to the
+        base classifier's index.
+    k : int
+        Inverse sensitivity: one training sample reaches 1/k of the base classifiers. A larger k gives
+        larger radii and smaller subsets.
+    d : int
+        Spread degree: how many base classifiers each sample reaches. There are k·d of them.
+    spread : Spread, optional
+        The spread itself, instead of ``Spread.random(k, d)``. A k or d that is not the default must
+        agree with it.
+    split : str or Split
+        How a sample finds its partition: "content", "pixel-sum" or "group".
+    classes : sequence, optional
+        The labels that may occur; they are put in increasing order. The strict way. Otherwise they
+        are read off ``y``, which is a premise, and every certificate reckons with one more class.
+        Samples with other labels are left out, one by one.
+    n_jobs : int, optional
+        Workers, as in joblib; ``joblib.parallel_config`` chooses the backend.
+    verbose : int
+        Passed to joblib.
+
+    Attributes
+    ----------
+    classes_ : array
+        The labels, in increasing order.
+    spread_ : Spread
+    split_ : Split
+    members_ : list of Member
+        The fitted base classifiers; number i belongs to subset i.
+    subset_sizes_, partition_sizes_ : arrays
+        Training samples per subset and per partition.
+    n_dropped_ : int
+        Training samples left out because their label is not one of the classes.
+    premises_ : tuple of Premise
+        What every certificate of this model takes as given.
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        k: int = DEFAULT_K,
+        d: int = DEFAULT_D,
+        spread: Spread | None = None,
+        split: str | Split = "content",
+        classes: Sequence[Any] | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.k = k
+        self.d = d
+        self.spread = spread
+        self.split = split
+        self.classes = classes
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = accepts_nan(self._learner())
+        return tags
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Split, spread, and train one base classifier per subset.
+
+        Parameters
+        ----------
+        X : array (n_samples, …), sparse matrix, DataFrame, or list of strings
+        y : array (n_samples,)
+        groups : array (n_samples,), optional
+            Contributor ids, for split="group".
+        """
+        learner = self._learner()
+        if not is_classifier(learner):
+            raise ValueError(
+                f"The 'estimator' parameter of FiniteAggregationClassifier must be a classifier. Got {learner!r} instead."
+            )
+        spread = resolve_spread(self.spread, self.k, self.d, unless=(DEFAULT_K, DEFAULT_D))
+        split = Split.of(self.split)
+        if split is None:
+            raise TypeError("The 'split' parameter must be a name or a bezoar.Split. Got None instead.")
+        if y is None:
+            raise ValueError("FiniteAggregationClassifier requires y to be passed, but the target y is None.")
+        samples = split.samples(X, allow_nan=accepts_nan(learner))
+        validate_data(self, X if samples.kind != "texts" else np.empty((len(samples), 1)), skip_check_array=True)
+        self.n_features_in_ = samples.n_features
+        labels = column_or_1d(y, warn=True)
+        if len(labels) != len(samples):
+            raise ValueError(f"There are {len(samples)} samples but {len(labels)} labels; give one label per sample.")
+        check_classification_targets(labels)
+
+        self.classes_ = self._class_list(labels)
+        kept = np.isin(labels, self.classes_)
+        self.n_dropped_ = int((~kept).sum())
+        partition = split.partitions(samples, spread.n_partitions, labels, groups)
+        rows = np.flatnonzero(kept)
+        samples = samples.subset(rows) if self.n_dropped_ else samples
+        codes = np.searchsorted(self.classes_, labels[rows]).astype(np.int64)
+        subsets = Subsets.of(samples, codes, partition[rows], spread)
+
+        self.spread_, self.split_ = spread, split
+        self.kind_of_samples_ = samples.kind
+        self.subset_sizes_, self.partition_sizes_ = subsets.sizes, subsets.partition_sizes
+        self.premises_ = self._list_premises(learner, samples)
+        self.members_ = fit_members(learner, samples, codes, subsets, n_jobs=self.n_jobs, verbose=self.verbose)
+        self._report_oddities()
+        return self
+
+    def votes(self, X: Any) -> Votes:
+        """What every base classifier says about every sample, ready to certify."""
+        check_is_fitted(self, "members_")
+        matrix = collect_votes(
+            self.members_, self._test_samples(X), len(self.classes_), n_jobs=self.n_jobs, verbose=self.verbose
+        )
+        return Votes(
+            matrix,
+            self.spread_,
+            self.classes_,
+            self.split_,
+            classes_inferred=self.classes is None,
+            premises=self.premises_,
+        )
+
+    def certify(self, X: Any, method: str = "finite-aggregation") -> Certificate:
+        """Prediction, runner-up, margin and radius for every sample; see `bezoar.certify`."""
+        return certify(self.votes(X), method)  # type: ignore[arg-type]
+
+    def predict(self, X: Any, min_radius: int | None = None) -> NDArray[Any]:
+        """The most voted label of each sample.
+
+        With ``min_radius`` the answer is a masked array: it answers only where the radius is at least
+        that, and is masked elsewhere.
+        """
+        if min_radius is None:
+            return self.classes_[self.votes(X).counts().argmax(axis=1)]
+        certificate = self.certify(X)
+        answer: NDArray[Any] = np.ma.masked_array(certificate.labels, certificate.radius < min_radius)
+        return answer
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Share of each class among the base classifiers that did not abstain (uniform if all did)."""
+        counts = self.votes(X).counts()
+        total = counts.sum(axis=1, keepdims=True)
+        return np.where(total > 0, counts / np.maximum(total, 1), 1 / counts.shape[1])
+
+    def save(self, path: str | Path) -> None:
+        """Keep the fitted model in a folder, without pickle; `load` serves it again."""
+        from bezoar.store import save_model
+
+        check_is_fitted(self, "members_")
+        save_model(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path, trusted: Sequence[str] = ()) -> Self:
+        """Open a saved model; refuse one that was altered or that holds types nobody vouched for.
+
+        Parameters
+        ----------
+        path : path
+        trusted : sequence of str
+            Full names of types of your own (a custom base classifier) that may be loaded.
+        """
+        from bezoar.store import load_model
+
+        return load_model(cls, path, trusted)
+
+    def _learner(self) -> Any:
+        return TableClassifier() if self.estimator is None else self.estimator
+
+    def _class_list(self, labels: NDArray[Any]) -> NDArray[Any]:
+        if self.classes is None:
+            return np.unique(labels)
+        declared = np.unique(np.asarray(self.classes))
+        if len(declared) < 2:
+            raise ValueError(
+                f"The 'classes' parameter must name at least two labels: with one there is nothing to defend. "
+                f"Got {list(self.classes)!r} instead."
+            )
+        if (declared.dtype.kind in "US") != (labels.dtype.kind in "USO" and isinstance(labels[0], str)):
+            raise ValueError(
+                f"The declared classes are of type {declared.dtype} but the labels are of type {labels.dtype}; "
+                "declare the labels as they stand in y."
+            )
+        return declared
+
+    def _test_samples(self, X: Any) -> Samples:
+        if self.kind_of_samples_ == "tables" and not is_frame(X):
+            import pandas as pd
+
+            X = pd.DataFrame(np.asarray(X), columns=list(getattr(self, "feature_names_in_", range(np.shape(X)[-1]))))
+        samples = self.split_.samples(X, allow_nan=accepts_nan(self._learner()))
+        if samples.kind != "texts":
+            validate_data(self, X, reset=False, skip_check_array=True)
+        if samples.kind == "tables" and self.kind_of_samples_ == "numbers":
+            samples = self.split_.samples(np.asarray(X), allow_nan=accepts_nan(self._learner()))
+        return samples
+
+    def _list_premises(self, learner: Any, samples: Samples) -> tuple[Premise, ...]:
+        spread, split = self.spread_, self.split_
+        classes = f"{len(self.classes_)} labels, {', '.join(map(str, self.classes_[:12]))}"
+        premises = [
+            Premise("spread", f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}", True),
+            Premise("split", f"{split.kind}, {split.dtype}{', labels hashed' if split.hash_labels else ''}", True),
+            Premise("learner", " ".join(repr(learner).split()), True),
+            Premise("classes", classes + (", …" if len(self.classes_) > 12 else ""), self.classes is not None),
+            Premise("number of features", str(samples.n_features), split.n_features is not None),
+        ]
+        if isinstance(samples, TableSamples):
+            categorical = [str(column.name) for column in samples.columns if column.categorical]
+            premises.append(Premise("categorical columns", ", ".join(categorical) or "none", False))
+        return tuple(premises)
+
+    def _report_oddities(self) -> None:
+        n = len(self.members_)
+        empty = int((self.subset_sizes_ == 0).sum())
+        failed: list[Member] = [member for member in self.members_ if member.failure]
+        trained = sum(member.model is not None for member in self.members_)
+        if failed and not trained:
+            raise ValueError(
+                f"The base classifier raised on every subset that has two classes or more ({len(failed)} of {n}); "
+                f"the first said {failed[0].failure}"
+            )
+        for count, text in (
+            (self.n_dropped_, "training samples have a label that is not one of the classes and were left out"),
+            (empty, f"of {n} subsets are empty, so their base classifiers abstain; fewer (smaller k·d) would be better"),
+            (len(failed), f"of {n} base classifiers raised on their subset and say its most frequent class instead"),
+        ):
+            if count:
+                detail = f"; the first said {failed[0].failure}" if "raised" in text else ""
+                warnings.warn(f"{count} {text}{detail}.", PremiseWarning, stacklevel=3)
+
+
+def accepts_nan(estimator: Any) -> bool:
+    """Whether a classifier or pipeline takes missing values; a pipeline does if its first step does."""
+    if isinstance(estimator, Pipeline):
+        steps = [step for _, step in estimator.steps if step is not None and step != "passthrough"]
+        return accepts_nan(steps[0]) if steps else False
+    return isinstance(estimator, ColumnTransformer) or bool(get_tags(estimator).input_tags.allow_nan)
+

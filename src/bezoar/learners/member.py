@@ -1,0 +1,136 @@
+"""One base classifier: any scikit-learn classifier, trained on its own subset and nothing else.
+
+The vote of a base classifier on a sample is a function of its subset, its index and the sample. So
+here a clone is seeded by its index, fed its subset in canonical order with labels encoded within
+the subset, and never told about other samples, other labels or the class list.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from bezoar.samples import Samples
+
+
+@dataclass(frozen=True)
+class Member:
+    """A fitted base classifier.
+
+    Attributes
+    ----------
+    index : int
+        Its subset.
+    model : object or None
+        The fitted classifier; None where the subset is empty, of one class, or made the learner fail.
+    codes : array
+        The class codes its subset holds, in increasing order; the model predicts positions in it.
+    fallback : int or None
+        The most frequent code of the subset (ties to the smallest), said where the model cannot.
+        None for an empty subset, which abstains.
+    form : object
+        What the samples it was trained on looked like (see `Samples.form_of`).
+    failure : str or None
+        What the learner raised on the subset.
+    """
+
+    index: int
+    model: Any
+    codes: NDArray[np.int64]
+    fallback: int | None
+    form: Any = None
+    failure: str | None = None
+
+
+class SampleRefusedError(Exception):
+    """Every base classifier that has a model raised on one of the samples."""
+
+
+def fit_member(
+    estimator: Any, index: int, samples: Samples, codes: NDArray[np.int64], rows: NDArray[np.int64]
+) -> Member:
+    """Train base classifier ``index`` on these rows, given in canonical order.
+
+    A learner that raises does not stop training, or one poisoned sample could; its base classifier
+    says the most frequent class of its subset, which is a function of the subset too. Lack of memory
+    is no property of the subset and is passed on.
+    """
+    held, local = np.unique(codes[rows], return_inverse=True)
+    if len(held) == 0:
+        return Member(index, None, held, None)
+    fallback = int(held[np.bincount(local).argmax()])
+    if len(held) == 1:
+        return Member(index, None, held, fallback)
+    form = samples.form_of(rows)
+    model = seeded(estimator, index)
+    try:
+        with own_random_state(index):
+            model.fit(samples.take(rows, form), local)
+    except MemoryError:
+        raise
+    except Exception as error:
+        return Member(index, None, held, fallback, failure=f"{type(error).__name__}: {error}")
+    return Member(index, model, held, fallback, form)
+
+
+def vote_of(member: Member, fed: Any, n_samples: int, abstention: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The base classifier's votes on samples it is fed, and where it raised and fell back.
+
+    If it raises on the batch it is asked sample by sample, so that no sample's vote depends on another.
+    """
+    refused = np.zeros(n_samples, np.bool_)
+    if member.model is None:
+        return np.full(n_samples, abstention if member.fallback is None else member.fallback), refused
+    try:
+        return member.codes[_predict(member, fed)], refused
+    except MemoryError:
+        raise
+    except Exception:
+        votes = np.full(n_samples, member.fallback)
+    for row in range(n_samples):
+        one = fed.iloc[row : row + 1] if hasattr(fed, "iloc") else fed[row : row + 1]
+        try:
+            votes[row] = member.codes[_predict(member, one)[0]]
+        except MemoryError:
+            raise
+        except Exception:
+            refused[row] = True
+    return votes, refused
+
+
+def seeded(estimator: Any, index: int) -> Any:
+    """A clone of the estimator, with every random_state in it set to the base classifier's index."""
+    model = clone(estimator)
+    states = {
+        name: index for name in model.get_params(deep=True) if name == "random_state" or name.endswith("__random_state")
+    }
+    return model.set_params(**states) if states else model
+
+
+@contextmanager
+def own_random_state(index: int) -> Iterator[None]:
+    """Seed the global generators by index, and put them back afterwards."""
+    numpy_state, python_state = np.random.get_state(), random.getstate()
+    np.random.seed(index)
+    random.seed(index)
+    try:
+        yield
+    finally:
+        np.random.set_state(numpy_state)
+        random.setstate(python_state)
+
+
+def _predict(member: Member, fed: Any) -> NDArray[np.int64]:
+    with own_random_state(member.index):
+        said = np.asarray(member.model.predict(fed))
+    positions = said.astype(np.int64)
+    if said.ndim != 1 or not np.array_equal(positions, said) or positions.min(initial=0) < 0:
+        raise ValueError("the base classifier did not predict one of the labels it was trained on")
+    return positions

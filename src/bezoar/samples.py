@@ -1,0 +1,428 @@
+"""Samples in canonical form: what is hashed, what is sorted and what a base classifier is fed.
+
+Soundness asks that nothing about one sample depends on another. So every sample has one canonical
+form that is a function of its own values alone: the dtype that other rows forced on an array or a
+column, explicit zeros, the order of sparse indices, the categories of a pandas column and the sign
+of zero are not part of it. The same form is hashed (split), compared (canonical order) and fed.
+
+Four kinds: numbers (dense arrays of any shape per sample), sparse rows, tables (DataFrames of
+mixed types) and texts (a list of strings).
+"""
+
+from __future__ import annotations
+
+import datetime
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import cached_property
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_array
+
+from bezoar.hashing import hash_bytes, hash_numbers
+
+DTYPES = ("float64", "uint8")
+
+# Clears one exponent bit, so that the hash of a text never reads as a NaN.
+_TEXT_MASK = np.uint64(0xFFFFFFFFFFFFFFFF ^ (1 << 62))
+
+
+class Samples(ABC):
+    """A sequence of samples in canonical form."""
+
+    kind: str
+    n_features: int
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def hashes(self, seed: int = 0) -> NDArray[np.uint64]:
+        """A stable 64-bit hash of each sample's canonical content."""
+
+    @cached_property
+    def content_hashes(self) -> NDArray[np.uint64]:
+        """The hashes that split and order use, computed once."""
+        return self.hashes()
+
+    @abstractmethod
+    def key(self, row: int) -> bytes:
+        """The whole canonical content of one sample: equal exactly for equal samples."""
+
+    @abstractmethod
+    def take(self, rows: ArrayLike, form: Any = None) -> Any:
+        """These samples as a base classifier is fed them, in this order; a fresh, canonical copy.
+
+        ``form`` is what `form_of` said about the samples that the base classifier was trained on.
+        """
+
+    @abstractmethod
+    def subset(self, rows: ArrayLike) -> Samples:
+        """These samples only, still in canonical form."""
+
+    def form_of(self, rows: ArrayLike) -> Any:
+        """What a base classifier trained on these samples must know about their form; often nothing."""
+        return None
+
+    def sums(self) -> NDArray[np.int64]:
+        """The sum of each sample's values, which must be whole numbers (for the pixel-sum split)."""
+        raise ValueError(f"The 'pixel-sum' split adds pixel values, but the samples are {self.kind}; use 'content'.")
+
+
+@dataclass(frozen=True)
+class NumberSamples(Samples):
+    """Dense numbers: float64, or uint8 where declared; any shape per sample."""
+
+    values: NDArray[Any]
+    kind = "numbers"
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def n_features(self) -> int:  # type: ignore[override]
+        return int(np.prod(self.values.shape[1:]))
+
+    def hashes(self, seed: int = 0) -> NDArray[np.uint64]:
+        if self.values.dtype == np.float64:
+            return hash_numbers(self.values, seed)
+        flat = memoryview(self.values.reshape(-1))
+        width = self.n_features
+        return hash_bytes((flat[i * width : (i + 1) * width] for i in range(len(self))), len(self), seed)
+
+    def key(self, row: int) -> bytes:
+        return _canonical_numbers(self.values[row : row + 1].copy()).tobytes()
+
+    def take(self, rows: ArrayLike, form: Any = None) -> Any:
+        return _canonical_numbers(self.values[np.asarray(rows)])
+
+    def subset(self, rows: ArrayLike) -> Samples:
+        return NumberSamples(self.values[np.asarray(rows)])
+
+    def sums(self) -> NDArray[np.int64]:
+        flat = self.values.reshape(len(self), -1)
+        if self.values.dtype != np.uint8 and not np.array_equal(flat, np.floor(flat)):
+            raise ValueError("The 'pixel-sum' split needs whole numbers, but X holds fractions; use 'content'.")
+        return flat.sum(axis=1, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class SparseSamples(Samples):
+    """Rows of a CSR matrix: sorted indices, no duplicates, no explicit zeros."""
+
+    matrix: Any
+    kind = "sparse rows"
+
+    def __len__(self) -> int:
+        return int(self.matrix.shape[0])
+
+    @property
+    def n_features(self) -> int:  # type: ignore[override]
+        return int(self.matrix.shape[1])
+
+    def hashes(self, seed: int = 0) -> NDArray[np.uint64]:
+        return hash_bytes((self.key(row) for row in range(len(self))), len(self), seed)
+
+    def key(self, row: int) -> bytes:
+        part = slice(self.matrix.indptr[row], self.matrix.indptr[row + 1])
+        return bytes(self.matrix.indices[part].astype("<i8").tobytes() + self.matrix.data[part].astype("<f8").tobytes())
+
+    def take(self, rows: ArrayLike, form: Any = None) -> Any:
+        return self.matrix[np.asarray(rows)]
+
+    def subset(self, rows: ArrayLike) -> Samples:
+        return SparseSamples(self.matrix[np.asarray(rows)])
+
+    def sums(self) -> NDArray[np.int64]:
+        if not np.array_equal(self.matrix.data, np.floor(self.matrix.data)):
+            raise ValueError("The 'pixel-sum' split needs whole numbers, but X holds fractions; use 'content'.")
+        return np.asarray(self.matrix.sum(axis=1)).ravel().astype(np.int64)
+
+
+@dataclass(frozen=True)
+class TextSamples(Samples):
+    """One string per sample."""
+
+    texts: NDArray[np.object_]
+    kind = "texts"
+    n_features = 1
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def hashes(self, seed: int = 0) -> NDArray[np.uint64]:
+        return hash_bytes((self.key(row) for row in range(len(self))), len(self), seed)
+
+    def key(self, row: int) -> bytes:
+        return _utf8(self.texts[row])
+
+    def take(self, rows: ArrayLike, form: Any = None) -> Any:
+        return self.texts[np.asarray(rows)]
+
+    def subset(self, rows: ArrayLike) -> Samples:
+        return TextSamples(self.texts[np.asarray(rows)])
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table: float64 numbers (NaN where missing), or cells that are float, str or None."""
+
+    name: Any
+    values: NDArray[Any]
+    categorical: bool = False
+
+    @property
+    def numeric(self) -> bool:
+        return bool(self.values.dtype == np.float64)
+
+
+@dataclass(frozen=True)
+class TableSamples(Samples):
+    """Rows of a DataFrame. A cell is a number, a text or missing, whatever its column's dtype.
+
+    A base classifier is fed a DataFrame whose column dtypes follow from its own subset: float64
+    where every cell of the subset is a number or missing, categorical (with the subset's own
+    categories) where the column was declared so, object otherwise.
+    """
+
+    columns: tuple[Column, ...]
+    rows: int
+    kind = "tables"
+
+    def __len__(self) -> int:
+        return self.rows
+
+    @property
+    def n_features(self) -> int:  # type: ignore[override]
+        return len(self.columns)
+
+    def hashes(self, seed: int = 0) -> NDArray[np.uint64]:
+        codes = np.empty((len(self), self.n_features))
+        for at, column in enumerate(self.columns):
+            codes[:, at] = column.values if column.numeric else cell_codes(column.values)
+        return hash_numbers(codes, seed)
+
+    def key(self, row: int) -> bytes:
+        return b"".join(_cell_key(column.values[row]) for column in self.columns)
+
+    def subset(self, rows: ArrayLike) -> Samples:
+        rows = np.asarray(rows)
+        return TableSamples(tuple(replace(column, values=column.values[rows]) for column in self.columns), len(rows))
+
+    def form_of(self, rows: ArrayLike) -> tuple[Any, ...]:
+        rows = np.asarray(rows)
+        return tuple(_form_of_column(column, rows) for column in self.columns)
+
+    def take(self, rows: ArrayLike, form: Any = None) -> Any:
+        import pandas as pd
+
+        rows = np.asarray(rows)
+        form = self.form_of(rows) if form is None else form
+        fed = {
+            at: _fed_column(column, rows, how) for at, (column, how) in enumerate(zip(self.columns, form, strict=True))
+        }
+        frame = pd.DataFrame(fed, index=pd.RangeIndex(len(rows)))
+        frame.columns = pd.Index([column.name for column in self.columns])
+        return frame
+
+
+def to_samples(
+    X: Any, *, dtype: str = "float64", n_features: int | None = None, allow_nan: bool = True
+) -> Samples:
+    """The canonical form of whatever a user brings, or one sentence that says what is wrong with it.
+
+    Parameters
+    ----------
+    X : array (n_samples, …), sparse matrix, DataFrame, or list of strings
+    dtype : "float64" or "uint8"
+        The declared form of dense numbers. Never taken from X: one row could change that for all.
+    n_features : int, optional
+        The declared width of sparse rows. Entries beyond it are dropped, in their own row only.
+    allow_nan : bool
+        Whether numbers may be missing. Infinity is refused in any case.
+    """
+    if is_frame(X):
+        return _from_frame(X, allow_nan)
+    if _is_texts(X):
+        return _from_texts(X)
+    if sp.issparse(X):
+        return _from_sparse(X, n_features, allow_nan)
+    if dtype == "uint8":
+        given = np.asarray(X)
+        if given.dtype != np.uint8:
+            raise ValueError(f"The samples were declared as uint8. Got an array of dtype {given.dtype} instead.")
+    values = check_array(X, dtype=dtype, order="C", ensure_all_finite="allow-nan" if allow_nan else True, allow_nd=True, input_name="X")
+    if n_features is not None and int(np.prod(values.shape[1:])) != n_features:
+        raise ValueError(
+            f"X has {int(np.prod(values.shape[1:]))} features per sample, but {n_features} were declared."
+        )
+    return NumberSamples(values)
+
+
+def canonical_rank(samples: Samples, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The place of each sample in an order that depends on content alone: hash, content, label.
+
+    Any two samples compare by their own content, so the order inside a subset is a function of the
+    subset. Samples of equal content and label are interchangeable. Hash order also keeps learners
+    that read their rows in turn from meeting them sorted by a feature.
+    """
+    hashes = samples.content_hashes
+    tie = np.zeros(len(samples), np.int64)
+    order = np.argsort(hashes, kind="stable")
+    same = hashes[order[1:]] == hashes[order[:-1]]
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False])).astype(np.int8)))
+    for start, stop in edges.reshape(-1, 2):
+        run = order[start : stop + 1]
+        keys = [samples.key(int(row)) for row in run]
+        places = {key: place for place, key in enumerate(sorted(set(keys)))}
+        tie[run] = [places[key] for key in keys]
+    rank = np.empty(len(samples), np.int64)
+    rank[np.lexsort((labels, tie, hashes))] = np.arange(len(samples))
+    return rank
+
+
+def cell_codes(cells: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
+    """64 bits for each cell, from its value alone: a number is itself, a text its hash, missing is NaN."""
+    codes: dict[Any, float] = {None: np.nan}
+    for cell in cells:
+        if cell not in codes:
+            text = isinstance(cell, str)
+            codes[cell] = float((hash_bytes([_utf8(cell)], 1) & _TEXT_MASK).view(np.float64)[0]) if text else cell
+    return np.fromiter((codes[cell] for cell in cells), np.float64, len(cells))
+
+
+def canonical_cell(value: Any, where: str) -> float | str | None:
+    """A cell as a number, a text or None for missing, whatever type it came in."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bool | np.bool_ | Real | Decimal | np.integer | np.floating):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = float("inf") if value > 0 else float("-inf")
+        return None if number != number else number + 0.0
+    if isinstance(value, np.datetime64 | np.timedelta64 | datetime.datetime | datetime.date):
+        moment = np.datetime64(value, "ns") if not isinstance(value, np.timedelta64) else value.astype("m8[ns]")
+        return None if np.isnat(moment) else float(moment.astype(np.int64))
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    raise TypeError(
+        f"{where} holds a value of type {type(value).__name__}; cells must be numbers, strings, dates or missing."
+    )
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X is a pandas DataFrame, without importing pandas."""
+    return hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X, "columns")
+
+
+def _is_texts(X: Any) -> bool:
+    """A sequence of strings; decided by the first sample's type, which every other must share."""
+    if isinstance(X, np.ndarray):
+        return X.ndim == 1 and X.size > 0 and isinstance(X[0], str)
+    if hasattr(X, "iloc"):
+        return len(X) > 0 and isinstance(X.iloc[0], str)
+    return isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], str)
+
+
+def _from_texts(X: Any) -> TextSamples:
+    texts = np.empty(len(X), object)
+    for row, text in enumerate(X):
+        if not isinstance(text, str):
+            raise TypeError(f"X is a list of texts, but sample {row} is of type {type(text).__name__}.")
+        texts[row] = str(text)
+    return TextSamples(texts)
+
+
+def _from_sparse(X: Any, n_features: int | None, allow_nan: bool) -> SparseSamples:
+    given = check_array(X, accept_sparse="csr", dtype=np.float64, ensure_all_finite="allow-nan" if allow_nan else True, input_name="X")
+    matrix = sp.csr_matrix(given, copy=True)
+    matrix.sum_duplicates()
+    if n_features is not None and matrix.shape[1] != n_features:
+        matrix = matrix[:, :n_features] if matrix.shape[1] > n_features else matrix
+        matrix.resize(matrix.shape[0], n_features)
+    matrix.data = _canonical_numbers(matrix.data)
+    matrix.eliminate_zeros()
+    matrix.sort_indices()
+    return SparseSamples(matrix)
+
+
+def _from_frame(X: Any, allow_nan: bool) -> TableSamples:
+    import pandas as pd
+
+    if X.shape[0] == 0 or X.shape[1] == 0:
+        raise ValueError(f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s); at least 1 is required.")
+    columns = []
+    for at, name in enumerate(X.columns):
+        series = X.iloc[:, at]
+        if pd.api.types.is_complex_dtype(series.dtype):
+            raise ValueError(f"Complex data not supported: column '{name}'.")
+        if pd.api.types.is_numeric_dtype(series.dtype) and not isinstance(series.dtype, pd.CategoricalDtype):
+            if isinstance(series.dtype, pd.SparseDtype):
+                series = series.sparse.to_dense()
+            values = _canonical_numbers(series.to_numpy(dtype=np.float64, na_value=np.nan, copy=True))
+            if np.isinf(values).any() or (not allow_nan and np.isnan(values).any()):
+                raise ValueError(f"Input X contains NaN or infinity in column '{name}'.")
+            columns.append(Column(name, values))
+            continue
+        cells = np.empty(len(series), object)
+        cells[:] = [canonical_cell(value, f"Column '{name}'") for value in series.astype(object)]
+        columns.append(Column(name, cells, isinstance(series.dtype, pd.CategoricalDtype)))
+    return TableSamples(tuple(columns), len(X))
+
+
+def _canonical_numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """−0.0 as 0.0 and one NaN, in place."""
+    if values.dtype == np.float64:
+        values += 0.0
+        values[np.isnan(values)] = np.nan
+    return values
+
+
+def _cell_key(cell: Any) -> bytes:
+    if cell is None or cell != cell:
+        return b"m"
+    if isinstance(cell, str):
+        text = _utf8(cell)
+        return b"t" + len(text).to_bytes(8, "little") + text
+    return b"n" + np.float64(cell + 0.0).astype("<f8").tobytes()
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _order_of_cell(cell: Any) -> tuple[bool, Any]:
+    return isinstance(cell, str), cell
+
+
+def _form_of_column(column: Column, rows: NDArray[Any]) -> Any:
+    if column.numeric:
+        return "number"
+    present = {cell for cell in column.values[rows] if cell is not None}
+    if column.categorical:
+        return tuple(sorted(present, key=_order_of_cell))
+    return "object" if any(isinstance(cell, str) for cell in present) else "number"
+
+
+def _fed_column(column: Column, rows: NDArray[Any], form: Any) -> Any:
+    import pandas as pd
+
+    cells = column.values[rows]
+    if form == "number":
+        if column.numeric:
+            return cells
+        return np.array([cell if isinstance(cell, float) else np.nan for cell in cells], np.float64)
+    if column.numeric:
+        cells = np.array([None if cell != cell else cell for cell in cells.tolist()], object)
+    if form == "object":
+        return pd.Series([np.nan if cell is None else cell for cell in cells], dtype=object)
+    return pd.Categorical(cells, categories=list(form))

@@ -1,0 +1,123 @@
+"""Split: training sample → partition, from its own content alone."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bezoar.hashing import hash_bytes, hash_numbers
+from bezoar.samples import DTYPES, Samples, canonical_cell, cell_codes, to_samples
+
+Kind = Literal["content", "pixel-sum", "group"]
+Threat = Literal["insert_remove", "label_flip", "modify"]
+
+
+@dataclass(frozen=True)
+class Split:
+    """How a training sample finds its partition, and so what each attack costs.
+
+    Parameters
+    ----------
+    kind : "content", "pixel-sum" or "group"
+        ``content``: a 64-bit hash (xxh64) of the sample's canonical bytes. ``pixel-sum``: the sum of
+        its values, as in the paper. ``group``: a hash of its contributor's id, so that the radius
+        counts contributors; ids must be authenticated.
+    dtype : "float64" or "uint8"
+        The declared form of dense numbers; images may be declared as uint8.
+    n_features : int, optional
+        The declared number of features; otherwise that of the training data, which is a premise.
+    hash_labels : bool
+        Whether the label is part of the content. By default it is not, so that a label flip touches
+        one partition.
+    """
+
+    kind: Kind = "content"
+    dtype: str = "float64"
+    n_features: int | None = None
+    hash_labels: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise ValueError(
+                f"The 'split' parameter must be one of 'content', 'pixel-sum' and 'group'. Got {self.kind!r} instead."
+            )
+        if self.dtype not in DTYPES:
+            raise ValueError(f"The 'dtype' of a split must be one of {list(DTYPES)}. Got {self.dtype!r} instead.")
+        if self.n_features is not None and operator.index(self.n_features) < 1:
+            raise ValueError(f"The 'n_features' of a split must be at least 1. Got {self.n_features} instead.")
+        if self.hash_labels and self.kind != "content":
+            raise ValueError(f"Only the 'content' split can hash labels. Got kind={self.kind!r}.")
+
+    @classmethod
+    def of(cls, split: Self | str | None) -> Self | None:
+        """A split from its record or its name; None stays None, for votes made elsewhere."""
+        if split is None or isinstance(split, cls):
+            return split
+        if isinstance(split, str):
+            return cls(split)  # type: ignore[arg-type]
+        raise TypeError(f"The 'split' parameter must be a name or a bezoar.Split. Got {split!r} instead.")
+
+    def cost(self, threat: Threat) -> int:
+        """How many units of attack size one such act costs.
+
+        One insertion or removal is 1. A label flip is 1, or 2 where the label decides the partition.
+        A feature change may move a sample from one partition to another: 2. A contributor may do
+        anything to its own samples for 1.
+        """
+        if threat not in get_args(Threat):
+            raise ValueError(f"A threat is one of {list(get_args(Threat))}. Got {threat!r} instead.")
+        if threat == "insert_remove" or self.kind == "group":
+            return 1
+        if threat == "label_flip":
+            return 2 if self.hash_labels else 1
+        return 2
+
+    def samples(self, X: Any, *, allow_nan: bool = True) -> Samples:
+        """X in canonical form, as declared."""
+        return to_samples(X, dtype=self.dtype, n_features=self.n_features, allow_nan=allow_nan)
+
+    def partitions(
+        self, samples: Samples, n_partitions: int, labels: Any = None, groups: Any = None
+    ) -> NDArray[np.int64]:
+        """The partition of each sample; row i is a function of sample i alone."""
+        if self.kind == "group":
+            if groups is None:
+                raise ValueError("The 'group' split needs groups: one contributor id per training sample.")
+            cells = [canonical_cell(group, "'groups'") for group in groups]
+            if len(cells) != len(samples):
+                raise ValueError(f"There are {len(samples)} samples but {len(cells)} groups; give one per sample.")
+            if None in cells:
+                raise ValueError(f"Sample {cells.index(None)} has no group; every sample needs a contributor id.")
+            return _modulo(hash_numbers(cell_codes(cells)[:, None]), n_partitions)
+        if groups is not None:
+            raise ValueError(f"Groups were given, but the split is '{self.kind}'; use split='group' to split by them.")
+        if self.kind == "pixel-sum":
+            return samples.sums() % n_partitions
+        hashes = samples.content_hashes
+        if self.hash_labels:
+            if labels is None:
+                raise ValueError("This split hashes labels, so it needs them.")
+            codes = cell_codes([canonical_cell(label, "'y'") for label in labels])
+            pairs = (h.tobytes() + c.tobytes() for h, c in zip(hashes.astype("<u8"), codes.astype("<f8"), strict=True))
+            hashes = hash_bytes(pairs, len(samples))
+        return _modulo(hashes, n_partitions)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The record as plain values, for a file."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> Self:
+        """The split that `as_dict` wrote, checked anew."""
+        try:
+            return cls(**record)
+        except TypeError:
+            raise ValueError(f"A split record holds unknown entries: {sorted(record)}.") from None
+
+
+def _modulo(hashes: NDArray[np.uint64], n_partitions: int) -> NDArray[np.int64]:
+    return (hashes % np.uint64(n_partitions)).astype(np.int64)

@@ -1,0 +1,66 @@
+"""Subsets: which training samples train which base classifier, in canonical order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bezoar.samples import Samples, canonical_rank
+from bezoar.spread import Spread
+
+
+@dataclass(frozen=True)
+class Subsets:
+    """Rows of each subset, in an order that depends on the subset's content alone.
+
+    Parameters
+    ----------
+    spread : Spread
+    partition : array (n_samples,)
+        The partition of each sample.
+    rank : array (n_samples,)
+        The place of each sample in the canonical order.
+    """
+
+    spread: Spread
+    partition: NDArray[np.int64]
+    rank: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls, samples: Samples, labels: NDArray[np.int64], partition: NDArray[np.int64], spread: Spread
+    ) -> Subsets:
+        """The subsets of these samples; ``labels`` are codes whose order is that of the labels."""
+        return cls(spread, partition, canonical_rank(samples, labels))
+
+    @cached_property
+    def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows sorted by partition, and where each partition starts among them."""
+        rows = np.argsort(self.partition, kind="stable")
+        starts = np.concatenate(([0], np.cumsum(self.partition_sizes)))
+        return rows, starts
+
+    @cached_property
+    def partition_sizes(self) -> NDArray[np.int64]:
+        """How many samples each partition holds."""
+        return np.bincount(self.partition, minlength=self.spread.n_partitions)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many samples each subset holds."""
+        total = np.zeros(self.spread.n_subsets, np.int64)
+        np.add.at(total, self.spread.as_table(), self.partition_sizes[:, None])
+        return total
+
+    def rows(self, subset: int) -> NDArray[np.int64]:
+        """The samples of one subset, in canonical order."""
+        ordered, starts = self._sorted
+        pieces = [ordered[starts[j] : starts[j + 1]] for j in self.spread.partitions_of(subset)]
+        rows = np.concatenate(pieces)
+        return rows[np.argsort(self.rank[rows])]
+
+    def __len__(self) -> int:
+        return self.spread.n_subsets

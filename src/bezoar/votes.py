@@ -1,0 +1,217 @@
+"""Votes: what every base classifier says about every test sample, with the spread that made them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bezoar.files import read_record, sha256_of, write_record, write_whole
+from bezoar.premises import Premise
+from bezoar.split import Split
+from bezoar.spread import Spread
+from bezoar.threads import in_threads
+
+FORMAT = "bezoar votes 1"
+ROWS_PER_CHECK = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Votes:
+    """Vote matrix, classes and spread: everything a certificate needs, and nothing else.
+
+    Parameters
+    ----------
+    matrix : array (n_test, n_subsets) of integers
+        ``matrix[t, i]`` is the class index that base classifier i gives test sample t. Column i is
+        always subset i. The number of classes as a code means that the base classifier abstains.
+        Kept as uint8, or uint16 above 255 classes; a memory-mapped matrix stays mapped.
+    spread : Spread
+        The spread that the subsets were made with. Never guessed.
+    classes : sequence
+        The label of each class index, at least two unless inferred.
+    split : Split or str, optional
+        The split that the subsets were made with; it says what a label flip or a feature change costs.
+    classes_inferred : bool
+        Whether the class list was read off the training data. Then an attacker could add a class, and
+        every certificate counts one more rival, without votes, that wins ties.
+    premises : sequence of Premise
+        What the certificate takes as given.
+    """
+
+    matrix: NDArray[Any]
+    spread: Spread
+    classes: NDArray[Any]
+    split: Split | None = None
+    classes_inferred: bool = False
+    premises: tuple[Premise, ...] = field(default=(), repr=False)
+
+    def __init__(
+        self,
+        matrix: ArrayLike,
+        spread: Spread,
+        classes: Sequence[Any] | NDArray[Any],
+        split: Split | str | None = None,
+        *,
+        classes_inferred: bool = False,
+        premises: Sequence[Premise] = (),
+    ) -> None:
+        if not isinstance(spread, Spread):
+            raise TypeError(f"The 'spread' of votes must be a bezoar.Spread. Got {spread!r} instead.")
+        labels = _checked_classes(classes, classes_inferred)
+        for name, value in {
+            "matrix": _checked_matrix(matrix, spread, len(labels)),
+            "spread": spread,
+            "classes": labels,
+            "split": Split.of(split),
+            "classes_inferred": bool(classes_inferred),
+            "premises": tuple(premises),
+        }.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def n_test(self) -> int:
+        """Number of test samples."""
+        return int(self.matrix.shape[0])
+
+    @property
+    def abstention(self) -> int:
+        """The code of a base classifier that abstains; it can never win."""
+        return len(self.classes)
+
+    def counts(self) -> NDArray[np.int64]:
+        """Votes for each class, an array (n_test, n_classes); abstentions are not counted."""
+        from bezoar.certificates.kernels import count_rows
+
+        counts = np.zeros((self.n_test, len(self.classes) + 1), np.int64)
+        in_threads(self.n_test, 256, lambda start, stop: count_rows(self.matrix[start:stop], counts[start:stop]))
+        return counts[:, :-1]
+
+    def indices_of(self, y: ArrayLike) -> NDArray[np.int64]:
+        """Class index of each label; one sentence if a label is none of the classes."""
+        return class_indices(y, self.classes)
+
+    def save(self, path: str | Path) -> None:
+        """Write ``path`` (a plain .npy file) and, beside it, a .json file with all the rest and digests."""
+        path = _npy(path)
+        write_whole(path, lambda file: np.save(file, self.matrix, allow_pickle=False))
+        write_record(
+            path.with_suffix(".json"),
+            {
+                "format": FORMAT,
+                "matrix": {"file": path.name, "sha256": sha256_of(path)},
+                "spread": self.spread.as_dict(),
+                "spread_digest": self.spread.digest,
+                "classes": labels_to_json(self.classes),
+                "classes_inferred": self.classes_inferred,
+                "split": self.split.as_dict() if self.split else None,
+                "premises": [[p.what, p.value, p.declared] for p in self.premises],
+            },
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Votes:
+        """Open saved votes with the matrix memory-mapped; refuse them if anything was altered."""
+        path = _npy(path)
+        side = path.with_suffix(".json")
+        if not side.exists():
+            raise FileNotFoundError(
+                f"{side} is missing: {path.name} alone does not say which spread made it. "
+                "Name the spread and use Votes(np.load(...), spread, classes)."
+            )
+        record = read_record(side)
+        if record.get("format") != FORMAT:
+            raise ValueError(f"{side} is of format {record.get('format')!r}; this version reads '{FORMAT}'.")
+        stated = record["matrix"]["sha256"]
+        found = sha256_of(path)
+        if found != stated:
+            raise ValueError(
+                f"{path} is altered or truncated: its SHA-256 is {found[:16]}…, but {side.name} states {stated[:16]}…."
+            )
+        spread = Spread.from_dict(record["spread"])
+        if spread.digest != record["spread_digest"]:
+            raise ValueError(f"{side} is altered: its spread does not have the digest that it states.")
+        return cls(
+            np.load(path, mmap_mode="r", allow_pickle=False),
+            spread,
+            labels_from_json(record["classes"]),
+            Split.from_dict(record["split"]) if record["split"] else None,
+            classes_inferred=record["classes_inferred"],
+            premises=[Premise(*premise) for premise in record["premises"]],
+        )
+
+
+def class_indices(y: ArrayLike, classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Class index of each label; one sentence if a label is none of the classes."""
+    labels = np.asarray(y)
+    if labels.ndim != 1:
+        raise ValueError(f"Labels must be a list of one label per test sample. Got an array of shape {labels.shape}.")
+    index = {label: at for at, label in enumerate(classes.tolist())}
+    try:
+        return np.array([index[label] for label in labels.tolist()], np.int64)
+    except KeyError as error:
+        raise ValueError(f"Label {error.args[0]!r} is not one of the {len(classes)} classes.") from None
+
+
+def labels_to_json(labels: NDArray[Any]) -> dict[str, Any]:
+    """Labels as plain values with their kind, so that 1, 1.0, True and "1" stay apart."""
+    return {"kind": labels.dtype.kind, "values": labels.tolist()}
+
+
+def labels_from_json(record: dict[str, Any]) -> NDArray[Any]:
+    """The labels that `labels_to_json` wrote."""
+    dtypes = {"i": np.int64, "u": np.uint64, "f": np.float64, "b": np.bool_, "U": np.str_, "O": np.object_}
+    if record.get("kind") not in dtypes:
+        raise ValueError(f"Labels of kind {record.get('kind')!r} are not supported.")
+    return np.array(record["values"], dtype=dtypes[record["kind"]])
+
+
+def _checked_classes(classes: Sequence[Any] | NDArray[Any], inferred: bool) -> NDArray[Any]:
+    labels = np.asarray(classes)
+    if labels.ndim != 1:
+        raise ValueError(f"Classes must be a list of labels. Got an array of shape {labels.shape}.")
+    if len(set(labels.tolist())) != len(labels):
+        raise ValueError("Classes must be different labels. Got one of them twice.")
+    if len(labels) < (1 if inferred else 2):
+        raise ValueError(
+            f"A certificate needs at least two classes: with one there is nothing to defend. Got {len(labels)}."
+        )
+    if len(labels) > np.iinfo(np.uint16).max - 1:
+        raise ValueError(f"At most {np.iinfo(np.uint16).max - 1} classes are supported. Got {len(labels)}.")
+    return labels
+
+
+def _checked_matrix(matrix: ArrayLike, spread: Spread, n_classes: int) -> NDArray[Any]:
+    votes = np.asanyarray(matrix)
+    if votes.ndim != 2:
+        raise ValueError(
+            f"Votes must have two dimensions, (test samples, base classifiers). Got an array of shape {votes.shape}."
+        )
+    if votes.shape[1] != spread.n_subsets:
+        raise ValueError(
+            f"The votes have {votes.shape[1]} columns, but the spread has {spread.n_subsets} subsets "
+            f"(k = {spread.k:g}, d = {spread.d}); column i must be base classifier i."
+        )
+    if not np.issubdtype(votes.dtype, np.integer):
+        if np.issubdtype(votes.dtype, np.floating) and np.isnan(votes).any():
+            raise ValueError("The votes hold NaN; a base classifier that abstains has the number of classes as its code.")
+        raise ValueError(f"Votes must be whole numbers, class indices. Got dtype {votes.dtype}.")
+    for start in range(0, len(votes), ROWS_PER_CHECK):
+        part = votes[start : start + ROWS_PER_CHECK]
+        for wrong in (int(part.min()), int(part.max())):
+            if not 0 <= wrong <= n_classes:
+                raise ValueError(
+                    f"Votes must be class indices 0 … {n_classes - 1}, or {n_classes} to abstain. Got {wrong}."
+                )
+    return votes.astype(np.uint8 if n_classes <= 255 else np.uint16, copy=False)
+
+
+def _npy(path: str | Path) -> Path:
+    path = Path(path)
+    if path.suffix != ".npy":
+        raise ValueError(f"Votes are saved as .npy with a .json beside it. Got '{path.name}'.")
+    return path
