@@ -107,7 +107,7 @@ def ensembles(draw):
     return np.array(matrix), spread, n_classes, draw(st.booleans())
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(ensembles())
 def test_kernel_is_theorem_2_word_for_word(ensemble):
     """Ties, classes without votes, unanimous votes, 2 to 300 classes, fractional k, tables."""

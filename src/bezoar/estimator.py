@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from bezoar.certificates import Certificate, certify
-from bezoar.learners.member import Member
 from bezoar.learners.table import TableClassifier
 from bezoar.premises import Premise, PremiseWarning
 from bezoar.samples import Samples, TableSamples, is_frame
@@ -29,6 +28,15 @@ from bezoar.votes import Votes
 
 DEFAULT_K = 50
 DEFAULT_D = 16
+
+
+class Training(NamedTuple):
+    """What the engine trains from: the arguments of `fit_members`."""
+
+    estimator: Any
+    samples: Samples
+    codes: NDArray[np.int64]
+    subsets: Subsets
 
 
 class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
@@ -119,6 +127,16 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
         groups : array (n_samples,), optional
             Contributor ids, for split="group".
         """
+        training = self.prepare(X, y, groups)
+        self.members_ = fit_members(*training, n_jobs=self.n_jobs, verbose=self.verbose)
+        self.report_failures(
+            [member.failure for member in self.members_ if member.failure],
+            sum(member.model is not None for member in self.members_),
+        )
+        return self
+
+    def prepare(self, X: Any, y: Any, groups: Any = None) -> Training:
+        """Check, split and spread the training data: all of `fit` but the training itself."""
         learner = self._learner()
         if not is_classifier(learner):
             raise ValueError(
@@ -131,8 +149,7 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
         if y is None:
             raise ValueError("FiniteAggregationClassifier requires y to be passed, but the target y is None.")
         samples = split.samples(X, allow_nan=accepts_nan(learner))
-        validate_data(self, X if samples.kind != "texts" else np.empty((len(samples), 1)), skip_check_array=True)
-        self.n_features_in_ = samples.n_features
+        validate_data(self, _outline(X, samples), skip_check_array=True)
         labels = column_or_1d(y, warn=True)
         if len(labels) != len(samples):
             raise ValueError(f"There are {len(samples)} samples but {len(labels)} labels; give one label per sample.")
@@ -151,9 +168,8 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
         self.kind_of_samples_ = samples.kind
         self.subset_sizes_, self.partition_sizes_ = subsets.sizes, subsets.partition_sizes
         self.premises_ = self._list_premises(learner, samples)
-        self.members_ = fit_members(learner, samples, codes, subsets, n_jobs=self.n_jobs, verbose=self.verbose)
         self._report_oddities()
-        return self
+        return Training(learner, samples, codes, subsets)
 
     def votes(self, X: Any) -> Votes:
         """What every base classifier says about every sample, ready to certify."""
@@ -238,8 +254,7 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
 
             X = pd.DataFrame(np.asarray(X), columns=list(getattr(self, "feature_names_in_", range(np.shape(X)[-1]))))
         samples = self.split_.samples(X, allow_nan=accepts_nan(self._learner()))
-        if samples.kind != "texts":
-            validate_data(self, X, reset=False, skip_check_array=True)
+        validate_data(self, _outline(X, samples), reset=False, skip_check_array=True)
         if samples.kind == "tables" and self.kind_of_samples_ == "numbers":
             samples = self.split_.samples(np.asarray(X), allow_nan=accepts_nan(self._learner()))
         return samples
@@ -260,23 +275,37 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
         return tuple(premises)
 
     def _report_oddities(self) -> None:
-        n = len(self.members_)
         empty = int((self.subset_sizes_ == 0).sum())
-        failed: list[Member] = [member for member in self.members_ if member.failure]
-        trained = sum(member.model is not None for member in self.members_)
-        if failed and not trained:
-            raise ValueError(
-                f"The base classifier raised on every subset that has two classes or more ({len(failed)} of {n}); "
-                f"the first said {failed[0].failure}"
+        if self.n_dropped_:
+            _warn(f"{self.n_dropped_} training samples have a label that is not one of the classes and were left out.")
+        if empty:
+            _warn(
+                f"{empty} of {len(self.subset_sizes_)} subsets are empty, so their base classifiers abstain; "
+                "a smaller k·d would leave fewer."
             )
-        for count, text in (
-            (self.n_dropped_, "training samples have a label that is not one of the classes and were left out"),
-            (empty, f"of {n} subsets are empty, so their base classifiers abstain; fewer (smaller k·d) would be better"),
-            (len(failed), f"of {n} base classifiers raised on their subset and say its most frequent class instead"),
-        ):
-            if count:
-                detail = f"; the first said {failed[0].failure}" if "raised" in text else ""
-                warnings.warn(f"{count} {text}{detail}.", PremiseWarning, stacklevel=3)
+
+    def report_failures(self, failures: Sequence[str], n_trained: int) -> None:
+        """Warn of base classifiers whose learner raised; raise if none of them could be trained."""
+        said = list(failures)
+        if said and not n_trained:
+            raise ValueError(
+                f"The base classifier raised on every one of the {len(said)} subsets that hold two classes or more; "
+                f"the first said: {said[0]}"
+            )
+        if said:
+            _warn(
+                f"{len(said)} of {len(self.subset_sizes_)} base classifiers raised on their subset and say its most frequent "
+                f"class instead; the first said: {said[0]}"
+            )
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, PremiseWarning, stacklevel=4)
+
+
+def _outline(X: Any, samples: Samples) -> Any:
+    """What scikit-learn checks names and numbers of features on: the frame, or an array of that width."""
+    return X if is_frame(X) else np.broadcast_to(0.0, (len(samples), samples.n_features))
 
 
 def accepts_nan(estimator: Any) -> bool:

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_array
 
 from bezoar.hashing import hash_bytes, hash_numbers
 
@@ -245,19 +244,25 @@ def to_samples(
     n_features : int, optional
         The declared width of sparse rows. Entries beyond it are dropped, in their own row only.
     allow_nan : bool
-        Whether numbers may be missing. Infinity is refused in any case.
+        Whether dense and sparse numbers may be missing; a table's cells always may. Infinity is
+        refused in any case.
     """
     if is_frame(X):
-        return _from_frame(X, allow_nan)
+        return _from_frame(X)
     if _is_texts(X):
         return _from_texts(X)
     if sp.issparse(X):
         return _from_sparse(X, n_features, allow_nan)
+    from sklearn.utils.validation import check_array
+
     if dtype == "uint8":
         given = np.asarray(X)
         if given.dtype != np.uint8:
             raise ValueError(f"The samples were declared as uint8. Got an array of dtype {given.dtype} instead.")
-    values = check_array(X, dtype=dtype, order="C", ensure_all_finite="allow-nan" if allow_nan else True, allow_nd=True, input_name="X")
+    with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN like any other
+        values = check_array(
+            X, dtype=dtype, order="C", ensure_all_finite="allow-nan" if allow_nan else True, allow_nd=True, input_name="X"
+        )
     if n_features is not None and int(np.prod(values.shape[1:])) != n_features:
         raise ValueError(
             f"X has {int(np.prod(values.shape[1:]))} features per sample, but {n_features} were declared."
@@ -299,21 +304,25 @@ def cell_codes(cells: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
 
 def canonical_cell(value: Any, where: str) -> float | str | None:
     """A cell as a number, a text or None for missing, whatever type it came in."""
-    if value is None:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return None
     if isinstance(value, str):
         return str(value)
-    if isinstance(value, bool | np.bool_ | Real | Decimal | np.integer | np.floating):
+    if isinstance(value, np.timedelta64):
+        return None if np.isnat(value) else float(value.astype("m8[ns]").astype(np.int64))
+    if isinstance(value, datetime.timedelta):
+        return canonical_cell(np.timedelta64(value), where)
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+    if isinstance(value, np.datetime64 | datetime.date):
+        moment = np.datetime64(value, "ns")
+        return None if np.isnat(moment) else float(moment.astype(np.int64))
+    if isinstance(value, np.bool_ | Real | Decimal):
         try:
             number = float(value)
         except OverflowError:
             number = float("inf") if value > 0 else float("-inf")
         return None if number != number else number + 0.0
-    if isinstance(value, np.datetime64 | np.timedelta64 | datetime.datetime | datetime.date):
-        moment = np.datetime64(value, "ns") if not isinstance(value, np.timedelta64) else value.astype("m8[ns]")
-        return None if np.isnat(moment) else float(moment.astype(np.int64))
-    if type(value).__name__ in ("NAType", "NaTType"):
-        return None
     raise TypeError(
         f"{where} holds a value of type {type(value).__name__}; cells must be numbers, strings, dates or missing."
     )
@@ -343,6 +352,8 @@ def _from_texts(X: Any) -> TextSamples:
 
 
 def _from_sparse(X: Any, n_features: int | None, allow_nan: bool) -> SparseSamples:
+    from sklearn.utils.validation import check_array
+
     given = check_array(X, accept_sparse="csr", dtype=np.float64, ensure_all_finite="allow-nan" if allow_nan else True, input_name="X")
     matrix = sp.csr_matrix(given, copy=True)
     matrix.sum_duplicates()
@@ -355,7 +366,7 @@ def _from_sparse(X: Any, n_features: int | None, allow_nan: bool) -> SparseSampl
     return SparseSamples(matrix)
 
 
-def _from_frame(X: Any, allow_nan: bool) -> TableSamples:
+def _from_frame(X: Any) -> TableSamples:
     import pandas as pd
 
     if X.shape[0] == 0 or X.shape[1] == 0:
@@ -369,8 +380,8 @@ def _from_frame(X: Any, allow_nan: bool) -> TableSamples:
             if isinstance(series.dtype, pd.SparseDtype):
                 series = series.sparse.to_dense()
             values = _canonical_numbers(series.to_numpy(dtype=np.float64, na_value=np.nan, copy=True))
-            if np.isinf(values).any() or (not allow_nan and np.isnan(values).any()):
-                raise ValueError(f"Input X contains NaN or infinity in column '{name}'.")
+            if np.isinf(values).any():
+                raise ValueError(f"Input X contains infinity in column '{name}'.")
             columns.append(Column(name, values))
             continue
         cells = np.empty(len(series), object)
@@ -382,7 +393,8 @@ def _from_frame(X: Any, allow_nan: bool) -> TableSamples:
 def _canonical_numbers(values: NDArray[Any]) -> NDArray[Any]:
     """−0.0 as 0.0 and one NaN, in place."""
     if values.dtype == np.float64:
-        values += 0.0
+        with np.errstate(invalid="ignore"):
+            values += 0.0
         values[np.isnan(values)] = np.nan
     return values
 
@@ -425,4 +437,5 @@ def _fed_column(column: Column, rows: NDArray[Any], form: Any) -> Any:
         cells = np.array([None if cell != cell else cell for cell in cells.tolist()], object)
     if form == "object":
         return pd.Series([np.nan if cell is None else cell for cell in cells], dtype=object)
-    return pd.Categorical(cells, categories=list(form))
+    known = set(form)
+    return pd.Categorical([cell if cell in known else None for cell in cells], categories=list(form))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED
 
 import numpy as np
 
@@ -16,32 +17,65 @@ from bezoar.spread import Spread
 from bezoar.votes import labels_from_json, labels_to_json
 
 FORMAT = "bezoar model 1"
+ESTIMATOR = "estimator.skops"
 OWN_TYPES = ("bezoar.learners.table.TableClassifier",)
-MEMBERS = "members.skops"
 RECORD = "model.json"
+MEMBERS_PER_FILE = 64
 PLAIN = ("n_features_in_", "n_dropped_", "kind_of_samples_")
+
+
+def members_file(block: int) -> str:
+    """The name of the file that holds a block of base classifiers."""
+    return f"members-{block:05d}.skops"
+
+
+def save_members(path: str | Path, members: Sequence[Member]) -> None:
+    """Write a block of base classifiers."""
+    import skops.io as sio
+
+    state = [[m.index, m.model, m.codes, m.fallback, list(m.form) if m.form else None, m.failure] for m in members]
+    write_whole(path, lambda file: sio.dump(state, file, compression=ZIP_DEFLATED))
+
+
+def load_members(path: str | Path, trusted: Sequence[str] = ()) -> list[Member]:
+    """Read a block of base classifiers; refuse types nobody vouched for."""
+    import skops.io as sio
+
+    vouched = [*OWN_TYPES, *trusted]
+    unknown = sorted(set(sio.get_untrusted_types(file=path)) - set(vouched))
+    if unknown:
+        raise ValueError(
+            f"{path} holds types that are not known to be safe: {', '.join(unknown)}. "
+            "If you trust where it comes from, name them in trusted=[…]."
+        )
+    return [
+        Member(index, model, codes, fallback, None if form is None else _form(form), failure)
+        for index, model, codes, fallback, form, failure in sio.load(path, trusted=vouched)
+    ]
 
 
 def save_model(model: Any, path: str | Path) -> None:
     """Write a fitted FiniteAggregationClassifier into a folder."""
-    import skops.io as sio
-
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
-    state = {
-        "estimator": model.estimator,
-        "members": [
-            [m.index, m.model, m.codes, m.fallback, list(m.form) if m.form else None, m.failure]
-            for m in model.members_
-        ],
-    }
-    write_whole(folder / MEMBERS, lambda file: sio.dump(state, file))
+    for block, start in enumerate(range(0, len(model.members_), MEMBERS_PER_FILE)):
+        save_members(folder / members_file(block), model.members_[start : start + MEMBERS_PER_FILE])
+    save_model_record(model, folder)
+
+
+def save_model_record(model: Any, folder: Path) -> None:
+    """Write all of a model but its base classifiers, and the digests of the files that hold them."""
+    import skops.io as sio
+
     names = getattr(model, "feature_names_in_", None)
+    write_whole(folder / ESTIMATOR, lambda file: sio.dump(model.estimator, file))
+    n_files = -(-len(model.subset_sizes_) // MEMBERS_PER_FILE)
+    files = [ESTIMATOR, *(members_file(block) for block in range(n_files))]
     write_record(
         folder / RECORD,
         {
             "format": FORMAT,
-            "members": {"file": MEMBERS, "sha256": sha256_of(folder / MEMBERS)},
+            "files": {name: sha256_of(folder / name) for name in files},
             "spread": model.spread_.as_dict(),
             "split": model.split_.as_dict(),
             "classes": labels_to_json(model.classes_),
@@ -63,30 +97,20 @@ def load_model(cls: Any, path: str | Path, trusted: Sequence[str]) -> Any:
     record = read_record(folder / RECORD)
     if record.get("format") != FORMAT:
         raise ValueError(f"{folder} is of format {record.get('format')!r}; this version reads '{FORMAT}'.")
-    members = folder / MEMBERS
-    if sha256_of(members) != record["members"]["sha256"]:
-        raise ValueError(f"{members} is altered or truncated: it does not have the SHA-256 that {RECORD} states.")
-    vouched = [*OWN_TYPES, *trusted]
-    unknown = sorted(set(sio.get_untrusted_types(file=members)) - set(vouched))
-    if unknown:
-        raise ValueError(
-            f"{members} holds types that are not known to be safe: {', '.join(unknown)}. "
-            "If you trust where it comes from, name them in trusted=[…]."
-        )
-    state = sio.load(members, trusted=vouched)
+    for name, stated in record["files"].items():
+        if sha256_of(folder / name) != stated:
+            raise ValueError(f"{folder / name} is altered or truncated: it does not have the SHA-256 that {RECORD} states.")
     spread = Spread.from_dict(record["spread"])
     classes = labels_from_json(record["classes"])
     model = cls(
-        state["estimator"],
+        sio.load(folder / ESTIMATOR, trusted=[*OWN_TYPES, *trusted]),
         spread=spread,
         split=Split.from_dict(record["split"]),
         classes=None if record["classes_inferred"] else classes.tolist(),
     )
     model.spread_, model.split_, model.classes_ = spread, model.split, classes
-    model.members_ = [
-        Member(index, fitted, codes, fallback, None if form is None else _form(form), failure)
-        for index, fitted, codes, fallback, form, failure in state["members"]
-    ]
+    files = [name for name in record["files"] if name != ESTIMATOR]
+    model.members_ = [member for name in files for member in load_members(folder / name, trusted)]
     model.subset_sizes_ = np.array(record["subset_sizes"], np.int64)
     model.partition_sizes_ = np.array(record["partition_sizes"], np.int64)
     model.premises_ = tuple(Premise(*premise) for premise in record["premises"])

@@ -1,0 +1,110 @@
+"""bezoar certify: radii for votes that were made elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bezoar.cli import options
+
+if TYPE_CHECKING:
+    from bezoar import Votes
+
+EXAMPLES = "Example: `bezoar certify votes.npy --spread paper:50,16 --classes 10 --labels y_test.npy`"
+
+
+def command(
+    votes: Annotated[Path, typer.Argument(help=".npy matrix (test samples, base classifiers) of class indices.")],
+    spread: options.SpreadName = None,
+    labels: Annotated[Path | None, typer.Option("--labels", help=".npy with the class index of each test sample.")] = None,
+    classes: Annotated[
+        int | None,
+        typer.Option("--classes", help="Number of classes; it is also the code of an abstention. Else read off the files."),
+    ] = None,
+    split: Annotated[str | None, typer.Option("--split", help="How the training set was split, if you know.")] = None,
+    method: Annotated[str, typer.Option("--method", help="`finite-aggregation` or `dpa-bound`.")] = "finite-aggregation",
+    out: Annotated[Path | None, typer.Option("--out", help="Also write the certificate as .npz.")] = None,
+    json: options.Json = False,
+) -> None:
+    """Certify a vote matrix: prediction, runner-up, margin and radius of every test sample.
+
+    Column i must be base classifier i. Votes that bezoar saved know their spread; for any others it must be
+    named, because a wrong spread gives wrong radii.
+    """
+    from bezoar import certify
+
+    matrix = _open(votes, spread, labels, classes, split)
+    certificate = certify(matrix, method)  # type: ignore[arg-type]
+    truth = _labels(labels, matrix)
+    if out:
+        certificate.save(out)
+    _print(certificate, truth, json)
+
+
+def _open(path: Path, spread: str | None, labels: Path | None, n_classes: int | None, split: str | None) -> Votes:
+    from bezoar import Votes
+
+    if path.with_suffix(".json").exists():
+        known = Votes.load(path)
+        if spread and options.parse_spread(spread) != known.spread:
+            raise ValueError(f"{path} was made with another spread than '{spread}'; leave --spread out.")
+        return known
+    if spread is None:
+        raise ValueError(
+            f"{path.name} does not say which spread made it, and a wrong one gives wrong radii; name it: "
+            "--spread paper:K,D, random:K,D,SEED, a file, or dpa:K if every sample reached one base classifier (d = 1)."
+        )
+    matrix = _array(path)
+    named = options.parse_spread(spread)
+    inferred = n_classes is None
+    if inferred:
+        largest = [int(array.max(initial=0)) for array in (matrix, *([_array(labels)] if labels else []))]
+        n_classes = max(largest) + 1
+    return Votes(matrix, named, range(n_classes or 0), split, classes_inferred=inferred)
+
+
+def _labels(path: Path | None, votes: Votes) -> Any:
+    if path is None:
+        return None
+    truth = _array(path)
+    return votes.classes[truth] if truth.dtype.kind in "iu" and votes.classes.dtype.kind not in "iu" else truth
+
+
+def _array(path: Path) -> Any:
+    import numpy as np
+
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{path} is not a whole .npy file ({error}).") from None
+
+
+def _print(certificate: Any, truth: Any, json: bool) -> None:
+    import numpy as np
+
+    from bezoar.report.page import percent
+    from bezoar.run import attack_sizes
+
+    sizes = attack_sizes(certificate)
+    held = [float((certificate.radius >= size).mean()) if len(certificate) else 0.0 for size in sizes]
+    fractions = None if truth is None else certificate.certified_fraction(truth, sizes).tolist()
+    if json:
+        record = {**certificate.facts(), "attack_size": sizes, "share_with_radius": held}
+        if fractions is not None:
+            record |= {"certified_fraction": fractions, "clean_accuracy": certificate.clean_accuracy(truth)}
+        for name in ("prediction", "runner_up", "margin", "radius"):
+            record[name] = getattr(certificate, name).tolist()
+        options.print_json(record)
+        return
+    header = ["attack size", "radius at least that, %"] + (["certified fraction, % (pointwise)"] if fractions else [])
+    rows = [
+        [str(size), percent(held[at]), *([percent(fractions[at])] if fractions else [])] for at, size in enumerate(sizes)
+    ]
+    median = int(np.percentile(certificate.radius, 50, method="lower")) if len(certificate) else 0
+    options.print_table(f"{len(certificate)} predictions, {certificate.method}, median radius {median}", header, rows)
+    if certificate.classes_inferred:
+        options.note("premise: the number of classes was read off the files (chosen from this data); give --classes")

@@ -1,0 +1,78 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from bezoar import Spread
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+K = Annotated[int, typer.Option("--k", help="Inverse sensitivity: a sample reaches 1/k of the base classifiers.")]
+D = Annotated[int, typer.Option("--d", help="Spread degree: how many base classifiers a sample reaches.")]
+SpreadName = Annotated[
+    str | None,
+    typer.Option("--spread", help="FILE, `paper:K,D`, `random:K,D[,SEED]` or `dpa:K` (d = 1)."),
+]
+
+
+def parse_spread(text: str) -> Spread:
+    """A spread from a file or from its name."""
+    from bezoar import Spread
+
+    kind, _, rest = text.partition(":")
+    makers = {"paper": (Spread.paper, (2,)), "random": (Spread.random, (2, 3)), "dpa": (lambda k: Spread.random(k, 1), (1,))}
+    if kind in makers and rest:
+        make, counts = makers[kind]
+        try:
+            numbers = [int(number) for number in rest.split(",")]
+        except ValueError:
+            numbers = []
+        if len(numbers) not in counts:
+            raise ValueError(f"'{text}' is not a spread: give paper:K,D, random:K,D,SEED or dpa:K with whole numbers.")
+        spread: Spread = make(*numbers)  # type: ignore[operator]
+        return spread
+    if not Path(text).exists():
+        raise ValueError(f"'{text}' is neither a file nor a spread like paper:50,5, random:50,5,0 or dpa:50.")
+    return Spread.load(text)
+
+
+def print_json(record: dict[str, Any]) -> None:
+    """JSON on stdout."""
+    typer.echo(json.dumps(record, ensure_ascii=False))
+
+
+def print_table(title: str, header: list[str], rows: list[list[str]]) -> None:
+    """A table on stdout; plain when it is not a terminal."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+    for name in header:
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    Console(soft_wrap=True).print(table)
+
+
+def note(text: str) -> None:
+    """A line on stderr."""
+    typer.echo(f"bezoar: {text}", err=True)
+
+
+def warnings_as_notes() -> None:
+    """Show premise warnings as one line each."""
+    from bezoar import PremiseWarning
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if issubclass(category, PremiseWarning):
+            note(str(message))
+
+    warnings.simplefilter("always", PremiseWarning)
+    warnings.showwarning = show

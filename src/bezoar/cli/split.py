@@ -1,0 +1,85 @@
+"""bezoar split: index lists for people who train elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bezoar.cli import options
+
+EXAMPLES = "Example: `bezoar split train.npz --k 50 --d 16 --out subsets.npz`"
+
+
+def command(
+    file: Annotated[Path, typer.Argument(help=".npy with the samples, or .npz with x_train (and y_train) or X (and y).")],
+    out: Annotated[Path, typer.Option("--out", help="Where to write the subsets.")],
+    k: options.K = 50,
+    d: options.D = 16,
+    spread: options.SpreadName = None,
+    split: Annotated[str, typer.Option("--split", help="`content` or `pixel-sum`.")] = "content",
+    dtype: Annotated[str, typer.Option("--dtype", help="Declared form of the samples: `float64` or `uint8`.")] = "float64",
+    json: options.Json = False,
+) -> None:
+    """Write which training samples train which base classifier.
+
+    The .npz file holds `rows` and `starts`: subset i is `rows[starts[i]:starts[i + 1]]`, in canonical order;
+    and `partition`, the partition of each sample. `OUT.spread.npz` holds the spread that `bezoar certify` needs.
+    """
+    import numpy as np
+
+    from bezoar import Split
+    from bezoar.files import write_arrays
+    from bezoar.spread import resolve_spread
+    from bezoar.subsets import Subsets
+
+    how = Split(split, dtype)  # type: ignore[arg-type]
+    chosen = resolve_spread(options.parse_spread(spread) if spread else None, k, d, unless=(50, 16))
+    X, y = _read(file)
+    samples = how.samples(X)
+    codes = np.zeros(len(samples), np.int64) if y is None else np.unique(y, return_inverse=True)[1]
+    if len(codes) != len(samples):
+        raise ValueError(f"{file} holds {len(samples)} samples but {len(codes)} labels.")
+    subsets = Subsets.of(samples, codes, how.partitions(samples, chosen.n_partitions), chosen)
+    starts = np.concatenate(([0], np.cumsum(subsets.sizes)))
+    rows = np.concatenate([subsets.rows(i) for i in range(len(subsets))])
+    facts = {"format": "bezoar subsets 1", "spread_digest": chosen.digest, "split": how.as_dict()}
+    write_arrays(out, {"rows": rows, "starts": starts, "partition": subsets.partition}, facts)
+    spread_file = out.with_suffix(".spread.npz")
+    chosen.save(spread_file)
+    empty = int((subsets.sizes == 0).sum())
+    summary = {
+        "out": str(out),
+        "spread": str(spread_file),
+        "samples": len(samples),
+        "subsets": len(subsets),
+        "smallest": int(subsets.sizes.min()),
+        "largest": int(subsets.sizes.max()),
+        "empty": empty,
+    }
+    if json:
+        options.print_json(summary)
+    else:
+        options.print_table(f"{file.name} → {out.name}", list(summary)[2:], [[str(v) for v in list(summary.values())[2:]]])
+    if empty:
+        options.note(f"{empty} of {len(subsets)} subsets are empty; their base classifiers must abstain")
+
+
+def _read(path: Path) -> tuple[Any, Any]:
+    import numpy as np
+
+    try:
+        loaded = np.load(path, mmap_mode="r" if path.suffix == ".npy" else None, allow_pickle=False)
+        if path.suffix == ".npy":
+            return loaded, None
+        with loaded as file:
+            for x_name, y_name in (("x_train", "y_train"), ("X", "y")):
+                if x_name in file.files:
+                    return file[x_name], file[y_name] if y_name in file.files else None
+            names = ", ".join(file.files)
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{path} is not a whole .npy or .npz file ({error}).") from None
+    raise ValueError(f"{path} holds {names}; it must hold x_train or X.")

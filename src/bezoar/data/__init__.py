@@ -1,0 +1,52 @@
+"""Where samples come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bezoar.files import sha256_of_array
+from bezoar.samples import to_samples
+
+HOLD_OUT_SEED = 0x686F6C64
+EMBEDDED = ("digits",)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Training and test samples with their labels, and the labels that may occur."""
+
+    name: str
+    x_train: Any
+    y_train: NDArray[Any]
+    x_test: Any
+    y_test: NDArray[Any]
+    classes: NDArray[Any]
+
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of each array."""
+        names = ("x_train", "y_train", "x_test", "y_test")
+        return {name: sha256_of_array(np.asarray(getattr(self, name))) for name in names}
+
+
+def load(name: str) -> Dataset:
+    """An embedded data set by name."""
+    if name not in EMBEDDED:
+        raise ValueError(f"There is no data set '{name}'; there is {', '.join(EMBEDDED)}.")
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    test = held_out(X, share=0.2)
+    return Dataset(name, X[~test], y[~test], X[test], y[test], np.arange(10))
+
+
+def held_out(X: Any, share: float) -> NDArray[np.bool_]:
+    """Which samples are kept for testing: each by a salted hash of its own content.
+
+    An index-based choice would reshuffle everything when one sample is added; this one moves nothing.
+    """
+    hashes = to_samples(X).hashes(HOLD_OUT_SEED)
+    return hashes < np.uint64(int(share * 2**64))

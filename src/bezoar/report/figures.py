@@ -1,0 +1,34 @@
+"""Figures, as SVG text."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from bezoar.certificates import Certificate
+
+
+def certified_fraction_curve(certificate: Certificate, y: ArrayLike, undefended: float) -> str:
+    """Certified fraction against attack size, with the undefended accuracy as a line."""
+    sizes = np.arange(int(certificate.radius.max(initial=0)) + 2)
+    fraction = certificate.certified_fraction(y, sizes)
+    figure = Figure(figsize=(7, 3.6), layout="constrained")
+    axes = figure.subplots()
+    axes.step(sizes, fraction * 100, where="post", color="#0b6e4f", linewidth=2, label="certified fraction (pointwise)")
+    axes.fill_between(sizes, fraction * 100, step="post", color="#0b6e4f", alpha=0.12)
+    axes.axhline(undefended * 100, color="#b0413e", linestyle=":", label="undefended accuracy while nobody attacks")
+    axes.set_xlabel(f"attack size ({certificate.unit} inserted or removed)")
+    axes.set_ylabel("% of test samples")
+    axes.set_ylim(0, 100)
+    axes.set_xlim(0, sizes[-1])
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="lower left", frameon=False)
+    buffer = StringIO()
+    with mpl.rc_context({"svg.hashsalt": "bezoar", "svg.fonttype": "none"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]

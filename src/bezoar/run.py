@@ -1,0 +1,323 @@
+"""A run directory: from a data set to a certificate, resumable, every file with its digest.
+
+``manifest.json`` says what was asked for and, once complete, what came out. Votes are written in
+blocks of subsets, each whole or absent; a run that was killed goes on with the blocks that are
+missing and ends with the same bytes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bezoar import __version__
+from bezoar.certificates import Certificate, certify
+from bezoar.data import Dataset
+from bezoar.estimator import FiniteAggregationClassifier, Training
+from bezoar.files import open_arrays, read_record, sha256_of, write_arrays, write_record, write_whole
+from bezoar.learners.member import own_random_state, seeded
+from bezoar.split import Split
+from bezoar.store import MEMBERS_PER_FILE, members_file, save_members, save_model_record
+from bezoar.threads import one_linear_algebra_thread
+from bezoar.train import check_answered, train_and_vote
+from bezoar.votes import Votes
+
+FORMAT = "bezoar run 1"
+BLOCK = MEMBERS_PER_FILE
+NOT_COVERED = (
+    "change a test sample",
+    "poison a pre-processing step or feature extractor that was fitted elsewhere",
+    "control the training machine",
+)
+LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "xxhash", "skops")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A completed run."""
+
+    folder: Path
+    certificate: Certificate
+    y_test: NDArray[Any]
+    undefended_accuracy: float
+    base_accuracy: float
+    seconds: dict[str, float]
+    manifest: dict[str, Any]
+
+
+def run(
+    dataset: Dataset,
+    model: FiniteAggregationClassifier,
+    folder: str | Path,
+    *,
+    votes_only: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Outcome:
+    """Split, train, vote and certify into a folder; go on where an interrupted run stopped.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    model : FiniteAggregationClassifier
+        Unfitted.
+    folder : path
+        Created if absent. A folder that holds another run is refused, with the difference named.
+    votes_only : bool
+        Do not keep the base classifiers.
+    say : callable
+        Told what a person should know (a damaged block, another machine).
+    progress : callable
+        Told how many base classifiers are done, of how many.
+    """
+    folder = Path(folder)
+    started = time.perf_counter()
+    training = model.prepare(dataset.x_train, dataset.y_train)
+    settings = {
+        "dataset": {"name": dataset.name, **dataset.digests()},
+        "k": model.spread_.k,
+        "d": model.spread_.d,
+        "spread_digest": model.spread_.digest,
+        "split": model.split_.as_dict(),
+        "learner": " ".join(repr(training.estimator).split()),
+        "classes": model.classes_.tolist(),
+        "votes_only": votes_only,
+        "subsets_per_block": BLOCK,
+    }
+    with _only_writer(folder):
+        earlier = _open(folder, settings, say)
+        seconds = {"prepare": time.perf_counter() - started}
+        started = time.perf_counter()
+        matrix = _train(training, dataset, model, folder, votes_only, say, progress)
+        seconds["train and vote"] = time.perf_counter() - started + earlier.get("train and vote", 0.0)
+        votes = Votes(
+            matrix,
+            model.spread_,
+            model.classes_,
+            model.split_,
+            classes_inferred=model.classes is None,
+            premises=model.premises_,
+        )
+        started = time.perf_counter()
+        certificate = certify(votes)
+        seconds["certify"] = time.perf_counter() - started
+        started = time.perf_counter()
+        undefended = undefended_accuracy(training, dataset, model)
+        seconds["undefended"] = time.perf_counter() - started
+        truth = votes.indices_of(dataset.y_test)
+        votes.save(folder / "votes.npy")
+        certificate.save(folder / "certificate.npz")
+        model.spread_.save(folder / "spread.npz")
+        write_whole(folder / "split.npy", lambda file: np.save(file, training.subsets.partition))
+        if not votes_only:
+            save_model_record(model, folder / "models")
+        outcome = Outcome(
+            folder,
+            certificate,
+            dataset.y_test,
+            undefended,
+            float((matrix == truth[:, None]).mean()),
+            {name: round(value, 3) for name, value in seconds.items()},
+            _finish(folder, settings, model, certificate, dataset, undefended, seconds),
+        )
+    return outcome
+
+
+def undefended_accuracy(training: Training, dataset: Dataset, model: FiniteAggregationClassifier) -> float:
+    """Test accuracy of the same learner trained on all data at once: what the proof is paid with."""
+    rows = np.argsort(training.subsets.rank)
+    form = training.samples.form_of(rows)
+    test = model.split_.samples(dataset.x_test)
+    with one_linear_algebra_thread(), own_random_state(0):
+        learner = seeded(training.estimator, 0)
+        learner.fit(training.samples.take(rows, form), training.codes[rows])
+        said = learner.predict(test.take(np.arange(len(test)), form))
+    return float((model.classes_[said] == dataset.y_test).mean())
+
+
+def environment() -> dict[str, Any]:
+    """What the bits of a float may depend on."""
+    return {
+        "bezoar": __version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        **{name: version(name) for name in LIBRARIES},
+    }
+
+
+def _open(folder: Path, settings: dict[str, Any], say: Callable[[str], None]) -> dict[str, float]:
+    """Start a run, or check that the one in the folder is this one; the seconds it has taken so far."""
+    seconds: dict[str, float] = {}
+    path = folder / "manifest.json"
+    if path.exists():
+        there = read_record(path)
+        differing = [name for name, value in settings.items() if there.get("settings", {}).get(name) != value]
+        if differing or there.get("format") != FORMAT:
+            name = differing[0] if differing else "format"
+            raise ValueError(
+                f"{folder} holds another run: its {name} differs ({_short(there.get('settings', {}).get(name))} there, "
+                f"{_short(settings.get(name, FORMAT))} asked for); choose another --out or remove the folder."
+            )
+        here = environment()
+        moved = [name for name, value in there["environment"].items() if here.get(name) != value]
+        if moved:
+            say(f"this run was begun with another {', '.join(moved)}; blocks made here may differ in the last bit")
+        say(f"going on with the run in {folder}")
+        seconds = there.get("seconds", {})
+    else:
+        strangers = [item.name for item in folder.iterdir() if item.name != "run.lock"]
+        if strangers:
+            raise ValueError(f"{folder} is not empty and holds no run ({strangers[0]}); choose another --out.")
+        write_record(path, {"format": FORMAT, "status": "running", "settings": settings, "environment": environment()})
+    for name in ("votes",) if settings["votes_only"] else ("votes", "models"):
+        (folder / name).mkdir(exist_ok=True)
+    return seconds
+
+
+def _train(
+    training: Training,
+    dataset: Dataset,
+    model: FiniteAggregationClassifier,
+    folder: Path,
+    votes_only: bool,
+    say: Callable[[str], None],
+    progress: Callable[[int, int], None],
+) -> NDArray[Any]:
+    """Train what is missing, block by block, and return the whole vote matrix."""
+    n = len(training.subsets)
+    test = model.split_.samples(dataset.x_test)
+    wanted = [range(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
+    done = {b: block for b, indices in enumerate(wanted) if (block := _kept(folder, b, len(indices), votes_only, say))}
+    missing = [b for b in range(len(wanted)) if b not in done]
+    count = sum(len(wanted[b]) for b in done)
+    progress(count, n)
+    parts = train_and_vote(
+        *training, test, len(model.classes_), [wanted[b] for b in missing], n_jobs=model.n_jobs
+    )
+    for b, (members, votes, refusals) in zip(missing, parts, strict=True):
+        if not votes_only:
+            save_members(folder / "models" / members_file(b), members)
+        failures = [member.failure for member in members if member.failure]
+        trained = sum(member.model is not None for member in members)
+        if trained and (refusals >= trained).any():
+            check_answered(members, test, refusals)
+        facts = {"first_subset": wanted[b][0], "failures": failures, "trained": trained}
+        if not votes_only:
+            facts["members"] = sha256_of(folder / "models" / members_file(b))
+        write_arrays(folder / "votes" / _block_file(b), {"votes": votes}, facts)
+        done[b] = votes, facts
+        count += len(wanted[b])
+        progress(count, n)
+    ordered = [done[b] for b in range(len(wanted))]
+    model.report_failures(
+        [failure for _, facts in ordered for failure in facts["failures"]], sum(facts["trained"] for _, facts in ordered)
+    )
+    return np.concatenate([votes for votes, _ in ordered], axis=1)
+
+
+def _kept(
+    folder: Path, block: int, size: int, votes_only: bool, say: Callable[[str], None]
+) -> tuple[NDArray[Any], dict[str, Any]] | None:
+    """A block that an earlier run left whole; None if it is absent or damaged."""
+    path = folder / "votes" / _block_file(block)
+    if not path.exists():
+        return None
+    try:
+        arrays, facts = open_arrays(path, ("votes",))
+        members = folder / "models" / members_file(block)
+        if arrays["votes"].shape[1] != size or facts["first_subset"] != block * BLOCK:
+            raise ValueError(f"{path} is not block {block} of this run.")
+        if not votes_only and (not members.exists() or sha256_of(members) != facts["members"]):
+            raise ValueError(f"{members} is damaged or missing.")
+    except ValueError as error:
+        say(f"{error} It is computed again.")
+        return None
+    return arrays["votes"], facts
+
+
+def _finish(
+    folder: Path,
+    settings: dict[str, Any],
+    model: FiniteAggregationClassifier,
+    certificate: Certificate,
+    dataset: Dataset,
+    undefended: float,
+    seconds: dict[str, float],
+) -> dict[str, Any]:
+    names = ["votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy"]
+    manifest = {
+        "format": FORMAT,
+        "status": "complete",
+        "settings": settings,
+        "environment": environment(),
+        "premises": [str(premise) for premise in model.premises_],
+        "threat_model": threat_model(model.split_),
+        "unit": certificate.unit,
+        "method": certificate.method,
+        "n_train": int(model.partition_sizes_.sum()),
+        "n_test": len(certificate),
+        "empty_subsets": int((model.subset_sizes_ == 0).sum()),
+        "clean_accuracy": certificate.clean_accuracy(dataset.y_test),
+        "undefended_accuracy": undefended,
+        "seconds": {name: round(value, 3) for name, value in seconds.items()},
+        "files": {name: sha256_of(folder / name) for name in names},
+    }
+    write_record(folder / "manifest.json", manifest)
+    return manifest
+
+
+@contextmanager
+def _only_writer(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock; a second process that wants to write there is told so."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "run.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"Another process is writing {folder}; wait for it or choose another --out.") from None
+        yield
+
+
+def threat_model(split: Split) -> dict[str, int | str]:
+    """What each act of an attacker costs in units of attack size, in words."""
+    if split.kind == "group":
+        covered = {
+            "change anything in the training samples of one contributor": 1,
+            "move a training sample from one contributor to another": 2,
+        }
+    else:
+        covered = {
+            "insert a training sample": split.cost("insert_remove"),
+            "remove a training sample": split.cost("insert_remove"),
+            "flip the label of a training sample": split.cost("label_flip"),
+            "change a training sample in any other way": split.cost("modify"),
+        }
+    return {**covered, **dict.fromkeys(NOT_COVERED, "not covered")}
+
+
+def attack_sizes(certificate: Certificate) -> list[int]:
+    """Round attack sizes up to the largest radius, for a table."""
+    largest = int(certificate.radius.max(initial=0))
+    steps: Sequence[int] = [m * 10**e for e in range(7) for m in (1, 2, 3, 5)] + [15, 25, 150, 250]
+    return [0, *sorted(step for step in steps if step <= largest)] + ([largest] if largest not in [0, *steps] else [])
+
+
+def _block_file(block: int) -> str:
+    return f"block-{block:05d}.npz"
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+

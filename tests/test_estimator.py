@@ -1,0 +1,388 @@
+import pickle
+import warnings
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from oracle import theorem_2
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import load_iris, make_blobs
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB, MultinomialNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from bezoar import FiniteAggregationClassifier, PremiseWarning, Split, Spread
+from bezoar.learners.table import TableClassifier
+
+X, Y = make_blobs(240, centers=4, n_features=5, random_state=3, cluster_std=4.0)
+TRAIN, TEST = slice(0, 180), slice(180, 240)
+RNG = np.random.default_rng(0)
+FRAME = pd.DataFrame(
+    {
+        "number": np.where(RNG.random(240) < 0.1, np.nan, X[:, 0]),
+        "text": np.array(["red", "green", "blue", "grey"])[np.where(RNG.random(240) < 0.2, RNG.integers(0, 4, 240), Y)],
+        "category": pd.Categorical(np.array(["a", "b"])[Y % 2]),
+    }
+)
+
+
+def model(estimator=None, **options):
+    return FiniteAggregationClassifier(estimator, **{"k": 6, "d": 3, **options})
+
+
+def fitted(estimator=None, **options):
+    return model(estimator, **options).fit(X[TRAIN], Y[TRAIN])
+
+
+def test_certificate_is_that_of_the_votes_and_the_prediction_its_label():
+    ensemble = fitted(GaussianNB(), classes=range(4))
+    certificate = ensemble.certify(X[TEST])
+    votes = ensemble.votes(X[TEST])
+    table = ensemble.spread_.as_table()
+    twins = [theorem_2([int(v) for v in row], table, 4) for row in votes.matrix]
+    assert certificate.radius.tolist() == [twin["radius"] for twin in twins]
+    assert ensemble.predict(X[TEST]).tolist() == certificate.labels.tolist()
+    assert ensemble.score(X[TEST], Y[TEST]) == certificate.clean_accuracy(Y[TEST]) > 0.8
+    shares = ensemble.predict_proba(X[TEST])
+    assert np.allclose(shares.sum(axis=1), 1)
+    assert (shares.argmax(axis=1) == certificate.prediction).all()
+    assert certificate.radius.max() >= 2
+    assert certificate.split == Split("content")
+    assert ensemble.certify(X[TEST], "dpa-bound").method == "dpa-bound"
+
+
+def test_each_member_sees_its_subset_in_canonical_order_and_nothing_else():
+    """The slow path: every base classifier fitted by hand."""
+    ensemble = fitted(DecisionTreeClassifier(max_features=2))
+    split = Split("content")
+    samples = split.samples(X[TRAIN])
+    partition = split.partitions(samples, ensemble.spread_.n_partitions)
+    hashes = samples.hashes()
+    matrix = ensemble.votes(X[TEST]).matrix
+    for i in range(ensemble.spread_.n_subsets):
+        rows = [row for row in range(180) if partition[row] in ensemble.spread_.partitions_of(i)]
+        rows.sort(key=lambda row: hashes[row])
+        tree = DecisionTreeClassifier(max_features=2, random_state=i).fit(X[TRAIN][rows], Y[TRAIN][rows])
+        assert matrix[:, i].tolist() == tree.predict(X[TEST]).tolist()
+        assert ensemble.subset_sizes_[i] == len(rows)
+    assert ensemble.partition_sizes_.sum() == 180
+
+
+class Global(ClassifierMixin, BaseEstimator):
+    """Votes by the global generators, which the engine must seed per member and put back."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        self.choice_ = np.random.randint(len(self.classes_))
+        return self
+
+    def predict(self, X):
+        return np.full(X.shape[0], self.classes_[self.choice_])
+
+
+def test_global_random_state_is_seeded_per_member_and_left_as_it_was():
+    np.random.seed(5)
+    expected = np.random.rand()
+    np.random.seed(5)
+    first = fitted(Global()).votes(X[TEST]).matrix
+    assert np.random.rand() == expected
+    np.random.seed(77)
+    assert (fitted(Global()).votes(X[TEST]).matrix == first).all()
+    assert len(set(first[0].tolist())) > 1
+
+
+ESTIMATORS = [
+    None,
+    GaussianNB(),
+    DecisionTreeClassifier(max_features=1),
+    RandomForestClassifier(5),
+    SGDClassifier(max_iter=20, tol=None),
+    make_pipeline(StandardScaler(), LogisticRegression()),
+]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+def test_row_order_jobs_and_backends_change_no_vote(estimator):
+    expected = fitted(estimator).votes(X[TEST]).matrix
+    order = np.random.default_rng(1).permutation(180)
+    assert (model(estimator).fit(X[TRAIN][order], Y[TRAIN][order]).votes(X[TEST]).matrix == expected).all()
+    with joblib.parallel_config("threading", n_jobs=3):
+        assert (fitted(estimator).votes(X[TEST]).matrix == expected).all()
+    with joblib.parallel_config("loky", n_jobs=2):
+        assert (fitted(estimator).votes(X[TEST]).matrix == expected).all()
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS[:3], ids=str)
+@pytest.mark.parametrize("label", [0, 99, -1])
+def test_one_poisoned_row_moves_only_the_members_it_reaches(estimator, label):
+    """Also with a label nobody has seen, which shifts every class code."""
+    clean = fitted(estimator)
+    poison = np.full((1, 5), 50.0)
+    poisoned = model(estimator).fit(np.vstack([X[TRAIN], poison]), np.append(Y[TRAIN], label))
+    partition = Split().partitions(Split().samples(poison), 18)[0]
+    outside = np.setdiff1d(np.arange(18), clean.spread_.subsets_of(int(partition)))
+    before, after = clean.votes(X[TEST]), poisoned.votes(X[TEST])
+    assert (before.classes[before.matrix] == after.classes[after.matrix])[:, outside].all()
+
+
+
+@pytest.mark.parametrize("estimator", [None, HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=2)], ids=str)
+def test_tables_with_texts_categories_and_missing_values(estimator):
+    ensemble = model(estimator if estimator is None else make_pipeline(OneHot(), estimator))
+    ensemble.fit(FRAME[TRAIN], Y[TRAIN])
+    assert ensemble.score(FRAME[TEST], Y[TEST]) > 0.6
+    assert ensemble.feature_names_in_.tolist() == ["number", "text", "category"]
+    expected = ensemble.votes(FRAME[TEST]).matrix
+    one_by_one = np.vstack([ensemble.votes(FRAME[i : i + 1]).matrix for i in range(180, 240)])
+    assert (one_by_one == expected).all()
+    assert any("category (chosen from this data)" in str(premise) for premise in ensemble.premises_)
+
+
+class OneHot(BaseEstimator):
+    """Encodes inside the subset, by its own values."""
+
+    def fit(self, X, y=None):
+        self.values_ = [sorted(set(X[name].dropna())) for name in X.columns]
+        return self
+
+    def transform(self, X):
+        return np.column_stack([X[name] == value for name, known in zip(X.columns, self.values_, strict=True) for value in known])
+
+
+@pytest.mark.parametrize(("column", "value"), [("number", "none"), ("text", 7), ("text", None), ("category", "a")])
+def test_one_bad_cell_moves_only_the_members_it_reaches(column, value):
+    clean = model().fit(FRAME[TRAIN], Y[TRAIN])
+    poison = FRAME[:1].astype({column: object})
+    poison[column] = [value]
+    poison["category"] = pd.Categorical(poison["category"], categories=FRAME["category"].cat.categories)
+    frame = pd.concat([FRAME[TRAIN], poison], ignore_index=True)
+    poisoned = model().fit(frame, np.append(Y[TRAIN], 1))
+    partition = Split().partitions(Split().samples(poison), 18)[0]
+    outside = np.setdiff1d(np.arange(18), clean.spread_.subsets_of(int(partition)))
+    assert (clean.votes(FRAME[TEST]).matrix == poisoned.votes(FRAME[TEST]).matrix)[:, outside].all()
+
+
+def test_texts_in_a_pipeline():
+    words = np.array(["sun beach sand", "snow ice cold", "code bug test", "song note beat"])
+    texts = [f"{words[label]} {i % 7}" for i, label in enumerate(Y)]
+    for vectorizer in (HashingVectorizer(alternate_sign=False), CountVectorizer()):
+        ensemble = model(make_pipeline(vectorizer, MultinomialNB())).fit(texts[TRAIN], Y[TRAIN])
+        assert ensemble.score(texts[TEST], Y[TEST]) == 1.0
+        assert ensemble.certify(texts[TEST]).radius.min() >= 1
+    assert ensemble.predict(np.array(texts[TEST])).tolist() == ensemble.predict(pd.Series(texts[TEST])).tolist()
+
+
+def test_sparse_rows_and_images():
+    sparse = model().fit(sp.csr_matrix(X[TRAIN]), Y[TRAIN])
+    assert sparse.score(sp.csr_matrix(X[TEST]), Y[TEST]) > 0.8
+    images = RNG.integers(0, 256, (60, 4, 4), dtype=np.uint8)
+    flat = make_pipeline(FunctionTransformer(lambda X: X.reshape(len(X), -1)), GaussianNB())
+    ensemble = model(flat, split=Split("pixel-sum", "uint8")).fit(images, np.arange(60) % 3)
+    assert ensemble.votes(images).matrix.shape == (60, 18)
+
+
+def test_min_radius_answers_only_where_the_radius_is_large_enough():
+    ensemble = fitted()
+    certificate = ensemble.certify(X[TEST])
+    largest = int(certificate.radius.max())
+    answer = ensemble.predict(X[TEST], min_radius=largest)
+    assert (np.ma.getmaskarray(answer) == (certificate.radius < largest)).all()
+    assert 0 < answer.count() < 60
+    assert (answer.compressed() == certificate.labels[certificate.radius >= largest]).all()
+    assert ensemble.predict(X[TEST], min_radius=0).count() == 60
+
+
+def test_contributors():
+    groups = np.arange(180) // 6
+    ensemble = model(split="group").fit(X[TRAIN], Y[TRAIN], groups=groups)
+    certificate = ensemble.certify(X[TEST])
+    assert certificate.unit == "contributors"
+    assert (certificate.radius_against("modify") == certificate.radius).all()
+    with pytest.raises(ValueError, match="needs groups"):
+        model(split="group").fit(X[TRAIN], Y[TRAIN])
+
+
+def test_declared_classes_drop_other_labels_one_by_one():
+    with pytest.warns(PremiseWarning, match="training samples have a label that is not one of the classes and were left out"):
+        ensemble = model(classes=[0, 1, 2]).fit(X[TRAIN], Y[TRAIN])
+    kept = Y[TRAIN] != 3
+    assert ensemble.n_dropped_ == (~kept).sum()
+    clean = model(classes=[2, 1, 0]).fit(X[TRAIN][kept], Y[TRAIN][kept])
+    assert (clean.votes(X[TEST]).matrix == ensemble.votes(X[TEST]).matrix).all()
+    assert not ensemble.votes(X[TEST]).classes_inferred
+    assert fitted().votes(X[TEST]).classes_inferred
+    with_unused = model(classes=range(6)).fit(X[TRAIN], Y[TRAIN])
+    assert with_unused.predict_proba(X[TEST]).shape == (60, 6)
+
+
+def test_premises_say_what_was_declared():
+    said = [str(premise) for premise in fitted().premises_]
+    assert "classes: 4 labels, 0, 1, 2, 3 (chosen from this data)" in said
+    assert "number of features: 5 (chosen from this data)" in said
+    declared = model(classes=range(4), split=Split(n_features=5)).fit(X[TRAIN], Y[TRAIN])
+    assert all(premise.declared for premise in declared.premises_)
+    assert "Premise: split: content" in str(declared.certify(X[TEST]))
+
+
+def test_more_subsets_than_samples_works_and_says_so():
+    with pytest.warns(PremiseWarning, match=r"\d+ of 800 subsets are empty, so their base classifiers abstain"):
+        ensemble = FiniteAggregationClassifier().fit(X[:20], Y[:20])
+    votes = ensemble.votes(X[TEST])
+    empty = ensemble.subset_sizes_ == 0
+    assert (votes.matrix[:, empty] == votes.abstention).all()
+    assert empty.sum() > 100
+    assert ensemble.certify(X[TEST]).radius.min() >= 0
+
+
+class Fragile(GaussianNB):
+    """Cannot stand large values."""
+
+    def fit(self, X, y):
+        if np.abs(X).max() > 1e3:
+            raise RuntimeError("too large")
+        return super().fit(X, y)
+
+
+def test_a_member_that_raises_says_its_most_frequent_class_and_is_reported():
+    poisoned = np.vstack([X[TRAIN], np.full((1, 5), 1e6)])
+    labels = np.append(Y[TRAIN], 1)
+    with pytest.warns(PremiseWarning, match="3 of 18 base classifiers raised .* the first said: RuntimeError: too large"):
+        ensemble = model(Fragile()).fit(poisoned, labels)
+    failed = [member for member in ensemble.members_ if member.failure]
+    assert [member.index for member in failed] == ensemble.spread_.subsets_of(
+        int(Split().partitions(Split().samples(poisoned[-1:]), 18)[0])
+    ).tolist()
+    matrix = ensemble.votes(X[TEST]).matrix
+    for member in failed:
+        assert set(matrix[:, member.index]) == {member.fallback}
+    clean = fitted(Fragile()).votes(X[TEST]).matrix
+    sound = [member.index for member in ensemble.members_ if not member.failure]
+    assert (clean[:, sound] == matrix[:, sound]).all()
+
+
+class Broken(GaussianNB):
+    def fit(self, X, y):
+        raise RuntimeError("I never work")
+
+
+class Forgetful(GaussianNB):
+    def fit(self, X, y):
+        raise MemoryError("no memory")
+
+
+class Picky(GaussianNB):
+    """Raises on some test samples; the vote on a sample must not depend on its neighbours."""
+
+    def predict(self, X):
+        if (np.abs(X[:, 0] * 37 + self.theta_[0, 0] * 101) % 10 < 2).any() or (X > 1e5).any():
+            raise RuntimeError("I do not like that sample")
+        return super().predict(X)
+
+
+def test_a_learner_that_always_raises_is_the_users_to_know():
+    with pytest.raises(ValueError, match="raised on every one of the 18 subsets .* I never work"):
+        fitted(Broken())
+
+
+def test_lack_of_memory_is_passed_on():
+    with pytest.raises(MemoryError, match="no memory"):
+        fitted(Forgetful())
+
+
+def test_raising_on_one_test_sample_does_not_change_the_others_votes():
+    ensemble = fitted(Picky())
+    expected = ensemble.votes(X[TEST][:20]).matrix
+    one_by_one = np.vstack([ensemble.votes(X[TEST][i : i + 1]).matrix for i in range(20)])
+    assert (one_by_one == expected).all()
+    with pytest.raises(RuntimeError, match="I do not like that sample"):
+        ensemble.votes(np.full((1, 5), 1e6))
+
+
+@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+def test_one_class_subsets_vote_for_it():
+    ensemble = model(k=30, d=2).fit(X[:60], Y[:60])
+    single = [member for member in ensemble.members_ if len(member.codes) == 1]
+    assert single
+    matrix = ensemble.votes(X[TEST]).matrix
+    for member in single:
+        assert set(matrix[:, member.index]) == {int(member.codes[0])}
+
+
+def test_strings_as_labels():
+    names = np.array(["ant", "bee", "cat", "dog"])
+    ensemble = model().fit(X[TRAIN], names[Y[TRAIN]])
+    assert ensemble.classes_.tolist() == names.tolist()
+    assert (ensemble.votes(X[TEST]).matrix == fitted().votes(X[TEST]).matrix).all()
+    assert set(ensemble.predict(X[TEST])) <= set(names)
+
+
+def test_citizen_of_scikit_learn():
+    search = GridSearchCV(model(DecisionTreeClassifier()), {"estimator__max_depth": [1, 3], "k": [2, 3]}, cv=2)
+    search.fit(X[TRAIN], Y[TRAIN])
+    assert search.best_params_["estimator__max_depth"] == 3
+    pipe = make_pipeline(FunctionTransformer(), model())
+    assert pipe.fit(X[TRAIN], Y[TRAIN]).score(X[TEST], Y[TEST]) > 0.8
+    ensemble = clone(fitted())
+    assert not hasattr(ensemble, "members_")
+    again = pickle.loads(pickle.dumps(fitted()))
+    assert (again.votes(X[TEST]).matrix == fitted().votes(X[TEST]).matrix).all()
+    iris = load_iris(return_X_y=True)
+    assert FiniteAggregationClassifier(k=3, d=2).fit(*iris).score(*iris) > 0.9
+
+
+def test_a_spread_of_the_users_own():
+    spread = Spread.from_table([[0, 1], [0, 1], [2, 3], [2, 3]])
+    ensemble = FiniteAggregationClassifier(GaussianNB(), spread=spread).fit(X[TRAIN], Y[TRAIN])
+    assert ensemble.votes(X[TEST]).spread == spread
+    with pytest.raises(ValueError, match="spread has k = 2 but k = 3 was given too"):
+        FiniteAggregationClassifier(GaussianNB(), spread=spread, k=3).fit(X[TRAIN], Y[TRAIN])
+    with pytest.raises(TypeError, match=r"must be a bezoar\.Spread or None"):
+        FiniteAggregationClassifier(spread=4).fit(X[TRAIN], Y[TRAIN])
+
+
+def test_missing_values_belong_inside_the_base_pipeline():
+    holes = np.where(RNG.random(X.shape) < 0.1, np.nan, X)
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        model(LogisticRegression()).fit(holes[TRAIN], Y[TRAIN])
+    with pytest.raises(ValueError, match="raised on every one of the 18 subsets .*could not convert string"):
+        model(LogisticRegression()).fit(FRAME[TRAIN], Y[TRAIN])
+    imputing = make_pipeline(SimpleImputer(), GaussianNB())
+    for estimator in (None, imputing, HistGradientBoostingClassifier(max_iter=2)):
+        assert model(estimator).fit(holes[TRAIN], Y[TRAIN]).predict(holes[TEST]).shape == (60,)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: model(k=0).fit(X, Y), "'k' parameter of a spread must be a whole number ≥ 1. Got 0"),
+        (lambda: model(d=1.5).fit(X, Y), "'d' parameter"),
+        (lambda: model(split="random").fit(X, Y), "'split' parameter must be one of"),
+        (lambda: model(classes=[1]).fit(X, Y), "at least two labels"),
+        (lambda: model(classes=["a", "b"]).fit(X, Y), "declared classes are of type"),
+        (lambda: model().fit(X, Y[:-1]), "240 samples but 239 labels"),
+        (lambda: model().fit(X, None), "requires y"),
+        (lambda: model().fit(X, X[:, 0]), "continuous"),
+        (lambda: model().fit(X[:, 0], Y), "2D array"),
+        (lambda: model(StandardScaler()).fit(X, Y), "must be a classifier"),
+        (lambda: fitted().predict(X[:, :3]), "3 features"),
+        (lambda: fitted().predict(np.full((2, 5), np.inf)), "infinity"),
+        (lambda: model(GaussianNB()).fit(X, Y).predict(np.full((2, 5), np.nan)), "contains NaN"),
+    ],
+)
+def test_bad_input_gets_one_sentence(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_nothing_is_said_when_nothing_is_odd():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted().certify(X[TEST])
