@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from bezoar import Certificate, Split, Spread, Votes, certify
 from oracle import (
     UNSEEN,
     smallest_attack_fast,
@@ -14,8 +16,6 @@ from oracle import (
     theorem_2,
     winner,
 )
-
-from bezoar import Certificate, Split, Spread, Votes, certify
 
 ARRAYS = ("prediction", "runner_up", "margin", "radius")
 
@@ -130,7 +130,12 @@ def test_kernel_is_theorem_2_at_realistic_scale():
     """k = 50, d = 16: blocks of shifts, many rivals, radii in the tens."""
     rng = np.random.default_rng(5)
     spread = Spread.paper(50, 16)
-    shares = [[0.76, *[0.24 / 9] * 9], [0.5, 0.4, *[0.1 / 8] * 8], [0.95, *[0.05 / 9] * 9], [0.3, 0.3, 0.3, *[0.1 / 7] * 7]]
+    shares = [
+        [0.76, *[0.24 / 9] * 9],
+        [0.5, 0.4, *[0.1 / 8] * 8],
+        [0.95, *[0.05 / 9] * 9],
+        [0.3, 0.3, 0.3, *[0.1 / 7] * 7],
+    ]
     matrix = np.array([rng.choice(10, spread.n_subsets, p=share) for share in shares for _ in range(5)])
     certificate, twins = with_twin(matrix, spread, 10)
     assert_twins(certificate, twins)
@@ -260,7 +265,7 @@ def test_saved_certificates_come_back_and_altered_ones_do_not(tmp_path):
     for name in ARRAYS:
         assert np.array_equal(getattr(back, name), getattr(certificate, name))
     assert back.facts() == certificate.facts()
-    body = path.read_bytes()
+    body, complaints = path.read_bytes(), []
     for at in range(0, len(body), 7):
         broken = bytearray(body)
         broken[at] ^= 4
@@ -268,10 +273,12 @@ def test_saved_certificates_come_back_and_altered_ones_do_not(tmp_path):
         try:
             same = Certificate.load(path)
         except ValueError as error:
-            assert "certificate.npz is" in str(error)
-        else:
+            complaints.append(str(error))
+        else:  # a bit that carries nothing, such as a date in the zip archive
             assert all(np.array_equal(getattr(same, name), getattr(certificate, name)) for name in ARRAYS)
             assert same.facts() == certificate.facts()
+    assert all("certificate.npz is" in complaint for complaint in complaints)
+    assert len(complaints) > len(body) / 7 * 0.7
     path.write_bytes(body[: len(body) // 2])
     with pytest.raises(ValueError, match="damaged"):
         Certificate.load(path)
@@ -291,10 +298,26 @@ def test_printing_states_radii_and_premises():
         (lambda: certify(np.zeros((2, 3))), TypeError, "certify takes bezoar.Votes"),
         (lambda: certify(votes_of([[0, 0, 0]]), "magic"), ValueError, "'method' of certify must be one of"),
         (lambda: certify(votes_of([[0, 0, 0]]), n_jobs=0), ValueError, "'n_jobs' of certify"),
-        (lambda: certify(votes_of([[0, 0, 0]])).clean_accuracy(["maybe"]), ValueError, "'maybe' is not one of the 2"),
-        (lambda: certify(votes_of([[0, 0, 0]])).clean_accuracy(["no", "no"]), ValueError, "1 predictions but 2 labels"),
-        (lambda: certify(votes_of([[0, 0, 0]])).certified_fraction(["no"], [-1]), ValueError, "Attack sizes must be"),
-        (lambda: certify(votes_of([[0, 0, 0]])).certified_fraction(["no"], [0.5]), ValueError, "Attack sizes must be"),
+        (
+            lambda: certify(votes_of([[0, 0, 0]])).clean_accuracy(["maybe"]),
+            ValueError,
+            "'maybe' is not one of the 2",
+        ),
+        (
+            lambda: certify(votes_of([[0, 0, 0]])).clean_accuracy(["no", "no"]),
+            ValueError,
+            "1 predictions but 2 labels",
+        ),
+        (
+            lambda: certify(votes_of([[0, 0, 0]])).certified_fraction(["no"], [-1]),
+            ValueError,
+            "Attack sizes must be",
+        ),
+        (
+            lambda: certify(votes_of([[0, 0, 0]])).certified_fraction(["no"], [0.5]),
+            ValueError,
+            "Attack sizes must be",
+        ),
     ],
 )
 def test_bad_questions_get_one_sentence(call, error, message):

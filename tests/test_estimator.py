@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from oracle import theorem_2
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_iris, make_blobs
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -20,7 +19,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from bezoar import FiniteAggregationClassifier, PremiseWarning, Split, Spread
-from bezoar.learners.table import TableClassifier
+from oracle import theorem_2
 
 X, Y = make_blobs(240, centers=4, n_features=5, random_state=3, cluster_std=4.0)
 TRAIN, TEST = slice(0, 180), slice(180, 240)
@@ -133,7 +132,6 @@ def test_one_poisoned_row_moves_only_the_members_it_reaches(estimator, label):
     assert (before.classes[before.matrix] == after.classes[after.matrix])[:, outside].all()
 
 
-
 @pytest.mark.parametrize("estimator", [None, HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=2)], ids=str)
 def test_tables_with_texts_categories_and_missing_values(estimator):
     ensemble = model(estimator if estimator is None else make_pipeline(OneHot(), estimator))
@@ -154,7 +152,9 @@ class OneHot(BaseEstimator):
         return self
 
     def transform(self, X):
-        return np.column_stack([X[name] == value for name, known in zip(X.columns, self.values_, strict=True) for value in known])
+        return np.column_stack(
+            [X[name] == value for name, known in zip(X.columns, self.values_, strict=True) for value in known]
+        )
 
 
 @pytest.mark.parametrize(("column", "value"), [("number", "none"), ("text", 7), ("text", None), ("category", "a")])
@@ -211,7 +211,9 @@ def test_contributors():
 
 
 def test_declared_classes_drop_other_labels_one_by_one():
-    with pytest.warns(PremiseWarning, match="training samples have a label that is not one of the classes and were left out"):
+    with pytest.warns(
+        PremiseWarning, match="training samples have a label that is not one of the classes and were left out"
+    ):
         ensemble = model(classes=[0, 1, 2]).fit(X[TRAIN], Y[TRAIN])
     kept = Y[TRAIN] != 3
     assert ensemble.n_dropped_ == (~kept).sum()
@@ -254,7 +256,9 @@ class Fragile(GaussianNB):
 def test_a_member_that_raises_says_its_most_frequent_class_and_is_reported():
     poisoned = np.vstack([X[TRAIN], np.full((1, 5), 1e6)])
     labels = np.append(Y[TRAIN], 1)
-    with pytest.warns(PremiseWarning, match="3 of 18 base classifiers raised .* the first said: RuntimeError: too large"):
+    with pytest.warns(
+        PremiseWarning, match="3 of 18 base classifiers raised .* the first said: RuntimeError: too large"
+    ):
         ensemble = model(Fragile()).fit(poisoned, labels)
     failed = [member for member in ensemble.members_ if member.failure]
     assert [member.index for member in failed] == ensemble.spread_.subsets_of(
@@ -288,7 +292,7 @@ class Picky(GaussianNB):
 
 
 def test_a_learner_that_always_raises_is_the_users_to_know():
-    with pytest.raises(ValueError, match="raised on every one of the 18 subsets .* I never work"):
+    with pytest.raises(ValueError, match=r"raised on every one of the 18 subsets .* I never work"):
         fitted(Broken())
 
 
@@ -352,7 +356,7 @@ def test_missing_values_belong_inside_the_base_pipeline():
     holes = np.where(RNG.random(X.shape) < 0.1, np.nan, X)
     with pytest.raises(ValueError, match="Input X contains NaN"):
         model(LogisticRegression()).fit(holes[TRAIN], Y[TRAIN])
-    with pytest.raises(ValueError, match="raised on every one of the 18 subsets .*could not convert string"):
+    with pytest.raises(ValueError, match=r"raised on every one of the 18 subsets .*could not convert string"):
         model(LogisticRegression()).fit(FRAME[TRAIN], Y[TRAIN])
     imputing = make_pipeline(SimpleImputer(), GaussianNB())
     for estimator in (None, imputing, HistGradientBoostingClassifier(max_iter=2)):

@@ -42,4 +42,7 @@ def test_every_width(width):
 
 
 def test_bytes():
-    assert hash_bytes([b"", b"abc"], 2, 5).tolist() == [xxhash.xxh64_intdigest(b"", 5), xxhash.xxh64_intdigest(b"abc", 5)]
+    assert hash_bytes([b"", b"abc"], 2, 5).tolist() == [
+        xxhash.xxh64_intdigest(b"", 5),
+        xxhash.xxh64_intdigest(b"abc", 5),
+    ]

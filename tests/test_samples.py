@@ -46,13 +46,15 @@ def test_known_answers():
     assert labelled.partitions(samples, 1000, labels=["yes", "no"]).tolist() == KNOWN["labelled"]
 
 
-KNOWN = {'numbers': [4766150272777819997, 15864539451350995815],
- 'sparse': [2624130494173451308, 18351665523985495173],
- 'uint8': [6718224606920427166, 6718224606920427166],
- 'texts': [10384521023547308274, 12202677255487010062],
- 'table': [7144825807437313957, 16367356199385523495],
- 'groups': [920, 714],
- 'labelled': [292, 89]}
+KNOWN = {
+    "numbers": [4766150272777819997, 15864539451350995815],
+    "sparse": [2624130494173451308, 18351665523985495173],
+    "uint8": [6718224606920427166, 6718224606920427166],
+    "texts": [10384521023547308274, 12202677255487010062],
+    "table": [7144825807437313957, 16367356199385523495],
+    "groups": [920, 714],
+    "labelled": [292, 89],
+}
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int64, np.float32, np.float64, np.uint8, bool, object])
@@ -81,7 +83,7 @@ def test_declared_uint8_is_hashed_as_bytes_and_nothing_else_is_taken_for_it():
     images = RNG.integers(0, 256, (5, 4, 4), dtype=np.uint8)
     assert len(set(partitions(images, dtype="uint8"))) > 1
     assert to_samples(images, dtype="uint8").take([1]).dtype == np.uint8
-    with pytest.raises(ValueError, match="declared as uint8. Got an array of dtype float64"):
+    with pytest.raises(ValueError, match=r"declared as uint8\. Got an array of dtype float64"):
         to_samples(images.astype(float), dtype="uint8")
 
 
@@ -92,7 +94,8 @@ def test_sparse_rows_have_one_form():
     order = RNG.permutation(messy.nnz)
     row, column, value = messy.row[order], messy.col[order], messy.data[order]
     doubled = sp.coo_matrix(
-        (np.r_[value / 2, value / 2, [0.0, -0.0]], (np.r_[row, row, 3, 4], np.r_[column, column, 1, 1])), clean.shape
+        (np.r_[value / 2, value / 2, [0.0, -0.0]], (np.r_[row, row, 3, 4], np.r_[column, column, 1, 1])),
+        clean.shape,
     )
     raw = sp.csr_matrix((value, (row, column)), clean.shape)
     raw.has_sorted_indices = False
@@ -119,7 +122,13 @@ def test_an_all_number_table_is_split_like_its_array():
 def test_one_bad_cell_changes_no_other_row_of_a_table():
     """A text in a number column turns its dtype to object for every row: nothing else may follow."""
     clean = to_samples(FRAME)
-    for column, value in (("age", "unknown"), ("height", "tall"), ("city", 3.5), ("member", "maybe"), ("since", "long ago")):
+    for column, value in (
+        ("age", "unknown"),
+        ("height", "tall"),
+        ("city", 3.5),
+        ("member", "maybe"),
+        ("since", "long ago"),
+    ):
         poison = FRAME.iloc[[0]].astype({column: object})
         poison[column] = value
         poisoned = to_samples(pd.concat([FRAME.astype({column: object}), poison], ignore_index=True))

@@ -67,7 +67,11 @@ def test_other_processes_with_other_hash_seeds_agree():
     code += "s.partitions(s.samples(X), 1000, groups=list('abca')).tolist())"
     said = {
         subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONHASHSEED": seed},
         ).stdout
         for seed in ("1", "2")
     }

@@ -93,7 +93,10 @@ def test_saved_spreads_come_back_and_altered_ones_do_not(spread, tmp_path):
         (lambda: Spread.from_table([[0.0], [1.0]]), "whole numbers"),
         (lambda: Spread.from_table([[0], [2]]), "0 … 1"),
         (lambda: Spread.from_table([[0, 0], [1, 1]]), "names a subset twice"),
-        (lambda: Spread.from_table([[0], [0]]), "not balanced: subset 0 is fed by 2 partitions, not by d = 1"),
+        (
+            lambda: Spread.from_table([[0], [0]]),
+            "not balanced: subset 0 is fed by 2 partitions, not by d = 1",
+        ),
         (lambda: Spread.from_dict({"shifts": [0]}), "must hold"),
         (lambda: resolve_spread(Spread.random(5, 2), 6, 2), "spread has k = 5 but k = 6 was given too"),
         (lambda: resolve_spread(Spread.random(5, 2), 5, 3), "spread has d = 2 but d = 3"),

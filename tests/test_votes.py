@@ -29,7 +29,12 @@ def test_counts_leave_abstentions_out():
 def test_saved_votes_come_back_mapped_and_whole(tmp_path, classes):
     premise = Premise("classes", "3 labels", False)
     votes = Votes(
-        some_votes().matrix, SPREAD, classes, Split("content", hash_labels=True), classes_inferred=True, premises=[premise]
+        some_votes().matrix,
+        SPREAD,
+        classes,
+        Split("content", hash_labels=True),
+        classes_inferred=True,
+        premises=[premise],
     )
     votes.save(tmp_path / "v.npy")
     back = Votes.load(tmp_path / "v.npy")
@@ -37,7 +42,12 @@ def test_saved_votes_come_back_mapped_and_whole(tmp_path, classes):
     assert np.array_equal(back.matrix, votes.matrix)
     assert np.array_equal(np.load(tmp_path / "v.npy"), votes.matrix)
     assert back.classes.tolist() == classes
-    assert (back.spread, back.split, back.classes_inferred, back.premises) == (SPREAD, votes.split, True, (premise,))
+    assert (back.spread, back.split, back.classes_inferred, back.premises) == (
+        SPREAD,
+        votes.split,
+        True,
+        (premise,),
+    )
 
 
 def test_a_table_spread_is_saved_too(tmp_path):
@@ -90,15 +100,24 @@ def test_a_read_only_folder_keeps_what_it_had(tmp_path, monkeypatch):
     ("make", "message"),
     [
         (lambda: Votes([0, 1], SPREAD, list("ab")), "two dimensions"),
-        (lambda: Votes(np.zeros((2, 7), int), SPREAD, list("ab")), r"7 columns, but the spread has 8 subsets \(k = 4, d = 2\)"),
-        (lambda: Votes(np.zeros((2, 8)), SPREAD, list("ab")), "Votes must be whole numbers, class indices. Got dtype float64"),
+        (
+            lambda: Votes(np.zeros((2, 7), int), SPREAD, list("ab")),
+            r"7 columns, but the spread has 8 subsets \(k = 4, d = 2\)",
+        ),
+        (
+            lambda: Votes(np.zeros((2, 8)), SPREAD, list("ab")),
+            "Votes must be whole numbers, class indices. Got dtype float64",
+        ),
         (lambda: Votes(np.full((2, 8), np.nan), SPREAD, list("ab")), "The votes hold NaN"),
         (lambda: Votes(np.full((2, 8), -1), SPREAD, list("ab")), "0 … 1, or 2 to abstain. Got -1"),
         (lambda: Votes(np.full((2, 8), 3), SPREAD, list("ab")), "Got 3"),
         (lambda: Votes(np.zeros((2, 8), int), SPREAD, ["a"]), "at least two classes"),
         (lambda: Votes(np.zeros((2, 8), int), SPREAD, ["a", "a"]), "different labels"),
         (lambda: Votes(np.zeros((2, 8), int), SPREAD, [["a"], ["b"]]), "list of labels"),
-        (lambda: Votes(np.zeros((2, 8), int), SPREAD, list("ab"), "magic"), "'content', 'pixel-sum' and 'group'"),
+        (
+            lambda: Votes(np.zeros((2, 8), int), SPREAD, list("ab"), "magic"),
+            "'content', 'pixel-sum' and 'group'",
+        ),
         (lambda: some_votes().save("votes.npz"), r"saved as \.npy"),
     ],
 )

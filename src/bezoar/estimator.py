@@ -113,7 +113,7 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = get_tags(self._learner()).input_tags.sparse
         tags.input_tags.allow_nan = accepts_nan(self._learner())
         return tags
 
@@ -140,7 +140,8 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
         learner = self._learner()
         if not is_classifier(learner):
             raise ValueError(
-                f"The 'estimator' parameter of FiniteAggregationClassifier must be a classifier. Got {learner!r} instead."
+                "The 'estimator' parameter of FiniteAggregationClassifier must be a classifier. "
+                f"Got {learner!r} instead."
             )
         spread = resolve_spread(self.spread, self.k, self.d, unless=(DEFAULT_K, DEFAULT_D))
         split = Split.of(self.split)
@@ -197,7 +198,8 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
         that, and is masked elsewhere.
         """
         if min_radius is None:
-            return self.classes_[self.votes(X).counts().argmax(axis=1)]
+            votes = self.votes(X)
+            return votes.classes[votes.counts().argmax(axis=1)]
         certificate = self.certify(X)
         answer: NDArray[Any] = np.ma.masked_array(certificate.labels, certificate.radius < min_radius)
         return answer
@@ -294,8 +296,8 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
             )
         if said:
             _warn(
-                f"{len(said)} of {len(self.subset_sizes_)} base classifiers raised on their subset and say its most frequent "
-                f"class instead; the first said: {said[0]}"
+                f"{len(said)} of {len(self.subset_sizes_)} base classifiers raised on their subset and say its "
+                f"most frequent class instead; the first said: {said[0]}"
             )
 
 
@@ -314,4 +316,3 @@ def accepts_nan(estimator: Any) -> bool:
         steps = [step for _, step in estimator.steps if step is not None and step != "passthrough"]
         return accepts_nan(steps[0]) if steps else False
     return isinstance(estimator, ColumnTransformer) or bool(get_tags(estimator).input_tags.allow_nan)
-

@@ -45,7 +45,11 @@ def write_whole(path: str | Path, write: Callable[[IO[bytes]], None]) -> None:
 
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file, whole or not at all."""
-    write_whole(path, lambda file: file.write(text.encode()) and None)
+
+    def write(file: IO[bytes]) -> None:
+        file.write(text.encode())
+
+    write_whole(path, write)
 
 
 def sha256_of(path: str | Path) -> str:
@@ -58,7 +62,7 @@ def sha256_of_array(array: NDArray[Any]) -> str:
     """SHA-256 of an array's dtype, shape and bytes (C order, little endian)."""
     plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
     digest = hashlib.sha256(f"{plain.dtype.str} {plain.shape} ".encode())
-    digest.update(plain.reshape(-1).view(np.uint8))
+    digest.update(plain.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 
@@ -91,16 +95,17 @@ def read_record(path: str | Path) -> dict[str, Any]:
 def write_arrays(path: str | Path, arrays: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
     """Write named arrays and a JSON record of facts, digests of the arrays among them, as npz."""
     arrays = {name: np.asarray(array) for name, array in arrays.items()}
-    record: dict[str, Any] = {**facts, "sha256": {name: sha256_of_array(array) for name, array in arrays.items()}}
+    record: dict[str, Any] = {
+        **facts,
+        "sha256": {name: sha256_of_array(array) for name, array in arrays.items()},
+    }
     record["digest"] = _digest_of_record(record)
     text = np.frombuffer(json.dumps(record, ensure_ascii=False).encode(), np.uint8)
     members: dict[str, Any] = {**arrays, FACTS: text}
     write_whole(path, lambda file: np.savez(file, **members))
 
 
-def open_arrays(
-    path: str | Path, required: Iterable[str] = ()
-) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+def open_arrays(path: str | Path, required: Iterable[str] = ()) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Read what `write_arrays` wrote; one sentence that names the file if anything in it is amiss."""
     try:
         with np.load(path, allow_pickle=False) as file:

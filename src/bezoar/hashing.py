@@ -107,4 +107,3 @@ def hash_bytes(pieces: Iterable[bytes | memoryview], count: int, seed: int = 0) 
     """xxh64 of each piece."""
     digest = xxhash.xxh64_intdigest
     return np.fromiter((digest(piece, seed) for piece in pieces), np.uint64, count)
-

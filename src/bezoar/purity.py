@@ -120,7 +120,10 @@ class _PurityCheck:
     def again(self) -> str:
         np.random.uniform(size=3)
         moved = self._moved(self._votes(self._fit(self.X, self.y)))
-        return _say(moved, "voted otherwise when trained a second time on the same rows (time, a global random state, or a counter?)")
+        return _say(
+            moved,
+            "voted otherwise when trained a second time on the same rows (time, a global random state, or a counter?)",
+        )
 
     def one_more_row(self) -> str:
         split = self.model.split_
@@ -132,7 +135,10 @@ class _PurityCheck:
                 reached = self.model.spread_.subsets_of(partition)
                 outside = np.setdiff1d(self._moved(self._votes(model)), reached)
                 if len(outside):
-                    return _say(outside, f"outside the {self.d} subsets that an added row reaches voted otherwise ({how})")
+                    return _say(
+                        outside,
+                        f"outside the {self.d} subsets that an added row reaches voted otherwise ({how})",
+                    )
         return ""
 
     def _additions(self, row: int) -> list[tuple[str, Any, NDArray[Any]]]:
@@ -160,7 +166,10 @@ class _PurityCheck:
             votes = self._votes(self._fit(_rows(self.X, np.flatnonzero(reaching)), self.y[reaching]))
             if (votes[:, index] != self.expected[:, index]).any():
                 moved.append(index)
-        return _say(moved, "voted otherwise when nothing but their own subset was there to train on (something is shared)")
+        return _say(
+            moved,
+            "voted otherwise when nothing but their own subset was there to train on (something is shared)",
+        )
 
     def _partitions(self) -> NDArray[np.int64]:
         split = self.model.split_
@@ -206,7 +215,8 @@ def check_pipeline(pipe: Any) -> None:
     names = [name for name, _ in pipe.steps]
     if not isinstance(pipe.steps[-1][1], FiniteAggregationClassifier):
         raise ValueError(
-            f"The last step of the pipeline, '{names[-1]}', is not a FiniteAggregationClassifier, so nothing is certified."
+            f"The last step of the pipeline, '{names[-1]}', is not a FiniteAggregationClassifier, "
+            "so nothing is certified."
         )
     for name, step in pipe.steps[:-1]:
         for path, learning in _learning_steps(name, step):

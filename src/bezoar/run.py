@@ -121,7 +121,7 @@ def run(
         write_whole(folder / "split.npy", lambda file: np.save(file, training.subsets.partition))
         if not votes_only:
             save_model_record(model, folder / "models")
-        outcome = Outcome(
+        return Outcome(
             folder,
             certificate,
             dataset.y_test,
@@ -130,7 +130,6 @@ def run(
             {name: round(value, 3) for name, value in seconds.items()},
             _finish(folder, settings, model, certificate, dataset, undefended, seconds),
         )
-    return outcome
 
 
 def undefended_accuracy(training: Training, dataset: Dataset, model: FiniteAggregationClassifier) -> float:
@@ -202,9 +201,7 @@ def _train(
     missing = [b for b in range(len(wanted)) if b not in done]
     count = sum(len(wanted[b]) for b in done)
     progress(count, n)
-    parts = train_and_vote(
-        *training, test, len(model.classes_), [wanted[b] for b in missing], n_jobs=model.n_jobs
-    )
+    parts = train_and_vote(*training, test, len(model.classes_), [wanted[b] for b in missing], n_jobs=model.n_jobs)
     for b, (members, votes, refusals) in zip(missing, parts, strict=True):
         if not votes_only:
             save_members(folder / "models" / members_file(b), members)
@@ -221,7 +218,8 @@ def _train(
         progress(count, n)
     ordered = [done[b] for b in range(len(wanted))]
     model.report_failures(
-        [failure for _, facts in ordered for failure in facts["failures"]], sum(facts["trained"] for _, facts in ordered)
+        [failure for _, facts in ordered for failure in facts["failures"]],
+        sum(facts["trained"] for _, facts in ordered),
     )
     return np.concatenate([votes for votes, _ in ordered], axis=1)
 
@@ -320,4 +318,3 @@ def _block_file(block: int) -> str:
 def _short(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 60 else text[:57] + "…"
-

@@ -91,7 +91,7 @@ class NumberSamples(Samples):
     def hashes(self, seed: int = 0) -> NDArray[np.uint64]:
         if self.values.dtype == np.float64:
             return hash_numbers(self.values, seed)
-        flat = memoryview(self.values.reshape(-1))
+        flat = self.values.reshape(-1).data
         width = self.n_features
         return hash_bytes((flat[i * width : (i + 1) * width] for i in range(len(self))), len(self), seed)
 
@@ -231,9 +231,7 @@ class TableSamples(Samples):
         return frame
 
 
-def to_samples(
-    X: Any, *, dtype: str = "float64", n_features: int | None = None, allow_nan: bool = True
-) -> Samples:
+def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None, allow_nan: bool = True) -> Samples:
     """The canonical form of whatever a user brings, or one sentence that says what is wrong with it.
 
     Parameters
@@ -261,12 +259,15 @@ def to_samples(
             raise ValueError(f"The samples were declared as uint8. Got an array of dtype {given.dtype} instead.")
     with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN like any other
         values = check_array(
-            X, dtype=dtype, order="C", ensure_all_finite="allow-nan" if allow_nan else True, allow_nd=True, input_name="X"
+            X,
+            dtype=dtype,
+            order="C",
+            ensure_all_finite="allow-nan" if allow_nan else True,
+            allow_nd=True,
+            input_name="X",
         )
     if n_features is not None and int(np.prod(values.shape[1:])) != n_features:
-        raise ValueError(
-            f"X has {int(np.prod(values.shape[1:]))} features per sample, but {n_features} were declared."
-        )
+        raise ValueError(f"X has {int(np.prod(values.shape[1:]))} features per sample, but {n_features} were declared.")
     return NumberSamples(values)
 
 
@@ -315,13 +316,13 @@ def canonical_cell(value: Any, where: str) -> float | str | None:
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         value = value.astimezone(datetime.UTC).replace(tzinfo=None)
     if isinstance(value, np.datetime64 | datetime.date):
-        moment = np.datetime64(value, "ns")
+        moment = np.datetime64(value).astype("M8[ns]")
         return None if np.isnat(moment) else float(moment.astype(np.int64))
     if isinstance(value, np.bool_ | Real | Decimal):
         try:
             number = float(value)
         except OverflowError:
-            number = float("inf") if value > 0 else float("-inf")
+            number = float("-inf") if str(value).startswith("-") else float("inf")
         return None if number != number else number + 0.0
     raise TypeError(
         f"{where} holds a value of type {type(value).__name__}; cells must be numbers, strings, dates or missing."
@@ -354,7 +355,13 @@ def _from_texts(X: Any) -> TextSamples:
 def _from_sparse(X: Any, n_features: int | None, allow_nan: bool) -> SparseSamples:
     from sklearn.utils.validation import check_array
 
-    given = check_array(X, accept_sparse="csr", dtype=np.float64, ensure_all_finite="allow-nan" if allow_nan else True, input_name="X")
+    given = check_array(
+        X,
+        accept_sparse="csr",
+        dtype=np.float64,
+        ensure_all_finite="allow-nan" if allow_nan else True,
+        input_name="X",
+    )
     matrix = sp.csr_matrix(given, copy=True)
     matrix.sum_duplicates()
     if n_features is not None and matrix.shape[1] != n_features:
@@ -370,7 +377,9 @@ def _from_frame(X: Any) -> TableSamples:
     import pandas as pd
 
     if X.shape[0] == 0 or X.shape[1] == 0:
-        raise ValueError(f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s); at least 1 is required.")
+        raise ValueError(
+            f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s); at least 1 is required."
+        )
     columns = []
     for at, name in enumerate(X.columns):
         series = X.iloc[:, at]

@@ -8,6 +8,7 @@ with the votes, and a certificate is worth nothing without the spread the votes 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import operator
 import random
@@ -78,7 +79,7 @@ class Spread:
                 f"The shifts of a spread over {self.n_subsets} subsets must lie in 0 … {self.n_subsets - 1}. "
                 f"Got {wrong} instead."
             )
-        twice = sorted({a for a, b in zip(shifts, shifts[1:], strict=False) if a == b})
+        twice = sorted({a for a, b in itertools.pairwise(shifts) if a == b})
         if twice:
             raise ValueError(
                 f"The shifts of a spread must be different, so that a partition reaches d subsets. "
@@ -263,6 +264,7 @@ def resolve_spread(
     for name, asked, default, has in (("k", k, default_k, spread.k), ("d", d, default_d, spread.d)):
         if asked != default and asked != has:
             raise ValueError(
-                f"The spread has {name} = {has:g} but {name} = {asked} was given too; give one of them, or make them agree."
+                f"The spread has {name} = {has:g} but {name} = {asked} was given too; "
+                "give one of them, or make them agree."
             )
     return spread

@@ -39,6 +39,13 @@ def save_members(path: str | Path, members: Sequence[Member]) -> None:
 
 def load_members(path: str | Path, trusted: Sequence[str] = ()) -> list[Member]:
     """Read a block of base classifiers; refuse types nobody vouched for."""
+    return [
+        Member(index, model, codes, fallback, None if form is None else _form(form), failure)
+        for index, model, codes, fallback, form, failure in _load(path, trusted)
+    ]
+
+
+def _load(path: str | Path, trusted: Sequence[str]) -> Any:
     import skops.io as sio
 
     vouched = [*OWN_TYPES, *trusted]
@@ -48,10 +55,7 @@ def load_members(path: str | Path, trusted: Sequence[str] = ()) -> list[Member]:
             f"{path} holds types that are not known to be safe: {', '.join(unknown)}. "
             "If you trust where it comes from, name them in trusted=[…]."
         )
-    return [
-        Member(index, model, codes, fallback, None if form is None else _form(form), failure)
-        for index, model, codes, fallback, form, failure in sio.load(path, trusted=vouched)
-    ]
+    return sio.load(path, trusted=vouched)
 
 
 def save_model(model: Any, path: str | Path) -> None:
@@ -91,19 +95,19 @@ def save_model_record(model: Any, folder: Path) -> None:
 
 def load_model(cls: Any, path: str | Path, trusted: Sequence[str]) -> Any:
     """Read what `save_model` wrote; refuse altered files and types nobody vouched for."""
-    import skops.io as sio
-
     folder = Path(path)
     record = read_record(folder / RECORD)
     if record.get("format") != FORMAT:
         raise ValueError(f"{folder} is of format {record.get('format')!r}; this version reads '{FORMAT}'.")
     for name, stated in record["files"].items():
         if sha256_of(folder / name) != stated:
-            raise ValueError(f"{folder / name} is altered or truncated: it does not have the SHA-256 that {RECORD} states.")
+            raise ValueError(
+                f"{folder / name} is altered or truncated: it does not have the SHA-256 that {RECORD} states."
+            )
     spread = Spread.from_dict(record["spread"])
     classes = labels_from_json(record["classes"])
     model = cls(
-        sio.load(folder / ESTIMATOR, trusted=[*OWN_TYPES, *trusted]),
+        _load(folder / ESTIMATOR, trusted),
         spread=spread,
         split=Split.from_dict(record["split"]),
         classes=None if record["classes_inferred"] else classes.tolist(),

@@ -30,9 +30,7 @@ class Subsets:
     rank: NDArray[np.int64]
 
     @classmethod
-    def of(
-        cls, samples: Samples, labels: NDArray[np.int64], partition: NDArray[np.int64], spread: Spread
-    ) -> Subsets:
+    def of(cls, samples: Samples, labels: NDArray[np.int64], partition: NDArray[np.int64], spread: Spread) -> Subsets:
         """The subsets of these samples; ``labels`` are codes whose order is that of the labels."""
         return cls(spread, partition, canonical_rank(samples, labels))
 

@@ -44,7 +44,12 @@ def fit_members(
 
 
 def collect_votes(
-    members: Sequence[Member], samples: Samples, n_classes: int, *, n_jobs: int | None = None, verbose: int = 0
+    members: Sequence[Member],
+    samples: Samples,
+    n_classes: int,
+    *,
+    n_jobs: int | None = None,
+    verbose: int = 0,
 ) -> NDArray[Any]:
     """The vote matrix (n_samples, members). Raises if no base classifier can answer a sample."""
     tasks = (
@@ -81,7 +86,7 @@ def train_and_vote(
     *,
     n_jobs: int | None = None,
 ) -> Iterator[tuple[list[Member], NDArray[Any], NDArray[np.int64]]]:
-    """Members, votes and refusals (see `check_answered`) of each wanted block of subsets, in that order, as they are done."""
+    """Members, votes and refusals (see `check_answered`) of each wanted block, in that order, as they are done."""
     tasks = (
         delayed(_train_and_vote_block)(
             estimator, samples, codes, block, [subsets.rows(i) for i in block], test, n_classes, os.getpid()

@@ -198,7 +198,9 @@ def _checked_matrix(matrix: ArrayLike, spread: Spread, n_classes: int) -> NDArra
         )
     if not np.issubdtype(votes.dtype, np.integer):
         if np.issubdtype(votes.dtype, np.floating) and np.isnan(votes).any():
-            raise ValueError("The votes hold NaN; a base classifier that abstains has the number of classes as its code.")
+            raise ValueError(
+                "The votes hold NaN; a base classifier that abstains has the number of classes as its code."
+            )
         raise ValueError(f"Votes must be whole numbers, class indices. Got dtype {votes.dtype}.")
     for start in range(0, len(votes), ROWS_PER_CHECK):
         part = votes[start : start + ROWS_PER_CHECK]

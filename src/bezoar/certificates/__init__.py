@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bezoar.certificates.record import Certificate
 from bezoar.threads import in_threads
@@ -38,12 +39,13 @@ def certify(votes: Votes, method: Method = "finite-aggregation", *, n_jobs: int 
         raise ValueError(f"The 'method' of certify must be one of {list(get_args(Method))}. Got {method!r} instead.")
     if n_jobs != -1 and n_jobs < 1:
         raise ValueError(f"The 'n_jobs' of certify must be -1 or at least 1. Got {n_jobs!r} instead.")
-    if method == "dpa-bound":
-        arrays = _dpa_bound(votes)
-    else:
-        arrays = _finite_aggregation(votes, n_jobs)
+    arrays = _dpa_bound(votes) if method == "dpa-bound" else _finite_aggregation(votes, n_jobs)
+    prediction, runner_up, margin, radius = arrays
     return Certificate(
-        *arrays,
+        prediction,
+        runner_up,
+        margin,
+        radius,
         method=method,
         classes=votes.classes,
         spread=votes.spread,
@@ -53,7 +55,7 @@ def certify(votes: Votes, method: Method = "finite-aggregation", *, n_jobs: int 
     )
 
 
-def _finite_aggregation(votes: Votes, n_jobs: int) -> list[np.ndarray]:
+def _finite_aggregation(votes: Votes, n_jobs: int) -> list[NDArray[np.int64]]:
     from bezoar.certificates.kernels import certify_rows
 
     spread = votes.spread
@@ -72,7 +74,7 @@ def _finite_aggregation(votes: Votes, n_jobs: int) -> list[np.ndarray]:
     return arrays
 
 
-def _dpa_bound(votes: Votes) -> list[np.ndarray]:
+def _dpa_bound(votes: Votes) -> list[NDArray[np.int64]]:
     """radius = ⌊m / 2d⌋ with m the smallest margin; it grows with m, so the smallest (m, c) sets it."""
     counts = votes.counts()
     prediction = counts.argmax(axis=1)

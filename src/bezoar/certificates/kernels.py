@@ -60,9 +60,7 @@ def _sum_of_largest(histogram: NDArray[np.int64], how_many: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _add_reach(
-    weight: NDArray[Any], shifts: NDArray[np.int64], table: NDArray[np.int64], reach: NDArray[Any]
-) -> None:
+def _add_reach(weight: NDArray[Any], shifts: NDArray[np.int64], table: NDArray[np.int64], reach: NDArray[Any]) -> None:
     """reach_j = Σ_{i ∈ spread(j)} weight_i; ``weight`` is written twice in a row, so that no index wraps."""
     reach[:] = 0
     if len(shifts) == 0:

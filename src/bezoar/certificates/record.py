@@ -76,7 +76,9 @@ class Certificate:
         """Whether each prediction is the given label."""
         truth = class_indices(y, self.classes)
         if len(truth) != len(self):
-            raise ValueError(f"There are {len(self)} predictions but {len(truth)} labels; give one label per test sample.")
+            raise ValueError(
+                f"There are {len(self)} predictions but {len(truth)} labels; give one label per test sample."
+            )
         return self.prediction == truth
 
     def clean_accuracy(self, y: ArrayLike) -> float:

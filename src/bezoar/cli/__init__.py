@@ -6,7 +6,9 @@ Exit codes: 0 done; 2 the command or its input was wrong (one sentence on stderr
 
 from __future__ import annotations
 
-import sys
+import functools
+from collections.abc import Callable
+from typing import Any
 
 import typer
 
@@ -20,9 +22,38 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-app.command("run", epilog=run.EXAMPLES)(run.command)
-app.command("certify", epilog=certify.EXAMPLES)(certify.command)
-app.command("split", epilog=split.EXAMPLES)(split.command)
+
+
+def graceful(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, with bad input and interruption ending in one sentence instead of a traceback."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **options: Any) -> None:
+        try:
+            command(*args, **options)
+        except BrokenPipeError:
+            raise
+        except (ValueError, TypeError, ImportError, OSError) as error:
+            typer.echo(f"bezoar: {_sentence(error)}", err=True)
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            typer.echo(
+                "bezoar: interrupted; what was finished is kept, and the same command goes on from there",
+                err=True,
+            )
+            raise typer.Exit(130) from None
+
+    return wrapped
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}."
+    return str(error)
+
+
+for _room in (run, certify, split):
+    app.command(_room.__name__.rpartition(".")[2], epilog=_room.EXAMPLES)(graceful(_room.command))
 
 
 def _print_version(wanted: bool) -> None:
@@ -39,20 +70,5 @@ def _common(
 
 
 def main() -> None:
-    """Run the command line; bad input ends in one sentence and exit code 2."""
-    try:
-        app()
-    except (ValueError, TypeError, ImportError, OSError) as error:
-        if isinstance(error, BrokenPipeError):
-            sys.exit(0)
-        typer.echo(f"bezoar: {_sentence(error)}", err=True)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo("bezoar: interrupted; the same command goes on from here", err=True)
-        sys.exit(130)
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{error.filename}: {error.strerror}."
-    return str(error)
+    """Run the command line."""
+    app()

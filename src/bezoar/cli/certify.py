@@ -18,13 +18,20 @@ EXAMPLES = "Example: `bezoar certify votes.npy --spread paper:50,16 --classes 10
 def command(
     votes: Annotated[Path, typer.Argument(help=".npy matrix (test samples, base classifiers) of class indices.")],
     spread: options.SpreadName = None,
-    labels: Annotated[Path | None, typer.Option("--labels", help=".npy with the class index of each test sample.")] = None,
+    labels: Annotated[
+        Path | None, typer.Option("--labels", help=".npy with the class index of each test sample.")
+    ] = None,
     classes: Annotated[
         int | None,
-        typer.Option("--classes", help="Number of classes; it is also the code of an abstention. Else read off the files."),
+        typer.Option(
+            "--classes",
+            help="Number of classes; it is also the code of an abstention. Else read off the files.",
+        ),
     ] = None,
     split: Annotated[str | None, typer.Option("--split", help="How the training set was split, if you know.")] = None,
-    method: Annotated[str, typer.Option("--method", help="`finite-aggregation` or `dpa-bound`.")] = "finite-aggregation",
+    method: Annotated[
+        str, typer.Option("--method", help="`finite-aggregation` or `dpa-bound`.")
+    ] = "finite-aggregation",
     out: Annotated[Path | None, typer.Option("--out", help="Also write the certificate as .npz.")] = None,
     json: options.Json = False,
 ) -> None:
@@ -46,6 +53,8 @@ def command(
 def _open(path: Path, spread: str | None, labels: Path | None, n_classes: int | None, split: str | None) -> Votes:
     from bezoar import Votes
 
+    if not path.exists():
+        raise ValueError(f"{path}: No such file.")
     if path.with_suffix(".json").exists():
         known = Votes.load(path)
         if spread and options.parse_spread(spread) != known.spread:
@@ -58,11 +67,11 @@ def _open(path: Path, spread: str | None, labels: Path | None, n_classes: int | 
         )
     matrix = _array(path)
     named = options.parse_spread(spread)
-    inferred = n_classes is None
-    if inferred:
-        largest = [int(array.max(initial=0)) for array in (matrix, *([_array(labels)] if labels else []))]
-        n_classes = max(largest) + 1
-    return Votes(matrix, named, range(n_classes or 0), split, classes_inferred=inferred)
+    if n_classes is not None:
+        return Votes(matrix, named, range(n_classes), split)
+    seen = [array for array in (matrix, _array(labels) if labels else matrix) if array.dtype.kind in "iu"]
+    largest = max((int(array.max(initial=0)) for array in seen), default=0)
+    return Votes(matrix, named, range(largest + 1), split, classes_inferred=True)
 
 
 def _labels(path: Path | None, votes: Votes) -> Any:
@@ -102,7 +111,8 @@ def _print(certificate: Any, truth: Any, json: bool) -> None:
         return
     header = ["attack size", "radius at least that, %"] + (["certified fraction, % (pointwise)"] if fractions else [])
     rows = [
-        [str(size), percent(held[at]), *([percent(fractions[at])] if fractions else [])] for at, size in enumerate(sizes)
+        [str(size), percent(held[at]), *([percent(fractions[at])] if fractions else [])]
+        for at, size in enumerate(sizes)
     ]
     median = int(np.percentile(certificate.radius, 50, method="lower")) if len(certificate) else 0
     options.print_table(f"{len(certificate)} predictions, {certificate.method}, median radius {median}", header, rows)

@@ -26,7 +26,11 @@ def parse_spread(text: str) -> Spread:
     from bezoar import Spread
 
     kind, _, rest = text.partition(":")
-    makers = {"paper": (Spread.paper, (2,)), "random": (Spread.random, (2, 3)), "dpa": (lambda k: Spread.random(k, 1), (1,))}
+    makers = {
+        "paper": (Spread.paper, (2,)),
+        "random": (Spread.random, (2, 3)),
+        "dpa": (lambda k: Spread.random(k, 1), (1,)),
+    }
     if kind in makers and rest:
         make, counts = makers[kind]
         try:

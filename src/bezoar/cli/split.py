@@ -13,13 +13,17 @@ EXAMPLES = "Example: `bezoar split train.npz --k 50 --d 16 --out subsets.npz`"
 
 
 def command(
-    file: Annotated[Path, typer.Argument(help=".npy with the samples, or .npz with x_train (and y_train) or X (and y).")],
+    file: Annotated[
+        Path, typer.Argument(help=".npy with the samples, or .npz with x_train (and y_train) or X (and y).")
+    ],
     out: Annotated[Path, typer.Option("--out", help="Where to write the subsets.")],
     k: options.K = 50,
     d: options.D = 16,
     spread: options.SpreadName = None,
     split: Annotated[str, typer.Option("--split", help="`content` or `pixel-sum`.")] = "content",
-    dtype: Annotated[str, typer.Option("--dtype", help="Declared form of the samples: `float64` or `uint8`.")] = "float64",
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="Declared form of the samples: `float64` or `uint8`.")
+    ] = "float64",
     json: options.Json = False,
 ) -> None:
     """Write which training samples train which base classifier.
@@ -61,7 +65,9 @@ def command(
     if json:
         options.print_json(summary)
     else:
-        options.print_table(f"{file.name} → {out.name}", list(summary)[2:], [[str(v) for v in list(summary.values())[2:]]])
+        options.print_table(
+            f"{file.name} → {out.name}", list(summary)[2:], [[str(v) for v in list(summary.values())[2:]]]
+        )
     if empty:
         options.note(f"{empty} of {len(subsets)} subsets are empty; their base classifiers must abstain")
 

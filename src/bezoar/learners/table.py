@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
 from bezoar.samples import is_frame
 
@@ -54,7 +61,11 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on numbers (n, …), sparse rows or a DataFrame."""
-        X = self._checked(X, reset=True)
+        if y is None:
+            raise ValueError("TableClassifier requires y to be passed, but the target y is None.")
+        X, y = self._checked(X, reset=True), column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        check_consistent_length(X, y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"TableClassifier needs samples of at least 2 classes; got {len(self.classes_)} class.")
@@ -63,6 +74,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             warnings.simplefilter("ignore", ConvergenceWarning)
             model = LogisticRegression(C=self.C, max_iter=self.max_iter).fit(self._encode(X), codes)
         self.weights_ = np.ascontiguousarray(model.coef_)
+        self.n_iter_ = int(np.max(model.n_iter_))
         self.bias_ = np.ascontiguousarray(model.intercept_)
         return self
 
@@ -80,7 +92,12 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     def _checked(self, X: Any, *, reset: bool) -> Any:
         if not is_frame(X):
             X = check_array(
-                X, accept_sparse="csr", dtype=np.float64, allow_nd=True, ensure_all_finite="allow-nan", input_name="X"
+                X,
+                accept_sparse="csr",
+                dtype=np.float64,
+                allow_nd=True,
+                ensure_all_finite="allow-nan",
+                input_name="X",
             )
             if not sp.issparse(X):
                 X = X.reshape(len(X), -1)
@@ -93,9 +110,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             self.mean_, self.scale_, self.flagged_ = np.zeros(0), np.zeros(0), np.zeros(0, np.int64)
             return
         for at in range(X.shape[1]):
-            cells = X.iloc[:, at] if is_frame(X) else None
-            number = cells is None or cells.dtype.kind in "fiub"
-            self.categories_.append(None if number else sorted({_cell(cell) for cell in cells}))
+            text = is_frame(X) and X.dtypes.iloc[at].kind not in "fiub"
+            self.categories_.append(sorted({_cell(cell) for cell in X.iloc[:, at]}) if text else None)
         numbers = self._numbers(X)
         missing = np.isnan(numbers)
         held = np.maximum((~missing).sum(axis=0), 1)
@@ -145,7 +161,10 @@ def _scores(X: Any, weights: NDArray[np.float64], bias: NDArray[np.float64]) -> 
 
 @njit(nogil=True, cache=True)
 def _dense_scores(
-    X: NDArray[np.float64], weights: NDArray[np.float64], bias: NDArray[np.float64], scores: NDArray[np.float64]
+    X: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    bias: NDArray[np.float64],
+    scores: NDArray[np.float64],
 ) -> None:
     for row in range(X.shape[0]):
         for c in range(len(bias)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from io import StringIO
 
 import matplotlib as mpl
@@ -18,7 +19,14 @@ def certified_fraction_curve(certificate: Certificate, y: ArrayLike, undefended:
     fraction = certificate.certified_fraction(y, sizes)
     figure = Figure(figsize=(7, 3.6), layout="constrained")
     axes = figure.subplots()
-    axes.step(sizes, fraction * 100, where="post", color="#0b6e4f", linewidth=2, label="certified fraction (pointwise)")
+    axes.step(
+        sizes,
+        fraction * 100,
+        where="post",
+        color="#0b6e4f",
+        linewidth=2,
+        label="certified fraction (pointwise)",
+    )
     axes.fill_between(sizes, fraction * 100, step="post", color="#0b6e4f", alpha=0.12)
     axes.axhline(undefended * 100, color="#b0413e", linestyle=":", label="undefended accuracy while nobody attacks")
     axes.set_xlabel(f"attack size ({certificate.unit} inserted or removed)")
@@ -31,4 +39,4 @@ def certified_fraction_curve(certificate: Certificate, y: ArrayLike, undefended:
     with mpl.rc_context({"svg.hashsalt": "bezoar", "svg.fonttype": "none"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
     text = buffer.getvalue()
-    return text[text.index("<svg") :]
+    return re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)

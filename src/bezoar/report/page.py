@@ -20,15 +20,17 @@ def write_report(outcome: Outcome) -> Path:
     sizes = attack_sizes(certificate)
     fractions = certificate.certified_fraction(outcome.y_test, sizes)
     headline = headline_size(outcome)
-    environment = Environment(loader=PackageLoader("bezoar", "report/templates"), autoescape=select_autoescape(["html", "j2"]))
+    environment = Environment(
+        loader=PackageLoader("bezoar", "report/templates"), autoescape=select_autoescape(["html", "j2"])
+    )
     page = environment.get_template("page.html.j2").render(
         outcome=outcome,
         certificate=certificate,
         manifest=outcome.manifest,
-        curve=Markup(certified_fraction_curve(certificate, outcome.y_test, outcome.undefended_accuracy)),  # noqa: S704
+        curve=Markup(certified_fraction_curve(certificate, outcome.y_test, outcome.undefended_accuracy)),
         table=list(zip(sizes, (percent(fraction) for fraction in fractions), strict=True)),
         headline=headline,
-        held=int(round(float(certificate.certified_fraction(outcome.y_test, headline)) * len(certificate))),
+        held=int((certificate.right(outcome.y_test) & (certificate.radius >= headline)).sum()),
         clean=percent(certificate.clean_accuracy(outcome.y_test)),
         undefended=percent(outcome.undefended_accuracy),
         base=percent(outcome.base_accuracy),

@@ -1,0 +1,54 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+.PHONY: help run test check format bench browser clean
+
+help:  ## list the commands
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+
+run: $(VENV)/.run  ## install, certify the embedded digits, write runs/digits/report.html
+	$(BIN)/bezoar run digits --out runs/digits
+
+test: $(VENV)/.dev browser check  ## install what tests need and run them all, style and types included
+	$(BIN)/python -m pytest -n auto
+
+check: $(VENV)/.dev  ## style (ruff) and types (mypy)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev  ## put the code into the house style
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev  ## measure speed and memory; prints what benchmarks/RESULTS.md reports
+	$(BIN)/python benchmarks/certify.py
+	$(BIN)/python benchmarks/split.py
+	$(BIN)/python benchmarks/learners.py
+	$(BIN)/python benchmarks/serve.py
+
+# The report is tested in a real browser; where none can be had, the tests say so.
+browser:
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { \
+	  command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
+	  && (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium) >/dev/null 2>&1; } \
+	|| echo "*** no Chromium here and none could be installed: the browser tests will be skipped ***"
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	|| { echo "bezoar needs Python 3.11 or newer; set PYTHON=…"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: pyproject.toml | $(VENV)/bin/python
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	$(PIP) -e '.[dev]'
+	@touch $@ $(VENV)/.run
+
+clean:
+	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,162 @@
+"""Run directories: whole, resumable, and honest about damage."""
+
+import numpy as np
+import pytest
+from sklearn.naive_bayes import GaussianNB
+
+from bezoar import Certificate, FiniteAggregationClassifier, Spread, Votes, data
+from bezoar.files import read_record, sha256_of
+from bezoar.run import attack_sizes, run, threat_model
+from bezoar.split import Split
+
+DIGITS = data.load("digits")
+RESULTS = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
+
+
+def start(folder, estimator=None, **options):
+    settings = {"k": 20, "d": 8, "classes": range(10)}
+    model = FiniteAggregationClassifier(estimator or GaussianNB(), **{**settings, **options})
+    said = []
+    return run(DIGITS, model, folder, say=said.append), said
+
+
+def bytes_of(folder):
+    return {name: (folder / name).read_bytes() for name in RESULTS}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    start(folder)
+    return folder
+
+
+def test_hold_out_is_by_content():
+    assert len(DIGITS.x_train) + len(DIGITS.x_test) == 1797
+    assert 300 < len(DIGITS.x_test) < 420
+    again = data.held_out(np.vstack([DIGITS.x_test, DIGITS.x_train[:5]]), 0.2)
+    assert again.tolist() == [True] * len(DIGITS.x_test) + [False] * 5
+    with pytest.raises(ValueError, match="no data set 'cats'"):
+        data.load("cats")
+
+
+def test_a_run_holds_what_the_estimator_says(whole):
+    outcome, said = start(whole)
+    assert said == [f"going on with the run in {whole}"]
+    model = FiniteAggregationClassifier(GaussianNB(), k=20, d=8, classes=range(10)).fit(DIGITS.x_train, DIGITS.y_train)
+    votes = Votes.load(whole / "votes.npy")
+    assert (votes.matrix == model.votes(DIGITS.x_test).matrix).all()
+    certificate = Certificate.load(whole / "certificate.npz")
+    assert (certificate.radius == model.certify(DIGITS.x_test).radius).all()
+    assert Spread.load(whole / "spread.npz") == model.spread_
+    assert np.bincount(np.load(whole / "split.npy"), minlength=160).tolist() == model.partition_sizes_.tolist()
+    served = FiniteAggregationClassifier.load(whole / "models")
+    assert (served.votes(DIGITS.x_test).matrix == votes.matrix).all()
+    alone = GaussianNB().fit(DIGITS.x_train, DIGITS.y_train).score(DIGITS.x_test, DIGITS.y_test)
+    assert outcome.undefended_accuracy == alone
+    assert outcome.base_accuracy == np.mean(votes.matrix == DIGITS.y_test[:, None])
+    manifest = read_record(whole / "manifest.json")
+    assert manifest["status"] == "complete"
+    assert all(sha256_of(whole / name) == digest for name, digest in manifest["files"].items())
+    assert "classes: 10 labels, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 (declared)" in manifest["premises"]
+
+
+def test_an_interrupted_run_goes_on_and_ends_with_the_same_bytes(whole, tmp_path, monkeypatch):
+    import bezoar.run as module
+
+    real, calls = module.write_arrays, []
+
+    def interrupted(path, *rest):
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        calls.append(path)
+        real(path, *rest)
+
+    monkeypatch.setattr(module, "write_arrays", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        start(tmp_path / "run")
+    assert read_record(tmp_path / "run" / "manifest.json")["status"] == "running"
+    kept = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "run" / "votes").iterdir()}
+    assert sorted(kept) == ["block-00000.npz", "block-00001.npz"]
+    monkeypatch.setattr(module, "write_arrays", real)
+    start(tmp_path / "run", n_jobs=2)
+    assert {name: (tmp_path / "run" / "votes" / name).stat().st_mtime_ns for name in kept} == kept
+    assert bytes_of(tmp_path / "run") == bytes_of(whole)
+
+
+@pytest.mark.parametrize("name", ["votes/block-00001.npz", "models/members-00001.skops"])
+def test_a_damaged_block_is_named_and_computed_again(whole, tmp_path, name):
+    start(tmp_path)
+    body = bytearray((tmp_path / name).read_bytes())
+    body[len(body) // 3] ^= 16
+    (tmp_path / name).write_bytes(body)
+    _, said = start(tmp_path)
+    assert any(name in line and "computed again" in line for line in said)
+    assert bytes_of(tmp_path) == bytes_of(whole)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"k": 10}, r"holds another run: its k differs \(20 there, 10 asked for\)"),
+        ({"estimator": GaussianNB(var_smoothing=0.5)}, "its learner differs"),
+        ({"split": "pixel-sum"}, "its split differs"),
+    ],
+)
+def test_another_run_in_the_folder_is_refused(whole, options, message):
+    before = bytes_of(whole)
+    with pytest.raises(ValueError, match=message):
+        start(whole, **options)
+    assert bytes_of(whole) == before
+
+
+def test_a_folder_of_somebody_else_is_refused(tmp_path):
+    (tmp_path / "holiday.jpg").write_bytes(b"sun")
+    with pytest.raises(ValueError, match=r"not empty and holds no run \(holiday\.jpg\)"):
+        start(tmp_path)
+
+
+def test_an_altered_manifest_is_refused(tmp_path):
+    start(tmp_path)
+    text = (tmp_path / "manifest.json").read_text().replace('"k": 20', '"k": 21')
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(ValueError, match=r"manifest\.json is altered"):
+        start(tmp_path)
+
+
+def test_two_writers_do_not_meet(tmp_path):
+    import fcntl
+
+    (tmp_path / "run.lock").touch()
+    with (tmp_path / "run.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ValueError, match="Another process is writing"):
+            start(tmp_path)
+
+
+def test_another_machine_is_said(whole, monkeypatch):
+    import bezoar.run as module
+
+    monkeypatch.setattr(module, "environment", lambda: {"numpy": "9.9"})
+    _, said = start(whole)
+    assert any("begun with another" in line and "numpy" in line for line in said)
+
+
+def test_votes_only_keeps_no_members(tmp_path):
+    model = FiniteAggregationClassifier(GaussianNB(), k=4, d=2, classes=range(10))
+    run(DIGITS, model, tmp_path, votes_only=True)
+    assert not (tmp_path / "models").exists()
+
+
+def test_attack_sizes_end_with_the_largest_radius(whole):
+    certificate = Certificate.load(whole / "certificate.npz")
+    sizes = attack_sizes(certificate)
+    assert sizes == sorted(set(sizes))
+    assert (sizes[0], sizes[-1]) == (0, certificate.radius.max())
+
+
+def test_the_threat_table_follows_the_split():
+    assert threat_model(Split())["flip the label of a training sample"] == 1
+    assert threat_model(Split(hash_labels=True))["flip the label of a training sample"] == 2
+    assert threat_model(Split("group"))["change anything in the training samples of one contributor"] == 1
+    assert threat_model(Split())["change a test sample"] == "not covered"

@@ -1,0 +1,20 @@
+"""scikit-learn's own checks, on our estimator and on the default base classifier. No check is expected to fail."""
+
+import pytest
+from sklearn.naive_bayes import GaussianNB
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from bezoar import FiniteAggregationClassifier
+from bezoar.learners.table import TableClassifier
+
+
+@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@parametrize_with_checks(
+    [
+        FiniteAggregationClassifier(k=3, d=2),
+        FiniteAggregationClassifier(GaussianNB(), k=2, d=2),
+        TableClassifier(),
+    ]
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)

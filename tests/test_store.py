@@ -1,0 +1,69 @@
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.datasets import load_wine
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from bezoar import FiniteAggregationClassifier
+from bezoar.store import MEMBERS_PER_FILE
+
+X, Y = load_wine(return_X_y=True)
+FRAME = pd.DataFrame(X[:, :4]).rename(columns=str).assign(kind=np.array(["dry", "sweet"])[(X[:, 0] > 13).astype(int)])
+FRAME["kind"] = FRAME["kind"].astype("category")
+
+
+class Own(ClassifierMixin, BaseEstimator):
+    def fit(self, X, y):
+        self.classes_, counts = np.unique(y, return_counts=True)
+        self.most_ = self.classes_[counts.argmax()]
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.most_)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "samples", "options"),
+    [
+        (None, X, {}),
+        (None, FRAME, {"classes": [0, 1, 2]}),
+        (make_pipeline(StandardScaler(), LogisticRegression()), X, {}),
+        (RandomForestClassifier(2), X, {}),
+        (None, X, {"k": 40, "d": 2}),
+    ],
+    ids=["default", "table", "pipeline", "forest", "two-files"],
+)
+@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+def test_a_saved_model_serves_the_same_certificate(estimator, samples, options, tmp_path):
+    trusted = ["sklearn.tree._tree.Tree"] if isinstance(estimator, RandomForestClassifier) else []
+    model = FiniteAggregationClassifier(estimator, **{"k": 5, "d": 2, **options}).fit(samples, Y)
+    model.save(tmp_path / "model")
+    back = FiniteAggregationClassifier.load(tmp_path / "model", trusted=trusted)
+    assert (back.votes(samples).matrix == model.votes(samples).matrix).all()
+    assert back.certify(samples).facts() == model.certify(samples).facts()
+    assert back.premises_ == model.premises_
+    files = sorted(path.name for path in (tmp_path / "model").iterdir())
+    assert sum(name.startswith("members") for name in files) == -(-model.spread_.n_subsets // MEMBERS_PER_FILE)
+
+
+def test_types_nobody_vouched_for_are_refused(tmp_path):
+    model = FiniteAggregationClassifier(Own(), k=3, d=2).fit(X, Y)
+    model.save(tmp_path)
+    with pytest.raises(ValueError, match=r"types that are not known to be safe: .*test_store\.Own"):
+        FiniteAggregationClassifier.load(tmp_path)
+    name = f"{Own.__module__}.Own"
+    assert FiniteAggregationClassifier.load(tmp_path, trusted=[name]).predict(X).tolist() == model.predict(X).tolist()
+
+
+@pytest.mark.parametrize("name", ["members-00000.skops", "estimator.skops", "model.json"])
+def test_altered_models_are_refused_and_the_file_named(name, tmp_path):
+    FiniteAggregationClassifier(k=3, d=2).fit(X, Y).save(tmp_path)
+    body = bytearray((tmp_path / name).read_bytes())
+    body[len(body) // 2] ^= 1
+    (tmp_path / name).write_bytes(body)
+    with pytest.raises(ValueError, match=rf"{name} is (altered|damaged)"):
+        FiniteAggregationClassifier.load(tmp_path)
