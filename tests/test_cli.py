@@ -107,6 +107,13 @@ def test_saved_votes_know_their_spread(votes, tmp_path):
     bezoar("certify", tmp_path / "own.npy", "--spread", "paper:5,3")
     done = bezoar("certify", tmp_path / "own.npy", "--spread", "random:5,3", code=2)
     assert "was made with another spread" in done.stderr
+    for option, value in (("classes", 7), ("split", "group")):
+        done = bezoar("certify", tmp_path / "own.npy", f"--{option}", value, code=2)
+        assert f"was made with another {option} than --{option} says" in done.stderr
+    for wrong in (-1, 4):
+        np.save(tmp_path / "wrong.npy", np.full(30, wrong))
+        done = bezoar("certify", tmp_path / "own.npy", "--labels", tmp_path / "wrong.npy", code=2)
+        assert f"Label {wrong} is not one of the 4 classes" in done.stderr
 
 
 def test_split_gives_the_subsets_the_estimator_uses(tmp_path):
@@ -115,7 +122,7 @@ def test_split_gives_the_subsets_the_estimator_uses(tmp_path):
     from bezoar import FiniteAggregationClassifier, data
 
     digits = data.load("digits")
-    np.savez(tmp_path / "train.npz", x_train=digits.x_train, y_train=digits.y_train)
+    np.savez(tmp_path / "train.npz", x_train=digits.x_train, y_train=digits.y_train[:, None])
     words = (
         "split",
         tmp_path / "train.npz",

@@ -14,6 +14,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB, MultinomialNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -306,7 +307,9 @@ def test_raising_on_one_test_sample_does_not_change_the_others_votes():
     expected = ensemble.votes(X[TEST][:20]).matrix
     one_by_one = np.vstack([ensemble.votes(X[TEST][i : i + 1]).matrix for i in range(20)])
     assert (one_by_one == expected).all()
-    with pytest.raises(RuntimeError, match="I do not like that sample"):
+    with pytest.raises(
+        ValueError, match=r"None of the 18 base classifiers could answer sample 0; .*I do not like that sample"
+    ):
         ensemble.votes(np.full((1, 5), 1e6))
 
 
@@ -370,7 +373,7 @@ def test_missing_values_belong_inside_the_base_pipeline():
         (lambda: model(d=1.5).fit(X, Y), "'d' parameter"),
         (lambda: model(split="random").fit(X, Y), "'split' parameter must be one of"),
         (lambda: model(classes=[1]).fit(X, Y), "at least two labels"),
-        (lambda: model(classes=["a", "b"]).fit(X, Y), "declared classes are of type"),
+        (lambda: model(classes=["a", "b"]).fit(X, Y), "None of the 240 labels is one of the declared classes"),
         (lambda: model().fit(X, Y[:-1]), "240 samples but 239 labels"),
         (lambda: model().fit(X, None), "requires y"),
         (lambda: model().fit(X, X[:, 0]), "continuous"),
@@ -390,3 +393,122 @@ def test_nothing_is_said_when_nothing_is_odd():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fitted().certify(X[TEST])
+
+
+def numbers_then_spam(n_extra):
+    """Labels 9 and 10: as texts "10" would come first."""
+    rng = np.random.default_rng(0)
+    samples, labels = rng.normal(size=(200, 3)), rng.integers(9, 11, 200).tolist()
+    return np.vstack([samples, np.ones((n_extra, 3))]), labels + ["spam"] * n_extra
+
+
+@pytest.mark.parametrize("split", [Split(), Split(hash_labels=True)], ids=["content", "labels-hashed"])
+def test_one_odd_label_does_not_retype_or_reorder_the_others(split):
+    ensembles = [model(KNeighborsClassifier(2), split=split).fit(*numbers_then_spam(extra)) for extra in (0, 1)]
+    samples, labels = numbers_then_spam(1)
+    partition = int(split.partitions(split.samples(samples), 18, labels)[-1])
+    outside = np.setdiff1d(np.arange(18), ensembles[0].spread_.subsets_of(partition))
+    clean, poisoned = (ensemble.votes(samples[:100]) for ensemble in ensembles)
+    assert (clean.classes.astype(object)[clean.matrix] == poisoned.classes.astype(object)[poisoned.matrix])[
+        :, outside
+    ].all()
+    assert poisoned.classes.tolist() == [9, 10, "spam"]
+
+
+@pytest.mark.parametrize("odd", [np.nan, 0.5, None, "spam", pd.NA, ["nested"], 1j, True], ids=repr)
+@pytest.mark.parametrize("at", [0, 180])
+@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+def test_an_odd_label_among_declared_ones_is_left_out_by_itself(odd, at):
+    labels = [label + 2 for label in Y[TRAIN].tolist()]
+    clean = model(classes=range(2, 6)).fit(X[TRAIN], labels)
+    labels.insert(at, odd)
+    poisoned = model(classes=range(2, 6)).fit(np.insert(X[TRAIN], at, 7.0, axis=0), labels)
+    assert poisoned.n_dropped_ == 1
+    assert (clean.votes(X[TEST]).matrix == poisoned.votes(X[TEST]).matrix).all()
+
+
+def test_text_labels_with_a_missing_one():
+    names = np.array(["ant", "bee", "cat", "dog"])[Y[TRAIN]]
+    for odd in (None, np.nan, 1):
+        labels = pd.Series([*names, odd], dtype=object)
+        with pytest.warns(PremiseWarning, match="1 training samples have a label"):
+            model(classes=["ant", "bee", "cat", "dog"]).fit(np.vstack([X[TRAIN], X[:1]]), labels)
+    with pytest.raises(ValueError, match="None of the 180 labels is one of the declared classes"):
+        model(classes=["Ant", "Bee"]).fit(X[TRAIN], names)
+    with pytest.raises(ValueError, match="different labels, none of them missing"):
+        model(classes=[1, 1.0, 2]).fit(X[TRAIN], Y[TRAIN])
+
+
+def test_samples_of_another_kind_at_prediction_are_brought_into_the_models_form():
+    dense, sparse, table = (model().fit(Z, Y) for Z in (X, sp.csr_matrix(X), pd.DataFrame(X)))
+    for Z in (X, X.tolist(), sp.csr_matrix(X), pd.DataFrame(X)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert (dense.predict(Z) == dense.predict(X)).all()
+            assert (sparse.predict(Z) == sparse.predict(sp.csr_matrix(X))).all()
+            if not sp.issparse(Z):
+                assert (table.predict(Z) == table.predict(pd.DataFrame(X))).all()
+    with pytest.raises(ValueError, match=r"fitted on a DataFrame; X must be one, or rows of cells\. Got csr_matrix"):
+        table.predict(sp.csr_matrix(X))
+    mixed = model().fit(FRAME, Y)
+    assert (mixed.predict(FRAME.to_numpy(dtype=object).tolist()) == mixed.predict(FRAME)).all()
+    with pytest.raises(ValueError, match="Got list"):
+        mixed.predict(["a", 3.0, "b"])
+    with pytest.raises(ValueError, match="fitted on numbers, but X holds texts"):
+        dense.predict(["a text"])
+
+
+class Timeout(GaussianNB):
+    def fit(self, X, y):
+        raise TimeoutError("the cluster node timed out")
+
+
+def test_what_is_not_the_subsets_fault_is_passed_on():
+    with pytest.raises(TimeoutError, match="cluster node"):
+        fitted(Timeout())
+
+
+class Spoils(GaussianNB):
+    """Changes what it is fed."""
+
+    def predict(self, X):
+        X *= 0.5
+        return super().predict(X)
+
+
+def test_a_base_classifier_that_changes_its_input_changes_nobody_elses():
+    ensemble = fitted(Spoils())
+    matrix = ensemble.votes(X[TEST]).matrix
+    for member in ensemble.members_:
+        expected = member.codes[GaussianNB.predict(member.model, X[TEST] * 0.5)]
+        assert (matrix[:, member.index] == expected).all()
+
+
+def test_settings_of_the_caller_reach_no_vote():
+    expected = fitted(LogisticRegression(max_iter=3)).votes(X[TEST]).matrix
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        for n_jobs in (1, 2):
+            assert (fitted(LogisticRegression(max_iter=3), n_jobs=n_jobs).votes(X[TEST]).matrix == expected).all()
+
+
+def test_threads_share_no_random_state_and_no_linear_algebra_threads():
+    expected = fitted(Global()).votes(X[TEST]).matrix
+    with joblib.parallel_config("threading", n_jobs=4):
+        assert (fitted(Global()).votes(X[TEST]).matrix == expected).all()
+        seen = fitted(CountsThreads()).votes(X[TEST]).matrix
+    assert (seen == fitted(CountsThreads()).votes(X[TEST]).matrix).all()
+
+
+class CountsThreads(ClassifierMixin, BaseEstimator):
+    """Votes by how many threads linear algebra may use; with one, it votes for the first class."""
+
+    def fit(self, X, y):
+        from threadpoolctl import threadpool_info
+
+        self.classes_ = np.unique(y)
+        self.most_ = max((library["num_threads"] for library in threadpool_info()), default=1)
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.classes_[min(self.most_, len(self.classes_)) - 1])

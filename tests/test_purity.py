@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.compose import make_column_transformer
+from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.datasets import load_digits
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
@@ -115,6 +115,10 @@ def test_leaks_are_found_and_said_in_words(estimator, word):
     assert "checks found a leak" in str(report)
 
 
+def test_boolean_labels_are_no_leak():
+    assert check_estimator_purity(GaussianNB(), X, Y > 4).pure
+
+
 def test_too_little_to_check():
     with pytest.raises(ValueError, match="at least two training samples"):
         check_estimator_purity(GaussianNB(), X[:1], Y[:1])
@@ -154,6 +158,14 @@ def test_pipelines_that_learn_nothing_before_us_pass(pipe):
         (
             make_pipeline(make_column_transformer((OneHotEncoder(), [0])), OURS),
             "Step 'columntransformer__onehotencoder'",
+        ),
+        (
+            make_pipeline(make_column_transformer(("passthrough", [0]), remainder=StandardScaler()), OURS),
+            "Step 'columntransformer__remainder'",
+        ),
+        (
+            make_pipeline(make_column_transformer((Normalizer(), make_column_selector(dtype_include=float))), OURS),
+            "Step 'columntransformer'",
         ),
     ],
 )

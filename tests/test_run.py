@@ -1,11 +1,19 @@
 """Run directories: whole, resumable, and honest about damage."""
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse as sp
+from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.linear_model import SGDClassifier
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from bezoar import Certificate, FiniteAggregationClassifier, Spread, Votes, data
-from bezoar.files import read_record, sha256_of
+from bezoar.files import open_arrays, read_record, sha256_of
+from bezoar.learners.describe import describe
 from bezoar.run import attack_sizes, run, threat_model
 from bezoar.split import Split
 
@@ -114,6 +122,7 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path):
     (tmp_path / "holiday.jpg").write_bytes(b"sun")
     with pytest.raises(ValueError, match=r"not empty and holds no run \(holiday\.jpg\)"):
         start(tmp_path)
+    assert [item.name for item in tmp_path.iterdir()] == ["holiday.jpg"]
 
 
 def test_an_altered_manifest_is_refused(tmp_path):
@@ -160,3 +169,62 @@ def test_the_threat_table_follows_the_split():
     assert threat_model(Split(hash_labels=True))["flip the label of a training sample"] == 2
     assert threat_model(Split("group"))["change anything in the training samples of one contributor"] == 1
     assert threat_model(Split())["change a test sample"] == "not covered"
+
+
+class Narrow(GaussianNB):
+    """Raises on what its subset has not seen the like of."""
+
+    def fit(self, X, y):
+        self.most_ = X[:, 20].max()
+        return super().fit(X, y)
+
+    def predict(self, X):
+        if (self.most_ < X).any():
+            raise RuntimeError("larger than anything I know")
+        return super().predict(X)
+
+
+def test_a_run_answers_whenever_the_estimator_does(tmp_path):
+    """Also when the last block is a single base classifier that cannot answer."""
+    model = FiniteAggregationClassifier(Narrow(), spread=Spread.random(65, 1), classes=range(10))
+    outcome = run(DIGITS, model, tmp_path, votes_only=True)
+    assert open_arrays(tmp_path / "votes" / "block-00001.npz")[0]["refusals"].max() == 1
+    again = FiniteAggregationClassifier(Narrow(), spread=Spread.random(65, 1), classes=range(10))
+    again.fit(DIGITS.x_train, DIGITS.y_train)
+    assert (outcome.certificate.radius == again.certify(DIGITS.x_test).radius).all()
+
+
+def test_a_long_learner_is_told_from_another_as_long(tmp_path):
+    """repr shortens long parameters; the manifest must not."""
+    one, two = (
+        make_pipeline(ColumnTransformer([("some", "passthrough", columns)]), GaussianNB())
+        for columns in (list(range(64)), list(range(31)) + [0] * 33)
+    )
+    assert repr(one) == repr(two)
+    assert describe(one) != describe(two)
+    start(tmp_path, one)
+    with pytest.raises(ValueError, match="its learner differs"):
+        start(tmp_path, two)
+
+
+def test_learners_are_described_without_addresses():
+    def twice(X):
+        return X * 2
+
+    def thrice(X):
+        return X * 3
+
+    assert describe(FunctionTransformer(twice)) != describe(FunctionTransformer(thrice))
+    assert "0x" not in describe(FunctionTransformer(lambda X: X))
+    assert describe(GaussianNB()) == "GaussianNB()"
+    assert describe(GaussianNB(priors=np.array([0.5, 0.5]))) != describe(GaussianNB(priors=np.array([0.4, 0.6])))
+
+
+def test_tables_texts_and_sparse_rows_run_too(tmp_path):
+    text = np.array([f"{'dark' if row[20] > 5 else 'light'} {row[30]} {row[40]}" for row in DIGITS.x_train])
+    table = pd.DataFrame({"a": DIGITS.x_train[:, 20], "b": text})
+    for name, X in (("table", table), ("sparse", sp.csr_matrix(DIGITS.x_train)), ("texts", text.tolist())):
+        dataset = data.Dataset(name, X, DIGITS.y_train, X[:9], DIGITS.y_train[:9], DIGITS.classes)
+        learner = make_pipeline(HashingVectorizer(n_features=8), SGDClassifier()) if name == "texts" else None
+        outcome = run(dataset, FiniteAggregationClassifier(learner, k=2, d=2, classes=range(10)), tmp_path / name)
+        assert len(outcome.certificate) == 9

@@ -173,14 +173,17 @@ def test_a_table_is_fed_in_the_form_of_the_subset_the_base_classifier_saw():
         (True, 1.0),
         (np.int64(3), 3.0),
         (Decimal("0.5"), 0.5),
-        (10**400, float("inf")),
+        (10**400, None),
+        (float("inf"), None),
+        (datetime.date(9999, 12, 31), 253402214400e6),
+        (datetime.datetime(9999, 12, 31, 23, tzinfo=datetime.timezone(datetime.timedelta(hours=-5))), 253402315200e6),
         (-0.0, 0.0),
         ("1", "1"),
         (np.str_("a"), "a"),
-        (np.datetime64("1970-01-01T00:00:01"), 1e9),
-        (pd.Timestamp("1970-01-01 00:00:01"), 1e9),
-        (datetime.date(1970, 1, 2), 86400e9),
-        (np.timedelta64(1, "s"), 1e9),
+        (np.datetime64("1970-01-01T00:00:01"), 1e6),
+        (pd.Timestamp("1970-01-01 00:00:01"), 1e6),
+        (datetime.date(1970, 1, 2), 86400e6),
+        (np.timedelta64(1, "s"), 1e6),
     ],
 )
 def test_a_cell_is_a_number_a_text_or_missing(value, canonical):
@@ -223,7 +226,7 @@ def test_equal_hashes_are_told_apart_by_content_then_label():
         (np.zeros((0, 3)), ValueError, "0 sample"),
         (np.zeros(3), ValueError, "2D array"),
         (np.array([[1, np.inf]]), ValueError, "infinity"),
-        (pd.DataFrame({"x": [np.inf]}), ValueError, "infinity in column 'x'"),
+        (sp.csr_matrix([[np.inf]]), ValueError, "infinity"),
         (pd.DataFrame({"x": []}), ValueError, "0 sample"),
         (pd.DataFrame({"x": [1j]}), ValueError, "Complex data not supported"),
         (np.array([[1 + 1j]]), ValueError, "Complex data not supported"),
@@ -233,3 +236,23 @@ def test_equal_hashes_are_told_apart_by_content_then_label():
 def test_what_are_not_samples_is_refused_in_one_sentence(X, error, message):
     with pytest.raises(error, match=message):
         to_samples(X)
+
+
+def test_infinity_in_a_table_is_missing_whatever_the_dtype_of_its_column():
+    numbers, objects = (to_samples(pd.DataFrame({"x": [1.0, np.inf]}, dtype=dtype)) for dtype in (float, object))
+    assert numbers.hashes().tolist() == objects.hashes().tolist()
+    assert np.isnan(numbers.take([1])["x"][0])
+
+
+@pytest.mark.parametrize(
+    ("X", "how", "message"),
+    [
+        (FRAME, {"n_features": 5}, "6 features per sample, but 5 were declared"),
+        (FRAME, {"dtype": "uint8"}, "Only a dense array can be declared as uint8. Got DataFrame"),
+        (["a"], {"dtype": "uint8"}, "Got list"),
+        (sp.csr_matrix([[1.0]]), {"dtype": "uint8"}, "Got csr_matrix"),
+    ],
+)
+def test_declarations_hold_for_every_kind_of_sample(X, how, message):
+    with pytest.raises(ValueError, match=message):
+        Split(**how).samples(X)

@@ -9,14 +9,16 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bezoar.certificates import Certificate, certify
+from bezoar.labels import read_labels
+from bezoar.learners.describe import describe
 from bezoar.learners.table import TableClassifier
 from bezoar.premises import Premise, PremiseWarning
 from bezoar.samples import Samples, TableSamples, is_frame
@@ -151,18 +153,13 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("FiniteAggregationClassifier requires y to be passed, but the target y is None.")
         samples = split.samples(X, allow_nan=accepts_nan(learner))
         validate_data(self, _outline(X, samples), skip_check_array=True)
-        labels = column_or_1d(y, warn=True)
-        if len(labels) != len(samples):
-            raise ValueError(f"There are {len(samples)} samples but {len(labels)} labels; give one label per sample.")
-        check_classification_targets(labels)
-
-        self.classes_ = self._class_list(labels)
-        kept = np.isin(labels, self.classes_)
-        self.n_dropped_ = int((~kept).sum())
-        partition = split.partitions(samples, spread.n_partitions, labels, groups)
-        rows = np.flatnonzero(kept)
-        samples = samples.subset(rows) if self.n_dropped_ else samples
-        codes = np.searchsorted(self.classes_, labels[rows]).astype(np.int64)
+        self.classes_, codes, cells = read_labels(y, self.classes)
+        if len(codes) != len(samples):
+            raise ValueError(f"There are {len(samples)} samples but {len(codes)} labels; give one label per sample.")
+        partition = split.partitions(samples, spread.n_partitions, cells, groups)
+        rows = np.flatnonzero(codes >= 0)
+        self.n_dropped_ = len(codes) - len(rows)
+        samples, codes = (samples.subset(rows) if self.n_dropped_ else samples), codes[rows]
         subsets = Subsets.of(samples, codes, partition[rows], spread)
 
         self.spread_, self.split_ = spread, split
@@ -175,9 +172,9 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
     def votes(self, X: Any) -> Votes:
         """What every base classifier says about every sample, ready to certify."""
         check_is_fitted(self, "members_")
-        matrix = collect_votes(
-            self.members_, self._test_samples(X), len(self.classes_), n_jobs=self.n_jobs, verbose=self.verbose
-        )
+        samples = self._test_samples(X)
+        validate_data(self, _outline(X, samples), reset=False, skip_check_array=True)
+        matrix = collect_votes(self.members_, samples, len(self.classes_), n_jobs=self.n_jobs, verbose=self.verbose)
         return Votes(
             matrix,
             self.spread_,
@@ -234,32 +231,34 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
     def _learner(self) -> Any:
         return TableClassifier() if self.estimator is None else self.estimator
 
-    def _class_list(self, labels: NDArray[Any]) -> NDArray[Any]:
-        if self.classes is None:
-            return np.unique(labels)
-        declared = np.unique(np.asarray(self.classes))
-        if len(declared) < 2:
-            raise ValueError(
-                f"The 'classes' parameter must name at least two labels: with one there is nothing to defend. "
-                f"Got {list(self.classes)!r} instead."
-            )
-        if (declared.dtype.kind in "US") != (labels.dtype.kind in "USO" and isinstance(labels[0], str)):
-            raise ValueError(
-                f"The declared classes are of type {declared.dtype} but the labels are of type {labels.dtype}; "
-                "declare the labels as they stand in y."
-            )
-        return declared
-
     def _test_samples(self, X: Any) -> Samples:
-        if self.kind_of_samples_ == "tables" and not is_frame(X):
-            import pandas as pd
-
-            X = pd.DataFrame(np.asarray(X), columns=list(getattr(self, "feature_names_in_", range(np.shape(X)[-1]))))
+        """X in canonical form, of the same kind as the training samples."""
+        kind = self.kind_of_samples_
+        if kind == "tables" and not is_frame(X):
+            X = self._as_frame(X)
+        elif kind == "numbers" and (is_frame(X) or issparse(X)):
+            X = np.asarray(X.toarray() if issparse(X) else X)
+        elif kind == "sparse rows" and not issparse(X):
+            X = csr_matrix(np.asarray(X))
         samples = self.split_.samples(X, allow_nan=accepts_nan(self._learner()))
-        validate_data(self, _outline(X, samples), reset=False, skip_check_array=True)
-        if samples.kind == "tables" and self.kind_of_samples_ == "numbers":
-            samples = self.split_.samples(np.asarray(X), allow_nan=accepts_nan(self._learner()))
+        if samples.kind != kind:
+            raise ValueError(f"The model was fitted on {kind}, but X holds {samples.kind}.")
         return samples
+
+    def _as_frame(self, X: Any) -> Any:
+        import pandas as pd
+
+        cells = np.empty((0,)) if issparse(X) else np.asarray(X, dtype=object)
+        if cells.ndim != 2:
+            raise ValueError(
+                f"The model was fitted on a DataFrame; X must be one, or rows of cells. Got {type(X).__name__}."
+            )
+        names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
+        if cells.shape[1] != len(names):
+            raise ValueError(
+                f"X has {cells.shape[1]} features, but the model is expecting {len(names)} features as input."
+            )
+        return pd.DataFrame(cells, columns=list(names))
 
     def _list_premises(self, learner: Any, samples: Samples) -> tuple[Premise, ...]:
         spread, split = self.spread_, self.split_
@@ -267,7 +266,7 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
         premises = [
             Premise("spread", f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}", True),
             Premise("split", f"{split.kind}, {split.dtype}{', labels hashed' if split.hash_labels else ''}", True),
-            Premise("learner", " ".join(repr(learner).split()), True),
+            Premise("learner", describe(learner), True),
             Premise("classes", classes + (", …" if len(self.classes_) > 12 else ""), self.classes is not None),
             Premise("number of features", str(samples.n_features), split.n_features is not None),
         ]

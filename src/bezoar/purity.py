@@ -87,7 +87,8 @@ def check_estimator_purity(
 
 class _PurityCheck:
     def __init__(self, estimator: Any, X: Any, y: NDArray[Any], k: int, d: int, max_test: int, seed: int) -> None:
-        self.estimator, self.X, self.y, self.k, self.d = estimator, X, y, k, d
+        self.estimator, self.X, self.k, self.d = estimator, X, k, d
+        self.y = y.astype(np.int64) if y.dtype == np.bool_ else y
         self.rng = np.random.default_rng(seed)
         self.n = X.shape[0] if hasattr(X, "shape") else len(X)
         if self.n < 2:
@@ -236,7 +237,9 @@ def _learning_steps(path: str, step: Any) -> list[tuple[str, Any]]:
     elif isinstance(step, FeatureUnion):
         inner = step.transformer_list
     elif isinstance(step, ColumnTransformer):
-        inner = [(name, transformer) for name, transformer, _ in step.transformers]
+        if any(callable(columns) for _, _, columns in step.transformers):
+            return [(path, step)]  # it chooses its columns by looking at the data
+        inner = [*((name, part) for name, part, _ in step.transformers), ("remainder", step.remainder)]
     else:
         return [(path, step)] if get_tags(step).requires_fit else []
     return [found for name, part in inner for found in _learning_steps(f"{path}__{name}", part)]

@@ -25,11 +25,12 @@ from bezoar.certificates import Certificate, certify
 from bezoar.data import Dataset
 from bezoar.estimator import FiniteAggregationClassifier, Training
 from bezoar.files import open_arrays, read_record, sha256_of, write_arrays, write_record, write_whole
-from bezoar.learners.member import own_random_state, seeded
+from bezoar.learners.describe import describe
+from bezoar.learners.member import isolated, seeded
 from bezoar.split import Split
 from bezoar.store import MEMBERS_PER_FILE, members_file, save_members, save_model_record
 from bezoar.threads import one_linear_algebra_thread
-from bezoar.train import check_answered, train_and_vote
+from bezoar.train import Refusals, check_answered, train_and_vote
 from bezoar.votes import Votes
 
 FORMAT = "bezoar run 1"
@@ -89,11 +90,12 @@ def run(
         "d": model.spread_.d,
         "spread_digest": model.spread_.digest,
         "split": model.split_.as_dict(),
-        "learner": " ".join(repr(training.estimator).split()),
+        "learner": describe(training.estimator),
         "classes": model.classes_.tolist(),
         "votes_only": votes_only,
         "subsets_per_block": BLOCK,
     }
+    _refuse_strangers(folder)
     with _only_writer(folder):
         earlier = _open(folder, settings, say)
         seconds = {"prepare": time.perf_counter() - started}
@@ -137,7 +139,7 @@ def undefended_accuracy(training: Training, dataset: Dataset, model: FiniteAggre
     rows = np.argsort(training.subsets.rank)
     form = training.samples.form_of(rows)
     test = model.split_.samples(dataset.x_test)
-    with one_linear_algebra_thread(), own_random_state(0):
+    with one_linear_algebra_thread(), isolated(0):
         learner = seeded(training.estimator, 0)
         learner.fit(training.samples.take(rows, form), training.codes[rows])
         said = learner.predict(test.take(np.arange(len(test)), form))
@@ -175,13 +177,18 @@ def _open(folder: Path, settings: dict[str, Any], say: Callable[[str], None]) ->
         say(f"going on with the run in {folder}")
         seconds = there.get("seconds", {})
     else:
-        strangers = [item.name for item in folder.iterdir() if item.name != "run.lock"]
-        if strangers:
-            raise ValueError(f"{folder} is not empty and holds no run ({strangers[0]}); choose another --out.")
         write_record(path, {"format": FORMAT, "status": "running", "settings": settings, "environment": environment()})
     for name in ("votes",) if settings["votes_only"] else ("votes", "models"):
         (folder / name).mkdir(exist_ok=True)
     return seconds
+
+
+def _refuse_strangers(folder: Path) -> None:
+    """Leave a folder that holds something else as it is."""
+    if folder.is_dir() and not (folder / "manifest.json").exists():
+        strangers = [item.name for item in folder.iterdir() if item.name != "run.lock"]
+        if strangers:
+            raise ValueError(f"{folder} is not empty and holds no run ({strangers[0]}); choose another --out.")
 
 
 def _train(
@@ -202,37 +209,37 @@ def _train(
     count = sum(len(wanted[b]) for b in done)
     progress(count, n)
     parts = train_and_vote(*training, test, len(model.classes_), [wanted[b] for b in missing], n_jobs=model.n_jobs)
-    for b, (members, votes, refusals) in zip(missing, parts, strict=True):
+    for b, (members, votes, refused) in zip(missing, parts, strict=True):
         if not votes_only:
             save_members(folder / "models" / members_file(b), members)
-        failures = [member.failure for member in members if member.failure]
-        trained = sum(member.model is not None for member in members)
-        if trained and (refusals >= trained).any():
-            check_answered(members, test, refusals)
-        facts = {"first_subset": wanted[b][0], "failures": failures, "trained": trained}
-        if not votes_only:
-            facts["members"] = sha256_of(folder / "models" / members_file(b))
-        write_arrays(folder / "votes" / _block_file(b), {"votes": votes}, facts)
-        done[b] = votes, facts
+        facts = {
+            "first_subset": wanted[b][0],
+            "failures": [member.failure for member in members if member.failure],
+            "trained": sum(member.model is not None for member in members),
+            "refused_because": refused.reason,
+            "members": None if votes_only else sha256_of(folder / "models" / members_file(b)),
+        }
+        arrays = {"votes": votes, "refusals": refused.per_sample}
+        write_arrays(folder / "votes" / _block_file(b), arrays, facts)
+        done[b] = arrays, facts
         count += len(wanted[b])
         progress(count, n)
     ordered = [done[b] for b in range(len(wanted))]
-    model.report_failures(
-        [failure for _, facts in ordered for failure in facts["failures"]],
-        sum(facts["trained"] for _, facts in ordered),
-    )
-    return np.concatenate([votes for votes, _ in ordered], axis=1)
+    trained = sum(facts["trained"] for _, facts in ordered)
+    model.report_failures([failure for _, facts in ordered for failure in facts["failures"]], trained)
+    check_answered([Refusals(arrays["refusals"], facts["refused_because"]) for arrays, facts in ordered], trained)
+    return np.concatenate([arrays["votes"] for arrays, _ in ordered], axis=1)
 
 
 def _kept(
     folder: Path, block: int, size: int, votes_only: bool, say: Callable[[str], None]
-) -> tuple[NDArray[Any], dict[str, Any]] | None:
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
     """A block that an earlier run left whole; None if it is absent or damaged."""
     path = folder / "votes" / _block_file(block)
     if not path.exists():
         return None
     try:
-        arrays, facts = open_arrays(path, ("votes",))
+        arrays, facts = open_arrays(path, ("votes", "refusals"))
         members = folder / "models" / members_file(block)
         if arrays["votes"].shape[1] != size or facts["first_subset"] != block * BLOCK:
             raise ValueError(f"{path} is not block {block} of this run.")
@@ -241,7 +248,7 @@ def _kept(
     except ValueError as error:
         say(f"{error} It is computed again.")
         return None
-    return arrays["votes"], facts
+    return arrays, facts
 
 
 def _finish(

@@ -12,6 +12,7 @@ mixed types) and texts (a list of strings).
 from __future__ import annotations
 
 import datetime
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,9 @@ from numpy.typing import ArrayLike, NDArray
 from bezoar.hashing import hash_bytes, hash_numbers
 
 DTYPES = ("float64", "uint8")
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MICROSECOND = datetime.timedelta(microseconds=1)
 
 # Clears one exponent bit, so that the hash of a text never reads as a NaN.
 _TEXT_MASK = np.uint64(0xFFFFFFFFFFFFFFFF ^ (1 << 62))
@@ -240,17 +244,18 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None,
     dtype : "float64" or "uint8"
         The declared form of dense numbers. Never taken from X: one row could change that for all.
     n_features : int, optional
-        The declared width of sparse rows. Entries beyond it are dropped, in their own row only.
+        The declared number of features. Sparse entries beyond it are dropped, in their own row only;
+        any other disagreement is refused.
     allow_nan : bool
-        Whether dense and sparse numbers may be missing; a table's cells always may. Infinity is
-        refused in any case.
+        Whether dense and sparse numbers may be missing; infinity is refused there in any case. A
+        table's cells may be missing, and infinity counts as that.
     """
-    if is_frame(X):
-        return _from_frame(X)
-    if _is_texts(X):
-        return _from_texts(X)
-    if sp.issparse(X):
-        return _from_sparse(X, n_features, allow_nan)
+    if is_frame(X) or _is_texts(X) or sp.issparse(X):
+        if dtype != "float64":
+            raise ValueError(f"Only a dense array can be declared as {dtype}. Got {type(X).__name__} instead.")
+        if sp.issparse(X):
+            return _from_sparse(X, n_features, allow_nan)
+        return _of_width(_from_frame(X) if is_frame(X) else _from_texts(X), n_features)
     from sklearn.utils.validation import check_array
 
     if dtype == "uint8":
@@ -266,9 +271,13 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None,
             allow_nd=True,
             input_name="X",
         )
-    if n_features is not None and int(np.prod(values.shape[1:])) != n_features:
-        raise ValueError(f"X has {int(np.prod(values.shape[1:]))} features per sample, but {n_features} were declared.")
-    return NumberSamples(values)
+    return _of_width(NumberSamples(values), n_features)
+
+
+def _of_width(samples: Samples, n_features: int | None) -> Samples:
+    if n_features is not None and samples.n_features != n_features:
+        raise ValueError(f"X has {samples.n_features} features per sample, but {n_features} were declared.")
+    return samples
 
 
 def canonical_rank(samples: Samples, labels: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -304,26 +313,28 @@ def cell_codes(cells: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
 
 
 def canonical_cell(value: Any, where: str) -> float | str | None:
-    """A cell as a number, a text or None for missing, whatever type it came in."""
+    """A cell as a number, a text or None for missing, whatever type it came in.
+
+    Dates and durations are numbers, in microseconds; infinity counts as missing.
+    """
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return None
     if isinstance(value, str):
         return str(value)
-    if isinstance(value, np.timedelta64):
-        return None if np.isnat(value) else float(value.astype("m8[ns]").astype(np.int64))
     if isinstance(value, datetime.timedelta):
-        return canonical_cell(np.timedelta64(value), where)
+        return value / _MICROSECOND
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        value = value.astimezone(datetime.UTC).replace(tzinfo=None)
-    if isinstance(value, np.datetime64 | datetime.date):
-        moment = np.datetime64(value).astype("M8[ns]")
-        return None if np.isnat(moment) else float(moment.astype(np.int64))
+        return (value - _EPOCH) / _MICROSECOND
+    if isinstance(value, np.timedelta64 | np.datetime64 | datetime.date):
+        moment = np.array(value)
+        microseconds = moment.astype(f"{moment.dtype.kind}8[us]" if moment.dtype.kind in "mM" else "M8[us]")
+        return None if np.isnat(microseconds) else float(microseconds.astype(np.int64))
     if isinstance(value, np.bool_ | Real | Decimal):
         try:
             number = float(value)
         except OverflowError:
-            number = float("-inf") if str(value).startswith("-") else float("inf")
-        return None if number != number else number + 0.0
+            return None
+        return number + 0.0 if math.isfinite(number) else None
     raise TypeError(
         f"{where} holds a value of type {type(value).__name__}; cells must be numbers, strings, dates or missing."
     )
@@ -388,10 +399,9 @@ def _from_frame(X: Any) -> TableSamples:
         if pd.api.types.is_numeric_dtype(series.dtype) and not isinstance(series.dtype, pd.CategoricalDtype):
             if isinstance(series.dtype, pd.SparseDtype):
                 series = series.sparse.to_dense()
-            values = _canonical_numbers(series.to_numpy(dtype=np.float64, na_value=np.nan, copy=True))
-            if np.isinf(values).any():
-                raise ValueError(f"Input X contains infinity in column '{name}'.")
-            columns.append(Column(name, values))
+            values = series.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+            values[np.isinf(values)] = np.nan
+            columns.append(Column(name, _canonical_numbers(values)))
             continue
         cells = np.empty(len(series), object)
         cells[:] = [canonical_cell(value, f"Column '{name}'") for value in series.astype(object)]
@@ -421,7 +431,8 @@ def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _order_of_cell(cell: Any) -> tuple[bool, Any]:
+def order_of_cell(cell: Any) -> tuple[bool, Any]:
+    """A key that puts numbers before texts, so that one odd cell does not reorder the rest."""
     return isinstance(cell, str), cell
 
 
@@ -430,7 +441,7 @@ def _form_of_column(column: Column, rows: NDArray[Any]) -> Any:
         return "number"
     present = {cell for cell in column.values[rows] if cell is not None}
     if column.categorical:
-        return tuple(sorted(present, key=_order_of_cell))
+        return tuple(sorted(present, key=order_of_cell))
     return "object" if any(isinstance(cell, str) for cell in present) else "number"
 
 

@@ -99,9 +99,11 @@ class Split:
             return samples.sums() % n_partitions
         hashes = samples.content_hashes
         if self.hash_labels:
+            from bezoar.labels import label_cells
+
             if labels is None:
                 raise ValueError("This split hashes labels, so it needs them.")
-            codes = cell_codes([canonical_cell(label, "'y'") for label in labels])
+            codes = cell_codes(label_cells(labels))
             pairs = (h.tobytes() + c.tobytes() for h, c in zip(hashes.astype("<u8"), codes.astype("<f8"), strict=True))
             hashes = hash_bytes(pairs, len(samples))
         return _modulo(hashes, n_partitions)

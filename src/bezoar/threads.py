@@ -38,9 +38,17 @@ def one_linear_algebra_thread() -> Iterator[None]:
                 _limits.restore_original_limits()
 
 
-def limit_worker(parent: int) -> None:
-    """In a worker process, hold linear algebra at one thread from now on; in the parent, do nothing."""
-    if os.getpid() != parent:
+def caller() -> tuple[int, int]:
+    """Who is asking: this process and this thread."""
+    return os.getpid(), threading.get_ident()
+
+
+def limit_worker(parent: tuple[int, int]) -> None:
+    """In a worker, process or thread, hold linear algebra at one thread from now on; in the caller, do nothing.
+
+    OpenMP keeps its limit per thread, so a thread of the same process needs it too.
+    """
+    if caller() != parent:
         threadpool_limits(1)
 
 

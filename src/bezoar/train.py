@@ -6,19 +6,18 @@ number of workers or on the backend; `joblib.parallel_config` chooses the latter
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
-from scipy.sparse import issparse
+from sklearn.utils.parallel import Parallel, delayed
 
-from bezoar.learners.member import Member, SampleRefusedError, fit_member, vote_of
-from bezoar.samples import Samples, is_frame
+from bezoar.learners.member import Member, fit_member, vote_of
+from bezoar.samples import Samples
 from bezoar.subsets import Subsets
-from bezoar.threads import limit_worker, one_linear_algebra_thread
+from bezoar.threads import caller, limit_worker, one_linear_algebra_thread
 
 BLOCKS_PER_JOB = 8
 MAX_BLOCK = 64
@@ -37,7 +36,7 @@ def fit_members(
     """Train the base classifiers of these subsets (all by default), each on its own subset."""
     wanted = range(len(subsets)) if indices is None else indices
     tasks = (
-        delayed(_fit_block)(estimator, samples, codes, block, [subsets.rows(i) for i in block], os.getpid())
+        delayed(_fit_block)(estimator, samples, codes, block, [subsets.rows(i) for i in block], caller())
         for block in blocks(wanted, n_jobs)
     )
     return [member for part in _run(tasks, n_jobs, verbose) for member in part]
@@ -53,26 +52,31 @@ def collect_votes(
 ) -> NDArray[Any]:
     """The vote matrix (n_samples, members). Raises if no base classifier can answer a sample."""
     tasks = (
-        delayed(_vote_block)([members[i] for i in block], samples, n_classes, os.getpid())
+        delayed(_vote_block)([members[i] for i in block], samples, n_classes, caller())
         for block in blocks(range(len(members)), n_jobs)
     )
-    matrix = np.empty((len(samples), len(members)), vote_dtype(n_classes))
-    refusals = np.zeros(len(samples), np.int64)
-    at = 0
-    for votes, refused in _run(tasks, n_jobs, verbose):
-        matrix[:, at : at + votes.shape[1]] = votes
-        refusals += refused
-        at += votes.shape[1]
-    check_answered(members, samples, refusals)
-    return matrix
+    parts = list(_run(tasks, n_jobs, verbose))
+    check_answered([refused for _, refused in parts], sum(member.model is not None for member in members))
+    empty = np.empty((len(samples), 0), vote_dtype(n_classes))
+    return np.concatenate([empty, *(votes for votes, _ in parts)], axis=1)
 
 
-def check_answered(members: Sequence[Member], samples: Samples, refusals: NDArray[np.int64]) -> None:
-    """Raise what a base classifier raises on a sample that none of them can answer."""
-    answering = [member for member in members if member.model is not None]
-    for row in np.flatnonzero(refusals >= len(answering))[:1] if answering else ():
-        answering[0].model.predict(samples.take([row], answering[0].form))
-        raise SampleRefusedError(f"No base classifier could answer test sample {row}.")
+class Refusals(NamedTuple):
+    """How many base classifiers of a block could not answer each sample, and what the first of them said."""
+
+    per_sample: NDArray[np.int64]
+    reason: str | None
+
+
+def check_answered(refusals: Sequence[Refusals], n_trained: int) -> None:
+    """Raise if there is a sample that no base classifier could answer: that is the caller's to know."""
+    total = sum((part.per_sample for part in refusals), np.zeros(1, np.int64))
+    if n_trained and (total >= n_trained).any():
+        reason = next(part.reason for part in refusals if part.reason)
+        raise ValueError(
+            f"None of the {n_trained} base classifiers could answer sample {int(total.argmax())}; "
+            f"the first said: {reason}"
+        )
 
 
 def train_and_vote(
@@ -85,11 +89,11 @@ def train_and_vote(
     wanted: Sequence[Sequence[int]],
     *,
     n_jobs: int | None = None,
-) -> Iterator[tuple[list[Member], NDArray[Any], NDArray[np.int64]]]:
+) -> Iterator[tuple[list[Member], NDArray[Any], Refusals]]:
     """Members, votes and refusals (see `check_answered`) of each wanted block, in that order, as they are done."""
     tasks = (
         delayed(_train_and_vote_block)(
-            estimator, samples, codes, block, [subsets.rows(i) for i in block], test, n_classes, os.getpid()
+            estimator, samples, codes, block, [subsets.rows(i) for i in block], test, n_classes, caller()
         )
         for block in wanted
     )
@@ -118,28 +122,29 @@ def _fit_block(
     codes: NDArray[np.int64],
     indices: Sequence[int],
     rows: list[NDArray[np.int64]],
-    parent: int,
+    parent: tuple[int, int],
 ) -> list[Member]:
     limit_worker(parent)
     return [fit_member(estimator, i, samples, codes, own) for i, own in zip(indices, rows, strict=True)]
 
 
 def _vote_block(
-    members: list[Member], samples: Samples, n_classes: int, parent: int
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    members: list[Member], samples: Samples, n_classes: int, parent: tuple[int, int]
+) -> tuple[NDArray[Any], Refusals]:
     limit_worker(parent)
     batches: dict[Any, Any] = {}
     votes = np.empty((len(samples), len(members)), vote_dtype(n_classes))
-    refusals = np.zeros(len(samples), np.int64)
+    refusals, first = np.zeros(len(samples), np.int64), None
     for column, member in enumerate(members):
         fed = None
         if member.model is not None:
             if member.form not in batches:
-                batches[member.form] = _read_only(samples.take(np.arange(len(samples)), member.form))
-            fed = batches[member.form].copy() if is_frame(batches[member.form]) else batches[member.form]
-        votes[:, column], refused = vote_of(member, fed, len(samples), n_classes)
+                batches[member.form] = samples.take(np.arange(len(samples)), member.form)
+            fed = batches[member.form].copy()  # a base classifier may change what it is fed
+        votes[:, column], refused, reason = vote_of(member, fed, len(samples), n_classes)
         refusals += refused
-    return votes, refusals
+        first = first or reason
+    return votes, Refusals(refusals, first)
 
 
 def _train_and_vote_block(
@@ -150,15 +155,7 @@ def _train_and_vote_block(
     rows: list[NDArray[np.int64]],
     test: Samples,
     n_classes: int,
-    parent: int,
-) -> tuple[list[Member], NDArray[Any], NDArray[np.int64]]:
+    parent: tuple[int, int],
+) -> tuple[list[Member], NDArray[Any], Refusals]:
     members = _fit_block(estimator, samples, codes, indices, rows, parent)
     return (members, *_vote_block(members, test, n_classes, parent))
-
-
-def _read_only(fed: Any) -> Any:
-    """A batch that one base classifier cannot change under the next one's feet."""
-    for array in (fed.data, fed.indices, fed.indptr) if issparse(fed) else (fed,):
-        if isinstance(array, np.ndarray):
-            array.flags.writeable = False
-    return fed

@@ -57,8 +57,13 @@ def _open(path: Path, spread: str | None, labels: Path | None, n_classes: int | 
         raise ValueError(f"{path}: No such file.")
     if path.with_suffix(".json").exists():
         known = Votes.load(path)
-        if spread and options.parse_spread(spread) != known.spread:
-            raise ValueError(f"{path} was made with another spread than '{spread}'; leave --spread out.")
+        asked = {
+            "spread": spread is not None and options.parse_spread(spread) != known.spread,
+            "classes": n_classes is not None and n_classes != len(known.classes),
+            "split": split is not None and (known.split is None or split != known.split.kind),
+        }
+        for name in (name for name, differs in asked.items() if differs):
+            raise ValueError(f"{path} was made with another {name} than --{name} says; leave --{name} out.")
         return known
     if spread is None:
         raise ValueError(
@@ -78,7 +83,12 @@ def _labels(path: Path | None, votes: Votes) -> Any:
     if path is None:
         return None
     truth = _array(path)
-    return votes.classes[truth] if truth.dtype.kind in "iu" and votes.classes.dtype.kind not in "iu" else truth
+    if truth.dtype.kind not in "iu" or votes.classes.dtype.kind in "iu":
+        return truth
+    wrong = truth[(truth < 0) | (truth >= len(votes.classes))]
+    if len(wrong):
+        raise ValueError(f"Label {wrong[0]} is not one of the {len(votes.classes)} classes.")
+    return votes.classes[truth]
 
 
 def _array(path: Path) -> Any:

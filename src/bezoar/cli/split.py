@@ -35,6 +35,7 @@ def command(
 
     from bezoar import Split
     from bezoar.files import write_arrays
+    from bezoar.labels import read_labels
     from bezoar.spread import resolve_spread
     from bezoar.subsets import Subsets
 
@@ -42,7 +43,7 @@ def command(
     chosen = resolve_spread(options.parse_spread(spread) if spread else None, k, d, unless=(50, 16))
     X, y = _read(file)
     samples = how.samples(X)
-    codes = np.zeros(len(samples), np.int64) if y is None else np.unique(y, return_inverse=True)[1]
+    codes = np.zeros(len(samples), np.int64) if y is None else read_labels(y).codes
     if len(codes) != len(samples):
         raise ValueError(f"{file} holds {len(samples)} samples but {len(codes)} labels.")
     subsets = Subsets.of(samples, codes, how.partitions(samples, chosen.n_partitions), chosen)

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bezoar.files import sha256_of_array
-from bezoar.samples import to_samples
+from bezoar.labels import label_cells
+from bezoar.samples import cell_codes, to_samples
 
 HOLD_OUT_SEED = 0x686F6C64
 EMBEDDED = ("digits",)
@@ -27,9 +28,10 @@ class Dataset:
     classes: NDArray[Any]
 
     def digests(self) -> dict[str, str]:
-        """SHA-256 of each array."""
-        names = ("x_train", "y_train", "x_test", "y_test")
-        return {name: sha256_of_array(np.asarray(getattr(self, name))) for name in names}
+        """SHA-256 of the samples' content hashes and of the labels, in the order given."""
+        hashes = {name: to_samples(getattr(self, name)).content_hashes for name in ("x_train", "x_test")}
+        labels = {name: cell_codes(label_cells(getattr(self, name))) for name in ("y_train", "y_test")}
+        return {name: sha256_of_array(array) for name, array in (hashes | labels).items()}
 
 
 def load(name: str) -> Dataset:

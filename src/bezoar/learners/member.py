@@ -8,7 +8,10 @@ the subset, and never told about other samples, other labels or the class list.
 from __future__ import annotations
 
 import random
+import threading
+import warnings
 from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +21,11 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from bezoar.samples import Samples
+
+# What a learner may raise through no fault of its subset: falling back would hide it.
+NOT_THE_SUBSETS_FAULT = (MemoryError, OSError, ImportError, RecursionError, BrokenExecutor)
+
+_settings = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -49,18 +57,14 @@ class Member:
     failure: str | None = None
 
 
-class SampleRefusedError(Exception):
-    """Every base classifier that has a model raised on one of the samples."""
-
-
 def fit_member(
     estimator: Any, index: int, samples: Samples, codes: NDArray[np.int64], rows: NDArray[np.int64]
 ) -> Member:
     """Train base classifier ``index`` on these rows, given in canonical order.
 
     A learner that raises does not stop training, or one poisoned sample could; its base classifier
-    says the most frequent class of its subset, which is a function of the subset too. Lack of memory
-    is no property of the subset and is passed on.
+    says the most frequent class of its subset, which is a function of the subset too. Lack of memory,
+    time-outs and the like are no property of the subset and are passed on.
     """
     held, local = np.unique(codes[rows], return_inverse=True)
     if len(held) == 0:
@@ -71,38 +75,42 @@ def fit_member(
     form = samples.form_of(rows)
     model = seeded(estimator, index)
     try:
-        with own_random_state(index):
+        with isolated(index):
             model.fit(samples.take(rows, form), local)
-    except MemoryError:
+    except NOT_THE_SUBSETS_FAULT:
         raise
     except Exception as error:
         return Member(index, None, held, fallback, failure=f"{type(error).__name__}: {error}")
     return Member(index, model, held, fallback, form)
 
 
-def vote_of(member: Member, fed: Any, n_samples: int, abstention: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The base classifier's votes on samples it is fed, and where it raised and fell back.
+def vote_of(
+    member: Member, fed: Any, n_samples: int, abstention: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], str | None]:
+    """The base classifier's votes on samples it is fed, where it raised and fell back, and why.
 
-    If it raises on the batch it is asked sample by sample, so that no sample's vote depends on another.
+    If it raises on the batch it is asked sample by sample, so that a sample it cannot answer does not
+    decide the votes on the others.
     """
     refused = np.zeros(n_samples, np.bool_)
     if member.model is None:
-        return np.full(n_samples, abstention if member.fallback is None else member.fallback), refused
+        return np.full(n_samples, abstention if member.fallback is None else member.fallback), refused, None
     try:
-        return member.codes[_predict(member, fed)], refused
-    except MemoryError:
+        return member.codes[_predict(member, fed)], refused, None
+    except NOT_THE_SUBSETS_FAULT:
         raise
     except Exception:
-        votes = np.full(n_samples, member.fallback)
+        votes, reason = np.full(n_samples, member.fallback), None
     for row in range(n_samples):
         one = fed.iloc[row : row + 1] if hasattr(fed, "iloc") else fed[row : row + 1]
         try:
             votes[row] = member.codes[_predict(member, one)[0]]
-        except MemoryError:
+        except NOT_THE_SUBSETS_FAULT:
             raise
-        except Exception:
+        except Exception as error:
             refused[row] = True
-    return votes, refused
+            reason = reason or f"{type(error).__name__}: {error}"
+    return votes, refused, reason
 
 
 def seeded(estimator: Any, index: int) -> Any:
@@ -115,20 +123,27 @@ def seeded(estimator: Any, index: int) -> Any:
 
 
 @contextmanager
-def own_random_state(index: int) -> Iterator[None]:
-    """Seed the global generators by index, and put them back afterwards."""
-    numpy_state, python_state = np.random.get_state(), random.getstate()
-    np.random.seed(index)
-    random.seed(index)
-    try:
-        yield
-    finally:
-        np.random.set_state(numpy_state)
-        random.setstate(python_state)
+def isolated(index: int) -> Iterator[None]:
+    """The process's global settings as every base classifier finds them, put back afterwards.
+
+    The generators of NumPy and Python are seeded by index; warnings are not shown and floating-point
+    oddities do not raise, whatever the caller has set. These settings belong to the process, so in
+    threads one base classifier runs at a time; processes run side by side.
+    """
+    with _settings, warnings.catch_warnings(), np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
+        warnings.simplefilter("ignore")
+        numpy_state, python_state = np.random.get_state(), random.getstate()
+        np.random.seed(index)
+        random.seed(index)
+        try:
+            yield
+        finally:
+            np.random.set_state(numpy_state)
+            random.setstate(python_state)
 
 
 def _predict(member: Member, fed: Any) -> NDArray[np.int64]:
-    with own_random_state(member.index):
+    with isolated(member.index):
         said = np.asarray(member.model.predict(fed))
     positions = said.astype(np.int64)
     if said.ndim != 1 or not np.array_equal(positions, said) or positions.min(initial=0) < 0:

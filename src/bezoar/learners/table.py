@@ -3,7 +3,7 @@
 Why this one. A subset is small (1/k of the data), so the learner must do well on a few dozen samples,
 train in milliseconds (there are k·d of them) and keep little. On held-out training data of
 scikit-learn's embedded sets (10 to 80 samples per subset) standardised logistic regression is level
-with 100 extremely randomised trees at a fifteenth of their cost; benchmarks/RESULTS.md has the table.
+with 100 extremely randomised trees at less than a fifteenth of their cost; benchmarks/RESULTS.md has the table.
 """
 
 from __future__ import annotations
@@ -101,11 +101,14 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             )
             if not sp.issparse(X):
                 X = X.reshape(len(X), -1)
+            if not reset and sp.issparse(X) != self.sparse_:
+                X = sp.csr_matrix(X) if self.sparse_ else X.toarray()
         validate_data(self, X, reset=reset, skip_check_array=True)
         return X
 
     def _learn_encoding(self, X: Any) -> None:
         self.categories_: list[list[Any] | None] = []
+        self.sparse_ = sp.issparse(X)
         if sp.issparse(X):
             self.mean_, self.scale_, self.flagged_ = np.zeros(0), np.zeros(0), np.zeros(0, np.int64)
             return

@@ -1,0 +1,92 @@
+"""Labels in canonical form, one by one.
+
+An array of labels has one dtype, so a single odd label can turn every other one to text and put
+"10" before "9". Here each label is read by itself: it is a number or a text, numbers come before
+texts, and nothing about one label depends on the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from bezoar.samples import canonical_cell, order_of_cell
+
+Cell = float | str | None
+
+
+class ReadLabels(NamedTuple):
+    """Labels as codes: positions in ``classes``, or -1 where a label is none of them."""
+
+    classes: NDArray[Any]
+    codes: NDArray[np.int64]
+    cells: list[Cell]
+
+
+def read_labels(y: Any, declared: Iterable[Any] | None = None) -> ReadLabels:
+    """The classes in canonical order and the code of each label.
+
+    Declared classes are taken as they are; other labels get -1, one by one, whatever they are.
+    Without them the classes are those of ``y``, which must then look like class labels to
+    scikit-learn.
+    """
+    labels = _one_by_one(y)
+    if declared is None:
+        check_classification_targets(y)
+        cells = label_cells(labels)
+        if None in cells:
+            raise ValueError(f"Input y contains NaN: label {cells.index(None)} is missing.")
+        return _encoded(labels, cells, labels, cells)
+    cells = label_cells(labels)
+    classes = list(declared)
+    class_cells = label_cells(classes)
+    if len(set(class_cells) - {None}) < 2:
+        raise ValueError(
+            "The 'classes' parameter must name at least two labels: with one there is nothing to defend. "
+            f"Got {classes!r} instead."
+        )
+    if None in class_cells or len(set(class_cells)) < len(classes):
+        raise ValueError(f"The 'classes' parameter must name different labels, none of them missing. Got {classes!r}.")
+    read = _encoded(classes, class_cells, labels, cells)
+    if len(read.codes) and (read.codes < 0).all():
+        raise ValueError(
+            f"None of the {len(labels)} labels is one of the declared classes (a label is {labels[0]!r}, "
+            f"a class is {classes[0]!r}); declare the labels as they stand in y."
+        )
+    return read
+
+
+def label_cells(labels: Iterable[Any]) -> list[Cell]:
+    """Each label as a number or a text; None if it is missing or neither."""
+    cells: list[Cell] = []
+    for label in labels:
+        try:
+            cells.append(canonical_cell(label, "'y'"))
+        except TypeError:
+            cells.append(None)
+    return cells
+
+
+def _one_by_one(y: Any) -> list[Any]:
+    """The labels as Python values, none of them touched by the dtype of the others."""
+    if hasattr(y, "iloc") or isinstance(y, np.ndarray) or not isinstance(y, list | tuple):
+        array = y.to_numpy(dtype=object) if hasattr(y, "iloc") else np.asarray(y)
+        return list(column_or_1d(array, warn=True).tolist())
+    if y and all(isinstance(label, list | tuple | np.ndarray) for label in y):
+        return list(column_or_1d(np.asarray(y), warn=True).tolist())
+    return list(y)
+
+
+def _encoded(classes: list[Any], class_cells: list[Cell], labels: list[Any], cells: list[Cell]) -> ReadLabels:
+    known = dict(zip(reversed(class_cells), reversed(classes), strict=True))  # the first of equal labels stands
+    order = sorted(known, key=order_of_cell)
+    place = {cell: code for code, cell in enumerate(order)}
+    names = [known[cell] for cell in order]
+    texts = {isinstance(cell, str) for cell in order}
+    array = np.array(names) if len(texts) < 2 else np.array(names, object)
+    return ReadLabels(array, np.array([place.get(cell, -1) for cell in cells], np.int64), cells)
