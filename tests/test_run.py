@@ -179,7 +179,7 @@ class Narrow(GaussianNB):
         return super().fit(X, y)
 
     def predict(self, X):
-        if (self.most_ < X).any():
+        if (X[:, 20] > self.most_).any():
             raise RuntimeError("larger than anything I know")
         return super().predict(X)
 

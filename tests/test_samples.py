@@ -9,7 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 from bezoar import Split
-from bezoar.samples import canonical_cell, canonical_rank, to_samples
+from bezoar.cells import canonical_cell
+from bezoar.samples import canonical_rank, to_samples
 
 RNG = np.random.default_rng(0)
 NUMBERS = np.round(RNG.normal(size=(40, 5)), 2)

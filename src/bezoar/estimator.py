@@ -175,6 +175,10 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
         samples = self._test_samples(X)
         validate_data(self, _outline(X, samples), reset=False, skip_check_array=True)
         matrix = collect_votes(self.members_, samples, len(self.classes_), n_jobs=self.n_jobs, verbose=self.verbose)
+        return self.as_votes(matrix)
+
+    def as_votes(self, matrix: NDArray[Any]) -> Votes:
+        """A vote matrix of this ensemble with all that a certificate needs to know about it."""
         return Votes(
             matrix,
             self.spread_,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from bezoar.samples import canonical_cell, order_of_cell
+from bezoar.cells import canonical_cell, order_of_cell
 
 Cell = float | str | None
 

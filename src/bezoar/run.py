@@ -31,7 +31,6 @@ from bezoar.split import Split
 from bezoar.store import MEMBERS_PER_FILE, members_file, save_members, save_model_record
 from bezoar.threads import one_linear_algebra_thread
 from bezoar.train import Refusals, check_answered, train_and_vote
-from bezoar.votes import Votes
 
 FORMAT = "bezoar run 1"
 BLOCK = MEMBERS_PER_FILE
@@ -102,14 +101,7 @@ def run(
         started = time.perf_counter()
         matrix = _train(training, dataset, model, folder, votes_only, say, progress)
         seconds["train and vote"] = time.perf_counter() - started + earlier.get("train and vote", 0.0)
-        votes = Votes(
-            matrix,
-            model.spread_,
-            model.classes_,
-            model.split_,
-            classes_inferred=model.classes is None,
-            premises=model.premises_,
-        )
+        votes = model.as_votes(matrix)
         started = time.perf_counter()
         certificate = certify(votes)
         seconds["certify"] = time.perf_counter() - started

@@ -11,29 +11,19 @@ mixed types) and texts (a list of strings).
 
 from __future__ import annotations
 
-import datetime
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import cached_property
-from numbers import Real
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from bezoar.cells import canonical_cell, cell_codes, cell_key, order_of_cell, utf8
 from bezoar.hashing import hash_bytes, hash_numbers
 
 DTYPES = ("float64", "uint8")
-
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MICROSECOND = datetime.timedelta(microseconds=1)
-
-# Clears one exponent bit, so that the hash of a text never reads as a NaN.
-_TEXT_MASK = np.uint64(0xFFFFFFFFFFFFFFFF ^ (1 << 62))
 
 
 class Samples(ABC):
@@ -163,7 +153,7 @@ class TextSamples(Samples):
         return hash_bytes((self.key(row) for row in range(len(self))), len(self), seed)
 
     def key(self, row: int) -> bytes:
-        return _utf8(self.texts[row])
+        return utf8(self.texts[row])
 
     def take(self, rows: ArrayLike, form: Any = None) -> Any:
         return self.texts[np.asarray(rows)]
@@ -212,7 +202,7 @@ class TableSamples(Samples):
         return hash_numbers(codes, seed)
 
     def key(self, row: int) -> bytes:
-        return b"".join(_cell_key(column.values[row]) for column in self.columns)
+        return b"".join(cell_key(column.values[row]) for column in self.columns)
 
     def subset(self, rows: ArrayLike) -> Samples:
         rows = np.asarray(rows)
@@ -302,44 +292,6 @@ def canonical_rank(samples: Samples, labels: NDArray[np.int64]) -> NDArray[np.in
     return rank
 
 
-def cell_codes(cells: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
-    """64 bits for each cell, from its value alone: a number is itself, a text its hash, missing is NaN."""
-    codes: dict[Any, float] = {None: np.nan}
-    for cell in cells:
-        if cell not in codes:
-            text = isinstance(cell, str)
-            codes[cell] = float((hash_bytes([_utf8(cell)], 1) & _TEXT_MASK).view(np.float64)[0]) if text else cell
-    return np.fromiter((codes[cell] for cell in cells), np.float64, len(cells))
-
-
-def canonical_cell(value: Any, where: str) -> float | str | None:
-    """A cell as a number, a text or None for missing, whatever type it came in.
-
-    Dates and durations are numbers, in microseconds; infinity counts as missing.
-    """
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return None
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, datetime.timedelta):
-        return value / _MICROSECOND
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        return (value - _EPOCH) / _MICROSECOND
-    if isinstance(value, np.timedelta64 | np.datetime64 | datetime.date):
-        moment = np.array(value)
-        microseconds = moment.astype(f"{moment.dtype.kind}8[us]" if moment.dtype.kind in "mM" else "M8[us]")
-        return None if np.isnat(microseconds) else float(microseconds.astype(np.int64))
-    if isinstance(value, np.bool_ | Real | Decimal):
-        try:
-            number = float(value)
-        except OverflowError:
-            return None
-        return number + 0.0 if math.isfinite(number) else None
-    raise TypeError(
-        f"{where} holds a value of type {type(value).__name__}; cells must be numbers, strings, dates or missing."
-    )
-
-
 def is_frame(X: Any) -> bool:
     """Whether X is a pandas DataFrame, without importing pandas."""
     return hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X, "columns")
@@ -416,24 +368,6 @@ def _canonical_numbers(values: NDArray[Any]) -> NDArray[Any]:
             values += 0.0
         values[np.isnan(values)] = np.nan
     return values
-
-
-def _cell_key(cell: Any) -> bytes:
-    if cell is None or cell != cell:
-        return b"m"
-    if isinstance(cell, str):
-        text = _utf8(cell)
-        return b"t" + len(text).to_bytes(8, "little") + text
-    return b"n" + np.float64(cell + 0.0).astype("<f8").tobytes()
-
-
-def _utf8(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def order_of_cell(cell: Any) -> tuple[bool, Any]:
-    """A key that puts numbers before texts, so that one odd cell does not reorder the rest."""
-    return isinstance(cell, str), cell
 
 
 def _form_of_column(column: Column, rows: NDArray[Any]) -> Any:

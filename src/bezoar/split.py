@@ -9,8 +9,9 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from bezoar.cells import canonical_cell, cell_codes
 from bezoar.hashing import hash_bytes, hash_numbers
-from bezoar.samples import DTYPES, Samples, canonical_cell, cell_codes, to_samples
+from bezoar.samples import DTYPES, Samples, to_samples
 
 Kind = Literal["content", "pixel-sum", "group"]
 Threat = Literal["insert_remove", "label_flip", "modify"]

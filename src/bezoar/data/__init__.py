@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bezoar.cells import cell_codes
 from bezoar.files import sha256_of_array
 from bezoar.labels import label_cells
-from bezoar.samples import cell_codes, to_samples
+from bezoar.samples import to_samples
 
 HOLD_OUT_SEED = 0x686F6C64
 EMBEDDED = ("digits",)
