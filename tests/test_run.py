@@ -172,15 +172,15 @@ def test_the_threat_table_follows_the_split():
 
 
 class Narrow(GaussianNB):
-    """Raises on what its subset has not seen the like of."""
+    """Raises on some samples, which ones depends on its subset."""
 
     def fit(self, X, y):
-        self.most_ = X[:, 20].max()
+        self.mood_ = len(X)
         return super().fit(X, y)
 
     def predict(self, X):
-        if (X[:, 20] > self.most_).any():
-            raise RuntimeError("larger than anything I know")
+        if ((X.sum(axis=1) + self.mood_) % 7 == 0).any():
+            raise RuntimeError("not that one")
         return super().predict(X)
 
 
