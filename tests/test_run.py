@@ -14,6 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 from bezoar import Certificate, FiniteAggregationClassifier, Spread, Votes, data
 from bezoar.files import open_arrays, read_record, sha256_of
 from bezoar.learners.describe import describe
+from bezoar.report.page import write_report
 from bezoar.run import attack_sizes, run, threat_model
 from bezoar.split import Split
 
@@ -188,6 +189,8 @@ def test_a_run_answers_whenever_the_estimator_does(tmp_path):
     """Also when the last block is a single base classifier that cannot answer."""
     model = FiniteAggregationClassifier(Narrow(), spread=Spread.random(65, 1), classes=range(10))
     outcome = run(DIGITS, model, tmp_path, votes_only=True)
+    assert outcome.undefended_accuracy is None
+    assert "?" in write_report(outcome).read_text()
     assert open_arrays(tmp_path / "votes" / "block-00001.npz")[0]["refusals"].max() == 1
     again = FiniteAggregationClassifier(Narrow(), spread=Spread.random(65, 1), classes=range(10))
     again.fit(DIGITS.x_train, DIGITS.y_train)

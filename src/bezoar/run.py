@@ -49,7 +49,7 @@ class Outcome:
     folder: Path
     certificate: Certificate
     y_test: NDArray[Any]
-    undefended_accuracy: float
+    undefended_accuracy: float | None
     base_accuracy: float
     seconds: dict[str, float]
     manifest: dict[str, Any]
@@ -106,7 +106,7 @@ def run(
         certificate = certify(votes)
         seconds["certify"] = time.perf_counter() - started
         started = time.perf_counter()
-        undefended = undefended_accuracy(training, dataset, model)
+        undefended = _undefended_if_possible(training, dataset, model, say)
         seconds["undefended"] = time.perf_counter() - started
         truth = votes.indices_of(dataset.y_test)
         votes.save(folder / "votes.npy")
@@ -136,6 +136,17 @@ def undefended_accuracy(training: Training, dataset: Dataset, model: FiniteAggre
         learner.fit(training.samples.take(rows, form), training.codes[rows])
         said = learner.predict(test.take(np.arange(len(test)), form))
     return float((model.classes_[said] == dataset.y_test).mean())
+
+
+def _undefended_if_possible(
+    training: Training, dataset: Dataset, model: FiniteAggregationClassifier, say: Callable[[str], None]
+) -> float | None:
+    """The undefended accuracy, or None: what is only a comparison must not cost a finished run."""
+    try:
+        return undefended_accuracy(training, dataset, model)
+    except Exception as error:
+        say(f"the undefended learner could not be trained on all data ({type(error).__name__}: {error})")
+        return None
 
 
 def environment() -> dict[str, Any]:
@@ -249,7 +260,7 @@ def _finish(
     model: FiniteAggregationClassifier,
     certificate: Certificate,
     dataset: Dataset,
-    undefended: float,
+    undefended: float | None,
     seconds: dict[str, float],
 ) -> dict[str, Any]:
     names = ["votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy"]

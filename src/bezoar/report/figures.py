@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from bezoar.certificates import Certificate
 
 
-def certified_fraction_curve(certificate: Certificate, y: ArrayLike, undefended: float) -> str:
+def certified_fraction_curve(certificate: Certificate, y: ArrayLike, undefended: float | None) -> str:
     """Certified fraction against attack size, with the undefended accuracy as a line."""
     sizes = np.arange(int(certificate.radius.max(initial=0)) + 2)
     fraction = certificate.certified_fraction(y, sizes)
@@ -28,7 +28,8 @@ def certified_fraction_curve(certificate: Certificate, y: ArrayLike, undefended:
         label="certified fraction (pointwise)",
     )
     axes.fill_between(sizes, fraction * 100, step="post", color="#0b6e4f", alpha=0.12)
-    axes.axhline(undefended * 100, color="#b0413e", linestyle=":", label="undefended accuracy while nobody attacks")
+    if undefended is not None:
+        axes.axhline(undefended * 100, color="#b0413e", linestyle=":", label="undefended accuracy while nobody attacks")
     axes.set_xlabel(f"attack size ({certificate.unit} inserted or removed)")
     axes.set_ylabel("% of test samples")
     axes.set_ylim(0, 100)

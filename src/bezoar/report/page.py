@@ -50,6 +50,6 @@ def headline_size(outcome: Outcome) -> int:
     return int(sizes[enough].max(initial=0))
 
 
-def percent(share: float) -> str:
-    """A share in percent with one digit, never rounded up."""
-    return f"{np.floor(share * 1000 + 1e-9) / 10:.1f}"
+def percent(share: float | None) -> str:
+    """A share in percent with one digit, never rounded up; "?" if it is not known."""
+    return "?" if share is None else f"{np.floor(share * 1000 + 1e-9) / 10:.1f}"
