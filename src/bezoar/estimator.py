@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bezoar.certificates import Certificate, certify
 from bezoar.labels import read_labels
 from bezoar.learners.describe import describe
+from bezoar.learners.pooled import PooledMembers
 from bezoar.learners.table import TableClassifier
 from bezoar.premises import Premise, PremiseWarning
 from bezoar.samples import Samples, TableSamples, is_frame
@@ -83,7 +84,7 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
     spread_ : Spread
     split_ : Split
     members_ : list of Member
-        The fitted base classifiers; number i belongs to subset i.
+        The fitted base classifiers; number i belongs to subset i (`PooledMembers` for a pooled learner).
     subset_sizes_, partition_sizes_ : arrays
         Training samples per subset and per partition.
     n_dropped_ : int
@@ -131,10 +132,11 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
         """
         training = self.prepare(X, y, groups)
         self.members_ = fit_members(*training, n_jobs=self.n_jobs, verbose=self.verbose)
-        self.report_failures(
-            [member.failure for member in self.members_ if member.failure],
-            sum(member.model is not None for member in self.members_),
-        )
+        if not isinstance(self.members_, PooledMembers):
+            self.report_failures(
+                [member.failure for member in self.members_ if member.failure],
+                sum(member.model is not None for member in self.members_),
+            )
         return self
 
     def prepare(self, X: Any, y: Any, groups: Any = None) -> Training:
@@ -216,6 +218,8 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
         from bezoar.store import save_model
 
         check_is_fitted(self, "members_")
+        if isinstance(self.members_, PooledMembers):
+            raise ValueError("Base classifiers of a pooled learner cannot be saved yet; keep their votes instead.")
         save_model(self, path)
 
     @classmethod

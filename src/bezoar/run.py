@@ -27,10 +27,12 @@ from bezoar.estimator import FiniteAggregationClassifier, Training
 from bezoar.files import open_arrays, read_record, sha256_of, write_arrays, write_record, write_whole
 from bezoar.learners.describe import describe
 from bezoar.learners.member import isolated, seeded
+from bezoar.learners.pooled import fit_pooled, is_pooled
+from bezoar.samples import Samples
 from bezoar.split import Split
 from bezoar.store import MEMBERS_PER_FILE, members_file, save_members, save_model_record
 from bezoar.threads import one_linear_algebra_thread
-from bezoar.train import Refusals, check_answered, train_and_vote
+from bezoar.train import Refusals, check_answered, train_and_vote, vote_dtype
 
 FORMAT = "bezoar run 1"
 BLOCK = MEMBERS_PER_FILE
@@ -78,9 +80,11 @@ def run(
     say : callable
         Told what a person should know (a damaged block, another machine).
     progress : callable
-        Told how many base classifiers are done, of how many.
+        Told how much is done, of how much.
     """
     folder = Path(folder)
+    if is_pooled(model.estimator) and not votes_only:
+        raise ValueError("Base classifiers of a pooled learner cannot be kept yet; ask for votes only (--votes-only).")
     started = time.perf_counter()
     training = model.prepare(dataset.x_train, dataset.y_train)
     settings = {
@@ -206,6 +210,8 @@ def _train(
     """Train what is missing, block by block, and return the whole vote matrix."""
     n = len(training.subsets)
     test = model.split_.samples(dataset.x_test)
+    if is_pooled(training.estimator):
+        return _train_pooled(training, test, len(model.classes_), folder, say, progress)
     wanted = [range(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
     done = {b: block for b, indices in enumerate(wanted) if (block := _kept(folder, b, len(indices), votes_only, say))}
     missing = [b for b in range(len(wanted)) if b not in done]
@@ -232,6 +238,32 @@ def _train(
     model.report_failures([failure for _, facts in ordered for failure in facts["failures"]], trained)
     check_answered([Refusals(arrays["refusals"], facts["refused_because"]) for arrays, facts in ordered], trained)
     return np.concatenate([arrays["votes"] for arrays, _ in ordered], axis=1)
+
+
+def _train_pooled(
+    training: Training,
+    test: Samples,
+    n_classes: int,
+    folder: Path,
+    say: Callable[[str], None],
+    progress: Callable[[int, int], None],
+) -> NDArray[Any]:
+    """The vote matrix of a pooled learner, kept in runs of test samples: all subsets answer a run together."""
+    members = fit_pooled(*training)
+    parts = []
+    for number, chunk in enumerate(members.chunks(len(test))):
+        path = folder / "votes" / f"samples-{number:05d}.npz"
+        try:
+            votes = open_arrays(path, ("votes",))[0]["votes"] if path.exists() else None
+        except ValueError as error:
+            say(f"{error} It is computed again.")
+            votes = None
+        if votes is None or votes.shape != (len(chunk), len(members)):
+            votes = members.votes_on(test, chunk, n_classes, vote_dtype(n_classes))
+            write_arrays(path, {"votes": votes}, {"first_sample": chunk[0]})
+        parts.append(votes)
+        progress(chunk[-1] + 1, len(test))
+    return np.concatenate(parts)
 
 
 def _kept(

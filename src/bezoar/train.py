@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
 from bezoar.learners.member import Member, fit_member, vote_of
+from bezoar.learners.pooled import PooledMembers, fit_pooled, is_pooled
 from bezoar.samples import Samples
 from bezoar.subsets import Subsets
 from bezoar.threads import caller, limit_worker, one_linear_algebra_thread
@@ -29,21 +30,21 @@ def fit_members(
     codes: NDArray[np.int64],
     subsets: Subsets,
     *,
-    indices: Sequence[int] | None = None,
     n_jobs: int | None = None,
     verbose: int = 0,
-) -> list[Member]:
-    """Train the base classifiers of these subsets (all by default), each on its own subset."""
-    wanted = range(len(subsets)) if indices is None else indices
+) -> list[Member] | PooledMembers:
+    """Train one base classifier per subset, on that subset; together if the learner is pooled."""
+    if is_pooled(estimator):
+        return fit_pooled(estimator, samples, codes, subsets)
     tasks = (
         delayed(_fit_block)(estimator, samples, codes, block, [subsets.rows(i) for i in block], caller())
-        for block in blocks(wanted, n_jobs)
+        for block in blocks(range(len(subsets)), n_jobs)
     )
     return [member for part in _run(tasks, n_jobs, verbose) for member in part]
 
 
 def collect_votes(
-    members: Sequence[Member],
+    members: Sequence[Member] | PooledMembers,
     samples: Samples,
     n_classes: int,
     *,
@@ -51,6 +52,8 @@ def collect_votes(
     verbose: int = 0,
 ) -> NDArray[Any]:
     """The vote matrix (n_samples, members). Raises if no base classifier can answer a sample."""
+    if isinstance(members, PooledMembers):
+        return members.votes(samples, n_classes, vote_dtype(n_classes))
     tasks = (
         delayed(_vote_block)([members[i] for i in block], samples, n_classes, caller())
         for block in blocks(range(len(members)), n_jobs)

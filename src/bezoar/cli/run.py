@@ -12,15 +12,22 @@ from bezoar.cli import options
 if TYPE_CHECKING:
     from bezoar.run import Outcome
 
-EXAMPLES = "Example: `bezoar run digits --k 50 --d 16 --out runs/digits`"
+EXAMPLES = (
+    "Example: `bezoar run digits --k 50 --d 16 --out runs/digits`; "
+    "`bezoar run mnist --data-dir DIR --learner digits --k 1200 --d 16 --votes-only`"
+)
 
 
 def command(
-    dataset: Annotated[str, typer.Argument(help="An embedded data set: `digits`.")],
+    dataset: Annotated[str, typer.Argument(help="`digits` (embedded), or `mnist`, `cifar10`, `gtsrb` from files.")],
     k: options.K = 50,
     d: options.D = 16,
     out: Annotated[Path | None, typer.Option("--out", help="Run directory; an interrupted run goes on there.")] = None,
     spread: options.SpreadName = None,
+    learner: Annotated[str, typer.Option("--learner", help="`table`, or `digits` for images of glyphs.")] = "table",
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", envvar="BEZOAR_DATA", help="Folder that holds the data files.")
+    ] = None,
     split: Annotated[str, typer.Option("--split", help="`content` or `pixel-sum`.")] = "content",
     n_jobs: Annotated[int, typer.Option("--n-jobs", help="Worker processes; -1 means one per core.")] = -1,
     votes_only: Annotated[bool, typer.Option("--votes-only", help="Do not keep the base classifiers.")] = False,
@@ -31,17 +38,19 @@ def command(
     Prints the certified fraction at a range of attack sizes, and the accuracy of the same learner trained
     undefended on all data: the price of the proof.
     """
-    from bezoar import FiniteAggregationClassifier, data
+    from bezoar import FiniteAggregationClassifier, Split, data
+    from bezoar.learners.presets import preset
     from bezoar.report.page import write_report
     from bezoar.run import run
 
     options.warnings_as_notes()
-    samples = data.load(dataset)
+    samples = data.load(dataset, data_dir)
     model = FiniteAggregationClassifier(
+        preset(learner),
         k=k,
         d=d,
         spread=options.parse_spread(spread) if spread else None,
-        split=split,
+        split=Split(split, samples.dtype),  # type: ignore[arg-type]
         classes=samples.classes.tolist(),
         n_jobs=n_jobs,
     )

@@ -1,0 +1,269 @@
+"""Kernel ridge classification that many overlapping subsets can share, exact to the bit.
+
+Whatever is a function of one sample (features) or of two (kernel values) is computed once and used by
+every subset that holds them. Features are small integers, so inner products are exact in float32,
+whatever their order; squared distances are then exact integers, and the kernel is read off a table.
+The solve sees the subset's own matrix in canonical order, on one thread, and scores are summed in a
+fixed order. So the pooled path and the plain one (`fit`, `predict`) give identical votes, which do not
+depend on batches, blocks or threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from bezoar.learners.features.vectors import VectorFeatures
+from bezoar.threads import in_threads, one_linear_algebra_thread
+
+KERNELS = ("rbf", "laplace", "linear")
+TABLE_SIZE = 1 << 16
+EXACT = 2**24  # a float32 sum of integers is exact as long as no partial sum passes this
+ROWS_PER_PRODUCT = 4096
+
+
+class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
+    """Kernel ridge regression on one-hot targets; the class of the highest score, ties to the smaller.
+
+    Parameters
+    ----------
+    features : callable, optional
+        Feature map to small integers, with a ``scale`` that counts as length 1, such as `DigitFeatures`.
+        Default: `VectorFeatures`, which rounds plain numbers. Called as ``features(X, training=…)``; gives
+        an array (n, copies, features).
+    kernel : "rbf", "laplace" or "linear"
+        ``exp(-gamma · distance²)``, ``exp(-gamma · distance)`` (Euclidean), or the inner product; on features
+        divided by their scale.
+    gamma : float
+        Width of the kernel. Given, never taken from the data.
+    ridge : float
+        Added to the diagonal.
+    balance : float
+        Targets of class c are (N / C / N_c) to this power: 0 ignores how rare a class is in the subset.
+    """
+
+    def __init__(
+        self,
+        features: Any = None,
+        *,
+        kernel: str = "rbf",
+        gamma: float = 1.0,
+        ridge: float = 0.05,
+        balance: float = 0.4,
+    ) -> None:
+        self.features = features
+        self.kernel = kernel
+        self.gamma = gamma
+        self.ridge = ridge
+        self.balance = balance
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on one set of samples: the plain path."""
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"KernelRidgeClassifier needs at least 2 classes; got {len(self.classes_)} class.")
+        self.pool_ = self.share(X)
+        with one_linear_algebra_thread():
+            self.coefficients_ = self.pool_.solve(np.arange(len(codes)), codes)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of the highest score."""
+        return self.classes_[self.decision_function(X).argmax(axis=1)]
+
+    def decision_function(self, X: Any) -> NDArray[np.float32]:
+        """Scores, an array (n, classes)."""
+        check_is_fitted(self)
+        columns = np.arange(self.pool_.n_rows)
+        with one_linear_algebra_thread():
+            kernel = self.pool_.kernel_columns(self.pool_.test_features(X))
+            scores = np.zeros((len(self.classes_), kernel.shape[1]), np.float32)
+            _add_scores(kernel, columns, self.coefficients_, scores)
+        return np.ascontiguousarray(scores.T)
+
+    def share(self, X: Any) -> Pool:
+        """Everything about these training samples that subsets can share."""
+        if self.kernel not in KERNELS:
+            raise ValueError(f"The 'kernel' parameter must be one of {list(KERNELS)}. Got {self.kernel!r} instead.")
+        if not (self.gamma > 0 and self.ridge > 0):
+            raise ValueError(f"'gamma' and 'ridge' must be positive. Got {self.gamma!r} and {self.ridge!r} instead.")
+        features = VectorFeatures() if self.features is None else self.features
+        rows = np.asarray(features(X, training=True))
+        flat = rows.reshape(-1, rows.shape[2])
+        return Pool(
+            features, flat, squared_lengths(flat), rows.shape[1], self.kernel, self.gamma, self.ridge, self.balance
+        )
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Features of training samples and their virtual copies, with the kernel between any of them."""
+
+    features: Any
+    rows: NDArray[Any]
+    lengths: NDArray[np.int64]
+    copies: int
+    kernel: str
+    gamma: float
+    ridge: float
+    balance: float
+
+    @property
+    def n_rows(self) -> int:
+        """Training samples times copies."""
+        return len(self.rows)
+
+    def test_features(self, X: Any) -> NDArray[Any]:
+        """Features of test samples, one copy each."""
+        return np.asarray(self.features(X, training=False))[:, 0]
+
+    def rows_of(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of these samples, with their copies."""
+        return (samples[:, None] * self.copies + np.arange(self.copies)).ravel()
+
+    def solve(self, samples: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Coefficients (rows, classes) of the subset of these samples, given in canonical order."""
+        rows = self.rows_of(samples)
+        fed = self.rows[rows].astype(np.float32)
+        gram = np.empty((len(rows), len(rows)), np.float32)
+        np.matmul(fed, fed.T, out=gram)
+        matrix = np.empty((len(rows), len(rows)))
+        _kernel_values(gram, self.lengths[rows], self.lengths[rows], *self._table, matrix)
+        matrix[np.diag_indices(len(rows))] += self.ridge
+        targets = _targets(np.repeat(codes, self.copies), self.balance)
+        factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+        return cho_solve(factor, targets, check_finite=False).astype(np.float32)
+
+    def kernel_columns(self, test: NDArray[Any]) -> NDArray[np.float32]:
+        """Kernel between every row and these test features, an array (rows, test)."""
+        fed = np.ascontiguousarray(test.T, dtype=np.float32)
+        lengths = squared_lengths(test)
+        out = np.empty((self.n_rows, len(test)), np.float32)
+
+        def work(start: int, stop: int) -> None:
+            product = np.matmul(self.rows[start:stop].astype(np.float32), fed)
+            _kernel_values(product, self.lengths[start:stop], lengths, *self._table, out[start:stop])
+
+        in_threads(self.n_rows, ROWS_PER_PRODUCT, work)
+        return out
+
+    @property
+    def _table(self) -> tuple[NDArray[np.float32], bool, float]:
+        """Kernel values by squared distance, or by distance for "laplace", times a step; beyond it they count as 0.
+
+        Whether the table goes by distance, and the step. The linear kernel has no table: an inner product times
+        the step.
+        """
+        scale = float(self.features.scale)
+        if self.kernel == "linear":
+            return np.empty(0, np.float32), False, 1.0 / scale**2
+        by_distance = self.kernel == "laplace"
+        reach = math.log(2) * 24 / self.gamma * (scale if by_distance else scale**2)
+        step = min(1.0, TABLE_SIZE / reach)
+        values = np.exp(-self.gamma * np.arange(TABLE_SIZE) / step / (scale if by_distance else scale**2))
+        return values.astype(np.float32), by_distance, step
+
+
+def squared_lengths(rows: NDArray[Any]) -> NDArray[np.int64]:
+    """Exact squared lengths; refuses features so long that a float32 inner product could round."""
+    lengths = np.empty(len(rows), np.int64)
+    for start in range(0, len(rows), 1 << 15):
+        part = rows[start : start + (1 << 15)].astype(np.int32)
+        lengths[start : start + (1 << 15)] = np.einsum("ij,ij->i", part, part, dtype=np.int64)
+    if len(lengths) and lengths.max() > EXACT:
+        raise ValueError(
+            f"Features must be integers of squared length at most {EXACT}, so that products are exact; "
+            f"got {int(lengths.max())}: choose a coarser scale."
+        )
+    return lengths
+
+
+def _targets(codes: NDArray[np.int64], balance: float) -> NDArray[np.float64]:
+    counts = np.bincount(codes)
+    weight = (len(codes) / len(counts) / np.maximum(counts, 1)) ** balance
+    targets = np.zeros((len(codes), len(counts)))
+    targets[np.arange(len(codes)), codes] = weight[codes]
+    return targets
+
+
+@njit(nogil=True, cache=True)
+def _kernel_values(
+    products: NDArray[np.float32],
+    left: NDArray[np.int64],
+    right: NDArray[np.int64],
+    table: NDArray[np.float32],
+    by_distance: bool,
+    step: float,
+    out: NDArray[Any],
+) -> None:
+    """The kernel from exact inner products and squared lengths; a root and a product round the same everywhere."""
+    for i in range(products.shape[0]):
+        if len(table) == 0:
+            for j in range(products.shape[1]):
+                out[i, j] = products[i, j] * step
+            continue
+        for j in range(products.shape[1]):
+            distance = float(left[i] + right[j] - 2 * np.int64(products[i, j]))
+            if by_distance:
+                distance = math.sqrt(distance)
+            place = int(distance * step + 0.5)
+            out[i, j] = table[place] if place < len(table) else np.float32(0.0)
+
+
+@njit(nogil=True, cache=True)
+def _add_scores(
+    kernel: NDArray[np.float32], rows: NDArray[np.int64], coefficients: NDArray[np.float32], scores: NDArray[np.float32]
+) -> None:
+    """scores[c, t] += Σ_q coefficients[q, c] · kernel[rows[q], t], for every t in the order of q."""
+    for q in range(len(rows)):
+        line = kernel[rows[q]]
+        for c in range(scores.shape[0]):
+            weight = coefficients[q, c]
+            total = scores[c]
+            for t in range(len(line)):
+                total[t] += weight * line[t]
+
+
+@njit(nogil=True, cache=True)
+def vote_of_subsets(
+    kernel: NDArray[np.float32],
+    rows: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    coefficients: NDArray[np.float32],
+    coefficient_starts: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    code_starts: NDArray[np.int64],
+    votes: NDArray[Any],
+) -> None:
+    """votes[t, i]: the class code of the highest score of subset i (its rows, coefficients and codes in sequence)."""
+    width = kernel.shape[1]
+    for i in range(len(starts) - 1):
+        n_classes = code_starts[i + 1] - code_starts[i]
+        if n_classes < 2:
+            continue
+        scores = np.zeros((n_classes, width), np.float32)
+        own = coefficients[coefficient_starts[i] : coefficient_starts[i + 1]]
+        _add_scores(kernel, rows[starts[i] : starts[i + 1]], own.reshape((-1, n_classes)), scores)
+        for t in range(width):
+            best = 0
+            for c in range(1, n_classes):
+                if scores[c, t] > scores[best, t]:
+                    best = c
+            votes[t, i] = codes[code_starts[i] + best]
+
+
+def concatenated(parts: Sequence[NDArray[Any]], dtype: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Arrays in sequence, and where each starts."""
+    starts = np.concatenate(([0], np.cumsum([part.size for part in parts]))).astype(np.int64)
+    return np.concatenate([np.zeros(0, dtype), *(part.ravel() for part in parts)]).astype(dtype, copy=False), starts

@@ -1,0 +1,180 @@
+"""Pooled learners: together or alone, in any block, batch or thread, the same votes."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, load_wine
+from sklearn.kernel_ridge import KernelRidge
+
+import bezoar.learners.kernel_ridge as kernel_ridge
+import bezoar.learners.pooled as pooled
+from bezoar import FiniteAggregationClassifier, Split, check_estimator_purity
+from bezoar.learners.features.digits import DigitFeatures
+from bezoar.learners.features.vectors import VectorFeatures
+from bezoar.learners.kernel_ridge import KernelRidgeClassifier, squared_lengths
+from bezoar.learners.member import fit_member, vote_of
+from bezoar.learners.presets import LEARNERS, preset
+from bezoar.threads import n_cores
+
+DIGITS = load_digits()
+IMAGES = (DIGITS.images[:500] * 15).astype(np.uint8)
+LABELS = DIGITS.target[:500]
+TRAIN, TEST = slice(0, 400), slice(400, 500)
+WINE, KINDS = load_wine(return_X_y=True)
+WINE = (WINE - WINE.mean(axis=0)) / WINE.std(axis=0)
+LEARNER = {
+    "digits": preset("digits"),
+    "digits, 3 copies": KernelRidgeClassifier(DigitFeatures(copies=3), gamma=2.46),
+    "rbf": KernelRidgeClassifier(gamma=0.05),
+    "laplace": KernelRidgeClassifier(VectorFeatures(unit=2.0), kernel="laplace", gamma=0.5),
+    "linear": KernelRidgeClassifier(kernel="linear", ridge=1.0),
+}
+
+
+def data_for(name):
+    if name.startswith("digits"):
+        return IMAGES, LABELS, Split(dtype="uint8")
+    return WINE, KINDS, Split()
+
+
+def ensemble(name, **options):
+    _, y, split = data_for(name)
+    settings = {"k": 10, "d": 4, "split": split, "classes": np.unique(y)}
+    return FiniteAggregationClassifier(LEARNER[name], **{**settings, **options})
+
+
+@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.parametrize("name", LEARNER)
+def test_pooled_votes_are_those_of_plain_fits(name):
+    """Every one of 40 subsets fitted by itself, through the path of any scikit-learn classifier."""
+    X, y, _ = data_for(name)
+    model = ensemble(name)
+    training = model.prepare(X, y)
+    matrix = model.fit(X, y).votes(X[:60]).matrix
+    test = model.split_.samples(X[:60])
+    for i in range(40):
+        member = fit_member(LEARNER[name], i, training.samples, training.codes, training.subsets.rows(i))
+        assert member.failure is None
+        alone = vote_of(member, test.take(np.arange(60), member.form), 60, len(model.classes_))[0]
+        assert matrix[:, i].tolist() == alone.tolist()
+    assert model.score(X[:60], y[:60]) > 0.8
+
+
+@pytest.mark.parametrize("name", LEARNER)
+def test_blocks_batches_and_threads_change_no_vote(name, monkeypatch):
+    X, y, _ = data_for(name)
+    expected = ensemble(name).fit(X[:150], y[:150]).votes(X[:50]).matrix
+    order = np.random.default_rng(0).permutation(150)
+    monkeypatch.setattr(pooled, "KERNEL_BYTES", 1)
+    monkeypatch.setattr(pooled, "SUBSETS_PER_TASK", 3)
+    monkeypatch.setattr(kernel_ridge, "ROWS_PER_PRODUCT", 37)
+    model = ensemble(name).fit(X[:150][order], y[:150][order])
+    assert (model.votes(X[:50]).matrix == expected).all()
+    assert (np.vstack([model.votes(X[i : i + 1]).matrix for i in range(50)]) == expected).all()
+    for module in ("bezoar.threads.n_cores",):
+        monkeypatch.setattr(module, lambda: 1 + n_cores())
+    assert (ensemble(name).fit(X[:150], y[:150]).votes(X[:50]).matrix == expected).all()
+
+
+@pytest.mark.parametrize("name", ["digits, 3 copies", "rbf", "laplace", "linear"])
+def test_pooled_learners_pass_the_purity_check(name):
+    X, y, _ = data_for(name)
+    report = check_estimator_purity(LEARNER[name], np.asarray(X[:160], float), y[:160])
+    assert report.pure, str(report)
+
+
+@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+def test_empty_and_one_class_subsets():
+    model = FiniteAggregationClassifier(LEARNER["rbf"], k=60, d=2, classes=[0, 1, 2]).fit(WINE[:90], KINDS[:90])
+    plain = model.prepare(WINE[:90], KINDS[:90])
+    votes = model.votes(WINE[90:])
+    for i in range(120):
+        held = np.unique(plain.codes[plain.subsets.rows(i)])
+        if len(held) < 2:
+            assert set(votes.matrix[:, i]) == {int(held[0]) if len(held) else votes.abstention}
+    assert (model.subset_sizes_ == 0).any()
+    assert 0 < model.members_.n_trained < 120
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplace", "linear"])
+def test_kernel_ridge_is_kernel_ridge(kernel):
+    """Against scikit-learn's, on the same rounded features."""
+    learner = KernelRidgeClassifier(VectorFeatures(), kernel=kernel, gamma=0.1, ridge=0.3, balance=0.0)
+    scores = learner.fit(WINE, KINDS).decision_function(WINE)
+    rows = VectorFeatures()(WINE)[:, 0] / 64.0
+    distance = np.sqrt(((rows[:, None] - rows) ** 2).sum(axis=2))
+    gram = {"rbf": np.exp(-0.1 * distance**2), "laplace": np.exp(-0.1 * distance), "linear": rows @ rows.T}[kernel]
+    other = KernelRidge(alpha=0.3, kernel="precomputed").fit(gram, np.eye(3)[KINDS]).predict(gram)
+    assert np.allclose(scores, other, atol=5e-3)
+    assert (learner.predict(WINE) == other.argmax(axis=1)).mean() > 0.99
+
+
+def test_balance_gives_rare_classes_more_weight():
+    rare = np.flatnonzero((KINDS != 2) | (np.arange(len(KINDS)) % 12 == 0))
+    found = [
+        (
+            KernelRidgeClassifier(gamma=0.02, ridge=2.0, balance=balance).fit(WINE[rare], KINDS[rare]).predict(WINE)
+            == 2
+        ).sum()
+        for balance in (0.0, 1.0)
+    ]
+    assert found[1] > found[0]
+
+
+@pytest.mark.parametrize("copies", [1, 3, 9])
+def test_digit_features_are_a_function_of_one_image(copies):
+    features = DigitFeatures(copies=copies)
+    together = features(IMAGES[:40], training=True)
+    assert together.shape == (40, copies, features.n_features)
+    assert together.dtype == np.int8
+    alone = np.concatenate([features(IMAGES[i : i + 1], training=True) for i in range(40)])
+    assert (alone == together).all()
+    assert (features(IMAGES[:40])[:, 0] == together[:, 0]).all()
+    assert (features(IMAGES[:40, :, :, None], training=True) == together).all()
+    lengths = np.sqrt(squared_lengths(together.reshape(-1, features.n_features)))
+    assert np.allclose(lengths, 512, rtol=0.02)
+
+
+def test_digit_features_forgive_place_size_and_slant():
+    """The same stroke, moved and enlarged, keeps its features; another stroke does not."""
+    y, x = np.mgrid[:40, :40]
+
+    def ring(cy, cx, r):
+        return (255 * np.exp(-(((np.hypot(y - cy, x - cx) - r) / 1.5) ** 2))).astype(np.uint8)
+
+    bar = (255 * np.exp(-(((x - 20) / 1.5) ** 2)) * (abs(y - 20) < 10)).astype(np.uint8)
+    first, second, third = DigitFeatures()(np.array([ring(20, 20, 8), ring(16, 22, 11), bar]))[:, 0].astype(float) / 512
+    assert ((first - second) ** 2).sum() < 0.25 < ((first - third) ** 2).sum()
+    assert not DigitFeatures()(np.zeros((1, 28, 28), np.uint8)).any()
+
+
+def test_extreme_and_missing_numbers_stay_numbers():
+    rows = VectorFeatures()(np.array([[1e300, -1e300, np.nan, 0.3]]))
+    assert rows.tolist() == [[[1000, -1000, 0, 19]]]
+
+
+def test_every_preset_is_a_classifier():
+    for name in LEARNERS:
+        assert hasattr(preset(name), "fit")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: preset("cats"), "no learner 'cats'"),
+        (lambda: KernelRidgeClassifier(kernel="cubic").fit(WINE, KINDS), "'kernel' parameter must be one of"),
+        (lambda: KernelRidgeClassifier(gamma=0).fit(WINE, KINDS), "'gamma' and 'ridge' must be positive"),
+        (lambda: KernelRidgeClassifier(ridge=-1).fit(WINE, KINDS), "'gamma' and 'ridge' must be positive"),
+        (lambda: KernelRidgeClassifier().fit(WINE, np.zeros(len(WINE), int)), "at least 2 classes"),
+        (
+            lambda: KernelRidgeClassifier(VectorFeatures(scale=9000, limit=9000)).fit(WINE, KINDS),
+            "choose a coarser scale",
+        ),
+        (lambda: DigitFeatures(copies=5)(IMAGES[:2]), r"must be in \[1, 3, 9\]. Got 5"),
+        (lambda: DigitFeatures()(IMAGES[0]), r"need grey images, \(n, height, width\)"),
+        (lambda: DigitFeatures()(np.zeros((2, 8, 8, 3), np.uint8)), r"Got shape \(2, 8, 8, 3\)"),
+        (lambda: ensemble("rbf").fit(WINE, KINDS).save("nowhere"), "cannot be saved yet"),
+    ],
+)
+def test_bad_input_gets_one_sentence(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
