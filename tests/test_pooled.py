@@ -152,6 +152,12 @@ def test_extreme_and_missing_numbers_stay_numbers():
     assert rows.tolist() == [[[1000, -1000, 0, 19]]]
 
 
+def test_too_many_rows_for_one_solve_say_how_much_they_need(monkeypatch):
+    monkeypatch.setattr(kernel_ridge, "MOST_ROWS", 100)
+    with pytest.raises(MemoryError, match=r"178 rows \(1 copies of 178 samples\) needs .* GB; a larger k"):
+        KernelRidgeClassifier().fit(WINE, KINDS)
+
+
 def test_every_preset_is_a_classifier():
     for name in LEARNERS:
         assert hasattr(preset(name), "fit")

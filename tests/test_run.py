@@ -14,6 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 from bezoar import Certificate, FiniteAggregationClassifier, Spread, Votes, data
 from bezoar.files import open_arrays, read_record, sha256_of
 from bezoar.learners.describe import describe
+from bezoar.learners.presets import preset
 from bezoar.report.page import write_report
 from bezoar.run import attack_sizes, run, threat_model
 from bezoar.split import Split
@@ -220,6 +221,7 @@ def test_learners_are_described_without_addresses():
     assert describe(FunctionTransformer(twice)) != describe(FunctionTransformer(thrice))
     assert "0x" not in describe(FunctionTransformer(lambda X: X))
     assert describe(GaussianNB()) == "GaussianNB()"
+    assert "copies=9" in describe(preset("digits"))
     assert describe(GaussianNB(priors=np.array([0.5, 0.5]))) != describe(GaussianNB(priors=np.array([0.4, 0.6])))
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import fields, is_dataclass
 from types import FunctionType
 from typing import Any
 
@@ -19,6 +20,9 @@ def describe(value: Any) -> str:
         parts = [f"{name}={describe(part)}" for name, part in sorted(value.get_params(deep=False).items())]
         changed = [part for part, default in zip(parts, _defaults(value), strict=True) if part != default]
         return f"{type(value).__name__}({', '.join(changed)})"
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = [f"{part.name}={describe(getattr(value, part.name))}" for part in fields(value)]
+        return f"{type(value).__name__}({', '.join(parts)})"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{describe(key)}: {describe(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list | tuple):

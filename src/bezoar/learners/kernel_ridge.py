@@ -30,6 +30,7 @@ KERNELS = ("rbf", "laplace", "linear")
 TABLE_SIZE = 1 << 16
 EXACT = 2**24  # a float32 sum of integers is exact as long as no partial sum passes this
 ROWS_PER_PRODUCT = 4096
+MOST_ROWS = 30_000
 
 
 class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
@@ -135,6 +136,11 @@ class Pool:
     def solve(self, samples: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[np.float32]:
         """Coefficients (rows, classes) of the subset of these samples, given in canonical order."""
         rows = self.rows_of(samples)
+        if len(rows) > MOST_ROWS:
+            raise MemoryError(
+                f"Kernel ridge on {len(rows)} rows ({self.copies} copies of {len(samples)} samples) needs "
+                f"{len(rows) ** 2 * 12 / 1e9:.0f} GB; a larger k makes subsets smaller."
+            )
         fed = self.rows[rows].astype(np.float32)
         gram = np.empty((len(rows), len(rows)), np.float32)
         np.matmul(fed, fed.T, out=gram)
