@@ -9,6 +9,7 @@ import bezoar.learners.kernel_ridge as kernel_ridge
 import bezoar.learners.pooled as pooled
 from bezoar import FiniteAggregationClassifier, Split, check_estimator_purity
 from bezoar.learners.features.digits import DigitFeatures
+from bezoar.learners.features.signs import SignFeatures
 from bezoar.learners.features.vectors import VectorFeatures
 from bezoar.learners.kernel_ridge import KernelRidgeClassifier, squared_lengths
 from bezoar.learners.member import fit_member, vote_of
@@ -23,6 +24,7 @@ WINE, KINDS = load_wine(return_X_y=True)
 WINE = (WINE - WINE.mean(axis=0)) / WINE.std(axis=0)
 LEARNER = {
     "digits": preset("digits"),
+    "digits as signs": preset("signs"),
     "digits, 3 copies": KernelRidgeClassifier(DigitFeatures(copies=3), gamma=2.46),
     "rbf": KernelRidgeClassifier(gamma=0.05),
     "laplace": KernelRidgeClassifier(VectorFeatures(unit=2.0), kernel="laplace", gamma=0.5),
@@ -120,6 +122,30 @@ def test_balance_gives_rare_classes_more_weight():
     assert found[1] > found[0]
 
 
+@pytest.mark.parametrize("copies", [1, 3, 7])
+def test_sign_features_are_a_function_of_one_image(copies):
+    colour = np.random.default_rng(0).integers(0, 256, (20, 30, 26, 3), dtype=np.uint8)
+    features = SignFeatures(copies=copies)
+    together = features(colour, training=True)
+    assert together.shape == (20, copies, features.n_features)
+    alone = np.concatenate([features(colour[i : i + 1], training=True) for i in range(20)])
+    assert (alone == together).all()
+    assert (features(colour)[:, 0] == together[:, 0]).all()
+    lengths = np.sqrt(squared_lengths(together.reshape(-1, features.n_features)))
+    assert np.allclose(lengths, 1024, rtol=0.02)
+    assert (features(np.repeat(colour[..., :1], 3, axis=3)) == features(colour[..., 0])).all()
+
+
+def test_sign_features_forgive_light():
+    """Half the light and an offset change little; another picture changes much."""
+    y, x = np.mgrid[:48, :48]
+    disc = 40 + 180 * (np.hypot(y - 24, x - 24) < 12)
+    bar = 40 + 180 * (abs(x - 24) < 5)
+    images = np.array([disc, disc // 2 + 30, bar], np.uint8)
+    bright, dim, other = SignFeatures()(images)[:, 0].astype(float) / 1024
+    assert ((bright - dim) ** 2).sum() < 0.05 < 0.2 < ((bright - other) ** 2).sum()
+
+
 @pytest.mark.parametrize("copies", [1, 3, 9])
 def test_digit_features_are_a_function_of_one_image(copies):
     features = DigitFeatures(copies=copies)
@@ -178,6 +204,9 @@ def test_every_preset_is_a_classifier():
         (lambda: DigitFeatures(copies=5)(IMAGES[:2]), r"must be in \[1, 3, 9\]. Got 5"),
         (lambda: DigitFeatures()(IMAGES[0]), r"need grey images, \(n, height, width\)"),
         (lambda: DigitFeatures()(np.zeros((2, 8, 8, 3), np.uint8)), r"Got shape \(2, 8, 8, 3\)"),
+        (lambda: SignFeatures(copies=5)(IMAGES[:2]), r"must be in \[1, 3, 7\]. Got 5"),
+        (lambda: SignFeatures()(IMAGES[0]), r"need images"),
+        (lambda: SignFeatures(crops=(0.5,))(IMAGES[:2]), "as many as there are blocks"),
         (lambda: ensemble("rbf").fit(WINE, KINDS).save("nowhere"), "cannot be saved yet"),
     ],
 )

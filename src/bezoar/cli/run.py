@@ -24,7 +24,9 @@ def command(
     d: options.D = 16,
     out: Annotated[Path | None, typer.Option("--out", help="Run directory; an interrupted run goes on there.")] = None,
     spread: options.SpreadName = None,
-    learner: Annotated[str, typer.Option("--learner", help="`table`, or `digits` for images of glyphs.")] = "table",
+    learner: Annotated[
+        str, typer.Option("--learner", help="`table`; `digits` for glyphs, `signs` for emblems.")
+    ] = "table",
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", envvar="BEZOAR_DATA", help="Folder that holds the data files.")
     ] = None,

@@ -23,7 +23,7 @@ from bezoar.learners.features.pixels import (
     grid_weights,
     moments,
     orientation_grid,
-    quantise,
+    unit_length,
 )
 from bezoar.threads import in_threads
 
@@ -130,7 +130,12 @@ def _digit_features(
             _normalise(images[image], warps[copy], size, spread, aspect, upright)
             blur(upright, taps, scratch, smooth)
             orientation_grid(smooth, n_orientations, weights, weights, grid)
-            quantise(grid.ravel(), scale, out[image, copy])
+            values = grid.ravel()
+            for i in range(len(values)):
+                values[i] = math.sqrt(math.sqrt(values[i]))
+            factor = unit_length(values) * scale
+            for i in range(len(values)):
+                out[image, copy, i] = min(127, int(values[i] * factor + 0.5))
 
 
 @njit(nogil=True, cache=True)

@@ -129,15 +129,12 @@ def orientation_grid(
 
 
 @njit(nogil=True, cache=True)
-def quantise(values: NDArray[np.float64], scale: float, out: NDArray[np.int8]) -> None:
-    """Fourth root, unit length, times scale, rounded to a byte (larger values are clipped)."""
+def unit_length(values: NDArray[np.float64]) -> float:
+    """The factor that brings a vector to length 1; 0 for the zero vector."""
     total = 0.0
-    for i in range(len(values)):
-        values[i] = math.sqrt(math.sqrt(values[i]))
-        total += values[i] * values[i]
-    length = math.sqrt(total)
-    for i in range(len(values)):
-        out[i] = min(127, int(values[i] / length * scale + 0.5)) if length > 0.0 else 0
+    for value in values:
+        total += value * value
+    return 1.0 / math.sqrt(total) if total > 0.0 else 0.0
 
 
 def gaussian_taps(sigma: float) -> NDArray[np.float64]:
