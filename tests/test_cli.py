@@ -161,6 +161,39 @@ def test_run_digits(tmp_path):
     assert "of 1200 subsets are empty" in odd.stderr
 
 
+def test_run_images_from_files(tmp_path):
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits().images.astype(np.uint8) * 15, load_digits().target
+    np.savez(
+        tmp_path / "mnist.npz",
+        x_train=images[:300],
+        y_train=labels[:300],
+        x_test=images[300:360],
+        y_test=labels[300:360],
+    )
+    words = (
+        "run",
+        "mnist",
+        "--data-dir",
+        tmp_path,
+        "--learner",
+        "digits",
+        "--k",
+        5,
+        "--d",
+        2,
+        "--out",
+        tmp_path / "run",
+    )
+    assert "--votes-only" in bezoar(*words, code=2).stderr
+    record = json.loads(bezoar(*words, "--votes-only", "--json").stdout)
+    assert record["clean_accuracy"] > 0.85
+    assert record["undefended_accuracy"] > 0.9
+    assert any("DigitFeatures(" in premise and "copies=9" in premise for premise in record["premises"])
+    assert any("content, uint8" in premise for premise in record["premises"])
+
+
 def test_interrupt_leaves_a_run_that_goes_on(tmp_path):
     """Ctrl-C in the middle: exit code 130, one sentence, and the rest is computed next time."""
     words = [
@@ -227,6 +260,10 @@ def test_interrupt_leaves_a_run_that_goes_on(tmp_path):
         (("certify", "missing.npy", "--spread", "paper:5,3"), "missing.npy: No such file"),
         (("run", "cats"), "no data set 'cats'"),
         (("run", "digits", "--k", "0"), "'k' parameter"),
+        (("run", "mnist"), "say where they are with --data-dir or BEZOAR_DATA"),
+        (("run", "mnist", "--data-dir", "."), "put mnist.npz (keras layout) there, or the official"),
+        (("run", "digits", "--learner", "cats"), "no learner 'cats'"),
+        (("run", "digits", "--learner", "digits", "--votes-only", "--out", "new"), "need grey images"),
         (("run", "digits", "--out", "occupied"), "not empty and holds no run"),
         (("split", "votes.npy", "--k", "0", "--out", "s.npz"), "'k' parameter"),
         (("split", "empty.npz", "--out", "s.npz"), "it must hold x_train or X"),

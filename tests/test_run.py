@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_digits
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import SGDClassifier
 from sklearn.naive_bayes import GaussianNB
@@ -14,6 +15,8 @@ from sklearn.preprocessing import FunctionTransformer
 from bezoar import Certificate, FiniteAggregationClassifier, Spread, Votes, data
 from bezoar.files import open_arrays, read_record, sha256_of
 from bezoar.learners.describe import describe
+from bezoar.learners.features.digits import DigitFeatures
+from bezoar.learners.kernel_ridge import KernelRidgeClassifier
 from bezoar.learners.presets import preset
 from bezoar.report.page import write_report
 from bezoar.run import attack_sizes, run, threat_model
@@ -233,3 +236,35 @@ def test_tables_texts_and_sparse_rows_run_too(tmp_path):
         learner = make_pipeline(HashingVectorizer(n_features=8), SGDClassifier()) if name == "texts" else None
         outcome = run(dataset, FiniteAggregationClassifier(learner, k=2, d=2, classes=range(10)), tmp_path / name)
         assert len(outcome.certificate) == 9
+
+
+def test_a_pooled_run_goes_on_by_test_samples_and_mends_damage(tmp_path, monkeypatch):
+    images = load_digits().images[:300].astype(np.uint8) * 15
+    labels = load_digits().target[:300]
+    dataset = data.Dataset("tiny", images[:240], labels[:240], images[240:], labels[240:], np.arange(10), "uint8")
+    learner = KernelRidgeClassifier(DigitFeatures(copies=3), gamma=2.0)
+    monkeypatch.setattr("bezoar.learners.pooled.KERNEL_BYTES", 1)
+
+    def once(folder, **options):
+        said = []
+        model = FiniteAggregationClassifier(learner, k=6, d=2, classes=range(10), split=Split(dtype="uint8"))
+        return run(dataset, model, folder, say=said.append, **{"votes_only": True, **options}), said
+
+    outcome, _ = once(tmp_path / "run")
+    before = bytes_of(tmp_path / "run")
+    alone = FiniteAggregationClassifier(learner, k=6, d=2, classes=range(10), split=Split(dtype="uint8"))
+    alone.fit(images[:240], labels[:240])
+    assert (outcome.certificate.radius == alone.certify(images[240:]).radius).all()
+    files = sorted((tmp_path / "run" / "votes").iterdir())
+    assert len(files) == 4
+    body = bytearray(files[1].read_bytes())
+    body[len(body) // 2] ^= 1
+    files[1].write_bytes(body)
+    files[2].unlink()
+    kept = files[0].stat().st_mtime_ns
+    _, said = once(tmp_path / "run")
+    assert any(files[1].name in line and "computed again" in line for line in said)
+    assert files[0].stat().st_mtime_ns == kept
+    assert bytes_of(tmp_path / "run") == before
+    with pytest.raises(ValueError, match="cannot be kept yet"):
+        once(tmp_path / "other", votes_only=False)

@@ -98,6 +98,10 @@ def run(
         "votes_only": votes_only,
         "subsets_per_block": BLOCK,
     }
+    if is_pooled(training.estimator):
+        training.estimator.share(
+            training.samples.take([0])
+        )  # a learner for other samples says so before a file is written
     _refuse_strangers(folder)
     with _only_writer(folder):
         earlier = _open(folder, settings, say)
