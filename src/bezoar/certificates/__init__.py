@@ -13,7 +13,9 @@ from bezoar.votes import Votes
 
 __all__ = ["Certificate", "certify"]
 
-Method = Literal["finite-aggregation", "dpa-bound"]
+Method = Literal["finite-aggregation", "dpa-bound", "tight"]
+DUAL_ITERATIONS = 40
+PARTITION_VISITS = 4_000_000  # what branch and bound may look at for one rival and attack size
 BYTES_PER_TASK = 1 << 20
 
 
@@ -26,10 +28,12 @@ def certify(votes: Votes, method: Method = "finite-aggregation", *, n_jobs: int 
     Parameters
     ----------
     votes : Votes
-    method : "finite-aggregation" or "dpa-bound"
+    method : "finite-aggregation", "dpa-bound" or "tight"
         ``finite-aggregation`` is Theorem 2 of Wang, Levine and Feizi (2022); with d = 1 it is Theorem 1
         (DPA) and exact. ``dpa-bound`` counts 2d votes for every poison, whatever the base classifiers
-        say: the bound Theorem 2 improves upon, on the same votes.
+        say: the bound Theorem 2 improves upon, on the same votes. ``tight`` counts a base classifier that
+        two poisons reach once (see `bezoar.certificates.tight`): never below Theorem 2, slower, and it
+        tells which radii are exact.
     n_jobs : int
         Threads; -1 means one per core. The result does not depend on it.
     """
@@ -41,6 +45,7 @@ def certify(votes: Votes, method: Method = "finite-aggregation", *, n_jobs: int 
         raise ValueError(f"The 'n_jobs' of certify must be -1 or at least 1. Got {n_jobs!r} instead.")
     arrays = _dpa_bound(votes) if method == "dpa-bound" else _finite_aggregation(votes, n_jobs)
     prediction, runner_up, margin, radius = arrays
+    exact = _tighten(votes, prediction, runner_up, radius, n_jobs) if method == "tight" else None
     return Certificate(
         prediction,
         runner_up,
@@ -52,7 +57,34 @@ def certify(votes: Votes, method: Method = "finite-aggregation", *, n_jobs: int 
         split=votes.split,
         classes_inferred=votes.classes_inferred,
         premises=votes.premises,
+        exact=exact,
     )
+
+
+def _tighten(
+    votes: Votes, prediction: NDArray[np.int64], runner_up: NDArray[np.int64], radius: NDArray[np.int64], n_jobs: int
+) -> NDArray[np.bool_]:
+    """Raise radii and set runners-up in place; which radii an explicit attack shows to be exact."""
+    from bezoar.certificates.tight import tighten_rows
+
+    table = np.ascontiguousarray(votes.spread.as_table())
+    feeding = np.array([votes.spread.partitions_of(i) for i in range(votes.spread.n_subsets)], np.int64)
+    exact = np.zeros(votes.n_test, np.bool_)
+    nodes = PARTITION_VISITS // votes.spread.n_partitions
+
+    def work(start: int, stop: int) -> None:
+        rows = np.ascontiguousarray(votes.matrix[start:stop])
+        part = slice(start, stop)
+        settings = (
+            len(votes.classes),
+            votes.classes_inferred,
+            DUAL_ITERATIONS,
+            nodes,
+        )
+        tighten_rows(rows, table, feeding, *settings, prediction[part], runner_up[part], radius[part], exact[part])
+
+    in_threads(votes.n_test, 8, work, n_jobs)
+    return exact
 
 
 def _finite_aggregation(votes: Votes, n_jobs: int) -> list[NDArray[np.int64]]:

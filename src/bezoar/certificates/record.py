@@ -42,6 +42,9 @@ class Certificate:
         The smallest lead over another class, less one where a tie would go against the prediction.
     radius : array (n_test,)
         The largest attack size proved not to change the prediction.
+    exact : array (n_test,) of bool, or None
+        With method "tight": where an attack of size radius + 1 was found, so that no larger radius is true of
+        base classifiers that do the attacker's will.
     """
 
     prediction: NDArray[np.int64]
@@ -54,10 +57,15 @@ class Certificate:
     split: Split | None = None
     classes_inferred: bool = False
     premises: tuple[Premise, ...] = field(default=(), repr=False)
+    exact: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("prediction", "runner_up", "margin", "radius"):
-            getattr(self, name).flags.writeable = False
+        for array in self._arrays().values():
+            array.flags.writeable = False
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        names = ("prediction", "runner_up", "margin", "radius", "exact")
+        return {name: array for name in names if (array := getattr(self, name)) is not None}
 
     def __len__(self) -> int:
         return len(self.radius)
@@ -115,14 +123,13 @@ class Certificate:
         except ImportError:
             raise ImportError("Certificate.to_frame needs pandas: pip install 'bezoar[tables]'.") from None
         names = np.append(self.classes.astype(object), UNSEEN)
-        return pd.DataFrame(
-            {
-                "prediction": self.labels,
-                "runner_up": names[self.runner_up],
-                "margin": self.margin,
-                "radius": self.radius,
-            }
-        )
+        frame = {
+            "prediction": self.labels,
+            "runner_up": names[self.runner_up],
+            "margin": self.margin,
+            "radius": self.radius,
+        }
+        return pd.DataFrame(frame if self.exact is None else {**frame, "exact": self.exact})
 
     def facts(self) -> dict[str, Any]:
         """Everything that is not an array, as plain values."""
@@ -142,8 +149,7 @@ class Certificate:
 
     def save(self, path: str | Path) -> None:
         """Write a self-describing npz file with digests."""
-        arrays = {name: getattr(self, name) for name in ("prediction", "runner_up", "margin", "radius")}
-        write_arrays(path, arrays, {"format": FORMAT, **self.facts()})
+        write_arrays(path, self._arrays(), {"format": FORMAT, **self.facts()})
 
     @classmethod
     def load(cls, path: str | Path) -> Certificate:

@@ -30,7 +30,7 @@ def command(
     ] = None,
     split: Annotated[str | None, typer.Option("--split", help="How the training set was split, if you know.")] = None,
     method: Annotated[
-        str, typer.Option("--method", help="`finite-aggregation` or `dpa-bound`.")
+        str, typer.Option("--method", help="`finite-aggregation`, `dpa-bound` or `tight`.")
     ] = "finite-aggregation",
     out: Annotated[Path | None, typer.Option("--out", help="Also write the certificate as .npz.")] = None,
     json: options.Json = False,
@@ -115,8 +115,9 @@ def _print(certificate: Any, truth: Any, json: bool) -> None:
         record = {**certificate.facts(), "attack_size": sizes, "share_with_radius": held}
         if fractions is not None:
             record |= {"certified_fraction": fractions, "clean_accuracy": certificate.clean_accuracy(truth)}
-        for name in ("prediction", "runner_up", "margin", "radius"):
-            record[name] = getattr(certificate, name).tolist()
+        for name in ("prediction", "runner_up", "margin", "radius", "exact"):
+            if (array := getattr(certificate, name)) is not None:
+                record[name] = array.tolist()
         options.print_json(record)
         return
     header = ["attack size", "radius at least that, %"] + (["certified fraction, % (pointwise)"] if fractions else [])

@@ -1,0 +1,67 @@
+"""What sharing buys: base classifiers per second, pooled against what people would do instead, in one run.
+
+    python benchmarks/pooled.py DATA_DIR
+
+MNIST, k = 1200: subsets of 50 images, 9 virtual copies each, 10,000 test images. The alternatives get the features for
+nothing and are timed on a few subsets; the pooled figure counts features, training and votes of all d subsets per
+partition.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+from sklearn.ensemble import BaggingClassifier
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.svm import SVC
+
+from bezoar import FiniteAggregationClassifier, Split, data
+from bezoar.learners.features.digits import DigitFeatures
+from bezoar.learners.presets import preset
+from bezoar.threads import n_cores
+
+SOME = 24
+
+
+def main() -> None:
+    mnist = data.load("mnist", sys.argv[1] if len(sys.argv) > 1 else None)
+    print(f"{n_cores()} cores\n\n| what | base classifiers | seconds | per second | pooled is faster by |")
+    print("|---|---|---|---|---|")
+    rates = {}
+    for d in (1, 4):
+        model = FiniteAggregationClassifier(
+            preset("digits"), k=1200, d=d, split=Split(dtype="uint8"), classes=mnist.classes
+        )
+        started = time.perf_counter()
+        model.fit(mnist.x_train, mnist.y_train).votes(mnist.x_test)
+        rates[f"pooled kernel ridge, d = {d}"] = (1200 * d, time.perf_counter() - started)
+    training = model.prepare(mnist.x_train, mnist.y_train)
+    features = DigitFeatures()
+    test = features(mnist.x_test)[:, 0].astype(np.float32) / 512
+    fed = []
+    for i in range(SOME):
+        rows = training.subsets.rows(i)
+        part = features(mnist.x_train[rows], training=True)
+        fed.append((part.reshape(-1, part.shape[2]).astype(np.float32) / 512, np.repeat(mnist.y_train[rows], 9)))
+    started = time.perf_counter()
+    for X, y in fed:
+        KernelRidge(kernel="rbf", gamma=2.0, alpha=0.05).fit(X, np.eye(10)[y]).predict(test).argmax(axis=1)
+    rates["loop of scikit-learn KernelRidge"] = (SOME, time.perf_counter() - started)
+    started = time.perf_counter()
+    for X, y in fed:
+        SVC(gamma=2.0, C=10).fit(X, y).predict(test)
+    rates["loop of scikit-learn SVC"] = (SOME, time.perf_counter() - started)
+    X, y = (np.concatenate(part) for part in zip(*fed, strict=True))
+    started = time.perf_counter()
+    bag = BaggingClassifier(SVC(gamma=2.0, C=10), SOME, max_samples=1 / SOME, n_jobs=-1, random_state=0).fit(X, y)
+    bag.predict(test)
+    rates["BaggingClassifier(SVC), subsets of the same size, all cores"] = (SOME, time.perf_counter() - started)
+    best = rates["pooled kernel ridge, d = 4"][0] / rates["pooled kernel ridge, d = 4"][1]
+    for what, (count, seconds) in rates.items():
+        print(f"| {what} | {count} | {seconds:.1f} | {count / seconds:.1f} | {best * seconds / count:.1f}× |")
+
+
+if __name__ == "__main__":
+    main()
