@@ -29,6 +29,10 @@ bench: $(VENV)/.dev  ## measure speed and memory; prints what benchmarks/RESULTS
 	$(BIN)/python benchmarks/split.py
 	$(BIN)/python benchmarks/learners.py
 	$(BIN)/python benchmarks/serve.py
+	$(BIN)/bezoar run digits --out runs/digits --json
+	$(BIN)/python benchmarks/tight.py runs/digits/votes.npy
+	@if [ -n "$$BEZOAR_DATA" ]; then $(BIN)/python benchmarks/pooled.py; \
+	else echo "*** BEZOAR_DATA is not set: the benchmarks on MNIST are left out ***"; fi
 
 # The report is tested in a real browser; where none can be had, the tests say so.
 browser:
