@@ -18,9 +18,8 @@ def main() -> None:
     n_test = int(sys.argv[2]) if len(sys.argv) > 2 else saved.n_test
     votes = Votes(saved.matrix[:n_test], saved.spread, saved.classes, classes_inferred=saved.classes_inferred)
     certify(Votes(votes.matrix[:2], votes.spread, votes.classes), "tight")  # compile
-    print(
-        "| method | mean radius | larger than Theorem 2, % | exact, % | ms of one core per sample |\n|---|---|---|---|---|"
-    )
+    print("| method | mean radius | larger than Theorem 2, % | exact, % | ms of one core per sample |")
+    print("|---|---|---|---|---|")
     plain = certify(votes)
     for method in ("dpa-bound", "finite-aggregation", "tight"):
         started = time.process_time()
