@@ -99,9 +99,8 @@ def run(
         "subsets_per_block": BLOCK,
     }
     if is_pooled(training.estimator):
-        training.estimator.share(
-            training.samples.take([0])
-        )  # a learner for other samples says so before a file is written
+        # A learner for another kind of sample says so here, before a file is written.
+        training.estimator.share(training.samples.take([0]))
     _refuse_strangers(folder)
     with _only_writer(folder):
         earlier = _open(folder, settings, say)

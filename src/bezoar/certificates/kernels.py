@@ -47,7 +47,7 @@ def _how_many_fit(histogram: NDArray[np.int64], n: int, budget: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _sum_of_largest(histogram: NDArray[np.int64], how_many: int) -> int:
+def sum_of_largest(histogram: NDArray[np.int64], how_many: int) -> int:
     """Sum of the ``how_many`` largest values."""
     total = 0
     for value in range(len(histogram) - 1, 0, -1):
@@ -216,8 +216,8 @@ def certify_rows(
                 or (fitted == best_radius and (lead < best_margin or (lead == best_margin and c < best)))
             ):
                 best_radius, best_margin, best = fitted, lead, c
-                enough_to_tie = _sum_of_largest(reach_histogram, fitted)
-                enough_to_lose = _sum_of_largest(reach_histogram, fitted + 1)
+                enough_to_tie = sum_of_largest(reach_histogram, fitted)
+                enough_to_lose = sum_of_largest(reach_histogram, fitted + 1)
         prediction[t] = winner
         runner_up[t] = best
         margin[t] = max(first_margin, 0)

@@ -28,6 +28,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from bezoar.certificates.kernels import sum_of_largest
+
 GRID = 256
 SAFE, ATTACK, UNKNOWN = 0, 1, 2
 
@@ -39,14 +41,7 @@ def _sum_of_largest(values: NDArray[np.int64], how_many: int, histogram: NDArray
     for value in values:
         if value > 0:
             histogram[value] += 1
-    total = 0
-    for value in range(len(histogram) - 1, 0, -1):
-        taken = min(how_many, histogram[value])
-        total += taken * value
-        how_many -= taken
-        if how_many == 0:
-            break
-    return total
+    return sum_of_largest(histogram, how_many)
 
 
 @njit(nogil=True, cache=True)
