@@ -74,6 +74,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"KernelRidgeClassifier needs at least 2 classes; got {len(self.classes_)} class.")
+        _check_rows(len(codes), getattr(self.features, "copies", 1))
         self.pool_ = self.share(X)
         with one_linear_algebra_thread():
             self.coefficients_ = self.pool_.solve(np.arange(len(codes)), codes)
@@ -136,11 +137,7 @@ class Pool:
     def solve(self, samples: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[np.float32]:
         """Coefficients (rows, classes) of the subset of these samples, given in canonical order."""
         rows = self.rows_of(samples)
-        if len(rows) > MOST_ROWS:
-            raise MemoryError(
-                f"Kernel ridge on {len(rows)} rows ({self.copies} copies of {len(samples)} samples) needs "
-                f"{len(rows) ** 2 * 12 / 1e9:.0f} GB; a larger k makes subsets smaller."
-            )
+        _check_rows(len(samples), self.copies)
         fed = self.rows[rows].astype(np.float32)
         gram = np.empty((len(rows), len(rows)), np.float32)
         np.matmul(fed, fed.T, out=gram)
@@ -193,6 +190,15 @@ def squared_lengths(rows: NDArray[Any]) -> NDArray[np.int64]:
             f"got {int(lengths.max())}: choose a coarser scale."
         )
     return lengths
+
+
+def _check_rows(n_samples: int, copies: int) -> None:
+    """Say how much memory one solve needs, before any work is done for it."""
+    if n_samples * copies > MOST_ROWS:
+        raise MemoryError(
+            f"Kernel ridge on {n_samples * copies} rows ({copies} copies of {n_samples} samples) needs "
+            f"{(n_samples * copies) ** 2 * 12 / 1e9:.0f} GB; a larger k makes subsets smaller."
+        )
 
 
 def _targets(codes: NDArray[np.int64], balance: float) -> NDArray[np.float64]:
