@@ -93,6 +93,10 @@ def test_certify_by_spread_file_method_and_out(votes, tmp_path):
     assert by_file["radius"] == by_name["radius"] == Certificate.load(tmp_path / "c.npz").radius.tolist()
     bound = json.loads(bezoar(*words, "paper:5,3", "--method", "dpa-bound").stdout)
     assert np.less_equal(bound["radius"], by_name["radius"]).all()
+    tight = json.loads(bezoar(*words, "paper:5,3", "--method", "tight").stdout)
+    assert np.greater_equal(tight["radius"], by_name["radius"]).all()
+    assert any(tight["exact"])
+    assert "exact" not in by_name
     dpa = json.loads(bezoar(*words, "dpa:15").stdout)
     assert dpa["d"] == 1
     assert dpa["k"] == 15

@@ -1,4 +1,4 @@
-"""What the README shows is run as it stands."""
+"""What the README and the docs show is run as it stands."""
 
 import os
 import re
@@ -14,12 +14,15 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-def fenced(language):
-    return [textwrap.dedent(body) for body in re.findall(rf"^[ ]*```{language}\n(.*?)```", README, re.M | re.S)]
+DOCS = "".join(page.read_text() for page in sorted((ROOT / "docs").glob("*.md")))
 
 
-@pytest.mark.parametrize("code", fenced("python"), ids=lambda code: code.split("\n")[0][:40])
-def test_python_in_the_readme_runs(code, tmp_path, monkeypatch):
+def fenced(language, text=README):
+    return [textwrap.dedent(body) for body in re.findall(rf"^[ ]*```{language}\n(.*?)```", text, re.M | re.S)]
+
+
+@pytest.mark.parametrize("code", fenced("python") + fenced("python", DOCS), ids=lambda code: code.split("\n")[0][:40])
+def test_python_in_readme_and_docs_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "README.md", "exec"), {})
 

@@ -9,6 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from bezoar import FiniteAggregationClassifier
+from bezoar.files import read_record, write_record
 from bezoar.store import MEMBERS_PER_FILE
 
 X, Y = load_wine(return_X_y=True)
@@ -57,6 +58,17 @@ def test_types_nobody_vouched_for_are_refused(tmp_path):
         FiniteAggregationClassifier.load(tmp_path)
     name = f"{Own.__module__}.Own"
     assert FiniteAggregationClassifier.load(tmp_path, trusted=[name]).predict(X).tolist() == model.predict(X).tolist()
+
+
+def test_a_record_cannot_name_files_elsewhere(tmp_path):
+    """Even with a digest that agrees."""
+    FiniteAggregationClassifier(k=3, d=2).fit(X, Y).save(tmp_path / "model")
+    record = read_record(tmp_path / "model" / "model.json")
+    record["files"]["../elsewhere.skops"] = record["files"].pop("members-00000.skops")
+    del record["digest"]
+    write_record(tmp_path / "model" / "model.json", record)
+    with pytest.raises(ValueError, match="does not list the files of a model"):
+        FiniteAggregationClassifier.load(tmp_path / "model")
 
 
 @pytest.mark.parametrize("name", ["members-00000.skops", "estimator.skops", "model.json"])

@@ -32,7 +32,8 @@ from bezoar.samples import Samples
 from bezoar.split import Split
 from bezoar.store import MEMBERS_PER_FILE, members_file, save_members, save_model_record
 from bezoar.threads import one_linear_algebra_thread
-from bezoar.train import Refusals, check_answered, train_and_vote, vote_dtype
+from bezoar.train import Refusals, check_answered, train_and_vote
+from bezoar.votes import vote_dtype
 
 FORMAT = "bezoar run 1"
 BLOCK = MEMBERS_PER_FILE

@@ -73,8 +73,7 @@ def save_model_record(model: Any, folder: Path) -> None:
 
     names = getattr(model, "feature_names_in_", None)
     write_whole(folder / ESTIMATOR, lambda file: sio.dump(model.estimator, file))
-    n_files = -(-len(model.subset_sizes_) // MEMBERS_PER_FILE)
-    files = [ESTIMATOR, *(members_file(block) for block in range(n_files))]
+    files = _files(len(model.subset_sizes_))
     write_record(
         folder / RECORD,
         {
@@ -99,6 +98,8 @@ def load_model(cls: Any, path: str | Path, trusted: Sequence[str]) -> Any:
     record = read_record(folder / RECORD)
     if record.get("format") != FORMAT:
         raise ValueError(f"{folder} is of format {record.get('format')!r}; this version reads '{FORMAT}'.")
+    if list(record["files"]) != _files(len(record["subset_sizes"])):
+        raise ValueError(f"{folder / RECORD} is altered: it does not list the files of a model.")
     for name, stated in record["files"].items():
         if sha256_of(folder / name) != stated:
             raise ValueError(
@@ -123,6 +124,11 @@ def load_model(cls: Any, path: str | Path, trusted: Sequence[str]) -> Any:
     for name in PLAIN:
         setattr(model, name, record[name])
     return model
+
+
+def _files(n_subsets: int) -> list[str]:
+    """The files of a model, so that no record can name others."""
+    return [ESTIMATOR, *(members_file(block) for block in range(-(-n_subsets // MEMBERS_PER_FILE)))]
 
 
 def _form(form: list[Any]) -> tuple[Any, ...]:

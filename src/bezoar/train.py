@@ -19,6 +19,7 @@ from bezoar.learners.pooled import PooledMembers, fit_pooled, is_pooled
 from bezoar.samples import Samples
 from bezoar.subsets import Subsets
 from bezoar.threads import caller, limit_worker, one_linear_algebra_thread
+from bezoar.votes import vote_dtype
 
 BLOCKS_PER_JOB = 8
 MAX_BLOCK = 64
@@ -107,11 +108,6 @@ def blocks(indices: Sequence[int], n_jobs: int | None) -> list[Sequence[int]]:
     """Indices in runs that keep every worker busy to the end."""
     size = max(1, min(MAX_BLOCK, -(-len(indices) // (BLOCKS_PER_JOB * effective_n_jobs(n_jobs)))))
     return [indices[start : start + size] for start in range(0, len(indices), size)]
-
-
-def vote_dtype(n_classes: int) -> type[np.unsignedinteger[Any]]:
-    """The smallest type that holds every class code and the abstention."""
-    return np.uint8 if n_classes <= 255 else np.uint16
 
 
 def _run(tasks: Any, n_jobs: int | None, verbose: int) -> Iterator[Any]:

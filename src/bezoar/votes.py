@@ -145,6 +145,11 @@ class Votes:
         )
 
 
+def vote_dtype(n_classes: int) -> type[np.unsignedinteger[Any]]:
+    """The smallest type that holds every class code and the abstention."""
+    return np.uint8 if n_classes <= 255 else np.uint16
+
+
 def class_indices(y: ArrayLike, classes: NDArray[Any]) -> NDArray[np.int64]:
     """Class index of each label; one sentence if a label is none of the classes."""
     labels = np.asarray(y)
@@ -209,7 +214,7 @@ def _checked_matrix(matrix: ArrayLike, spread: Spread, n_classes: int) -> NDArra
                 raise ValueError(
                     f"Votes must be class indices 0 … {n_classes - 1}, or {n_classes} to abstain. Got {wrong}."
                 )
-    return votes.astype(np.uint8 if n_classes <= 255 else np.uint16, copy=False)
+    return votes.astype(vote_dtype(n_classes), copy=False)
 
 
 def _npy(path: str | Path) -> Path:
