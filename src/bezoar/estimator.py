@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -17,11 +18,12 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bezoar.certificates import Certificate, certify
-from bezoar.labels import read_labels
+from bezoar.labels import one_by_one, read_labels
 from bezoar.learners.describe import describe
-from bezoar.learners.pooled import PooledMembers
+from bezoar.learners.pooled import Kept, PooledMembers
 from bezoar.learners.table import TableClassifier
 from bezoar.premises import Premise, PremiseWarning
+from bezoar.rows import count_rows, join_rows, take_rows
 from bezoar.samples import Samples, TableSamples, is_frame
 from bezoar.split import Split
 from bezoar.spread import Spread, resolve_spread
@@ -40,6 +42,15 @@ class Training(NamedTuple):
     samples: Samples
     codes: NDArray[np.int64]
     subsets: Subsets
+
+
+class Update(NamedTuple):
+    """What `update` did."""
+
+    removed: int
+    added: int
+    retrained: NDArray[np.int64]
+    """The base classifiers that were trained again, by index; all the others stayed as they were."""
 
 
 class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
@@ -89,8 +100,12 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
         Training samples per subset and per partition.
     n_dropped_ : int
         Training samples left out because their label is not one of the classes.
+    subset_digests_ : array
+        What each base classifier is a function of, in 128 bits; `update` goes by it.
     premises_ : tuple of Premise
         What every certificate of this model takes as given.
+
+    A fitted model refers to its training data, so that `update` can change it; saved and pickled models do not.
     """
 
     def __init__(
@@ -130,14 +145,66 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
         groups : array (n_samples,), optional
             Contributor ids, for split="group".
         """
+        self._train(X, y, groups, None)
+        return self
+
+    def update(self, add: Any = None, remove: Any = None, *, data: Any = None) -> Update:
+        """Add and remove training samples; give exactly the model that `fit` on the new data would give.
+
+        Only base classifiers whose subset changed are trained again: about d for one sample, instead of k·d.
+        Nothing of a removed sample stays in the model. If the classes or the columns themselves change (where
+        they are read off the data), every base classifier is trained again.
+
+        Parameters
+        ----------
+        add : (X, y) or (X, y, groups), optional
+            Samples to add, after the others.
+        remove : array of row numbers, or a mask over all rows, optional
+            Rows of the training data as it stands: the order of `fit`, less what was removed, and what was
+            added at its end.
+        data : (X, y) or (X, y, groups), optional
+            The training data as it stands. A fitted model remembers it; one that was loaded or unpickled does not.
+        """
+        check_is_fitted(self, "members_")
+        X, y, groups = _with_groups(data if data is not None else getattr(self, "_data", None), "data")
+        stay = np.setdiff1d(np.arange(count_rows(X)), _row_numbers(remove, count_rows(X)))
+        n_removed = count_rows(X) - len(stay)
+        labels = one_by_one(y)
+        X, labels = take_rows(X, stay), [labels[row] for row in stay]
+        groups = None if groups is None else [list(groups)[row] for row in stay]
+        n_added = 0
+        if add is not None:
+            more, more_y, more_groups = _with_groups(add, "add")
+            if (groups is None) != (more_groups is None):
+                raise ValueError("Give contributor ids (groups) for all training samples or for none.")
+            n_added = count_rows(more)
+            X, labels = join_rows(X, more), [*labels, *one_by_one(more_y)]
+            groups = None if groups is None else [*groups, *more_groups]
+        if count_rows(X) == 0:
+            raise ValueError("Nothing would be left to train on; at least one training sample must stay.")
+        changed = copy(self)
+        retrained = changed._train(X, labels, groups, (self.members_, self.subset_digests_))
+        self.__dict__.update(changed.__dict__)  # all of it, or nothing if anything was refused
+        return Update(n_removed, n_added, retrained)
+
+    def _train(self, X: Any, y: Any, groups: Any, earlier: tuple[Any, NDArray[np.uint8]] | None) -> NDArray[np.int64]:
+        """Train what ``earlier`` base classifiers, with their digests, do not already give; which ones that was."""
         training = self.prepare(X, y, groups)
-        self.members_ = fit_members(*training, n_jobs=self.n_jobs, verbose=self.verbose)
+        digests = self.subset_digests_
+        same = np.zeros(len(digests), np.bool_) if earlier is None else (digests == earlier[1]).all(axis=1)
+        kept = None if earlier is None else Kept(earlier[0], np.flatnonzero(same))
+        self.members_ = fit_members(*training, earlier=kept, n_jobs=self.n_jobs, verbose=self.verbose)
+        self._data = (X, y, groups)
         if not isinstance(self.members_, PooledMembers):
             self.report_failures(
                 [member.failure for member in self.members_ if member.failure],
                 sum(member.model is not None for member in self.members_),
             )
-        return self
+        return np.flatnonzero(~same)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the training data, which is not the model's to give away."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_data"}
 
     def prepare(self, X: Any, y: Any, groups: Any = None) -> Training:
         """Check, split and spread the training data: all of `fit` but the training itself."""
@@ -167,6 +234,7 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
         self.spread_, self.split_ = spread, split
         self.kind_of_samples_ = samples.kind
         self.subset_sizes_, self.partition_sizes_ = subsets.sizes, subsets.partition_sizes
+        self.subset_digests_ = subsets.digests(samples, codes, f"{describe(learner)} {self.classes_.tolist()}")
         self.premises_ = self._list_premises(learner, samples)
         self._report_oddities()
         return Training(learner, samples, codes, subsets)
@@ -306,6 +374,32 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
                 f"{len(said)} of {len(self.subset_sizes_)} base classifiers raised on their subset and say its "
                 f"most frequent class instead; the first said: {said[0]}"
             )
+
+
+def _with_groups(parts: Any, name: str) -> tuple[Any, Any, Any]:
+    if parts is None:
+        raise ValueError("This model was loaded without its training data; give it: update(..., data=(X, y)).")
+    if not isinstance(parts, list | tuple) or len(parts) not in (2, 3):
+        raise TypeError(f"The '{name}' of update must be (X, y) or (X, y, groups). Got {type(parts).__name__} instead.")
+    X, y, groups = (*parts, None)[:3]
+    if count_rows(X) != len(y):
+        raise ValueError(f"The '{name}' of update has {count_rows(X)} samples but {len(y)} labels.")
+    return X, y, groups
+
+
+def _row_numbers(remove: Any, n_rows: int) -> NDArray[np.int64]:
+    """The rows that an index array or a mask names."""
+    chosen = np.asarray([] if remove is None else remove)
+    if chosen.dtype == np.bool_:
+        if chosen.shape != (n_rows,):
+            raise ValueError(f"The mask 'remove' has shape {chosen.shape}, but there are {n_rows} training samples.")
+        return np.flatnonzero(chosen)
+    rows = np.unique(chosen.ravel())
+    if len(rows) == 0:
+        return np.zeros(0, np.int64)
+    if not np.issubdtype(rows.dtype, np.integer) or rows[0] < 0 or rows[-1] >= n_rows:
+        raise ValueError(f"'remove' must hold row numbers 0 … {n_rows - 1} or be a mask. Got {remove!r} instead.")
+    return rows.astype(np.int64)
 
 
 def _warn(text: str) -> None:

@@ -35,7 +35,7 @@ def read_labels(y: Any, declared: Iterable[Any] | None = None) -> ReadLabels:
     Without them the classes are those of ``y``, which must then look like class labels to
     scikit-learn.
     """
-    labels = _one_by_one(y)
+    labels = one_by_one(y)
     if declared is None:
         check_classification_targets(y)
         cells = label_cells(labels)
@@ -72,7 +72,7 @@ def label_cells(labels: Iterable[Any]) -> list[Cell]:
     return cells
 
 
-def _one_by_one(y: Any) -> list[Any]:
+def one_by_one(y: Any) -> list[Any]:
     """The labels as Python values, none of them touched by the dtype of the others."""
     if hasattr(y, "iloc") or isinstance(y, np.ndarray) or not isinstance(y, list | tuple):
         array = y.to_numpy(dtype=object) if hasattr(y, "iloc") else np.asarray(y)

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,22 +23,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bezoar import __version__
+from bezoar.blocks import BLOCK, Votings
 from bezoar.certificates import Certificate, certify
 from bezoar.data import Dataset
 from bezoar.estimator import FiniteAggregationClassifier, Training
-from bezoar.files import open_arrays, read_record, sha256_of, write_arrays, write_record, write_whole
+from bezoar.files import read_record, sha256_of, write_record, write_whole
 from bezoar.learners.describe import describe
 from bezoar.learners.member import isolated, seeded
-from bezoar.learners.pooled import fit_pooled, is_pooled
-from bezoar.samples import Samples
+from bezoar.learners.pooled import is_pooled
 from bezoar.split import Split
-from bezoar.store import MEMBERS_PER_FILE, members_file, save_members, save_model_record
+from bezoar.store import save_model_record
 from bezoar.threads import one_linear_algebra_thread
-from bezoar.train import Refusals, check_answered, train_and_vote
-from bezoar.votes import vote_dtype
 
 FORMAT = "bezoar run 1"
-BLOCK = MEMBERS_PER_FILE
+RESULTS = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
+CHANGEABLE = ("dataset", "classes")
 NOT_COVERED = (
     "change a test sample",
     "poison a pre-processing step or feature extractor that was fitted elsewhere",
@@ -64,6 +65,7 @@ def run(
     folder: str | Path,
     *,
     votes_only: bool = False,
+    update: bool = False,
     say: Callable[[str], None] = lambda text: None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Outcome:
@@ -78,6 +80,9 @@ def run(
         Created if absent. A folder that holds another run is refused, with the difference named.
     votes_only : bool
         Do not keep the base classifiers.
+    update : bool
+        The folder may hold a run on other data: what is still true of this data stays, base classifiers whose
+        subset changed are trained again, and everything that saw removed data is overwritten.
     say : callable
         Told what a person should know (a damaged block, another machine).
     progress : callable
@@ -104,11 +109,13 @@ def run(
         training.estimator.share(training.samples.take([0]))
     _refuse_strangers(folder)
     with _only_writer(folder):
-        earlier = _open(folder, settings, say)
+        opened = _open(folder, settings, update, say)
         seconds = {"prepare": time.perf_counter() - started}
         started = time.perf_counter()
-        matrix = _train(training, dataset, model, folder, votes_only, say, progress)
-        seconds["train and vote"] = time.perf_counter() - started + earlier.get("train and vote", 0.0)
+        votings = Votings(folder, not votes_only, say, progress, partial(_log_stale, folder, opened))
+        matrix = votings.train(training, model, model.split_.samples(dataset.x_test))
+        earlier = 0.0 if opened.get("changing") else opened.get("seconds", {}).get("train and vote", 0.0)
+        seconds["train and vote"] = time.perf_counter() - started + earlier
         votes = model.as_votes(matrix)
         started = time.perf_counter()
         certificate = certify(votes)
@@ -130,7 +137,7 @@ def run(
             undefended,
             float((matrix == truth[:, None]).mean()),
             {name: round(value, 3) for name, value in seconds.items()},
-            _finish(folder, settings, model, certificate, dataset, undefended, seconds),
+            _finish(folder, opened, model, certificate, dataset, undefended, seconds),
         )
 
 
@@ -168,15 +175,15 @@ def environment() -> dict[str, Any]:
     }
 
 
-def _open(folder: Path, settings: dict[str, Any], say: Callable[[str], None]) -> dict[str, float]:
-    """Start a run, or check that the one in the folder is this one; the seconds it has taken so far."""
-    seconds: dict[str, float] = {}
+def _open(folder: Path, settings: dict[str, Any], update: bool, say: Callable[[str], None]) -> dict[str, Any]:
+    """Start a run, or check that the one in the folder is this one (or may become it); the manifest as it stands."""
     path = folder / "manifest.json"
     if path.exists():
         there = read_record(path)
         differing = [name for name, value in settings.items() if there.get("settings", {}).get(name) != value]
-        if differing or there.get("format") != FORMAT:
-            name = differing[0] if differing else "format"
+        strange = [name for name in differing if not (update and name in CHANGEABLE)]
+        if strange or there.get("format") != FORMAT:
+            name = strange[0] if strange else "format"
             raise ValueError(
                 f"{folder} holds another run: its {name} differs ({_short(there.get('settings', {}).get(name))} there, "
                 f"{_short(settings.get(name, FORMAT))} asked for); choose another --out or remove the folder."
@@ -185,13 +192,43 @@ def _open(folder: Path, settings: dict[str, Any], say: Callable[[str], None]) ->
         moved = [name for name, value in there["environment"].items() if here.get(name) != value]
         if moved:
             say(f"this run was begun with another {', '.join(moved)}; blocks made here may differ in the last bit")
-        say(f"going on with the run in {folder}")
-        seconds = there.get("seconds", {})
+        if differing:
+            there = _begin_change(folder, there, settings)
+        else:
+            say(f"going on with the run in {folder}")
+        opened = there
+    elif update:
+        raise ValueError(f"{folder} holds no run to update; begin one with bezoar run.")
     else:
-        write_record(path, {"format": FORMAT, "status": "running", "settings": settings, "environment": environment()})
+        opened = {"format": FORMAT, "status": "running", "settings": settings, "environment": environment()}
+        write_record(path, opened)
     for name in ("votes",) if settings["votes_only"] else ("votes", "models"):
         (folder / name).mkdir(exist_ok=True)
-    return seconds
+    return opened
+
+
+def _begin_change(folder: Path, there: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """Say in the manifest that the data is being changed, and take away what was concluded from the old data."""
+    before = there.get("changing", {"before": there["settings"]["dataset"], "n_train_before": there.get("n_train")})
+    opened = {
+        "format": FORMAT,
+        "status": "changing",
+        "settings": settings,
+        "environment": environment(),
+        "changes": there.get("changes", []),
+        "changing": {"before": before["before"], "n_train_before": before["n_train_before"]},
+    }
+    write_record(folder / "manifest.json", opened)
+    for name in (*RESULTS, "report.html", "models/model.json", "models/estimator.skops"):
+        (folder / name).unlink(missing_ok=True)
+    return opened
+
+
+def _log_stale(folder: Path, opened: dict[str, Any], count: int) -> None:
+    """Note how many base classifiers a change of data touches, unless it was noted before an interruption."""
+    if "changing" in opened and "retrained" not in opened["changing"]:
+        opened["changing"]["retrained"] = count
+        write_record(folder / "manifest.json", opened)
 
 
 def _refuse_strangers(folder: Path) -> None:
@@ -202,120 +239,37 @@ def _refuse_strangers(folder: Path) -> None:
             raise ValueError(f"{folder} is not empty and holds no run ({strangers[0]}); choose another --out.")
 
 
-def _train(
-    training: Training,
-    dataset: Dataset,
-    model: FiniteAggregationClassifier,
-    folder: Path,
-    votes_only: bool,
-    say: Callable[[str], None],
-    progress: Callable[[int, int], None],
-) -> NDArray[Any]:
-    """Train what is missing, block by block, and return the whole vote matrix."""
-    n = len(training.subsets)
-    test = model.split_.samples(dataset.x_test)
-    if is_pooled(training.estimator):
-        return _train_pooled(training, test, len(model.classes_), folder, say, progress)
-    wanted = [range(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
-    done = {b: block for b, indices in enumerate(wanted) if (block := _kept(folder, b, len(indices), votes_only, say))}
-    missing = [b for b in range(len(wanted)) if b not in done]
-    count = sum(len(wanted[b]) for b in done)
-    progress(count, n)
-    parts = train_and_vote(*training, test, len(model.classes_), [wanted[b] for b in missing], n_jobs=model.n_jobs)
-    for b, (members, votes, refused) in zip(missing, parts, strict=True):
-        if not votes_only:
-            save_members(folder / "models" / members_file(b), members)
-        facts = {
-            "first_subset": wanted[b][0],
-            "failures": [member.failure for member in members if member.failure],
-            "trained": sum(member.model is not None for member in members),
-            "refused_because": refused.reason,
-            "members": None if votes_only else sha256_of(folder / "models" / members_file(b)),
-        }
-        arrays = {"votes": votes, "refusals": refused.per_sample}
-        write_arrays(folder / "votes" / _block_file(b), arrays, facts)
-        done[b] = arrays, facts
-        count += len(wanted[b])
-        progress(count, n)
-    ordered = [done[b] for b in range(len(wanted))]
-    trained = sum(facts["trained"] for _, facts in ordered)
-    model.report_failures([failure for _, facts in ordered for failure in facts["failures"]], trained)
-    check_answered([Refusals(arrays["refusals"], facts["refused_because"]) for arrays, facts in ordered], trained)
-    return np.concatenate([arrays["votes"] for arrays, _ in ordered], axis=1)
-
-
-def _train_pooled(
-    training: Training,
-    test: Samples,
-    n_classes: int,
-    folder: Path,
-    say: Callable[[str], None],
-    progress: Callable[[int, int], None],
-) -> NDArray[Any]:
-    """The vote matrix of a pooled learner, kept in runs of test samples: all subsets answer a run together."""
-    members = fit_pooled(*training)
-    parts = []
-    for number, chunk in enumerate(members.chunks(len(test))):
-        path = folder / "votes" / f"samples-{number:05d}.npz"
-        try:
-            votes = open_arrays(path, ("votes",))[0]["votes"] if path.exists() else None
-        except ValueError as error:
-            say(f"{error} It is computed again.")
-            votes = None
-        if votes is None or votes.shape != (len(chunk), len(members)):
-            votes = members.votes_on(test, chunk, n_classes, vote_dtype(n_classes))
-            write_arrays(path, {"votes": votes}, {"first_sample": chunk[0]})
-        parts.append(votes)
-        progress(chunk[-1] + 1, len(test))
-    return np.concatenate(parts)
-
-
-def _kept(
-    folder: Path, block: int, size: int, votes_only: bool, say: Callable[[str], None]
-) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
-    """A block that an earlier run left whole; None if it is absent or damaged."""
-    path = folder / "votes" / _block_file(block)
-    if not path.exists():
-        return None
-    try:
-        arrays, facts = open_arrays(path, ("votes", "refusals"))
-        members = folder / "models" / members_file(block)
-        if arrays["votes"].shape[1] != size or facts["first_subset"] != block * BLOCK:
-            raise ValueError(f"{path} is not block {block} of this run.")
-        if not votes_only and (not members.exists() or sha256_of(members) != facts["members"]):
-            raise ValueError(f"{members} is damaged or missing.")
-    except ValueError as error:
-        say(f"{error} It is computed again.")
-        return None
-    return arrays, facts
-
-
 def _finish(
     folder: Path,
-    settings: dict[str, Any],
+    opened: dict[str, Any],
     model: FiniteAggregationClassifier,
     certificate: Certificate,
     dataset: Dataset,
     undefended: float | None,
     seconds: dict[str, float],
 ) -> dict[str, Any]:
-    names = ["votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy"]
+    n_train = int(model.partition_sizes_.sum())
+    changes = list(opened.get("changes", []))
+    if "changing" in opened:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        changes.append({**opened["changing"], "n_train": n_train, "of": model.spread_.n_subsets, "when": now})
     manifest = {
         "format": FORMAT,
         "status": "complete",
-        "settings": settings,
+        "settings": opened["settings"],
         "environment": environment(),
+        "changes": changes,
         "premises": [str(premise) for premise in model.premises_],
         "threat_model": threat_model(model.split_),
         "unit": certificate.unit,
         "method": certificate.method,
-        "n_train": int(model.partition_sizes_.sum()),
+        "n_train": n_train,
         "n_test": len(certificate),
         "empty_subsets": int((model.subset_sizes_ == 0).sum()),
         "clean_accuracy": certificate.clean_accuracy(dataset.y_test),
         "undefended_accuracy": undefended,
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
-        "files": {name: sha256_of(folder / name) for name in names},
+        "files": {name: sha256_of(folder / name) for name in RESULTS},
     }
     write_record(folder / "manifest.json", manifest)
     return manifest
@@ -355,10 +309,6 @@ def attack_sizes(certificate: Certificate) -> list[int]:
     largest = int(certificate.radius.max(initial=0))
     steps: Sequence[int] = [m * 10**e for e in range(7) for m in (1, 2, 3, 5)] + [15, 25, 150, 250, 400]
     return [0, *sorted(step for step in steps if step <= largest)] + ([largest] if largest not in [0, *steps] else [])
-
-
-def _block_file(block: int) -> str:
-    return f"block-{block:05d}.npz"
 
 
 def _short(value: Any) -> str:

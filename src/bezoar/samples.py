@@ -11,6 +11,7 @@ mixed types) and texts (a list of strings).
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -59,6 +60,16 @@ class Samples(ABC):
     def subset(self, rows: ArrayLike) -> Samples:
         """These samples only, still in canonical form."""
 
+    def keys(self, rows: ArrayLike) -> bytes:
+        """The whole canonical content of these samples in this order, so that no two sequences agree."""
+        keys = [self.key(int(row)) for row in np.asarray(rows)]
+        return b"".join(len(key).to_bytes(8, "little") + key for key in keys)
+
+    @property
+    @abstractmethod
+    def layout(self) -> str:
+        """What all samples have in common and a base classifier is fed besides their content."""
+
     def form_of(self, rows: ArrayLike) -> Any:
         """What a base classifier trained on these samples must know about their form; often nothing."""
         return None
@@ -91,6 +102,13 @@ class NumberSamples(Samples):
 
     def key(self, row: int) -> bytes:
         return _canonical_numbers(self.values[row : row + 1].copy()).tobytes()
+
+    def keys(self, rows: ArrayLike) -> bytes:
+        return bytes(self.take(rows).tobytes())
+
+    @property
+    def layout(self) -> str:
+        return f"{self.kind} {self.values.dtype} {self.values.shape[1:]}"
 
     def take(self, rows: ArrayLike, form: Any = None) -> Any:
         return _canonical_numbers(self.values[np.asarray(rows)])
@@ -126,6 +144,10 @@ class SparseSamples(Samples):
         part = slice(self.matrix.indptr[row], self.matrix.indptr[row + 1])
         return bytes(self.matrix.indices[part].astype("<i8").tobytes() + self.matrix.data[part].astype("<f8").tobytes())
 
+    @property
+    def layout(self) -> str:
+        return f"{self.kind} {self.n_features}"
+
     def take(self, rows: ArrayLike, form: Any = None) -> Any:
         return self.matrix[np.asarray(rows)]
 
@@ -154,6 +176,10 @@ class TextSamples(Samples):
 
     def key(self, row: int) -> bytes:
         return utf8(self.texts[row])
+
+    @property
+    def layout(self) -> str:
+        return self.kind
 
     def take(self, rows: ArrayLike, form: Any = None) -> Any:
         return self.texts[np.asarray(rows)]
@@ -203,6 +229,10 @@ class TableSamples(Samples):
 
     def key(self, row: int) -> bytes:
         return b"".join(cell_key(column.values[row]) for column in self.columns)
+
+    @property
+    def layout(self) -> str:
+        return f"{self.kind} {[(str(column.name), column.categorical) for column in self.columns]}"
 
     def subset(self, rows: ArrayLike) -> Samples:
         rows = np.asarray(rows)
@@ -290,6 +320,11 @@ def canonical_rank(samples: Samples, labels: NDArray[np.int64]) -> NDArray[np.in
     rank = np.empty(len(samples), np.int64)
     rank[np.lexsort((labels, tie, hashes))] = np.arange(len(samples))
     return rank
+
+
+def digest_of(samples: Samples) -> str:
+    """SHA-256 of all samples, in their order."""
+    return hashlib.sha256(samples.layout.encode() + samples.keys(np.arange(len(samples)))).hexdigest()
 
 
 def is_frame(X: Any) -> bool:

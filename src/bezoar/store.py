@@ -14,6 +14,7 @@ from bezoar.learners.member import Member
 from bezoar.premises import Premise
 from bezoar.split import Split
 from bezoar.spread import Spread
+from bezoar.subsets import DIGEST_BYTES
 from bezoar.votes import labels_from_json, labels_to_json
 
 FORMAT = "bezoar model 1"
@@ -43,6 +44,13 @@ def load_members(path: str | Path, trusted: Sequence[str] = ()) -> list[Member]:
         Member(index, model, codes, fallback, None if form is None else _form(form), failure)
         for index, model, codes, fallback, form, failure in _load(path, trusted)
     ]
+
+
+def types_of(estimator: Any) -> list[str]:
+    """Types in an estimator that skops does not vouch for; who brings the estimator does."""
+    import skops.io as sio
+
+    return list(sio.get_untrusted_types(data=sio.dumps(estimator)))
 
 
 def _load(path: str | Path, trusted: Sequence[str]) -> Any:
@@ -86,6 +94,7 @@ def save_model_record(model: Any, folder: Path) -> None:
             "feature_names": None if names is None else names.tolist(),
             "subset_sizes": model.subset_sizes_.tolist(),
             "partition_sizes": model.partition_sizes_.tolist(),
+            "subset_digests": model.subset_digests_.tobytes().hex(),
             "premises": [[p.what, p.value, p.declared] for p in model.premises_],
             **{name: getattr(model, name) for name in PLAIN},
         },
@@ -118,6 +127,8 @@ def load_model(cls: Any, path: str | Path, trusted: Sequence[str]) -> Any:
     model.members_ = [member for name in files for member in load_members(folder / name, trusted)]
     model.subset_sizes_ = np.array(record["subset_sizes"], np.int64)
     model.partition_sizes_ = np.array(record["partition_sizes"], np.int64)
+    digests = np.frombuffer(bytes.fromhex(record["subset_digests"]), np.uint8)
+    model.subset_digests_ = digests.reshape(len(model.subset_sizes_), DIGEST_BYTES)
     model.premises_ = tuple(Premise(*premise) for premise in record["premises"])
     if record["feature_names"] is not None:
         model.feature_names_in_ = np.array(record["feature_names"], object)

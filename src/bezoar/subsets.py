@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 
 from bezoar.samples import Samples, canonical_rank
 from bezoar.spread import Spread
+
+DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,29 @@ class Subsets:
         pieces = [ordered[starts[j] : starts[j + 1]] for j in self.spread.partitions_of(subset)]
         rows = np.concatenate(pieces)
         return rows[np.argsort(self.rank[rows])]
+
+    def digests(self, samples: Samples, labels: NDArray[np.int64], about: str) -> NDArray[np.uint8]:
+        """128 bits for each subset, from all that its base classifier is a function of.
+
+        That is: the subset's index, the multiset of its samples and label codes, and ``about``, what all
+        base classifiers have in common (learner, classes). Subsets with equal digests need one training only.
+        """
+        ordered, starts = self._sorted
+        contents = []
+        for j in range(self.spread.n_partitions):
+            rows = ordered[starts[j] : starts[j + 1]]
+            rows = rows[np.argsort(self.rank[rows])]
+            digest = hashlib.sha256(np.concatenate(([len(rows)], labels[rows])).astype("<i8").tobytes())
+            digest.update(samples.keys(rows))
+            contents.append(digest.digest())
+        common = f"{samples.layout} {about}".encode()
+        digests = np.empty((len(self), DIGEST_BYTES), np.uint8)
+        for i in range(len(self)):
+            whole = hashlib.blake2b(common + b" %d " % i, digest_size=DIGEST_BYTES)
+            for j in sorted(self.spread.partitions_of(i)):
+                whole.update(contents[j])
+            digests[i] = np.frombuffer(whole.digest(), np.uint8)
+        return digests
 
     def __len__(self) -> int:
         return self.spread.n_subsets

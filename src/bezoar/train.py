@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
 from bezoar.learners.member import Member, fit_member, vote_of
-from bezoar.learners.pooled import PooledMembers, fit_pooled, is_pooled
+from bezoar.learners.pooled import Kept, PooledMembers, fit_pooled, is_pooled
 from bezoar.samples import Samples
 from bezoar.subsets import Subsets
 from bezoar.threads import caller, limit_worker, one_linear_algebra_thread
@@ -31,17 +31,24 @@ def fit_members(
     codes: NDArray[np.int64],
     subsets: Subsets,
     *,
+    earlier: Kept | None = None,
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> list[Member] | PooledMembers:
-    """Train one base classifier per subset, on that subset; together if the learner is pooled."""
+    """Train one base classifier per subset, on that subset; together if the learner is pooled.
+
+    ``earlier`` are base classifiers of other training data, of which those stay whose subset is the same.
+    """
     if is_pooled(estimator):
-        return fit_pooled(estimator, samples, codes, subsets)
+        return fit_pooled(estimator, samples, codes, subsets, earlier)
+    members: dict[int, Member] = {} if earlier is None else {int(i): earlier.members[i] for i in earlier.indices}
+    wanted = [i for i in range(len(subsets)) if i not in members]
     tasks = (
         delayed(_fit_block)(estimator, samples, codes, block, [subsets.rows(i) for i in block], caller())
-        for block in blocks(range(len(subsets)), n_jobs)
+        for block in blocks(wanted, n_jobs)
     )
-    return [member for part in _run(tasks, n_jobs, verbose) for member in part]
+    members |= {member.index: member for part in _run(tasks, n_jobs, verbose) for member in part}
+    return [members[i] for i in range(len(subsets))]
 
 
 def collect_votes(
@@ -60,27 +67,35 @@ def collect_votes(
         for block in blocks(range(len(members)), n_jobs)
     )
     parts = list(_run(tasks, n_jobs, verbose))
-    check_answered([refused for _, refused in parts], sum(member.model is not None for member in members))
+    refusals = [refusal for _, refused in parts for refusal in refused.values()]
+    check_answered(refusals, sum(member.model is not None for member in members))
     empty = np.empty((len(samples), 0), vote_dtype(n_classes))
     return np.concatenate([empty, *(votes for votes, _ in parts)], axis=1)
 
 
-class Refusals(NamedTuple):
-    """How many base classifiers of a block could not answer each sample, and what the first of them said."""
+class Refusal(NamedTuple):
+    """Which samples a base classifier could not answer, and what it said about the first of them."""
 
-    per_sample: NDArray[np.int64]
-    reason: str | None
+    samples: NDArray[np.bool_]
+    reason: str
 
 
-def check_answered(refusals: Sequence[Refusals], n_trained: int) -> None:
+def check_answered(refusals: Sequence[Refusal], n_trained: int) -> None:
     """Raise if there is a sample that no base classifier could answer: that is the caller's to know."""
-    total = sum((part.per_sample for part in refusals), np.zeros(1, np.int64))
+    total = sum((refusal.samples.astype(np.int64) for refusal in refusals), np.zeros(1, np.int64))
     if n_trained and (total >= n_trained).any():
-        reason = next(part.reason for part in refusals if part.reason)
         raise ValueError(
             f"None of the {n_trained} base classifiers could answer sample {int(total.argmax())}; "
-            f"the first said: {reason}"
+            f"the first said: {refusals[0].reason}"
         )
+
+
+class VotedBlock(NamedTuple):
+    """Base classifiers, their votes (samples, members), and what some of them could not answer, by index."""
+
+    members: list[Member]
+    votes: NDArray[Any]
+    refusals: dict[int, Refusal]
 
 
 def train_and_vote(
@@ -93,8 +108,8 @@ def train_and_vote(
     wanted: Sequence[Sequence[int]],
     *,
     n_jobs: int | None = None,
-) -> Iterator[tuple[list[Member], NDArray[Any], Refusals]]:
-    """Members, votes and refusals (see `check_answered`) of each wanted block, in that order, as they are done."""
+) -> Iterator[VotedBlock]:
+    """Each wanted block, in that order, as they are done."""
     tasks = (
         delayed(_train_and_vote_block)(
             estimator, samples, codes, block, [subsets.rows(i) for i in block], test, n_classes, caller()
@@ -102,6 +117,12 @@ def train_and_vote(
         for block in wanted
     )
     yield from _run(tasks, n_jobs, 0)
+
+
+def vote_again(members: list[Member], test: Samples, n_classes: int) -> tuple[NDArray[Any], dict[int, Refusal]]:
+    """Votes and refusals of base classifiers that were trained before, on other test samples."""
+    with one_linear_algebra_thread():
+        return _vote_block(members, test, n_classes, caller())
 
 
 def blocks(indices: Sequence[int], n_jobs: int | None) -> list[Sequence[int]]:
@@ -129,11 +150,11 @@ def _fit_block(
 
 def _vote_block(
     members: list[Member], samples: Samples, n_classes: int, parent: tuple[int, int]
-) -> tuple[NDArray[Any], Refusals]:
+) -> tuple[NDArray[Any], dict[int, Refusal]]:
     limit_worker(parent)
     batches: dict[Any, Any] = {}
     votes = np.empty((len(samples), len(members)), vote_dtype(n_classes))
-    refusals, first = np.zeros(len(samples), np.int64), None
+    refusals = {}
     for column, member in enumerate(members):
         fed = None
         if member.model is not None:
@@ -141,9 +162,9 @@ def _vote_block(
                 batches[member.form] = samples.take(np.arange(len(samples)), member.form)
             fed = batches[member.form].copy()  # a base classifier may change what it is fed
         votes[:, column], refused, reason = vote_of(member, fed, len(samples), n_classes)
-        refusals += refused
-        first = first or reason
-    return votes, Refusals(refusals, first)
+        if reason is not None:
+            refusals[member.index] = Refusal(refused, reason)
+    return votes, refusals
 
 
 def _train_and_vote_block(
@@ -155,6 +176,6 @@ def _train_and_vote_block(
     test: Samples,
     n_classes: int,
     parent: tuple[int, int],
-) -> tuple[list[Member], NDArray[Any], Refusals]:
+) -> VotedBlock:
     members = _fit_block(estimator, samples, codes, indices, rows, parent)
-    return (members, *_vote_block(members, test, n_classes, parent))
+    return VotedBlock(members, *_vote_block(members, test, n_classes, parent))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bezoar.cells import cell_codes
 from bezoar.files import sha256_of_array
 from bezoar.labels import label_cells
+from bezoar.rows import count_rows, take_rows
 from bezoar.samples import to_samples
 
 HOLD_OUT_SEED = 0x686F6C64
@@ -34,6 +35,15 @@ class Dataset:
         hashes = {name: part.content_hashes for name, part in samples.items()}
         labels = {name: cell_codes(label_cells(getattr(self, name))) for name in ("y_train", "y_test")}
         return {name: sha256_of_array(array) for name, array in (hashes | labels).items()}
+
+    def without(self, rows: Any) -> Dataset:
+        """The same data set with some training rows removed."""
+        n = count_rows(self.x_train)
+        gone = np.unique(np.asarray(rows, np.int64))
+        if len(gone) and (gone[0] < 0 or gone[-1] >= n):
+            raise ValueError(f"Rows to remove must be rows of the training data, 0 … {n - 1}. Got {rows!r}.")
+        stay = np.setdiff1d(np.arange(n), gone)
+        return replace(self, x_train=take_rows(self.x_train, stay), y_train=self.y_train[stay])
 
 
 def held_out(X: Any, share: float) -> NDArray[np.bool_]:

@@ -7,8 +7,9 @@ and in how many threads, no vote can tell.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,17 +53,18 @@ class PooledMembers:
         """How many have a model of their own."""
         return int((np.diff(self.code_starts) >= 2).sum())
 
-    def chunks(self, n_test: int) -> list[range]:
-        """Test samples in runs whose kernel fits the memory set aside for it."""
-        size = max(16, min(1024, KERNEL_BYTES // (4 * max(1, self.pool.n_rows)) // 16 * 16))
-        return [range(start, min(start + size, n_test)) for start in range(0, n_test, size)]
+    def own_coefficients(self, i: int) -> NDArray[np.float32]:
+        """The coefficients of base classifier i, in the canonical order of its rows."""
+        return self.coefficients[self.coefficient_starts[i] : self.coefficient_starts[i + 1]]
 
     def votes(self, samples: Samples, n_classes: int, dtype: Any) -> NDArray[Any]:
-        """The vote matrix (samples, members)."""
-        parts = [self.votes_on(samples, chunk, n_classes, dtype) for chunk in self.chunks(len(samples))]
+        """The vote matrix (samples, members), by runs of samples whose kernel fits the memory set aside for it."""
+        size = max(16, min(1024, KERNEL_BYTES // (4 * max(1, self.pool.n_rows)) // 16 * 16))
+        chunks = [range(start, min(start + size, len(samples))) for start in range(0, len(samples), size)]
+        parts = [self._votes_on(samples, chunk, n_classes, dtype) for chunk in chunks]
         return np.concatenate([np.empty((0, len(self)), dtype), *parts])
 
-    def votes_on(self, samples: Samples, chunk: range, n_classes: int, dtype: Any) -> NDArray[Any]:
+    def _votes_on(self, samples: Samples, chunk: range, n_classes: int, dtype: Any) -> NDArray[Any]:
         """The votes on one run of samples: their kernel with all training rows, then every subset's scores."""
         votes = np.empty((len(chunk), len(self)), dtype)
         votes[:] = np.where(self.fallback < 0, n_classes, self.fallback)
@@ -85,10 +87,32 @@ class PooledMembers:
         return votes
 
 
-def fit_pooled(estimator: Any, samples: Samples, codes: NDArray[np.int64], subsets: Subsets) -> PooledMembers:
-    """Train all base classifiers of a pooled learner."""
-    pool = estimator.share(samples.take(np.arange(len(samples))))
-    n = len(subsets)
+class Kept(NamedTuple):
+    """Base classifiers of earlier training data, and the indices of those whose subset is still the same."""
+
+    members: Any
+    indices: NDArray[np.int64]
+
+
+def fit_pooled(
+    estimator: Any,
+    samples: Samples,
+    codes: NDArray[np.int64],
+    subsets: Subsets,
+    earlier: Kept | None = None,
+    only: Sequence[int] | None = None,
+) -> PooledMembers:
+    """Train all base classifiers of a pooled learner, but for those that stay as they were.
+
+    With ``only``, train just these subsets, on a pool of their own samples.
+    """
+    indices = range(len(subsets)) if only is None else only
+    used = np.arange(len(samples)) if only is None else _samples_of(subsets, only)
+    pool = estimator.share(samples.take(used))
+    place = np.full(len(samples), -1, np.int64)
+    place[used] = np.arange(len(used))
+    same = set() if earlier is None else set(earlier.indices.tolist())
+    n = len(indices)
     rows: list[Any] = [None] * n
     coefficients: list[Any] = [None] * n
     held: list[Any] = [None] * n
@@ -96,13 +120,15 @@ def fit_pooled(estimator: Any, samples: Samples, codes: NDArray[np.int64], subse
 
     def work(start: int, stop: int) -> None:
         for i in range(start, stop):
-            own = subsets.rows(i)
+            own = subsets.rows(indices[i])
             held[i], local = np.unique(codes[own], return_inverse=True)
+            own = place[own]
             rows[i], coefficients[i] = np.zeros(0, np.int64), np.zeros(0, np.float32)
             if len(held[i]):
                 fallback[i] = held[i][np.bincount(local).argmax()]
             if len(held[i]) >= 2:
-                rows[i], coefficients[i] = pool.rows_of(own), pool.solve(own, local)
+                rows[i] = pool.rows_of(own)
+                coefficients[i] = earlier.members.own_coefficients(i) if i in same else pool.solve(own, local)  # type: ignore[union-attr]
 
     with one_linear_algebra_thread():
         in_threads(n, 8, work)
@@ -113,3 +139,8 @@ def fit_pooled(estimator: Any, samples: Samples, codes: NDArray[np.int64], subse
         *concatenated(held, np.int64),
         fallback,
     )
+
+
+def _samples_of(subsets: Subsets, indices: Sequence[int]) -> NDArray[np.int64]:
+    """The samples of these subsets together, each once."""
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *(subsets.rows(i) for i in indices)]))

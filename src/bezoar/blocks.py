@@ -1,0 +1,234 @@
+"""Blocks of a run: votes on disk, each column known by what its base classifier is a function of.
+
+So whatever happened to a run (it was killed, a block was damaged, the training data changed), what is
+still true of the data at hand is kept and the rest is computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bezoar.estimator import FiniteAggregationClassifier, Training
+from bezoar.files import open_arrays, sha256_of, write_arrays
+from bezoar.learners.member import Member
+from bezoar.learners.pooled import fit_pooled, is_pooled
+from bezoar.samples import Samples, digest_of
+from bezoar.store import MEMBERS_PER_FILE, load_members, members_file, save_members, types_of
+from bezoar.train import Refusal, check_answered, train_and_vote, vote_again
+from bezoar.votes import vote_dtype
+
+BLOCK = MEMBERS_PER_FILE
+SAMPLES_PER_FILE = 1024
+
+
+@dataclass(frozen=True)
+class Votings:
+    """Where a run keeps its votes, and how it says what it does."""
+
+    folder: Path
+    keep_members: bool
+    say: Callable[[str], None]
+    progress: Callable[[int, int], None]
+    stale: Callable[[int], None]
+    """Told once, before any training, how many base classifiers have to be trained."""
+
+    def train(self, training: Training, model: FiniteAggregationClassifier, test: Samples) -> NDArray[Any]:
+        """Train what is missing, keep it, and return the whole vote matrix (test samples, base classifiers)."""
+        digests = model.subset_digests_
+        if is_pooled(training.estimator):
+            return self._train_pooled(training, digests, test, len(model.classes_))
+        n, n_classes = len(digests), len(model.classes_)
+        ranges = [range(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
+        test_digest = digest_of(test)
+        kept = [self._kept(b, own, training, digests, test, test_digest, n_classes) for b, own in enumerate(ranges)]
+        missing = {b: wanted for b, own in enumerate(ranges) if (wanted := [i for i in own if i not in kept[b]])}
+        done = n - sum(map(len, missing.values()))
+        self.stale(n - done)
+        self.progress(done, n)
+        parts = train_and_vote(*training, test, n_classes, list(missing.values()), n_jobs=model.n_jobs)
+        for b, part in zip(missing, parts, strict=True):
+            for member, votes in zip(part.members, part.votes.T, strict=True):
+                kept[b][member.index] = Answer(
+                    digests[member.index].tobytes(),
+                    votes,
+                    member.model is not None,
+                    member.failure,
+                    part.refusals.get(member.index),
+                )
+            members = self._write_members(b, part.members, len(ranges[b]), training.estimator)
+            write_answers(self._file(b), kept[b], test_digest, members)
+            done += len(part.members)
+            self.progress(done, n)
+        answers = [kept[i // BLOCK][i] for i in range(n)]
+        trained = sum(answer.trained for answer in answers)
+        model.report_failures([answer.failure for answer in answers if answer.failure], trained)
+        check_answered([answer.refusal for answer in answers if answer.refusal], trained)
+        return np.column_stack([answer.votes for answer in answers])
+
+    def _kept(
+        self,
+        b: int,
+        indices: range,
+        training: Training,
+        digests: NDArray[np.uint8],
+        test: Samples,
+        test_digest: str,
+        n_classes: int,
+    ) -> dict[int, Answer]:
+        """The answers of an earlier block that are still true; none if it is absent or damaged."""
+        if not self._file(b).exists():
+            return {}
+        members = self._members(b)
+        try:
+            block = read_answers(self._file(b), indices)
+            if self.keep_members and (not members.exists() or sha256_of(members) != block.members):
+                raise ValueError(f"{members} is damaged or missing.")
+            same = {i: answer for i, answer in block.answers.items() if answer.digest == digests[i].tobytes()}
+            if block.test == test_digest or not same:
+                return same
+            if not self.keep_members:
+                return {}
+            asked = [member for member in load_members(members, types_of(training.estimator)) if member.index in same]
+            votes, refusals = vote_again(asked, test, n_classes)
+        except ValueError as error:
+            self.say(f"{error} It is computed again.")
+            return {}
+        answers = {
+            member.index: same[member.index]._replace(votes=column, refusal=refusals.get(member.index))
+            for member, column in zip(asked, votes.T, strict=True)
+        }
+        if len(answers) == len(indices):
+            write_answers(self._file(b), answers, test_digest, block.members)
+        return answers
+
+    def _write_members(self, b: int, fresh: list[Member], size: int, estimator: Any) -> str | None:
+        """Keep these base classifiers, and the block's others that stand; the digest of the file."""
+        if not self.keep_members:
+            return None
+        path = self._members(b)
+        members = {} if len(fresh) == size else {m.index: m for m in load_members(path, types_of(estimator))}
+        members |= {member.index: member for member in fresh}
+        save_members(path, [members[i] for i in sorted(members)])
+        return sha256_of(path)
+
+    def _train_pooled(
+        self, training: Training, digests: NDArray[np.uint8], test: Samples, n_classes: int
+    ) -> NDArray[Any]:
+        """Votes kept in runs of test samples, since all subsets answer a run together."""
+        dtype, n_test, n = vote_dtype(n_classes), len(test), len(digests)
+        runs = [range(at, min(at + SAMPLES_PER_FILE, n_test)) for at in range(0, n_test, SAMPLES_PER_FILE)]
+        paths = [self.folder / "votes" / f"samples-{number:05d}.npz" for number in range(len(runs))]
+        parts = [test.subset(np.asarray(run)) for run in runs]
+        digest_of_part = [digest_of(part) for part in parts]
+        votes = np.empty((n_test, n), dtype)
+        current = np.zeros((len(runs), n), np.bool_)
+        none = None, current[0].copy()
+        for number, (path, run) in enumerate(zip(paths, runs, strict=True)):
+            try:
+                known, current[number] = read_votes(path, digests, digest_of_part[number]) if path.exists() else none
+                if known is not None:
+                    votes[run] = known
+            except ValueError as error:
+                self.say(f"{error} It is computed again.")
+        wanted = np.flatnonzero(~current.all(axis=0))
+        self.stale(len(wanted))
+        done = int((current.all(axis=1)).sum())
+        self.progress(done, len(runs))
+        if len(wanted):
+            members = fit_pooled(*training, only=None if len(wanted) == n else wanted.tolist())
+        for at in np.flatnonzero(~current.all(axis=1)):
+            votes[np.asarray(runs[at])[:, None], wanted] = members.votes(parts[at], n_classes, dtype)
+            write_votes(paths[at], votes[runs[at]], digests, digest_of_part[at])
+            done += 1
+            self.progress(done, len(runs))
+        return votes
+
+    def _file(self, b: int) -> Path:
+        return self.folder / "votes" / f"block-{b:05d}.npz"
+
+    def _members(self, b: int) -> Path:
+        return self.folder / "models" / members_file(b)
+
+
+class Answer(NamedTuple):
+    """What one base classifier says about all test samples, and what is to be known about it."""
+
+    digest: bytes
+    votes: NDArray[Any]
+    trained: bool
+    failure: str | None = None
+    refusal: Refusal | None = None
+
+
+class AnswerBlock(NamedTuple):
+    """Answers by subset index, the digest of the test samples, and that of the file of base classifiers."""
+
+    answers: dict[int, Answer]
+    test: str
+    members: str | None
+
+
+def write_answers(path: Path, answers: Mapping[int, Answer], test: str, members: str | None) -> None:
+    """Write the answers of consecutive base classifiers."""
+    indices = sorted(answers)
+    refusing = {i: refusal for i in indices if (refusal := answers[i].refusal)}
+    arrays = {
+        "votes": np.column_stack([answers[i].votes for i in indices]),
+        "subsets": _digest_rows([answers[i].digest for i in indices]),
+        "trained": np.array([answers[i].trained for i in indices], np.bool_),
+        "refusals": np.array([refusal.samples for refusal in refusing.values()], np.bool_),
+    }
+    facts = {
+        "first_subset": indices[0],
+        "failures": {str(i): failure for i in indices if (failure := answers[i].failure)},
+        "refused_because": {str(i): refusal.reason for i, refusal in refusing.items()},
+        "test": test,
+        "members": members,
+    }
+    write_arrays(path, arrays, facts)
+
+
+def read_answers(path: Path, indices: Sequence[int]) -> AnswerBlock:
+    """Read them again; one sentence if the file is damaged or is not the block of these subsets."""
+    arrays, facts = open_arrays(path, ("votes", "subsets", "trained", "refusals"))
+    if arrays["votes"].ndim != 2 or arrays["votes"].shape[1] != len(indices) or facts["first_subset"] != indices[0]:
+        raise ValueError(f"{path} is not the block of base classifiers {indices[0]} … {indices[-1]}.")
+    refusals = {
+        int(i): Refusal(samples, reason)
+        for (i, reason), samples in zip(facts["refused_because"].items(), arrays["refusals"], strict=True)
+    }
+    answers = {
+        i: Answer(
+            arrays["subsets"][at].tobytes(),
+            arrays["votes"][:, at],
+            bool(arrays["trained"][at]),
+            facts["failures"].get(str(i)),
+            refusals.get(i),
+        )
+        for at, i in enumerate(indices)
+    }
+    return AnswerBlock(answers, facts["test"], facts["members"])
+
+
+def write_votes(path: Path, votes: NDArray[Any], digests: NDArray[np.uint8], test: str) -> None:
+    """Write the votes of all base classifiers on a run of test samples."""
+    write_arrays(path, {"votes": votes, "subsets": digests}, {"test": test})
+
+
+def read_votes(path: Path, digests: NDArray[np.uint8], test: str) -> tuple[NDArray[Any] | None, NDArray[np.bool_]]:
+    """Read them again, and tell which columns are those of base classifiers with these digests."""
+    arrays, facts = open_arrays(path, ("votes", "subsets"))
+    votes, known = arrays["votes"], arrays["subsets"]
+    if facts["test"] != test or known.shape != digests.shape or votes.shape[1:] != (len(digests),):
+        return None, np.zeros(len(digests), np.bool_)
+    return votes, (known == digests).all(axis=1)
+
+
+def _digest_rows(digests: Sequence[bytes]) -> NDArray[np.uint8]:
+    return np.array([np.frombuffer(digest, np.uint8) for digest in digests])
