@@ -248,6 +248,7 @@ def test_a_pooled_run_is_updated_too(tmp_path, monkeypatch):
     assert bytes_of(tmp_path / "run") == bytes_of(tmp_path / "fresh")
 
 
+@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
 def test_what_cannot_be_updated_is_refused(tmp_path):
     with pytest.raises(ValueError, match="holds no run to update"):
         start(tmp_path / "none", WINE, update=True)

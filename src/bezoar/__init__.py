@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bezoar.auditing import AuditReport, audit
     from bezoar.certificates import Certificate, certify
     from bezoar.estimator import FiniteAggregationClassifier
     from bezoar.premises import PremiseWarning
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "AuditReport": "auditing",
     "Certificate": "certificates",
     "FiniteAggregationClassifier": "estimator",
     "PremiseWarning": "premises",
@@ -27,12 +29,14 @@ _HOME = {
     "Split": "split",
     "Spread": "spread",
     "Votes": "votes",
+    "audit": "auditing",
     "certify": "certificates",
     "check_estimator_purity": "purity",
     "check_pipeline": "purity",
 }
 
 __all__ = [
+    "AuditReport",
     "Certificate",
     "FiniteAggregationClassifier",
     "PremiseWarning",
@@ -40,6 +44,7 @@ __all__ = [
     "Split",
     "Spread",
     "Votes",
+    "audit",
     "certify",
     "check_estimator_purity",
     "check_pipeline",
