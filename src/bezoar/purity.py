@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from bezoar.estimator import FiniteAggregationClassifier
 from bezoar.premises import PremiseWarning
-from bezoar.samples import is_frame
+from bezoar.samples import rows_of
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class _PurityCheck:
         self.n = X.shape[0] if hasattr(X, "shape") else len(X)
         if self.n < 2:
             raise ValueError(f"A purity check needs at least two training samples. Got {self.n}.")
-        self.test = _rows(X, np.sort(self.rng.choice(self.n, min(max_test, self.n), replace=False)))
+        self.test = rows_of(X, np.sort(self.rng.choice(self.n, min(max_test, self.n), replace=False)))
         self.model = self._fit(X, y)
         self.expected = self._votes(self.model)
 
@@ -115,7 +115,7 @@ class _PurityCheck:
 
     def other_order(self) -> str:
         order = self.rng.permutation(self.n)
-        moved = self._moved(self._votes(self._fit(_rows(self.X, order), self.y[order])))
+        moved = self._moved(self._votes(self._fit(rows_of(self.X, order), self.y[order])))
         return _say(moved, "voted otherwise after the training rows were put in another order")
 
     def again(self) -> str:
@@ -131,7 +131,7 @@ class _PurityCheck:
         for row in self.rng.choice(self.n, min(6, self.n), replace=False):
             for how, X, y in self._additions(int(row)):
                 model = self._fit(X, y)
-                added = split.samples(_rows(X, [self.n]))
+                added = split.samples(rows_of(X, [self.n]))
                 partition = int(split.partitions(added, self.model.spread_.n_partitions)[0])
                 reached = self.model.spread_.subsets_of(partition)
                 outside = np.setdiff1d(self._moved(self._votes(model)), reached)
@@ -144,7 +144,7 @@ class _PurityCheck:
 
     def _additions(self, row: int) -> list[tuple[str, Any, NDArray[Any]]]:
         again = np.append(np.arange(self.n), row)
-        same = _rows(self.X, again)
+        same = rows_of(self.X, again)
         other = self.y[self.y != self.y[row]]
         new = max(self.y) + 1 if self.y.dtype.kind in "iuf" else "~ a label of its own"
         labels = [("a copy of a row", self.y[row]), ("a row with a new label", new)]
@@ -164,7 +164,7 @@ class _PurityCheck:
             reaching = np.isin(self._partitions(), self.model.spread_.partitions_of(int(index)))
             if not reaching.any():
                 continue
-            votes = self._votes(self._fit(_rows(self.X, np.flatnonzero(reaching)), self.y[reaching]))
+            votes = self._votes(self._fit(rows_of(self.X, np.flatnonzero(reaching)), self.y[reaching]))
             if (votes[:, index] != self.expected[:, index]).any():
                 moved.append(index)
         return _say(
@@ -184,7 +184,7 @@ class _PurityCheck:
         ):
             votes = np.empty_like(self.expected)
             for batch in batches:
-                votes[batch] = self._votes(self.model, _rows(self.test, batch))
+                votes[batch] = self._votes(self.model, rows_of(self.test, batch))
             moved = self._moved(votes)
             if len(moved):
                 return _say(moved, f"voted otherwise when the test samples came {how}")
@@ -243,14 +243,6 @@ def _learning_steps(path: str, step: Any) -> list[tuple[str, Any]]:
     else:
         return [(path, step)] if get_tags(step).requires_fit else []
     return [found for name, part in inner for found in _learning_steps(f"{path}__{name}", part)]
-
-
-def _rows(X: Any, rows: Any) -> Any:
-    if is_frame(X) or hasattr(X, "iloc"):
-        return X.iloc[rows]
-    if isinstance(X, list | tuple):
-        return [X[row] for row in rows]
-    return X[rows]
 
 
 def _say(moved: Any, what: str) -> str:

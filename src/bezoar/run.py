@@ -8,6 +8,7 @@ missing and ends with the same bytes.
 from __future__ import annotations
 
 import fcntl
+import json
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +25,7 @@ from bezoar import __version__
 from bezoar.certificates import Certificate, certify
 from bezoar.data import Dataset
 from bezoar.estimator import FiniteAggregationClassifier, Training
-from bezoar.files import open_arrays, read_record, sha256_of, write_arrays, write_record, write_whole
+from bezoar.files import open_arrays, read_record, sha256_of, write_arrays, write_record, write_text, write_whole
 from bezoar.learners.describe import describe
 from bezoar.learners.member import isolated, seeded
 from bezoar.learners.pooled import fit_pooled, is_pooled
@@ -36,6 +37,7 @@ from bezoar.train import Refusals, check_answered, train_and_vote
 from bezoar.votes import vote_dtype
 
 FORMAT = "bezoar run 1"
+SCHEMA = "schema.json"
 BLOCK = MEMBERS_PER_FILE
 NOT_COVERED = (
     "change a test sample",
@@ -87,7 +89,8 @@ def run(
     if is_pooled(model.estimator) and not votes_only:
         raise ValueError("Base classifiers of a pooled learner cannot be kept yet; ask for votes only (--votes-only).")
     started = time.perf_counter()
-    training = model.prepare(dataset.x_train, dataset.y_train)
+    training = model.prepare(dataset.x_train, dataset.y_train, dataset.groups)
+    model.premises_ = tuple({premise.what: premise for premise in (*model.premises_, *dataset.premises)}.values())
     settings = {
         "dataset": {"name": dataset.name, **dataset.digests()},
         "k": model.spread_.k,
@@ -99,6 +102,8 @@ def run(
         "votes_only": votes_only,
         "subsets_per_block": BLOCK,
     }
+    if dataset.schema is not None:
+        settings["schema"] = dataset.schema.as_dict()
     if is_pooled(training.estimator):
         # A learner for another kind of sample says so here, before a file is written.
         training.estimator.share(training.samples.take([0]))
@@ -121,6 +126,8 @@ def run(
         certificate.save(folder / "certificate.npz")
         model.spread_.save(folder / "spread.npz")
         write_whole(folder / "split.npy", lambda file: np.save(file, training.subsets.partition))
+        if dataset.schema is not None:
+            write_text(folder / SCHEMA, json.dumps(dataset.schema.as_dict(), indent=1, ensure_ascii=False) + "\n")
         if not votes_only:
             save_model_record(model, folder / "models")
         return Outcome(
@@ -300,12 +307,14 @@ def _finish(
     seconds: dict[str, float],
 ) -> dict[str, Any]:
     names = ["votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy"]
+    names += [] if dataset.schema is None else [SCHEMA]
     manifest = {
         "format": FORMAT,
         "status": "complete",
         "settings": settings,
         "environment": environment(),
         "premises": [str(premise) for premise in model.premises_],
+        "notes": list(dataset.notes),
         "threat_model": threat_model(model.split_),
         "unit": certificate.unit,
         "method": certificate.method,

@@ -297,6 +297,13 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X, "columns")
 
 
+def rows_of(X: Any, rows: Any) -> Any:
+    """These rows of whatever a user brings, in its own form."""
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    return [X[row] for row in rows] if isinstance(X, list | tuple) else X[rows]
+
+
 def _is_texts(X: Any) -> bool:
     """A sequence of strings; decided by the first sample's type, which every other must share."""
     if isinstance(X, np.ndarray):
