@@ -8,6 +8,7 @@ missing and ends with the same bytes.
 from __future__ import annotations
 
 import fcntl
+import json
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +28,7 @@ from bezoar.blocks import BLOCK, Votings
 from bezoar.certificates import Certificate, certify
 from bezoar.data import Dataset
 from bezoar.estimator import FiniteAggregationClassifier, Training
-from bezoar.files import read_record, sha256_of, write_record, write_whole
+from bezoar.files import read_record, sha256_of, write_record, write_text, write_whole
 from bezoar.learners.describe import describe
 from bezoar.learners.member import isolated, seeded
 from bezoar.learners.pooled import is_pooled
@@ -37,6 +38,7 @@ from bezoar.threads import one_linear_algebra_thread
 
 FORMAT = "bezoar run 1"
 RESULTS = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
+SCHEMA = "schema.json"
 CHANGEABLE = ("dataset", "classes")
 NOT_COVERED = (
     "change a test sample",
@@ -92,7 +94,8 @@ def run(
     if is_pooled(model.estimator) and not votes_only:
         raise ValueError("Base classifiers of a pooled learner cannot be kept yet; ask for votes only (--votes-only).")
     started = time.perf_counter()
-    training = model.prepare(dataset.x_train, dataset.y_train)
+    training = model.prepare(dataset.x_train, dataset.y_train, dataset.groups)
+    model.premises_ = tuple({premise.what: premise for premise in (*model.premises_, *dataset.premises)}.values())
     settings = {
         "dataset": {"name": dataset.name, **dataset.digests()},
         "k": model.spread_.k,
@@ -104,6 +107,8 @@ def run(
         "votes_only": votes_only,
         "subsets_per_block": BLOCK,
     }
+    if dataset.schema is not None:
+        settings["schema"] = dataset.schema.as_dict()
     if is_pooled(training.estimator):
         # A learner for another kind of sample says so here, before a file is written.
         training.estimator.share(training.samples.take([0]))
@@ -128,6 +133,8 @@ def run(
         certificate.save(folder / "certificate.npz")
         model.spread_.save(folder / "spread.npz")
         write_whole(folder / "split.npy", lambda file: np.save(file, training.subsets.partition))
+        if dataset.schema is not None:
+            write_text(folder / SCHEMA, json.dumps(dataset.schema.as_dict(), indent=1, ensure_ascii=False) + "\n")
         if not votes_only:
             save_model_record(model, folder / "models")
         return Outcome(
@@ -253,6 +260,7 @@ def _finish(
     if "changing" in opened:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         changes.append({**opened["changing"], "n_train": n_train, "of": model.spread_.n_subsets, "when": now})
+    names = [*RESULTS, *([] if dataset.schema is None else [SCHEMA])]
     manifest = {
         "format": FORMAT,
         "status": "complete",
@@ -260,6 +268,7 @@ def _finish(
         "environment": environment(),
         "changes": changes,
         "premises": [str(premise) for premise in model.premises_],
+        "notes": list(dataset.notes),
         "threat_model": threat_model(model.split_),
         "unit": certificate.unit,
         "method": certificate.method,
@@ -269,7 +278,7 @@ def _finish(
         "clean_accuracy": certificate.clean_accuracy(dataset.y_test),
         "undefended_accuracy": undefended,
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
-        "files": {name: sha256_of(folder / name) for name in RESULTS},
+        "files": {name: sha256_of(folder / name) for name in names},
     }
     write_record(folder / "manifest.json", manifest)
     return manifest

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bezoar.cli import options
+from bezoar.cli import options, reading
 
 if TYPE_CHECKING:
+    from bezoar.data import Dataset
     from bezoar.run import Outcome
 
 EXAMPLES = (
-    "Example: `bezoar run digits --k 50 --d 16 --out runs/digits`; "
+    "Example: `bezoar run digits --k 50 --d 16 --out runs/digits`; `bezoar run my.csv --label class --k 20`; "
     "`bezoar run mnist --data-dir DIR --learner digits --k 1200 --d 16 --votes-only`"
 )
 
 
 def command(
-    dataset: Annotated[str, typer.Argument(help="`digits` (embedded), or `mnist`, `cifar10`, `gtsrb` from files.")],
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            help="`digits` (embedded), `mnist`, `cifar10`, `gtsrb` from files, or your own: .csv, .csv.gz, .parquet, "
+            ".npz, .svm, or a folder of images with a sub-folder for each class."
+        ),
+    ],
     k: options.K = 50,
     d: options.D = 16,
     out: Annotated[Path | None, typer.Option("--out", help="Run directory; an interrupted run goes on there.")] = None,
     spread: options.SpreadName = None,
     learner: Annotated[
-        str, typer.Option("--learner", help="`table`; `digits` for glyphs, `signs` for emblems.")
-    ] = "table",
+        str | None, typer.Option("--learner", help="`table`, `text`; `digits` for glyphs, `signs` for emblems.")
+    ] = None,
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", envvar="BEZOAR_DATA", help="Folder that holds the data files.")
     ] = None,
@@ -34,33 +42,76 @@ def command(
     n_jobs: Annotated[int, typer.Option("--n-jobs", help="Worker processes; -1 means one per core.")] = -1,
     votes_only: Annotated[bool, typer.Option("--votes-only", help="Do not keep the base classifiers.")] = False,
     json: options.Json = False,
+    label: reading.Label = None,
+    test: reading.Test = None,
+    held_out: reading.HeldOut = None,
+    schema: reading.SchemaFile = None,
+    group_column: reading.GroupColumn = None,
+    classes: reading.Classes = None,
+    delimiter: reading.Delimiter = None,
+    image_size: reading.ImageSize = None,
+    colour: reading.Colour = None,
+    n_features: reading.NFeatures = None,
+    skip_bad: reading.SkipBad = False,
+    max_size: reading.MaxSize = None,
 ) -> None:
     """Split, train, vote and certify; write a run directory with report.html.
 
     Prints the certified fraction at a range of attack sizes, and the accuracy of the same learner trained
     undefended on all data: the price of the proof.
     """
-    from bezoar import FiniteAggregationClassifier, Split, data
-    from bezoar.learners.presets import preset
+    from bezoar import FiniteAggregationClassifier, Split
     from bezoar.report.page import write_report
     from bezoar.run import run
 
     options.warnings_as_notes()
-    samples = data.load(dataset, data_dir)
+    said = {
+        "label": label,
+        "test": test,
+        "held-out": held_out,
+        "schema": schema,
+        "group-column": group_column,
+        "classes": classes,
+        "delimiter": delimiter,
+        "image-size": image_size,
+        "colour": None if colour is None else "colour" if colour else "grey",
+        "n-features": n_features,
+        "skip-bad": skip_bad,
+        "max-size": max_size,
+    }
+    samples = reading.open_named_or_own(dataset, data_dir, said)
+    samples, estimator = _with_learner(samples, learner)
+    if samples.groups is not None and split != "content":
+        raise ValueError(f"With a column of contributors the split is 'group'; leave --split {split} out.")
     model = FiniteAggregationClassifier(
-        preset(learner),
+        estimator,
         k=k,
         d=d,
         spread=options.parse_spread(spread) if spread else None,
-        split=Split(split, samples.dtype),  # type: ignore[arg-type]
-        classes=samples.classes.tolist(),
+        split=Split("group" if samples.groups is not None else split, samples.dtype, samples.n_features),  # type: ignore[arg-type]
+        classes=None if samples.classes is None else samples.classes.tolist(),
         n_jobs=n_jobs,
     )
-    folder = out or Path("runs") / f"{dataset}-k{k}-d{d}"
+    folder = out or Path("runs") / f"{samples.name}-k{k}-d{d}"
     with _progress() as progress:
         outcome = run(samples, model, folder, votes_only=votes_only, say=options.note, progress=progress)
     report = write_report(outcome)
     _print(outcome, report, json)
+
+
+def _with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
+    """The learner that was asked for, or the one for this kind of data; which is then said, and is a premise."""
+    from bezoar.learners.describe import describe
+    from bezoar.learners.presets import learner_for, preset
+    from bezoar.premises import Premise
+
+    picked, why, texts = learner_for(samples.schema)
+    estimator = preset(name or picked, texts)
+    if name is None and samples.schema is not None:
+        options.note(f"learner: {picked}, because {why}; --learner chooses another")
+        premise = Premise("learner", f"{describe(estimator)}, because {why}", samples.n_features is not None)
+        samples = replace(samples, premises=(*samples.premises, premise))
+    return samples, estimator
 
 
 def _print(outcome: Outcome, report: Path, json: bool) -> None:

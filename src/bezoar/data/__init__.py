@@ -1,8 +1,9 @@
-"""Where samples come from: embedded sets, and the official files of the paper's image sets in a local folder."""
+"""Where samples come from: embedded sets, the official files of the paper's image sets, and a user's own files."""
 
 from __future__ import annotations
 
 from bezoar.data.dataset import Dataset, held_out
 from bezoar.data.load import DATASETS, load
+from bezoar.data.own import How, open_own
 
-__all__ = ["DATASETS", "Dataset", "held_out", "load"]
+__all__ = ["DATASETS", "Dataset", "How", "held_out", "load", "open_own"]

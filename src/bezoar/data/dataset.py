@@ -9,8 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bezoar.cells import cell_codes
+from bezoar.data.schema import Schema
 from bezoar.files import sha256_of_array
+from bezoar.hashing import hash_numbers
 from bezoar.labels import label_cells
+from bezoar.premises import Premise
 from bezoar.rows import count_rows, take_rows
 from bezoar.samples import to_samples
 
@@ -19,22 +22,48 @@ HOLD_OUT_SEED = 0x686F6C64
 
 @dataclass(frozen=True)
 class Dataset:
-    """Training and test samples with their labels, the labels that may occur, and the declared dtype."""
+    """Training and test samples with their labels, and what was decided about all of them at once.
+
+    Attributes
+    ----------
+    name : str
+    x_train, y_train, x_test, y_test : samples and labels
+    classes : array or None
+        The labels that may occur; None if they are to be read off the training data, which is a premise.
+    dtype : "float64" or "uint8"
+        The declared form of dense numbers.
+    groups : array or None
+        The contributor of each training sample.
+    schema : Schema or None
+        How the files were read, if they were a user's own.
+    n_features : int or None
+        The declared number of features.
+    premises : tuple of Premise
+        What reading took as given; they stand in place of the model's own of the same name.
+    notes : tuple of str
+        What was left out of the files, and why.
+    """
 
     name: str
     x_train: Any
     y_train: NDArray[Any]
     x_test: Any
     y_test: NDArray[Any]
-    classes: NDArray[Any]
+    classes: NDArray[Any] | None
     dtype: str = "float64"
+    groups: NDArray[Any] | None = None
+    schema: Schema | None = None
+    n_features: int | None = None
+    premises: tuple[Premise, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def digests(self) -> dict[str, str]:
-        """SHA-256 of the samples' content hashes and of the labels, in the order given."""
+        """SHA-256 of the samples' content hashes, of the labels and of the contributors, in the order given."""
         samples = {name: to_samples(getattr(self, name), dtype=self.dtype) for name in ("x_train", "x_test")}
         hashes = {name: part.content_hashes for name, part in samples.items()}
         labels = {name: cell_codes(label_cells(getattr(self, name))) for name in ("y_train", "y_test")}
-        return {name: sha256_of_array(array) for name, array in (hashes | labels).items()}
+        groups = {} if self.groups is None else {"groups": cell_codes(label_cells(self.groups))}
+        return {name: sha256_of_array(array) for name, array in (hashes | labels | groups).items()}
 
     def without(self, rows: Any) -> Dataset:
         """The same data set with some training rows removed."""
@@ -43,13 +72,23 @@ class Dataset:
         if len(gone) and (gone[0] < 0 or gone[-1] >= n):
             raise ValueError(f"Rows to remove must be rows of the training data, 0 … {n - 1}. Got {rows!r}.")
         stay = np.setdiff1d(np.arange(n), gone)
-        return replace(self, x_train=take_rows(self.x_train, stay), y_train=self.y_train[stay])
+        return replace(
+            self,
+            x_train=take_rows(self.x_train, stay),
+            y_train=self.y_train[stay],
+            groups=None if self.groups is None else self.groups[stay],
+        )
 
 
-def held_out(X: Any, share: float) -> NDArray[np.bool_]:
-    """Which samples are kept for testing: each by a salted hash of its own content.
+def held_out(X: Any, share: float, *, groups: Any = None, dtype: str = "float64") -> NDArray[np.bool_]:
+    """Which samples are kept for testing: each by a salted hash of its own content, or of its contributor.
 
     An index-based choice would reshuffle everything when one sample is added; this one moves nothing.
     """
-    hashes = to_samples(X).hashes(HOLD_OUT_SEED)
+    if not 0 < share < 1:
+        raise ValueError(f"The share of samples to hold out must lie between 0 and 1. Got {share}.")
+    if groups is None:
+        hashes = to_samples(X, dtype=dtype).hashes(HOLD_OUT_SEED)
+    else:
+        hashes = hash_numbers(cell_codes(label_cells(groups))[:, None], HOLD_OUT_SEED)
     return hashes < np.uint64(int(share * 2**64))

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bezoar.data.dataset import Dataset, held_out
+from bezoar.data.npz import read_arrays
 
 Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 GTSRB_SIDE = 48
@@ -89,14 +90,7 @@ def _read(name: str, folder: Path) -> Arrays:
 
 def _keras(path: Path) -> Arrays:
     """x_train, y_train, x_test, y_test from an npz file."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = [file[name] for name in MNIST_FILES]
-    except Exception as error:
-        raise ValueError(
-            f"{path} is not a whole npz file with x_train, y_train, x_test and y_test ({error})."
-        ) from None
-    x_train, y_train, x_test, y_test = arrays
+    x_train, y_train, x_test, y_test = read_arrays(path, list(MNIST_FILES)).values()
     for images in (x_train, x_test):
         if images.dtype != np.uint8 or images.ndim not in (3, 4):
             raise ValueError(f"{path} must hold uint8 images. Got {images.dtype} of shape {images.shape}.")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-LEARNERS = ("table", "digits", "signs")
+LEARNERS = ("table", "text", "digits", "signs")
 
 
-def preset(name: str) -> Any:
+def preset(name: str, texts: Sequence[str] = ()) -> Any:
     """A fresh learner.
 
-    ``table``: logistic regression on numbers, categories and missing values. ``digits``: pooled kernel ridge on
+    ``table``: logistic regression on numbers, categories and missing values. ``text``: the same with hashed words,
+    on a text or on a table of which ``texts`` names the columns of texts. ``digits``: pooled kernel ridge on
     stroke directions, for grey images of single glyphs; its constants were chosen on MNIST training images held
     out from the training subsets. ``signs``: the same on levelled edge directions, for images with one emblem in
     the middle; chosen on tracks of GTSRB's training set held out from the training subsets.
@@ -19,6 +21,10 @@ def preset(name: str) -> Any:
         from bezoar.learners.table import TableClassifier
 
         return TableClassifier()
+    if name == "text":
+        from bezoar.learners.text import TextClassifier
+
+        return TextClassifier(list(texts))
     if name == "digits":
         from bezoar.learners.features.digits import DigitFeatures
         from bezoar.learners.kernel_ridge import KernelRidgeClassifier
@@ -30,3 +36,14 @@ def preset(name: str) -> Any:
 
         return KernelRidgeClassifier(SignFeatures(), kernel="rbf", gamma=0.8, ridge=0.003, balance=0.3)
     raise ValueError(f"There is no learner '{name}'; there are {', '.join(LEARNERS)}.")
+
+
+def learner_for(schema: Any) -> tuple[str, str, tuple[str, ...]]:
+    """The learner for data of this schema, why, and the columns of texts it must know."""
+    kind = getattr(schema, "kind", None)
+    if kind == "images":
+        return "table", "these are images: logistic regression on their pixels", ()
+    texts = tuple(schema.named("text")) if kind == "table" else ()
+    if texts:
+        return "text", "there are texts", () if schema.only_texts else texts
+    return "table", "these are numbers and categories", ()

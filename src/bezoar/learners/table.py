@@ -69,10 +69,10 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"TableClassifier needs samples of at least 2 classes; got {len(self.classes_)} class.")
-        self._learn_encoding(X)
+        self.learn_encoding(X)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            model = LogisticRegression(C=self.C, max_iter=self.max_iter).fit(self._encode(X), codes)
+            model = LogisticRegression(C=self.C, max_iter=self.max_iter).fit(self.encode(X), codes)
         self.weights_ = np.ascontiguousarray(model.coef_)
         self.n_iter_ = int(np.max(model.n_iter_))
         self.bias_ = np.ascontiguousarray(model.intercept_)
@@ -81,7 +81,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores, an array (n, classes), or (n,) for two classes as in scikit-learn."""
         check_is_fitted(self)
-        scores = _scores(self._encode(self._checked(X, reset=False)), self.weights_, self.bias_)
+        scores = scores_of(self.encode(self._checked(X, reset=False)), self.weights_, self.bias_)
         return scores[:, 0] if len(self.bias_) == 1 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -106,12 +106,13 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         validate_data(self, X, reset=reset, skip_check_array=True)
         return X
 
-    def _learn_encoding(self, X: Any) -> None:
+    def learn_encoding(self, X: Any) -> Self:
+        """Learn how to write the columns of a subset as numbers: all of `fit` but the regression."""
         self.categories_: list[list[Any] | None] = []
         self.sparse_ = sp.issparse(X)
         if sp.issparse(X):
             self.mean_, self.scale_, self.flagged_ = np.zeros(0), np.zeros(0), np.zeros(0, np.int64)
-            return
+            return self
         for at in range(X.shape[1]):
             text = is_frame(X) and X.dtypes.iloc[at].kind not in "fiub"
             self.categories_.append(sorted({_cell(cell) for cell in X.iloc[:, at]}) if text else None)
@@ -122,6 +123,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         spread = np.sqrt((np.where(missing, 0.0, numbers - self.mean_) ** 2).sum(axis=0) / held)
         self.scale_ = np.where(spread > 0, spread, 1.0)
         self.flagged_ = np.flatnonzero(missing.any(axis=0))
+        return self
 
     def _numbers(self, X: Any) -> NDArray[np.float64]:
         if not is_frame(X):
@@ -129,7 +131,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         at = [i for i, categories in enumerate(self.categories_) if categories is None]
         return np.asarray(X.iloc[:, at].to_numpy(dtype=np.float64, na_value=np.nan))
 
-    def _encode(self, X: Any) -> Any:
+    def encode(self, X: Any) -> Any:
+        """Samples as numbers, by what `learn_encoding` learned."""
         if sp.issparse(X):
             return X
         numbers = self._numbers(X)
@@ -153,7 +156,8 @@ def _cell(cell: Any) -> str:
     return "m" if cell is None or cell != cell else f"n{cell!r}"
 
 
-def _scores(X: Any, weights: NDArray[np.float64], bias: NDArray[np.float64]) -> NDArray[np.float64]:
+def scores_of(X: Any, weights: NDArray[np.float64], bias: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scores (n, classes) of dense or sparse rows, each summed in a fixed order."""
     scores = np.empty((X.shape[0], len(bias)))
     if sp.issparse(X):
         _sparse_scores(X.indptr, X.indices, X.data, weights, bias, scores)
