@@ -183,7 +183,7 @@ def audit(
     for kind in chosen:
         if kind not in ATTACKS:
             raise ValueError(f"An attack is one of {list(ATTACKS)}. Got {kind!r} instead.")
-    course = _Course(model, X, y, groups, X_test, targets, method, bystanders, all_every, seed)
+    course = _Course(model, X, y, groups, X_test, targets, chosen, method, bystanders, all_every, seed)
     done: list[Attack] = []
     plan = [(target, kind) for target in range(course.n_targets) for kind in chosen if course.suits(target, kind)]
     for number, (target, kind) in enumerate(plan):
@@ -209,6 +209,7 @@ class _Course:
         groups: Any,
         X_test: Any,
         targets: int | Sequence[int],
+        kinds: list[str],
         method: str,
         bystanders: int,
         all_every: int,
@@ -225,8 +226,8 @@ class _Course:
         self.model = clone(model).set_params(classes=base.classes_.tolist())
         plain = take_rows(X_test, _chosen(targets, count_rows(X_test), seed))
         self.n_plain = count_rows(plain)
-        dense = isinstance(plain, np.ndarray) and plain.dtype.kind in "iuf"
-        self.targets = join_rows(plain, with_trigger(plain)) if dense else plain
+        triggered = "backdoor" in kinds and isinstance(plain, np.ndarray) and plain.dtype.kind in "iuf"
+        self.targets = join_rows(plain, with_trigger(plain)) if triggered else plain
         self.test = base.split_.samples(self.targets)
         self.digests = base.subset_digests_
         self.votes = self._retrained(training, np.arange(len(self.digests)))

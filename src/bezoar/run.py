@@ -68,6 +68,7 @@ def run(
     *,
     votes_only: bool = False,
     update: bool = False,
+    asked: dict[str, Any] | None = None,
     say: Callable[[str], None] = lambda text: None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Outcome:
@@ -85,6 +86,8 @@ def run(
     update : bool
         The folder may hold a run on other data: what is still true of this data stays, base classifiers whose
         subset changed are trained again, and everything that saw removed data is overwritten.
+    asked : dict, optional
+        How the command line was told to read the data; kept in the manifest, so that it can be read again.
     say : callable
         Told what a person should know (a damaged block, another machine).
     progress : callable
@@ -115,6 +118,7 @@ def run(
     _refuse_strangers(folder)
     with _only_writer(folder):
         opened = _open(folder, settings, update, say)
+        opened["asked"] = asked if asked is not None else opened.get("asked")
         seconds = {"prepare": time.perf_counter() - started}
         started = time.perf_counter()
         votings = Votings(folder, not votes_only, say, progress, partial(_log_stale, folder, opened))
@@ -223,11 +227,13 @@ def _begin_change(folder: Path, there: dict[str, Any], settings: dict[str, Any])
         "settings": settings,
         "environment": environment(),
         "changes": there.get("changes", []),
+        "asked": there.get("asked"),
         "changing": {"before": before["before"], "n_train_before": before["n_train_before"]},
     }
     write_record(folder / "manifest.json", opened)
-    for name in (*RESULTS, "report.html", "models/model.json", "models/estimator.skops"):
-        (folder / name).unlink(missing_ok=True)
+    for name in (*RESULTS, "report.html", "audit.json", "audit.svg", "models/model.json", "models/estimator.skops"):
+        if name != "spread.npz":  # which knows nothing of the data
+            (folder / name).unlink(missing_ok=True)
     return opened
 
 
@@ -265,6 +271,7 @@ def _finish(
         "format": FORMAT,
         "status": "complete",
         "settings": opened["settings"],
+        "asked": opened["asked"],
         "environment": environment(),
         "changes": changes,
         "premises": [str(premise) for premise in model.premises_],

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 K = Annotated[int, typer.Option("--k", help="Inverse sensitivity: a sample reaches 1/k of the base classifiers.")]
 D = Annotated[int, typer.Option("--d", help="Spread degree: how many base classifiers a sample reaches.")]
+DataDir = Annotated[
+    Path | None, typer.Option("--data-dir", envvar="BEZOAR_DATA", help="Folder that holds the data files.")
+]
+Jobs = Annotated[int, typer.Option("--n-jobs", help="Worker processes; -1 means one per core.")]
 SpreadName = Annotated[
     str | None,
     typer.Option("--spread", help="FILE, `paper:K,D`, `random:K,D[,SEED]` or `dpa:K` (d = 1)."),

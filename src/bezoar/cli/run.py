@@ -35,11 +35,9 @@ def command(
     learner: Annotated[
         str | None, typer.Option("--learner", help="`table`, `text`; `digits` for glyphs, `signs` for emblems.")
     ] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", envvar="BEZOAR_DATA", help="Folder that holds the data files.")
-    ] = None,
+    data_dir: options.DataDir = None,
     split: Annotated[str, typer.Option("--split", help="`content` or `pixel-sum`.")] = "content",
-    n_jobs: Annotated[int, typer.Option("--n-jobs", help="Worker processes; -1 means one per core.")] = -1,
+    n_jobs: options.Jobs = -1,
     votes_only: Annotated[bool, typer.Option("--votes-only", help="Do not keep the base classifiers.")] = False,
     json: options.Json = False,
     label: reading.Label = None,
@@ -80,7 +78,7 @@ def command(
         "max-size": max_size,
     }
     samples = reading.open_named_or_own(dataset, data_dir, said)
-    samples, estimator = _with_learner(samples, learner)
+    samples, estimator = with_learner(samples, learner)
     if samples.groups is not None and split != "content":
         raise ValueError(f"With a column of contributors the split is 'group'; leave --split {split} out.")
     model = FiniteAggregationClassifier(
@@ -93,13 +91,18 @@ def command(
         n_jobs=n_jobs,
     )
     folder = out or Path("runs") / f"{samples.name}-k{k}-d{d}"
-    with _progress() as progress:
-        outcome = run(samples, model, folder, votes_only=votes_only, say=options.note, progress=progress)
+    asked = {
+        "data": dataset,
+        "learner": learner,
+        "options": {name: str(value) if isinstance(value, Path) else value for name, value in said.items() if value},
+    }
+    with progress_bar() as progress:
+        outcome = run(samples, model, folder, votes_only=votes_only, asked=asked, say=options.note, progress=progress)
     report = write_report(outcome)
     _print(outcome, report, json)
 
 
-def _with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
+def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
     """The learner that was asked for, or the one for this kind of data; which is then said, and is a premise."""
     from bezoar.learners.describe import describe
     from bezoar.learners.presets import learner_for, preset
@@ -152,21 +155,25 @@ def _print(outcome: Outcome, report: Path, json: bool) -> None:
     options.note(f"report: {report}")
 
 
-class _progress:  # noqa: N801
+class progress_bar:  # noqa: N801
     """A bar on a terminal's stderr, silence elsewhere."""
 
-    def __enter__(self) -> _progress:
+    def __init__(self, of_what: str = "training") -> None:
+        self.of_what = of_what
+
+    def __enter__(self) -> progress_bar:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         console = Console(stderr=True)
-        columns = (TextColumn("base classifiers"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (TextColumn(self.of_what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         self.bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
         self.task = self.bar.add_task("", total=None)
         self.bar.start()
         return self
 
     def __call__(self, done: int, total: int) -> None:
+        """Show how much is done, of how much."""
         self.bar.update(self.task, completed=done, total=total)
 
     def __exit__(self, *error: object) -> None:
