@@ -146,19 +146,19 @@ def test_every_lead_with_weights_that_no_votes_need_have(spread, n_groups, nodes
     n, undecided = spread.n_subsets, 0
     origin = np.repeat(groups.starts[:-1], np.diff(groups.starts))[:, None]
     feeding = np.argsort(table.ravel(), kind="stable").reshape(table.shape) // spread.d
-    scratch = [np.empty(n, np.int64) for _ in range(3)]
+    scratch = [*np.empty((3, n), np.int64), np.empty(2 * spread.d + 1, np.int64)]
     for _ in range(6):
         by_subset = rng.choice(3, n, p=rng.dirichlet([0.7, 0.7, 1.5]))
         weight = by_subset[groups.classifiers]
         covers = largest_covers_by_residue(by_subset, spread, n_groups)
         delta = weight[table].sum(axis=1)
-        bounds = np.empty(n + groups.n_groups, np.int64)
+        bounds, covers_found = np.empty((2, n + groups.n_groups), np.int64)
         facts = groups.starts, groups.overlap, groups.exactly_one
-        bound_groups(n, weight, table - origin, *facts, bounds)
+        bound_groups(n, weight, table - origin, *facts, bounds, covers_found)
         for lead in rng.permutation(int(weight.sum())).tolist():
             smallest = int(np.argmax(covers > lead))
-            arrays = weight, delta, table - origin, feeding - origin, groups.starts, bounds
-            size, ceiling = raise_by_groups(0, n, lead, nodes, *arrays, *scratch, np.empty(2 * spread.d + 1, np.int64))
+            maps = table - origin, feeding - origin, groups.starts, np.zeros(groups.n_groups, np.int64)
+            size, ceiling = raise_by_groups(0, n, lead, nodes, weight, delta, *maps, bounds, covers_found, *scratch)
             assert size < smallest
             assert ceiling in (n, smallest)
             assert nodes < 100_000 or size + 1 == ceiling == smallest
@@ -178,7 +178,7 @@ def bounds_of(weight, spread, picks):
     groups, table = in_order(spread)
     bounds = np.full(spread.n_subsets + groups.n_groups, -1)
     origin = np.repeat(groups.starts[:-1], np.diff(groups.starts))[:, None]
-    bound_groups(picks, weight, table - origin, groups.starts, groups.overlap, groups.exactly_one, bounds)
+    bound_groups(picks, weight, table - origin, groups.starts, groups.overlap, groups.exactly_one, bounds, bounds.copy())
     return [
         bounds[start + g : stop + g + 1].tolist()
         for g, (start, stop) in enumerate(zip(groups.starts[:-1], groups.starts[1:], strict=True))

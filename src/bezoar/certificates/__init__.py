@@ -73,13 +73,17 @@ def _tighten(
     groups = find_groups(spread)
     columns = np.arange(spread.n_subsets)
     starts, overlap, exactly_one = np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_)
-    origin, group_size = np.zeros((spread.n_subsets, 1), np.int64), spread.n_subsets
+    twin, origin, group_size = overlap, np.zeros((spread.n_subsets, 1), np.int64), spread.n_subsets
     if groups is not None:
         columns, starts, overlap, exactly_one = groups.classifiers, groups.starts, groups.overlap, groups.exactly_one
         table = np.sort(np.argsort(columns)[table[groups.partitions]], axis=1)
         origin, group_size = np.repeat(starts[:-1], np.diff(starts))[:, None], int(np.diff(starts).max())
     feeding = np.argsort(table.ravel(), kind="stable").reshape(table.shape) // spread.d
-    tables = (table, feeding, starts, overlap, exactly_one, table - origin, feeding - origin)
+    inside = table - origin
+    if groups is not None:
+        maps = [rows.tobytes() for rows in np.split(inside, starts[1:-1])]
+        twin = np.array([maps.index(rows) for rows in maps])
+    tables = (table, feeding, starts, overlap, exactly_one, twin, inside, feeding - origin)
     limits = (DUAL_ITERATIONS, PARTITION_VISITS // spread.n_partitions, PARTITION_VISITS // group_size)
     exact = np.zeros(votes.n_test, np.bool_)
 

@@ -65,8 +65,9 @@ def bound_groups(
     overlap: NDArray[np.int64],
     exactly_one: NDArray[np.bool_],
     bounds: NDArray[np.int64],
+    covers: NDArray[np.int64],
 ) -> None:
-    """Fill bounds[starts[g] + g + t] ≥ F*_g(t) for t = 0 … the size of group g; by T3 for t ≤ picks.
+    """Fill bounds[starts[g] + g + t] ≥ F*_g(t) for t = 0 … the size of group g, by T3 for t ≤ picks; covers with 0.
 
     Partitions and base classifiers are numbered group by group; row j of the table holds positions inside j's group.
     """
@@ -74,6 +75,7 @@ def bound_groups(
     zeros = np.empty(len(table), np.int64)
     ones = np.empty(len(table), np.int64)
     histogram = np.empty(2 * d * max(d, 2) + 1, np.int64)
+    covers[:] = 0
     for g in range(len(overlap)):
         start, stop = starts[g], starts[g + 1]
         inside = weight[start:stop]
@@ -206,6 +208,30 @@ def allocate(
 
 
 @njit(nogil=True, cache=True)
+def _share(
+    g: int,
+    weight: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    twin: NDArray[np.int64],
+    bounds: NDArray[np.int64],
+    covers: NDArray[np.int64],
+) -> None:
+    """Tell what is known of a group to all groups with the same map and the same weights."""
+    start, size = starts[g], starts[g + 1] - starts[g]
+    for h in range(len(twin)):
+        if h != g and twin[h] == twin[g]:
+            same = True
+            for i in range(size):
+                if weight[start + i] != weight[starts[h] + i]:
+                    same = False
+                    break
+            if same:
+                for t in range(size + 1):
+                    bounds[starts[h] + h + t] = bounds[start + g + t]
+                    covers[starts[h] + h + t] = covers[start + g + t]
+
+
+@njit(nogil=True, cache=True)
 def _settle(
     lead: int,
     nodes: int,
@@ -214,7 +240,9 @@ def _settle(
     table: NDArray[np.int64],
     feeding: NDArray[np.int64],
     starts: NDArray[np.int64],
+    twin: NDArray[np.int64],
     bounds: NDArray[np.int64],
+    covers: NDArray[np.int64],
     allocation: NDArray[np.int64],
     covered: NDArray[np.int64],
     gain: NDArray[np.int64],
@@ -230,16 +258,14 @@ def _settle(
         promised += bounds[starts[g] + g + allocation[g]]
     for g in range(len(allocation)):
         t = allocation[g]
-        if t == 0:
-            continue
         start, stop = starts[g], starts[g + 1]
         at = start + g + t
-        enough = lead - promised + bounds[at]
-        reached = max(enough, 0)
-        while reached < bounds[at]:
+        harmless = lead - promised + bounds[at]
+        while covers[at] < bounds[at]:
+            sought = max(harmless, covers[at])
             outcome, cover, used = branch_and_bound(
                 t,
-                reached,
+                sought,
                 weight[start:stop],
                 delta[start:stop],
                 table[start:stop],
@@ -254,12 +280,12 @@ def _settle(
             if outcome == UNKNOWN:
                 return UNKNOWN, nodes
             if outcome == ATTACK:
-                reached = cover
-                continue
-            promised -= bounds[at] - reached
-            bounds[at] = reached
-            _close(bounds[start + g : stop + g + 1])
-            if reached == enough:
+                covers[at] = cover
+            else:
+                bounds[at] = sought
+                _close(bounds[start + g : stop + g + 1])
+            _share(g, weight, starts, twin, bounds, covers)
+            if outcome == SAFE:
                 return SAFE, nodes
     return ATTACK, nodes
 
@@ -275,7 +301,9 @@ def raise_by_groups(
     table: NDArray[np.int64],
     feeding: NDArray[np.int64],
     starts: NDArray[np.int64],
+    twin: NDArray[np.int64],
     bounds: NDArray[np.int64],
+    covers: NDArray[np.int64],
     covered: NDArray[np.int64],
     gain: NDArray[np.int64],
     allowed: NDArray[np.int64],
@@ -283,8 +311,8 @@ def raise_by_groups(
 ) -> tuple[int, int]:
     """The largest size below the ceiling that is proved harmless, and the ceiling, lowered to an attack if one was found.
 
-    ``size`` is known to be harmless. ``bounds`` come from `bound_groups` and are lowered in place; they stay true for
-    these weights whatever the lead.
+    ``size`` is known to be harmless. ``bounds`` and ``covers`` come from `bound_groups`; bounds are lowered and covers
+    raised in place, and stay true for these weights whatever the lead. Groups with the same ``twin`` have the same map.
     """
     d = table.shape[1]
     allocation = np.empty(len(starts) - 1, np.int64)
@@ -302,7 +330,9 @@ def raise_by_groups(
             table,
             feeding,
             starts,
+            twin,
             bounds,
+            covers,
             allocation,
             covered,
             gain,

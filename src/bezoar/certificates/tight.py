@@ -108,6 +108,7 @@ def tighten_rows(
     starts: NDArray[np.int64],
     overlap: NDArray[np.int64],
     exactly_one: NDArray[np.bool_],
+    twin: NDArray[np.int64],
     inside_table: NDArray[np.int64],
     inside_feeding: NDArray[np.int64],
     n_classes: int,
@@ -123,8 +124,9 @@ def tighten_rows(
     """Raise Theorem 2's radii where no larger attack exists; say where an attack one larger was found.
 
     ``prediction`` and ``runner_up`` come from Theorem 2; ``runner_up``, ``radius`` and ``exact`` are filled.
-    For a grouped spread, partitions and base classifiers come group by group, ``starts``, ``overlap`` and
-    ``exactly_one`` describe the groups, and the inside tables hold positions inside a group; else all five are empty.
+    For a grouped spread, partitions and base classifiers come group by group, ``starts``, ``overlap``,
+    ``exactly_one`` and ``twin`` describe the groups, and the inside tables hold positions inside a group; else there
+    are no groups.
     """
     n, d = table.shape
     n_groups = len(overlap)
@@ -134,7 +136,8 @@ def tighten_rows(
     gain, covered, allowed = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     u, sums, times = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     histogram = np.zeros(2 * d + 1, np.int64)
-    bounds, unseen_bounds = np.empty(n + n_groups, np.int64), np.empty(n + n_groups, np.int64)
+    bounds, covers = np.empty(n + n_groups, np.int64), np.empty(n + n_groups, np.int64)
+    unseen_bounds, unseen_covers = np.empty(n + n_groups, np.int64), np.empty(n + n_groups, np.int64)
     allocation = np.empty(n_groups, np.int64)
     for t in range(votes.shape[0]):
         row = votes[t]
@@ -160,7 +163,9 @@ def tighten_rows(
                     for i in range(n):
                         weight[i] = 1 + (row[i] == p)
                     picks = picks_to_bound(best_radius, n_groups)
-                    bound_groups(picks, weight, inside_table, starts, overlap, exactly_one, unseen_bounds)
+                    bound_groups(
+                        picks, weight, inside_table, starts, overlap, exactly_one, unseen_bounds, unseen_covers
+                    )
                     unseen_known = True
                 if not allocate(best_radius, lead, d, unseen_bounds, starts, allocation):
                     continue
@@ -178,10 +183,10 @@ def tighten_rows(
             if size < best_radius and lead >= 0:
                 ceiling = greedy_attack(best_radius, lead, weight, delta, table, feeding, covered, gain)
             if n_groups and size + 1 < ceiling:
-                own = bounds if hits else unseen_bounds
+                own, own_covers = (bounds, covers) if hits else (unseen_bounds, unseen_covers)
                 if hits or not unseen_known:
                     picks = picks_to_bound(ceiling, n_groups)
-                    bound_groups(picks, weight, inside_table, starts, overlap, exactly_one, own)
+                    bound_groups(picks, weight, inside_table, starts, overlap, exactly_one, own, own_covers)
                     unseen_known |= hits == 0
                 size, ceiling = raise_by_groups(
                     size,
@@ -193,7 +198,9 @@ def tighten_rows(
                     inside_table,
                     inside_feeding,
                     starts,
+                    twin,
                     own,
+                    own_covers,
                     covered,
                     gain,
                     allowed,
