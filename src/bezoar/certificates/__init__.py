@@ -16,6 +16,7 @@ __all__ = ["Certificate", "certify"]
 Method = Literal["finite-aggregation", "dpa-bound", "tight"]
 DUAL_ITERATIONS = 40
 PARTITION_VISITS = 4_000_000  # what branch and bound may look at for one rival and attack size
+GROUP_VISITS = 4_000_000  # what branch and bound inside groups may look at for one rival
 BYTES_PER_TASK = 1 << 20
 
 
@@ -84,7 +85,7 @@ def _tighten(
         maps = [rows.tobytes() for rows in np.split(inside, starts[1:-1])]
         twin = np.array([maps.index(rows) for rows in maps])
     tables = (table, feeding, starts, overlap, exactly_one, twin, inside, feeding - origin)
-    limits = (DUAL_ITERATIONS, PARTITION_VISITS // spread.n_partitions, PARTITION_VISITS // group_size)
+    limits = (DUAL_ITERATIONS, PARTITION_VISITS // spread.n_partitions, GROUP_VISITS // group_size)
     exact = np.zeros(votes.n_test, np.bool_)
 
     def work(start: int, stop: int) -> None:

@@ -256,7 +256,7 @@ def _settle(
     promised = 0
     for g in range(len(allocation)):
         promised += bounds[starts[g] + g + allocation[g]]
-    for g in range(len(allocation)):
+    for g in np.argsort(allocation, kind="mergesort"):  # few picks first: they are settled fastest
         t = allocation[g]
         start, stop = starts[g], starts[g + 1]
         at = start + g + t
