@@ -38,7 +38,7 @@ LARGER = [
 
 
 def structured_votes(rng, spread, n_classes):
-    """Votes around concurrent partitions: their common subset votes for a rival, the rest of them for the prediction."""
+    """Votes around concurrent partitions: their common subset for a rival, the rest of them for the prediction."""
     n = spread.n_subsets
     kind = rng.integers(4)
     p, c = rng.permutation(n_classes)[:2]
@@ -140,7 +140,7 @@ def test_no_radius_is_broken_and_with_enough_nodes_each_is_exact(spread, n_group
 @pytest.mark.parametrize("nodes", [100_000, 20, 0])
 @pytest.mark.parametrize(("spread", "n_groups"), LARGER, ids=lambda value: str(getattr(value, "n_subsets", "")))
 def test_every_lead_with_weights_that_no_votes_need_have(spread, n_groups, nodes):
-    """The search by itself, for any weights and every lead: what it calls harmless is, what it calls an attack is one."""
+    """The search by itself, for any weights and every lead: what it calls harmless is, and so with attacks."""
     rng = np.random.default_rng(nodes)
     groups, table = in_order(spread)
     n, undecided = spread.n_subsets, 0
@@ -178,7 +178,9 @@ def bounds_of(weight, spread, picks):
     groups, table = in_order(spread)
     bounds = np.full(spread.n_subsets + groups.n_groups, -1)
     origin = np.repeat(groups.starts[:-1], np.diff(groups.starts))[:, None]
-    bound_groups(picks, weight, table - origin, groups.starts, groups.overlap, groups.exactly_one, bounds, bounds.copy())
+    bound_groups(
+        picks, weight, table - origin, groups.starts, groups.overlap, groups.exactly_one, bounds, bounds.copy()
+    )
     return [
         bounds[start + g : stop + g + 1].tolist()
         for g, (start, stop) in enumerate(zip(groups.starts[:-1], groups.starts[1:], strict=True))
@@ -268,7 +270,7 @@ def shared_out(m, lines):
 
 
 def test_three_concurrent_lines_of_the_plane_of_order_3():
-    """All overlaps may fall on one cheap base classifier: reading them as different ones would say 17 and be unsound."""
+    """All overlaps may fall on one cheap base classifier: reading them as different ones would say 17, unsound."""
     spread = Spread(13, (0, 1, 3, 9))
     lines = spread.partitions_of(0)[:3]
     weight = np.zeros(13, np.int64)

@@ -17,7 +17,7 @@ PAIRS = 200_000_000  # shared base classifiers that may be looked at; a larger s
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Two different partitions of group g share at least ``overlap[g]`` ≥ 1 base classifiers; of different groups, none.
+    """Two partitions of group g share at least ``overlap[g]`` ≥ 1 base classifiers; of different groups, none.
 
     A group of P partitions has P base classifiers, because every partition reaches d of them and every one is fed by d.
 

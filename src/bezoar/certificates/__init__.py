@@ -90,8 +90,9 @@ def _tighten(
 
     def work(start: int, stop: int) -> None:
         rows = np.ascontiguousarray(votes.matrix[start:stop][:, columns])
-        arrays = [array[start:stop] for array in (prediction, runner_up, radius, exact)]
-        tighten_rows(rows, *tables, len(votes.classes), votes.classes_inferred, *limits, *arrays)
+        part = slice(start, stop)
+        out = (prediction[part], runner_up[part], radius[part], exact[part])
+        tighten_rows(rows, *tables, len(votes.classes), votes.classes_inferred, *limits, *out)
 
     in_threads(votes.n_test, 8, work, n_jobs)
     return exact

@@ -21,9 +21,9 @@ found by filling the cheapest base classifiers first, and cov(S) ≤ ⌊(sum of 
 *Exactly one shared (planes).* Since 1 = t − C(t, 2) + C(t − 1, 2) for every t ≥ 1,
 cov(S) = Σ_{j ∈ S} Δ_j − Σ_i w_i C(t_i, 2) + Σ_i w_i C(t_i − 1, 2) over the i that S reaches. The second term is
 ½ Σ_{j ∈ S} Σ_{i ∈ spread(j)} w_i a_i ≥ ½ Σ_{j ∈ S} pen_j(t). In the third, w_i ≤ 2 and
-C(t_i − 1, 2) = C(t_i, 2)·(t_i − 2)/t_i ≤ C(t_i, 2)·(t − 2)/t; the C(t_i, 2) add up to the C(t, 2) pairs of picks, so it
-is at most 2·C(t − 1, 2). Hence cov(S) ≤ ⌊(sum of the t largest 2Δ_j − pen_j(t)) / 2⌋ + 2·C(t − 1, 2). All t − 1 overlaps
-of a pick may fall on *one* cheap base classifier, which is why pen_j(t) is the same as above.
+C(t_i − 1, 2) = C(t_i, 2)·(t_i − 2)/t_i ≤ C(t_i, 2)·(t − 2)/t; the C(t_i, 2) add up to the C(t, 2) pairs of picks, so
+it is at most 2·C(t − 1, 2). Hence cov(S) ≤ ⌊(sum of the t largest 2Δ_j − pen_j(t)) / 2⌋ + 2·C(t − 1, 2). All t − 1
+overlaps of a pick may fall on *one* cheap base classifier, which is why pen_j(t) is the same as above.
 
 *Any bounds.* F*_g(t) is at most the group's total weight and at most F*_g(t + 1); and F*_g(t) ≤ F*_g(t − 1)·t/(t − 1):
 the parts of a cover that only one of its t picks reaches sum to at most the cover, so leaving out the pick with the
@@ -309,7 +309,7 @@ def raise_by_groups(
     allowed: NDArray[np.int64],
     histogram: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """The largest size below the ceiling that is proved harmless, and the ceiling, lowered to an attack if one was found.
+    """The largest size below the ceiling proved harmless, and the ceiling, lowered to an attack if one was found.
 
     ``size`` is known to be harmless. ``bounds`` and ``covers`` come from `bound_groups`; bounds are lowered and covers
     raised in place, and stay true for these weights whatever the lead. Groups with the same ``twin`` have the same map.

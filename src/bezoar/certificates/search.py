@@ -144,5 +144,3 @@ def branch_and_bound(
         exclusions[n_exclusions] = picks[depth]
         n_exclusions += 1
     return UNKNOWN, 0, nodes
-
-
