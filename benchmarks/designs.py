@@ -20,7 +20,15 @@ from bezoar import Spread, Votes, certify
 from bezoar.groups import find_groups
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from test_grouped import largest_cover, largest_covers_by_residue, smallest_attack, structured_votes, weights_and_leads
+from test_grouped import (
+    largest_cover,
+    largest_covers_by_residue,
+    search_every_lead,
+    smallest_attack,
+    structured_votes,
+    structured_weights,
+    weights_and_leads,
+)
 
 LIMITS = {  # dual iterations, partitions that T2 may visit, partitions that the search inside groups may visit
     "tight: T1 and T2 off, no search in groups (T3)": (0, 0, 0),
@@ -101,7 +109,28 @@ def campaign(total: int) -> None:
                 f"| {shown} | {name} | {count} | {broken} | {wrong} | {larger} | {exact / count * 100:.1f} |",
                 flush=True,
             )
+    every_lead(designs, rng, total // 4)
     integer_programs(rng)
+
+
+def every_lead(designs: list[tuple[Spread, int]], rng: np.random.Generator, n_weights: int) -> None:
+    """The grouped search alone, on weights and leads that no votes need have: where overlap decides."""
+    print(
+        "\n| spread | nodes | weights × leads | violations | wrong attacks | harmless size = smallest attack − 1, % |"
+    )
+    print("|---|---|---|---|---|---|")
+    for spread, n_groups in designs:
+        for nodes in (0, 100_000):
+            count = broken = wrong = tight = 0
+            for _ in range(-(-n_weights // (2 * len(designs)))):
+                weight = structured_weights(rng, spread)
+                for size, ceiling, smallest in search_every_lead(spread, n_groups, nodes, weight):
+                    count += 1
+                    broken += size >= smallest
+                    wrong += ceiling not in (spread.n_subsets, smallest)
+                    tight += size + 1 == smallest
+            shown = f"{spread.n_subsets} of {spread.d} in {n_groups}"
+            print(f"| {shown} | {nodes} | {count} | {broken} | {wrong} | {tight / count * 100:.1f} |", flush=True)
 
 
 def integer_programs(rng: np.random.Generator) -> None:

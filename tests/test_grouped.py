@@ -137,30 +137,48 @@ def test_no_radius_is_broken_and_with_enough_nodes_each_is_exact(spread, n_group
     assert raised > 0 or spread not in (Spread.planes(2, 6), Spread.planes(3, 5))
 
 
+def structured_weights(rng, spread):
+    """Random weights, or heavy concurrent partitions whose common subset is cheap."""
+    weight = rng.choice(3, spread.n_subsets, p=rng.dirichlet([0.7, 0.7, 1.5]))
+    if rng.random() < 0.5:
+        if rng.random() < 0.5:
+            weight[:] = rng.integers(3)
+        for point in rng.choice(spread.n_subsets, rng.integers(1, 6)):
+            pencil = rng.permutation(spread.partitions_of(point))
+            for j in pencil[: rng.integers(1, spread.d + 1)]:
+                weight[spread.subsets_of(j)] = 2
+            weight[point] = rng.integers(2)
+    return weight
+
+
+def search_every_lead(spread, n_groups, nodes, by_subset):
+    """(size called harmless, attack found or n, smallest attack) for every lead that some attack exceeds."""
+    groups, table = in_order(spread)
+    n = spread.n_subsets
+    origin = np.repeat(groups.starts[:-1], np.diff(groups.starts))[:, None]
+    feeding = np.argsort(table.ravel(), kind="stable").reshape(table.shape) // spread.d
+    weight = by_subset[groups.classifiers]
+    bounds, found = np.empty((2, n + groups.n_groups), np.int64)
+    facts = groups.starts, groups.overlap, groups.exactly_one
+    bound_groups(n, weight, table - origin, *facts, bounds, found)
+    maps = table - origin, feeding - origin, groups.starts, np.zeros(groups.n_groups, np.int64)
+    scratch = [*np.empty((3, n), np.int64), np.empty(2 * spread.d + 1, np.int64)]
+    covers = largest_covers_by_residue(by_subset, spread, n_groups)
+    for lead in range(int(weight.sum())):
+        arrays = weight, weight[table].sum(axis=1), *maps, bounds, found, *scratch
+        yield *raise_by_groups(0, n, lead, nodes, *arrays), int(np.argmax(covers > lead))
+
+
 @pytest.mark.parametrize("nodes", [100_000, 20, 0])
 @pytest.mark.parametrize(("spread", "n_groups"), LARGER, ids=lambda value: str(getattr(value, "n_subsets", "")))
 def test_every_lead_with_weights_that_no_votes_need_have(spread, n_groups, nodes):
     """The search by itself, for any weights and every lead: what it calls harmless is, and so with attacks."""
     rng = np.random.default_rng(nodes)
-    groups, table = in_order(spread)
-    n, undecided = spread.n_subsets, 0
-    origin = np.repeat(groups.starts[:-1], np.diff(groups.starts))[:, None]
-    feeding = np.argsort(table.ravel(), kind="stable").reshape(table.shape) // spread.d
-    scratch = [*np.empty((3, n), np.int64), np.empty(2 * spread.d + 1, np.int64)]
-    for _ in range(6):
-        by_subset = rng.choice(3, n, p=rng.dirichlet([0.7, 0.7, 1.5]))
-        weight = by_subset[groups.classifiers]
-        covers = largest_covers_by_residue(by_subset, spread, n_groups)
-        delta = weight[table].sum(axis=1)
-        bounds, covers_found = np.empty((2, n + groups.n_groups), np.int64)
-        facts = groups.starts, groups.overlap, groups.exactly_one
-        bound_groups(n, weight, table - origin, *facts, bounds, covers_found)
-        for lead in rng.permutation(int(weight.sum())).tolist():
-            smallest = int(np.argmax(covers > lead))
-            maps = table - origin, feeding - origin, groups.starts, np.zeros(groups.n_groups, np.int64)
-            size, ceiling = raise_by_groups(0, n, lead, nodes, weight, delta, *maps, bounds, covers_found, *scratch)
+    undecided = 0
+    for _ in range(8):
+        for size, ceiling, smallest in search_every_lead(spread, n_groups, nodes, structured_weights(rng, spread)):
             assert size < smallest
-            assert ceiling in (n, smallest)
+            assert ceiling in (spread.n_subsets, smallest)
             assert nodes < 100_000 or size + 1 == ceiling == smallest
             undecided += ceiling != smallest
     assert nodes or undecided

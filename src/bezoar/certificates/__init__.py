@@ -91,8 +91,8 @@ def _tighten(
     def work(start: int, stop: int) -> None:
         rows = np.ascontiguousarray(votes.matrix[start:stop][:, columns])
         part = slice(start, stop)
-        out = (prediction[part], runner_up[part], radius[part], exact[part])
-        tighten_rows(rows, *tables, len(votes.classes), votes.classes_inferred, *limits, *out)
+        settings = (len(votes.classes), votes.classes_inferred, *limits)
+        tighten_rows(rows, *tables, *settings, prediction[part], runner_up[part], radius[part], exact[part])
 
     in_threads(votes.n_test, 8, work, n_jobs)
     return exact
