@@ -116,3 +116,28 @@ def smallest_attack_fast(votes, table, n_classes, unseen):
                 best = size
                 break
     return best
+
+
+@njit
+def largest_covers(weight, table):
+    """cov*(m) for m = 0 … n: the largest weight that m partitions reach, over all 2^n sets of partitions."""
+    n = len(table)
+    best = np.zeros(n + 1, np.int64)
+    times = np.zeros(len(weight), np.int64)
+    chosen = np.zeros(n, np.bool_)
+    size = total = 0
+    for step in range(1, 1 << n):
+        j = 0
+        while not (step >> j) & 1:  # Gray code: one partition enters or leaves
+            j += 1
+        change = -1 if chosen[j] else 1
+        chosen[j] = not chosen[j]
+        size += change
+        for i in table[j]:
+            if times[i] == (0 if change > 0 else 1):
+                total += change * weight[i]
+            times[i] += change
+        best[size] = max(best[size], total)
+    for m in range(1, n + 1):
+        best[m] = max(best[m], best[m - 1])
+    return best

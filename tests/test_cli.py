@@ -38,7 +38,7 @@ def votes(tmp_path):
 
 def test_every_command_has_help_with_an_example():
     group = typer.main.get_command(app)
-    assert set(group.commands) == {"run", "predict", "certify", "split"}
+    assert set(group.commands) == {"run", "predict", "audit", "update", "certify", "split", "spread"}
     for name, command in group.commands.items():
         text = bezoar(name, "--help").stdout
         assert "Example: bezoar" in text.replace("`", "")
@@ -100,6 +100,23 @@ def test_certify_by_spread_file_method_and_out(votes, tmp_path):
     dpa = json.loads(bezoar(*words, "dpa:15").stdout)
     assert dpa["d"] == 1
     assert dpa["k"] == 15
+
+
+def test_designed_spreads_by_name(tmp_path):
+    for name, spread in {
+        "plane:2,3": Spread.planes(2, 3),
+        "difference:7,3,0,1,3": Spread.planes(2, 3),
+        "quartic:37,2": Spread.quartic(37, 2),
+    }.items():
+        np.save(tmp_path / "designed.npy", np.zeros((1, spread.n_subsets), np.uint8))
+        words = ("certify", tmp_path / "designed.npy", "--spread", name, "--classes", 2, "--method", "tight", "--json")
+        assert json.loads(bezoar(*words).stdout)["spread_digest"] == spread.digest
+
+
+def test_spread_suggests_designs():
+    record = json.loads(bezoar("spread", "50", "5", "--json").stdout)["designs"][0]
+    assert (record["name"], record["n_subsets"], record["d"], record["overlap"]) == ("plane:4,12", 252, 5, 1)
+    assert "plane:4,12" in bezoar("spread", "50", "5").stdout
 
 
 def test_saved_votes_know_their_spread(votes, tmp_path):
@@ -236,6 +253,11 @@ def test_interrupt_leaves_a_run_that_goes_on(tmp_path):
         (("certify", "votes.npy"), "does not say which spread made it"),
         (("certify", "votes.npy", "--spread", "paper:5"), "is not a spread"),
         (("certify", "votes.npy", "--spread", "paper:a,b"), "is not a spread"),
+        (("certify", "votes.npy", "--spread", "difference:13,2"), "is not a spread"),
+        (("certify", "votes.npy", "--spread", "difference:13,2,0,1,3,8"), "not a difference set modulo 13"),
+        (("certify", "votes.npy", "--spread", "plane:6,2"), "prime power q ≥ 2"),
+        (("certify", "votes.npy", "--spread", "quartic:37"), "is not a spread"),
+        (("spread", "0", "5"), "'k' of a suggestion must be a number > 0"),
         (("certify", "votes.npy", "--spread", "nowhere.npz"), "neither a file nor a spread"),
         (
             ("certify", "votes.npy", "--spread", "votes.npy"),

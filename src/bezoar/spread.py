@@ -16,13 +16,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import numpy as np
 import xxhash
 from numpy.typing import ArrayLike, NDArray
 
 from bezoar.files import open_arrays, write_arrays
+
+if TYPE_CHECKING:
+    from bezoar.designs import Design
 
 PAPER_SEED = 999999999 + 208
 
@@ -106,6 +109,40 @@ class Spread:
         """The authors' published shifts, for votes made with their code."""
         k, d = _at_least_one("k", k), _at_least_one("d", d)
         return cls(k * d, tuple(random.Random(PAPER_SEED).sample(range(k * d), d)))
+
+    @classmethod
+    def from_difference_set(cls, v: int, residues: Sequence[int], groups: int) -> Self:
+        """n = groups·v subsets and the shifts groups·x for x in a cyclic (v, d, λ) difference set.
+
+        Two partitions that are equal modulo ``groups`` share exactly λ subsets, any others none: overlap that
+        ``certify(votes, "tight")`` turns into radius (see `bezoar.designs`). k = groups·v/d is seldom whole.
+        """
+        from bezoar.designs import checked_overlap
+
+        groups = _at_least_one("groups", groups)
+        checked_overlap(v, residues)
+        return cls(groups * v, tuple(groups * x for x in residues))
+
+    @classmethod
+    def planes(cls, q: int, groups: int) -> Self:
+        """Singer's planes for a prime power q: groups of q² + q + 1 subsets, d = q + 1, λ = 1."""
+        from bezoar.designs import plane
+
+        return cls.from_difference_set(*plane(q), groups)
+
+    @classmethod
+    def quartic(cls, p: int, groups: int) -> Self:
+        """Quartic residues for a prime p = 4x² + 1, x odd: groups of p subsets, d = (p − 1)/4, λ = (p − 5)/16."""
+        from bezoar.designs import quartic
+
+        return cls.from_difference_set(*quartic(p), groups)
+
+    @staticmethod
+    def suggest(k: float, d: float) -> tuple[Design, ...]:
+        """The designed spreads nearest to k and d, best first, with what k, d and the number of subsets become."""
+        from bezoar.designs import suggest
+
+        return suggest(k, d)
 
     @classmethod
     def from_table(cls, table: ArrayLike) -> Self:

@@ -16,6 +16,7 @@ __all__ = ["Certificate", "certify"]
 Method = Literal["finite-aggregation", "dpa-bound", "tight"]
 DUAL_ITERATIONS = 40
 PARTITION_VISITS = 4_000_000  # what branch and bound may look at for one rival and attack size
+GROUP_VISITS = 4_000_000  # what branch and bound inside groups may look at for one rival
 BYTES_PER_TASK = 1 << 20
 
 
@@ -33,7 +34,7 @@ def certify(votes: Votes, method: Method = "finite-aggregation", *, n_jobs: int 
         (DPA) and exact. ``dpa-bound`` counts 2d votes for every poison, whatever the base classifiers
         say: the bound Theorem 2 improves upon, on the same votes. ``tight`` counts a base classifier that
         two poisons reach once (see `bezoar.certificates.tight`): never below Theorem 2, slower, and it
-        tells which radii are exact.
+        tells which radii are exact. It gains most with a spread designed for it (`Spread.planes`).
     n_jobs : int
         Threads; -1 means one per core. The result does not depend on it.
     """
@@ -66,22 +67,32 @@ def _tighten(
 ) -> NDArray[np.bool_]:
     """Raise radii and set runners-up in place; which radii an explicit attack shows to be exact."""
     from bezoar.certificates.tight import tighten_rows
+    from bezoar.groups import find_groups
 
-    table = np.ascontiguousarray(votes.spread.as_table())
-    feeding = np.array([votes.spread.partitions_of(i) for i in range(votes.spread.n_subsets)], np.int64)
+    spread = votes.spread
+    table = np.ascontiguousarray(spread.as_table())
+    groups = find_groups(spread)
+    columns = np.arange(spread.n_subsets)
+    starts, overlap, exactly_one = np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_)
+    twin, origin, group_size = overlap, np.zeros((spread.n_subsets, 1), np.int64), spread.n_subsets
+    if groups is not None:
+        columns, starts, overlap, exactly_one = groups.classifiers, groups.starts, groups.overlap, groups.exactly_one
+        table = np.sort(np.argsort(columns)[table[groups.partitions]], axis=1)
+        origin, group_size = np.repeat(starts[:-1], np.diff(starts))[:, None], int(np.diff(starts).max())
+    feeding = np.argsort(table.ravel(), kind="stable").reshape(table.shape) // spread.d
+    inside = table - origin
+    if groups is not None:
+        maps = [rows.tobytes() for rows in np.split(inside, starts[1:-1])]
+        twin = np.array([maps.index(rows) for rows in maps])
+    tables = (table, feeding, starts, overlap, exactly_one, twin, inside, feeding - origin)
+    limits = (DUAL_ITERATIONS, PARTITION_VISITS // spread.n_partitions, GROUP_VISITS // group_size)
     exact = np.zeros(votes.n_test, np.bool_)
-    nodes = PARTITION_VISITS // votes.spread.n_partitions
 
     def work(start: int, stop: int) -> None:
-        rows = np.ascontiguousarray(votes.matrix[start:stop])
+        rows = np.ascontiguousarray(votes.matrix[start:stop][:, columns])
         part = slice(start, stop)
-        settings = (
-            len(votes.classes),
-            votes.classes_inferred,
-            DUAL_ITERATIONS,
-            nodes,
-        )
-        tighten_rows(rows, table, feeding, *settings, prediction[part], runner_up[part], radius[part], exact[part])
+        settings = (len(votes.classes), votes.classes_inferred, *limits)
+        tighten_rows(rows, *tables, *settings, prediction[part], runner_up[part], radius[part], exact[part])
 
     in_threads(votes.n_test, 8, work, n_jobs)
     return exact

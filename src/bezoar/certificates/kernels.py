@@ -29,7 +29,7 @@ BLOCK = 8192  # bytes of a view that stay in the first-level cache while d views
 
 
 @njit(nogil=True, cache=True)
-def _how_many_fit(histogram: NDArray[np.int64], n: int, budget: int) -> int:
+def how_many_fit(histogram: NDArray[np.int64], n: int, budget: int) -> int:
     """Largest t whose t largest values sum to at most the budget; n if all n of them do."""
     if budget < 0:
         return 0
@@ -204,12 +204,12 @@ def certify_rows(
             ):
                 continue
             if hits == 0:
-                fitted = _how_many_fit(reach_histogram, n, lead)
+                fitted = how_many_fit(reach_histogram, n, lead)
             else:
                 delta[:] = reach
                 _subtract_hits(row, c, shifts, table, delta)
                 _count(delta, lanes, histogram)
-                fitted = _how_many_fit(histogram, n, lead)
+                fitted = how_many_fit(histogram, n, lead)
             if (
                 step < 0
                 or fitted < best_radius

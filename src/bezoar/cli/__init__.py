@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from bezoar import __version__
-from bezoar.cli import audit, certify, predict, run, split, update
+from bezoar.cli import audit, certify, predict, run, split, spread, update
 
 app = typer.Typer(
     name="bezoar",
@@ -52,7 +52,7 @@ def _sentence(error: Exception) -> str:
     return str(error)
 
 
-for _room in (run, predict, audit, update, certify, split):
+for _room in (run, predict, audit, update, certify, split, spread):
     app.command(_room.__name__.rpartition(".")[2], epilog=_room.EXAMPLES)(graceful(_room.command))
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 import warnings
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,8 +23,13 @@ DataDir = Annotated[
 Jobs = Annotated[int, typer.Option("--n-jobs", help="Worker processes; -1 means one per core.")]
 SpreadName = Annotated[
     str | None,
-    typer.Option("--spread", help="FILE, `paper:K,D`, `random:K,D[,SEED]` or `dpa:K` (d = 1)."),
+    typer.Option(
+        "--spread",
+        help="FILE, `paper:K,D`, `random:K,D[,SEED]`, `dpa:K` (d = 1), or designed for the tight certificate: "
+        "`plane:Q,GROUPS`, `quartic:P,GROUPS`, `difference:V,GROUPS,R1,R2,…` (`bezoar spread K D` suggests some).",
+    ),
 ]
+FORMS = "paper:K,D, random:K,D,SEED, dpa:K, plane:Q,GROUPS, quartic:P,GROUPS or difference:V,GROUPS,R1,R2,…"
 
 
 def parse_spread(text: str) -> Spread:
@@ -30,10 +37,16 @@ def parse_spread(text: str) -> Spread:
     from bezoar import Spread
 
     kind, _, rest = text.partition(":")
-    makers = {
+    makers: dict[str, tuple[Callable[..., Spread], Container[int]]] = {
         "paper": (Spread.paper, (2,)),
         "random": (Spread.random, (2, 3)),
         "dpa": (lambda k: Spread.random(k, 1), (1,)),
+        "plane": (Spread.planes, (2,)),
+        "quartic": (Spread.quartic, (2,)),
+        "difference": (
+            lambda v, groups, *residues: Spread.from_difference_set(v, residues, groups),
+            range(3, sys.maxsize),
+        ),
     }
     if kind in makers and rest:
         make, counts = makers[kind]
@@ -42,11 +55,10 @@ def parse_spread(text: str) -> Spread:
         except ValueError:
             numbers = []
         if len(numbers) not in counts:
-            raise ValueError(f"'{text}' is not a spread: give paper:K,D, random:K,D,SEED or dpa:K with whole numbers.")
-        spread: Spread = make(*numbers)  # type: ignore[operator]
-        return spread
+            raise ValueError(f"'{text}' is not a spread: give {FORMS} with whole numbers.")
+        return make(*numbers)
     if not Path(text).exists():
-        raise ValueError(f"'{text}' is neither a file nor a spread like paper:50,5, random:50,5,0 or dpa:50.")
+        raise ValueError(f"'{text}' is neither a file nor a spread: give {FORMS}.")
     return Spread.load(text)
 
 

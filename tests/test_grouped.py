@@ -1,0 +1,426 @@
+"""The grouped bound: never below a cover that exists, its slow twin in fractions, and radii nobody can break."""
+
+from fractions import Fraction
+from functools import partial
+from itertools import combinations
+from math import comb
+
+import numpy as np
+import pytest
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+import bezoar.certificates
+from bezoar import Spread, Votes, certify
+from bezoar.certificates.grouped import allocate, bound_groups, raise_by_groups
+from bezoar.groups import find_groups
+from oracle import largest_covers
+
+BIPLANE = (11, (1, 3, 4, 5, 9))  # quadratic residues: (11, 5, 2)
+UNEVEN = Spread.from_table(  # a plane of order 2, and three partitions that all reach the same three subsets
+    [*(sorted((j + x) % 7 for x in (0, 1, 3)) for j in range(7)), *[[7, 8, 9]] * 3]
+)
+SMALL = [
+    Spread.planes(2, 1),
+    Spread.planes(2, 2),
+    Spread.planes(3, 1),
+    Spread.from_difference_set(*BIPLANE, 1),
+    Spread.from_difference_set(7, (0, 1, 2, 4), 2),
+    UNEVEN,
+]
+LARGER = [
+    (Spread.planes(2, 3), 3),
+    (Spread.planes(2, 6), 6),
+    (Spread.planes(3, 2), 2),
+    (Spread.planes(3, 5), 5),
+    (Spread.from_difference_set(*BIPLANE, 4), 4),
+    (Spread.from_difference_set(7, (0, 1, 2, 4), 5), 5),
+]
+
+
+def structured_votes(rng, spread, n_classes):
+    """Votes around concurrent partitions: their common subset for a rival, the rest of them for the prediction."""
+    n = spread.n_subsets
+    kind = rng.integers(4)
+    p, c = rng.permutation(n_classes)[:2]
+    if kind == 0:
+        return rng.choice(n_classes + 1, n, p=rng.dirichlet(np.full(n_classes + 1, 0.5)))
+    votes = np.where(rng.random(n) < rng.uniform(0.3, 1.0), p, rng.integers(0, n_classes + 1, n))
+    if kind == 1:
+        return votes
+    for point in rng.choice(n, rng.integers(1, 4), replace=False):
+        pencil = spread.partitions_of(point)
+        for j in pencil[: rng.integers(1, len(pencil) + 1)]:
+            votes[spread.subsets_of(j)] = p
+        votes[point] = c
+    if kind == 3:
+        votes[votes != p] = c
+    return votes
+
+
+def weights_and_leads(votes, n_classes, unseen):
+    """Weights and lead of each rival, in plain words."""
+    counts = [int((votes == c).sum()) for c in range(n_classes)]
+    p = counts.index(max(counts))
+    for c in range(n_classes):
+        if c != p:
+            yield 1 + (votes == p).astype(int) - (votes == c), counts[p] - counts[c] - (c < p)
+    if unseen:
+        yield 1 + (votes == p).astype(int), counts[p] - 1
+
+
+def largest_covers_by_residue(weight, spread, n_groups):
+    """`largest_covers` of a spread that never leaves a residue modulo n_groups: all sets in each, then all sums."""
+    table = spread.as_table()
+    together = np.zeros(1, np.int64)
+    for g in range(n_groups):
+        rows = table[g::n_groups]
+        assert (rows % n_groups == rows[0, 0] % n_groups).all()
+        covers = largest_covers(weight[rows[0, 0] % n_groups :: n_groups], rows // n_groups)
+        sums = together[:, None] + covers
+        size = np.add.outer(np.arange(len(together)), np.arange(len(covers)))
+        together = np.array([sums[size == m].max() for m in range(size.max() + 1)])
+    return together
+
+
+def test_two_ways_to_try_everything_agree():
+    rng = np.random.default_rng(2)
+    for spread, n_groups in ((Spread.planes(2, 2), 2), (Spread(14, (1, 3, 7)), 2), (Spread(12, (2, 5, 8)), 3)):
+        weight = rng.integers(0, 3, spread.n_subsets)
+        both = largest_covers(weight, spread.as_table()), largest_covers_by_residue(weight, spread, n_groups)
+        assert both[0].tolist() == both[1].tolist()
+
+
+def smallest_attack(votes, n_classes, unseen, covers):
+    """Fewest partitions whose cover exceeds the lead of some rival; covers(weight) tries everything."""
+    rivals = weights_and_leads(votes, n_classes, unseen)
+    return max(1, min(int(np.argmax(covers(weight) > lead)) for weight, lead in rivals))
+
+
+def check_radii(spread, matrix, n_classes, unseen, covers, everything_exact):
+    """Certify and compare with an attacker who tries everything; how much was raised above Theorem 2."""
+    votes = Votes(matrix, spread, range(n_classes), classes_inferred=unseen)
+    plain, tight = certify(votes), certify(votes, "tight")
+    smallest = np.array([smallest_attack(row, n_classes, unseen, covers) for row in matrix])
+    assert (tight.radius < smallest).all()
+    assert (tight.radius >= plain.radius).all()
+    assert (tight.radius[tight.exact] + 1 == smallest[tight.exact]).all()
+    if everything_exact:
+        assert (tight.radius + 1 == smallest).all()
+        assert tight.exact.all()
+    return int((tight.radius - plain.radius).sum())
+
+
+@pytest.mark.parametrize("spread", SMALL, ids=lambda spread: f"{spread.n_subsets} of {spread.d}")
+def test_no_radius_is_broken_on_the_smallest_designs(spread):
+    rng = np.random.default_rng(spread.n_subsets)
+    table = spread.as_table()
+    for unseen in (False, True):
+        n_classes = int(rng.integers(2, 5))
+        matrix = np.array([structured_votes(rng, spread, n_classes) for _ in range(40)])
+        check_radii(spread, matrix, n_classes, unseen, lambda weight: largest_covers(weight, table), True)
+
+
+@pytest.mark.parametrize("visits", [4_000_000, 300, 0])
+@pytest.mark.parametrize(("spread", "n_groups"), LARGER, ids=lambda value: str(getattr(value, "n_subsets", "")))
+def test_no_radius_is_broken_and_with_enough_nodes_each_is_exact(spread, n_groups, visits, monkeypatch):
+    """Without nodes only Theorem 2, T3 and the greedy attacker are left, and T3 alone raises radii."""
+    monkeypatch.setattr(bezoar.certificates, "DUAL_ITERATIONS", 40 if visits else 0)
+    monkeypatch.setattr(bezoar.certificates, "PARTITION_VISITS", visits)
+    rng = np.random.default_rng(spread.n_subsets + visits)
+    raised = 0
+    for unseen in (False, True):
+        n_classes = int(rng.integers(2, 5))
+        matrix = np.array([structured_votes(rng, spread, n_classes) for _ in range(30)])
+        matrix[0] = 1
+        covers = partial(largest_covers_by_residue, spread=spread, n_groups=n_groups)
+        raised += check_radii(spread, matrix, n_classes, unseen, covers, visits == 4_000_000)
+    assert raised > 0 or spread not in (Spread.planes(2, 6), Spread.planes(3, 5))
+
+
+def structured_weights(rng, spread):
+    """Random weights, or heavy concurrent partitions whose common subset is cheap."""
+    weight = rng.choice(3, spread.n_subsets, p=rng.dirichlet([0.7, 0.7, 1.5]))
+    if rng.random() < 0.5:
+        if rng.random() < 0.5:
+            weight[:] = rng.integers(3)
+        for point in rng.choice(spread.n_subsets, rng.integers(1, 6)):
+            pencil = rng.permutation(spread.partitions_of(point))
+            for j in pencil[: rng.integers(1, spread.d + 1)]:
+                weight[spread.subsets_of(j)] = 2
+            weight[point] = rng.integers(2)
+    return weight
+
+
+def search_every_lead(spread, n_groups, nodes, by_subset):
+    """(size called harmless, attack found or n, smallest attack) for every lead that some attack exceeds."""
+    groups, table = in_order(spread)
+    n = spread.n_subsets
+    origin = np.repeat(groups.starts[:-1], np.diff(groups.starts))[:, None]
+    feeding = np.argsort(table.ravel(), kind="stable").reshape(table.shape) // spread.d
+    weight = by_subset[groups.classifiers]
+    bounds, found = np.empty((2, n + groups.n_groups), np.int64)
+    facts = groups.starts, groups.overlap, groups.exactly_one
+    bound_groups(n, weight, table - origin, *facts, bounds, found)
+    maps = table - origin, feeding - origin, groups.starts, np.zeros(groups.n_groups, np.int64)
+    scratch = [*np.empty((3, n), np.int64), np.empty(2 * spread.d + 1, np.int64)]
+    covers = largest_covers_by_residue(by_subset, spread, n_groups)
+    for lead in range(int(weight.sum())):
+        arrays = weight, weight[table].sum(axis=1), *maps, bounds, found, *scratch
+        yield *raise_by_groups(0, n, lead, nodes, *arrays), int(np.argmax(covers > lead))
+
+
+@pytest.mark.parametrize("nodes", [100_000, 20, 0])
+@pytest.mark.parametrize(("spread", "n_groups"), LARGER, ids=lambda value: str(getattr(value, "n_subsets", "")))
+def test_every_lead_with_weights_that_no_votes_need_have(spread, n_groups, nodes):
+    """The search by itself, for any weights and every lead: what it calls harmless is, and so with attacks."""
+    rng = np.random.default_rng(nodes)
+    undecided = 0
+    for _ in range(8):
+        for size, ceiling, smallest in search_every_lead(spread, n_groups, nodes, structured_weights(rng, spread)):
+            assert size < smallest
+            assert ceiling in (spread.n_subsets, smallest)
+            assert nodes < 100_000 or size + 1 == ceiling == smallest
+            undecided += ceiling != smallest
+    assert nodes or undecided
+
+
+def in_order(spread):
+    """The groups of a spread, and its table with partitions and subsets numbered group by group."""
+    groups = find_groups(spread)
+    place = np.argsort(groups.classifiers)
+    return groups, np.sort(place[spread.as_table()[groups.partitions]], axis=1)
+
+
+def bounds_of(weight, spread, picks):
+    """What the kernel says, as one list of bounds for each group; weights in the order of the groups."""
+    groups, table = in_order(spread)
+    bounds = np.full(spread.n_subsets + groups.n_groups, -1)
+    origin = np.repeat(groups.starts[:-1], np.diff(groups.starts))[:, None]
+    bound_groups(
+        picks, weight, table - origin, groups.starts, groups.overlap, groups.exactly_one, bounds, bounds.copy()
+    )
+    return [
+        bounds[start + g : stop + g + 1].tolist()
+        for g, (start, stop) in enumerate(zip(groups.starts[:-1], groups.starts[1:], strict=True))
+    ]
+
+
+def grouped_bound_in_fractions(weight, rows, overlap, exactly_one, t):
+    """T3 and its refinement for t picks, word for word."""
+    d, total = len(rows[0]), sum(weight)
+    tau = min(d, t)
+    shares, halves = [], []
+    for row in rows:
+        still, penalty = overlap * (t - 1), 0
+        for w in sorted(weight[i] for i in row):
+            a = min(still, tau - 1)
+            still -= a
+            penalty += w * a
+        delta = sum(weight[i] for i in row)
+        shares.append(Fraction(delta) - Fraction(penalty, tau))
+        halves.append(max(Fraction(delta) - Fraction(penalty, 2), Fraction(0)))
+    bound = min(total, sum(sorted(shares, reverse=True)[:t]) // 1)
+    if exactly_one:
+        bound = min(bound, sum(sorted(halves, reverse=True)[:t]) // 1 + 2 * comb(t - 1, 2))
+    return int(bound)
+
+
+def closed(line):
+    """Covers grow with t, and by a factor t/(t − 1) at most."""
+    line = [min(line[t:]) for t in range(len(line))]
+    for t in range(2, len(line)):
+        line[t] = min(line[t], line[t - 1] * t // (t - 1))
+    return line
+
+
+@pytest.mark.parametrize(
+    "spread",
+    [*SMALL, Spread.planes(4, 2), Spread.quartic(37, 1), Spread.planes(5, 1)],
+    ids=lambda spread: f"{spread.n_subsets} of {spread.d}",
+)
+def test_the_kernel_is_the_bound_in_fractions(spread):
+    rng = np.random.default_rng(spread.n_subsets)
+    groups, table = in_order(spread)
+    for case in range(12):
+        weight = rng.choice(3, spread.n_subsets, p=rng.dirichlet([0.7, 0.7, 1.5]) if case else [0, 0, 1])
+        lines = bounds_of(weight, spread, spread.n_subsets)
+        for g, line in enumerate(lines):
+            start, stop = groups.starts[g : g + 2]
+            rows = (table[start:stop] - start).tolist()
+            facts = int(groups.overlap[g]), bool(groups.exactly_one[g])
+            inside = weight[start:stop].tolist()
+            slow = [grouped_bound_in_fractions(inside, rows, *facts, t) for t in range(1, stop - start + 1)]
+            assert line == closed([0, *slow])
+
+
+@pytest.mark.parametrize("picks", [1, 3, 100])
+@pytest.mark.parametrize("spread", [spread for spread in SMALL if spread.n_subsets <= 14], ids=repr)
+def test_no_cover_exceeds_the_bounds_of_its_groups(spread, picks):
+    """T3 by itself, without any search; all sets of partitions tried."""
+    rng = np.random.default_rng(picks)
+    groups, table = in_order(spread)
+    for _ in range(40):
+        weight = rng.choice(3, spread.n_subsets, p=rng.dirichlet([0.7, 0.7, 1.5]))
+        lines = bounds_of(weight, spread, picks)
+        flat = np.concatenate(lines)
+        for g, line in enumerate(lines):
+            start, stop = groups.starts[g : g + 2]
+            true = largest_covers(weight[start:stop], table[start:stop] - start)
+            assert (line >= true).all()
+        together = largest_covers(weight, table)
+        for m in range(1, spread.n_subsets + 1):
+            for lead in (together[m] - 1, together[m], together[m] + 2):
+                best = max(sum(line[t] for line, t in zip(lines, ts, strict=True)) for ts in shared_out(m, lines))
+                assert best >= together[m]
+                allocation = np.full(groups.n_groups, -1)
+                possible = allocate(m, lead, spread.d, flat, groups.starts, allocation)
+                assert possible == (best > lead)
+                if possible:
+                    assert allocation.sum() == m
+                    assert sum(line[t] for line, t in zip(lines, allocation, strict=True)) == best
+
+
+def shared_out(m, lines):
+    """All ways to share out m picks."""
+    if len(lines) == 1:
+        return [(m,)] if m < len(lines[0]) else []
+    return [(t, *rest) for t in range(min(m, len(lines[0]) - 1) + 1) for rest in shared_out(m - t, lines[1:])]
+
+
+def test_three_concurrent_lines_of_the_plane_of_order_3():
+    """All overlaps may fall on one cheap base classifier: reading them as different ones would say 17, unsound."""
+    spread = Spread(13, (0, 1, 3, 9))
+    lines = spread.partitions_of(0)[:3]
+    weight = np.zeros(13, np.int64)
+    for j in lines:
+        weight[spread.subsets_of(j)] = 2
+    weight[0] = 0
+    groups, table = in_order(spread)
+    assert groups.classifiers.tolist() == list(range(13))
+    assert largest_covers(weight, table)[3] == 18
+    assert bounds_of(weight, spread, 13)[0][3] == 18
+
+    def different_ones(j):
+        delta = sum(int(weight[i]) for i in table[j])
+        return delta - Fraction(sum(sorted(int(weight[i]) for i in table[j])[:2]), 2)
+
+    unsound = sum(sorted(map(different_ones, range(13)), reverse=True)[:3]) // 1 + 2 * comb(2, 2)
+    assert unsound == 17
+
+
+def largest_cover(weight, table, size):
+    """max cov(H) over |H| ≤ size by an integer program: x_j chosen, y_i ≤ Σ_{j feeds i} x_j."""
+    n = len(table)
+    feeds = np.zeros((n, n))
+    for j, row in enumerate(table):
+        feeds[row, j] = 1
+    rows = [
+        LinearConstraint(np.r_[np.ones(n), np.zeros(n)], -np.inf, size),
+        LinearConstraint(np.hstack([-feeds, np.eye(n)]), -np.inf, 0),
+    ]
+    solved = milp(
+        np.r_[np.zeros(n), -weight.astype(float)],
+        constraints=rows,
+        integrality=np.r_[np.ones(n), np.zeros(n)],
+        bounds=Bounds(0, 1),
+    )
+    assert solved.success
+    return round(-solved.fun)
+
+
+@pytest.mark.parametrize("spread", [Spread.planes(4, 2), Spread.planes(3, 4)], ids=repr)
+def test_against_an_integer_program_at_moderate_size(spread):
+    rng = np.random.default_rng(spread.n_subsets)
+    matrix = np.array([rng.choice(4, spread.n_subsets, p=[a, 0.97 - a, 0.02, 0.01]) for a in (0.97, 0.9, 0.8)])
+    votes = Votes(matrix, spread, range(3))
+    plain, tight = certify(votes), certify(votes, "tight")
+    table = spread.as_table()
+    assert tight.exact.all()
+    assert tight.radius.sum() > plain.radius.sum()
+    for row, radius in zip(matrix, tight.radius.tolist(), strict=True):
+        rivals = list(weights_and_leads(row, 3, False))
+        assert all(largest_cover(weight, table, radius) <= lead for weight, lead in rivals)
+        assert any(largest_cover(weight, table, radius + 1) > lead for weight, lead in rivals)
+
+
+def test_designs_pass_the_wall_at_half_of_k():
+    """With unanimous votes Theorem 2 stops at k/2; forced overlap does not, and LAB's share 0.566 k is met."""
+    spread = Spread.planes(4, 12)
+    votes = Votes(np.zeros((1, spread.n_subsets), int), spread, range(43))
+    plain, tight = certify(votes), certify(votes, "tight")
+    assert plain.radius[0] == 25
+    assert tight.radius[0] == 28
+    assert tight.exact[0]
+    pencils = [j for g in range(12) for j in spread.partitions_of(g)[: 3 if g < 5 else 2]]
+    assert len(pencils) == 29
+    assert 2 * len({i for j in pencils for i in spread.subsets_of(j).tolist()}) > 252
+
+
+def pairwise_groups(spread):
+    """Groups by looking at every pair of partitions."""
+    sets = [set(row) for row in spread.as_table().tolist()]
+    shared = {pair: len(sets[pair[0]] & sets[pair[1]]) for pair in combinations(range(len(sets)), 2)}
+    group = list(range(len(sets)))
+    for (a, b), common in sorted(shared.items()):
+        if common:
+            group = [group[a] if label == group[b] else label for label in group]
+    inside = {pair: common for pair, common in shared.items() if group[pair[0]] == group[pair[1]]}
+    if not inside or min(inside.values()) == 0:
+        return None
+    parts = {label: frozenset(j for j in range(len(sets)) if group[j] == label) for label in group}
+    return {
+        part: (
+            min(common for pair, common in inside.items() if set(pair) <= part),
+            max(common for pair, common in inside.items() if set(pair) <= part) == 1,
+        )
+        for part in parts.values()
+    }
+
+
+def found(spread):
+    groups = find_groups(spread)
+    if groups is None:
+        return None
+    sets = [frozenset(p.tolist()) for p in np.split(groups.partitions, groups.starts[1:-1])]
+    reached = [set(c.tolist()) for c in np.split(groups.classifiers, groups.starts[1:-1])]
+    for part, subsets in zip(sets, reached, strict=True):
+        assert {i for j in part for i in spread.subsets_of(j).tolist()} == subsets
+    return dict(zip(sets, zip(groups.overlap.tolist(), groups.exactly_one.tolist(), strict=True), strict=True))
+
+
+def relabelled(spread, rng):
+    """The same spread with partitions and subsets renamed: only a table describes it."""
+    n = spread.n_subsets
+    return Spread.from_table(rng.permutation(n)[spread.as_table()][rng.permutation(n)])
+
+
+def test_groups_are_found_in_the_map_itself():
+    rng = np.random.default_rng(0)
+    for spread in [*SMALL, Spread.planes(3, 3), Spread.quartic(37, 2)]:
+        assert found(spread) == pairwise_groups(spread) is not None
+        again = relabelled(spread, rng)
+        assert again.shifts is None
+        assert found(again) == pairwise_groups(again) is not None
+    plane = find_groups(Spread.planes(7, 3))
+    assert (plane.n_groups, set(plane.overlap), plane.exactly_one.all()) == (3, {1}, True)
+    biplane = find_groups(Spread.quartic(37, 12))
+    assert (biplane.n_groups, set(biplane.overlap), biplane.exactly_one.any()) == (12, {2}, False)
+
+
+def test_random_spreads_are_not_grouped():
+    rng = np.random.default_rng(1)
+    for k, d in ((50, 16), (10, 4), (250, 5), (30, 1), (1200, 32)):
+        assert find_groups(Spread.random(k, d)) is None
+        assert find_groups(Spread.paper(k, d)) is None
+    assert find_groups(relabelled(Spread.random(20, 4), rng)) is None
+    near = Spread.planes(3, 2).as_table().copy()
+    near[0], near[1] = np.sort([near[1, 0], *near[0, 1:]]), np.sort([near[0, 0], *near[1, 1:]])
+    assert find_groups(Spread.from_table(near)) is None
+    for _ in range(300):
+        n = int(rng.integers(2, 16))
+        spread = Spread(n, tuple(rng.choice(n, rng.integers(1, n + 1), replace=False).tolist()))
+        expected = None if spread.d == 1 else pairwise_groups(spread)
+        assert found(spread) == expected
+        if spread.d > 1 and spread.d < n:
+            again = relabelled(spread, rng)
+            assert found(again) == pairwise_groups(again)
