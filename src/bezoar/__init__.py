@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bezoar.purity import PurityReport, check_estimator_purity, check_pipeline
     from bezoar.split import Split
     from bezoar.spread import Spread
+    from bezoar.verification import Verdict, verify
     from bezoar.votes import Votes
 
 __version__ = "0.1.0"
@@ -26,10 +27,12 @@ _HOME = {
     "PurityReport": "purity",
     "Split": "split",
     "Spread": "spread",
+    "Verdict": "verification",
     "Votes": "votes",
     "certify": "certificates",
     "check_estimator_purity": "purity",
     "check_pipeline": "purity",
+    "verify": "verification",
 }
 
 __all__ = [
@@ -39,10 +42,12 @@ __all__ = [
     "PurityReport",
     "Split",
     "Spread",
+    "Verdict",
     "Votes",
     "certify",
     "check_estimator_purity",
     "check_pipeline",
+    "verify",
 ]
 
 

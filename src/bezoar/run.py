@@ -12,7 +12,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,7 @@ def run(
         seconds["train and vote"] = time.perf_counter() - started + earlier.get("train and vote", 0.0)
         votes = model.as_votes(matrix)
         started = time.perf_counter()
-        certificate = certify(votes)
+        certificate = replace(certify(votes), origin=_origin(settings, model.split_))
         seconds["certify"] = time.perf_counter() - started
         started = time.perf_counter()
         undefended = _undefended_if_possible(training, dataset, model, say)
@@ -300,6 +300,8 @@ def _finish(
     seconds: dict[str, float],
 ) -> dict[str, Any]:
     names = ["votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy"]
+    names += sorted(f"votes/{path.name}" for path in (folder / "votes").glob("*.npz"))
+    names += [] if settings["votes_only"] else ["models/model.json"]
     manifest = {
         "format": FORMAT,
         "status": "complete",
@@ -319,6 +321,16 @@ def _finish(
     }
     write_record(folder / "manifest.json", manifest)
     return manifest
+
+
+def _origin(settings: dict[str, Any], split: Split) -> dict[str, Any]:
+    """What a certificate says about where it comes from when it leaves the folder."""
+    return {
+        "dataset": settings["dataset"],
+        "learner": settings["learner"],
+        "threat_model": threat_model(split),
+        "environment": environment(),
+    }
 
 
 @contextmanager

@@ -45,6 +45,11 @@ def load_members(path: str | Path, trusted: Sequence[str] = ()) -> list[Member]:
     ]
 
 
+def load_learner(path: str | Path, trusted: Sequence[str] = ()) -> Any:
+    """The unfitted learner of a saved model; refuses types nobody vouched for."""
+    return _load(path, trusted)
+
+
 def _load(path: str | Path, trusted: Sequence[str]) -> Any:
     import skops.io as sio
 
