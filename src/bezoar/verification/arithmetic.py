@@ -141,8 +141,8 @@ class Arithmetic:
         harmful = self._attack_exists(t, row, rival, radius + 1)
         if harmful is False:
             raise NotTrueError(
-                f"radius {radius} of test sample {t} is called exact, but no {radius + 1} partitions make its runner-up, "
-                f"class {rival.code}, win."
+                f"radius {radius} of test sample {t} is called exact, but no {radius + 1} partitions make "
+                f"its runner-up, class {rival.code}, win."
             )
         return harmful is True
 

@@ -161,13 +161,14 @@ def manifest(evidence: Evidence) -> str:
         raise NotTrueError(f"the split {split['kind']!r} is not known.")
     stated: dict[str, tuple[Any, Any]] = {"unit": (facts["unit"], claims.unit(split))}
     origin = facts.get("origin") or {}
-    if split is not None and "threat_model" in origin:
-        stated["origin of the certificate: threat_model"] = (origin["threat_model"], claims.threat_model(split))
     if evidence.manifest:
         stated |= _of_the_run(evidence, origin)
+    elif split is not None and "threat_model" in origin:
+        stated["origin of the certificate: threat_model"] = (origin["threat_model"], claims.threat_model(split))
     for name, (given, right) in stated.items():
         if not same(given, right):
-            raise NotTrueError(f"{name} is stated as {_short(given)}, but the rest of the files give {_short(right)}.")
+            where, one, other = _first_difference(name, given, right)
+            raise NotTrueError(f"{where} is stated as {one}, but the rest of the files give {other}.")
     if not evidence.manifest:
         return f"unit {facts['unit']!r}" + ("." if origin else "; the certificate does not say where it comes from.")
     words = "timings, versions and the undefended accuracy are the maker's word."
@@ -254,6 +255,11 @@ def _places(evidence: Evidence, labels: Any) -> NDArray[np.int64]:
     return np.array([places.get(code, -1) for code in label_codes(labels).tolist()], np.int64)
 
 
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else text[:77] + "…"
+def _first_difference(name: str, given: Any, right: Any) -> tuple[str, str, str]:
+    """Where two values differ, and how, as short texts."""
+    if isinstance(given, dict) and isinstance(right, dict):
+        key = next(key for key in {**right, **given} if not same(given.get(key), right.get(key)))
+        return _first_difference(f"{name}: {key}", given.get(key), right.get(key))
+    texts = [json.dumps(value, ensure_ascii=False) for value in (given, right)]
+    one, other = (text if len(text) <= 80 else text[:77] + "…" for text in texts)
+    return name, one, other
