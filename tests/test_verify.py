@@ -126,6 +126,7 @@ def test_what_is_no_balanced_map_is_refused():
         ({"n_subsets": 4, "table": [[0, 1], [0, 1], [0, 2], [3, 2]]}, "not balanced"),
         ({"n_subsets": 4, "table": [[0, 0], [1, 1], [2, 2], [3, 3]]}, "d different subsets"),
         ({"n_subsets": 4, "table": [[0], [1]]}, "one row"),
+        ({"n_subsets": 2, "shifts": [0], "table": [[1], [0]]}, "by shifts or by a table"),
     ):
         with pytest.raises(Exception, match=words):
             read_spread(record, 4, "here")
@@ -376,6 +377,12 @@ def block_of_other_votes(folder):
     write_arrays(block, arrays, {name: value for name, value in facts.items() if name not in ("sha256", "digest")})
 
 
+def new_model(folder, change):
+    record = read_record(folder / "models" / "model.json")
+    change(record)
+    write_record(folder / "models" / "model.json", record)
+
+
 def edited(change):
     return lambda folder: sign(folder, change)
 
@@ -469,6 +476,21 @@ FORGERIES = {
         edited(lambda m: m["premises"].pop()),
         {},
         r"manifest\.json and certificate\.npz list different premises",
+    ),
+    "a model file left out": (
+        lambda folder: new_model(folder, lambda m: m["files"].pop("estimator.skops")),
+        {},
+        r"model\.json does not name estimator\.skops",
+    ),
+    "a model file elsewhere": (
+        lambda folder: new_model(folder, lambda m: m["files"].update({"../votes.npy": "0" * 64})),
+        {},
+        r"names '\.\./votes\.npy', which is no file of a model",
+    ),
+    "subset sizes": (
+        lambda folder: new_model(folder, lambda m: m["subset_sizes"].__setitem__(0, 0)),
+        {},
+        "subset_sizes is stated as",
     ),
     "n_train": (edited(lambda m: m.update(n_train=60_000)), {}, "n_train is stated as 60000"),
     "n_test": (edited(lambda m: m.update(n_test=41)), {}, "n_test is stated as 41"),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bezoar.verification import claims
 from bezoar.verification.content import data_digests, label_codes, partitions
-from bezoar.verification.evidence import Evidence
+from bezoar.verification.evidence import MODEL, Evidence
 from bezoar.verification.records import same
 from bezoar.verification.theorem import read_spread
 from bezoar.verification.verdict import NotCheckedError, NotTrueError
@@ -27,7 +27,7 @@ def spread(evidence: Evidence) -> str:
     """One balanced map, the same in every file, with the digest, k and d that are stated."""
     n = evidence.matrix.shape[1]
     found = {name: read_spread(record["spread"], n, name) for name, record in evidence.records.items()}
-    stated = {name: record["spread_digest"] for name, record in evidence.records.items() if "spread_digest" in record}
+    stated = {name: record["spread_digest"] for name, record in evidence.records.items() if name != MODEL}
     if evidence.spread_file is not None:
         arrays, facts = evidence.spread_file
         record = {name: array.tolist() for name, array in arrays.items()}
@@ -202,8 +202,8 @@ def _of_the_run(evidence: Evidence, origin: dict[str, Any]) -> dict[str, tuple[A
     if evidence.model:
         held = np.bincount(partition, minlength=evidence.spread.n)
         stated |= {
-            "models/model.json: subset_sizes": (evidence.model["subset_sizes"], sizes.tolist()),
-            "models/model.json: partition_sizes": (evidence.model["partition_sizes"], held.tolist()),
+            f"{MODEL}: subset_sizes": (evidence.model["subset_sizes"], sizes.tolist()),
+            f"{MODEL}: partition_sizes": (evidence.model["partition_sizes"], held.tolist()),
         }
     return stated
 

@@ -14,11 +14,12 @@ from bezoar.verification.records import Archive, read_json, read_npy, read_npz, 
 from bezoar.verification.theorem import SpreadMap
 from bezoar.verification.verdict import NotCheckedError, NotTrueError
 
+MODEL = "models/model.json"
 FORMATS = {
     "manifest.json": "bezoar run 1",
     "votes.json": "bezoar votes 1",
     "certificate.npz": "bezoar certificate 1",
-    "models/model.json": "bezoar model 1",
+    MODEL: "bezoar model 1",
 }
 REQUIRED = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
 MAY_BE_ABSENT = re.compile(r"votes/(block|samples)-\d{5,}\.npz|models/model\.json")
@@ -50,7 +51,7 @@ class Evidence:
     @property
     def records(self) -> dict[str, dict[str, Any]]:
         """The records that describe the same ensemble, by file."""
-        found = {"votes.json": self.votes_record, "certificate.npz": self.facts, "models/model.json": self.model}
+        found = {"votes.json": self.votes_record, "certificate.npz": self.facts, MODEL: self.model}
         return {name: record for name, record in found.items() if record is not None}
 
     @property
@@ -146,15 +147,18 @@ def open_certificate(path: Path, votes: Path | None) -> Evidence:
 
 def _open_model(folder: Path) -> dict[str, Any] | None:
     """The record of the base classifiers, if they were kept; their files have the digests it states."""
-    path = folder / "models" / "model.json"
+    path = folder / MODEL
     if not path.exists():
         return None
     record = read_json(path)
-    _check_format(record, "models/model.json")
+    _check_format(record, MODEL)
     for name, digest in record["files"].items():
         if not MODEL_FILE.fullmatch(name):
-            raise NotTrueError(f"models/model.json names {name!r}, which is no file of a model.")
-        _check_file(folder / "models", name, digest, "models/model.json")
+            raise NotTrueError(f"{MODEL} names {name!r}, which is no file of a model.")
+        _check_file(folder / "models", name, digest, MODEL)
+    unnamed = {other.name for other in path.parent.glob("*.skops")} - set(record["files"])
+    if unnamed:
+        raise NotTrueError(f"{MODEL} does not name {min(unnamed)}.")
     return record
 
 

@@ -65,6 +65,8 @@ class SpreadMap:
 
 def read_spread(record: dict[str, Any], n: int, where: str) -> SpreadMap:
     """The map that a record {n_subsets, shifts or table} describes, if it is balanced and has n subsets."""
+    if set(record) not in ({"n_subsets", "shifts"}, {"n_subsets", "table"}):
+        raise NotTrueError(f"{where}: a spread is described by shifts or by a table, and by nothing else.")
     if type(record.get("n_subsets")) is not int or record["n_subsets"] != n:
         raise NotTrueError(
             f"{where} has a spread over {record.get('n_subsets')} subsets, but the votes have {n} columns."
