@@ -24,6 +24,7 @@ from bezoar.learners.features.vectors import VectorFeatures
 from bezoar.learners.kernel_ridge import KernelRidgeClassifier
 from bezoar.learners.presets import preset
 from bezoar.run import run
+from bezoar.verification import coverage
 from bezoar.verification.content import data_digests, partitions
 from bezoar.verification.coverage import attack_exists
 from bezoar.verification.theorem import dpa_bound, leads, read_spread, theorem_2, weights
@@ -115,6 +116,22 @@ def test_attacks_are_found_exactly_where_they_exist():
                 assert not (exists and size <= rival.radius and rival.lead >= 0)
                 seen[exists] += 1
     assert min(seen.values()) > 100
+
+
+def test_the_dual_never_proves_what_is_false_and_often_what_is_true(monkeypatch):
+    monkeypatch.setattr(coverage, "STEPS", 60)
+    rng = np.random.default_rng(5)
+    proved = tried = 0
+    for _ in range(60):
+        spread = random_spread(rng)
+        table, w = spread.as_table(), rng.integers(0, 3, spread.n_subsets)
+        for size in range(1, min(3, spread.n_subsets) + 1):
+            chosen = combinations(range(spread.n_subsets), size)
+            cover = max(int(w[oracle.reached_by(some, table)].sum()) for some in chosen)
+            assert not coverage._dual_proves_harmless(w, table, size, cover - 1)
+            proved += coverage._dual_proves_harmless(w, table, size, cover)
+            tried += 1
+    assert proved > 0.8 * tried
 
 
 def test_what_is_no_balanced_map_is_refused():
