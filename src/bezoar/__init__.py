@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bezoar.purity import PurityReport, check_estimator_purity, check_pipeline
     from bezoar.split import Split
     from bezoar.spread import Spread
+    from bezoar.verification import Verdict, verify
     from bezoar.votes import Votes
 
 __version__ = "0.1.0"
@@ -28,11 +29,13 @@ _HOME = {
     "PurityReport": "purity",
     "Split": "split",
     "Spread": "spread",
+    "Verdict": "verification",
     "Votes": "votes",
     "audit": "auditing",
     "certify": "certificates",
     "check_estimator_purity": "purity",
     "check_pipeline": "purity",
+    "verify": "verification",
 }
 
 __all__ = [
@@ -43,11 +46,13 @@ __all__ = [
     "PurityReport",
     "Split",
     "Spread",
+    "Verdict",
     "Votes",
     "audit",
     "certify",
     "check_estimator_purity",
     "check_pipeline",
+    "verify",
 ]
 
 

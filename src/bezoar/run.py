@@ -13,7 +13,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -127,7 +127,7 @@ def run(
         seconds["train and vote"] = time.perf_counter() - started + earlier
         votes = model.as_votes(matrix)
         started = time.perf_counter()
-        certificate = certify(votes)
+        certificate = replace(certify(votes), origin=_origin(settings, model.split_))
         seconds["certify"] = time.perf_counter() - started
         started = time.perf_counter()
         undefended = _undefended_if_possible(training, dataset, model, say)
@@ -267,6 +267,8 @@ def _finish(
         now = datetime.now(UTC).isoformat(timespec="seconds")
         changes.append({**opened["changing"], "n_train": n_train, "of": model.spread_.n_subsets, "when": now})
     names = [*RESULTS, *([] if dataset.schema is None else [SCHEMA])]
+    names += sorted(f"votes/{path.name}" for path in (folder / "votes").glob("*.npz"))
+    names += [] if opened["settings"]["votes_only"] else ["models/model.json"]
     manifest = {
         "format": FORMAT,
         "status": "complete",
@@ -289,6 +291,16 @@ def _finish(
     }
     write_record(folder / "manifest.json", manifest)
     return manifest
+
+
+def _origin(settings: dict[str, Any], split: Split) -> dict[str, Any]:
+    """What a certificate says about where it comes from when it leaves the folder."""
+    return {
+        "dataset": settings["dataset"],
+        "learner": settings["learner"],
+        "threat_model": threat_model(split),
+        "environment": environment(),
+    }
 
 
 @contextmanager

@@ -53,6 +53,11 @@ def types_of(estimator: Any) -> list[str]:
     return list(sio.get_untrusted_types(data=sio.dumps(estimator)))
 
 
+def load_learner(path: str | Path, trusted: Sequence[str] = ()) -> Any:
+    """The unfitted learner of a saved model; refuses types nobody vouched for."""
+    return _load(path, trusted)
+
+
 def _load(path: str | Path, trusted: Sequence[str]) -> Any:
     import skops.io as sio
 

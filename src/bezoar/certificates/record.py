@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bezoar import __version__
 from bezoar.files import open_arrays, write_arrays
 from bezoar.premises import Premise
 from bezoar.split import Split, Threat
@@ -45,6 +46,8 @@ class Certificate:
     exact : array (n_test,) of bool, or None
         With method "tight": where an attack of size radius + 1 was found, so that no larger radius is true of
         base classifiers that do the attacker's will.
+    origin : dict, or None
+        Where the votes come from: data set and its digests, learner, threat model, versions. A run fills it.
     """
 
     prediction: NDArray[np.int64]
@@ -58,6 +61,7 @@ class Certificate:
     classes_inferred: bool = False
     premises: tuple[Premise, ...] = field(default=(), repr=False)
     exact: NDArray[np.bool_] | None = None
+    origin: dict[str, Any] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for array in self._arrays().values():
@@ -145,11 +149,12 @@ class Certificate:
             "classes": labels_to_json(self.classes),
             "classes_inferred": self.classes_inferred,
             "premises": [[p.what, p.value, p.declared] for p in self.premises],
+            "origin": self.origin,
         }
 
     def save(self, path: str | Path) -> None:
         """Write a self-describing npz file with digests."""
-        write_arrays(path, self._arrays(), {"format": FORMAT, **self.facts()})
+        write_arrays(path, self._arrays(), {"format": FORMAT, "bezoar": __version__, **self.facts()})
 
     @classmethod
     def load(cls, path: str | Path) -> Certificate:
@@ -168,6 +173,7 @@ class Certificate:
             split=Split.from_dict(facts["split"]) if facts["split"] else None,
             classes_inferred=facts["classes_inferred"],
             premises=tuple(Premise(*premise) for premise in facts["premises"]),
+            origin=facts.get("origin"),
         )
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
 """The command line. One small file per command; stdout is data, stderr is progress.
 
-Exit codes: 0 done; 2 the command or its input was wrong (one sentence on stderr); 130 interrupted;
-1 a defect of bezoar.
+Exit codes: 0 done; 2 the command or its input was wrong (one sentence on stderr); 3 ``bezoar verify`` did not verify;
+130 interrupted; 1 a defect of bezoar.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from bezoar import __version__
-from bezoar.cli import audit, certify, predict, run, split, spread, update
+from bezoar.cli import audit, certify, predict, run, split, spread, update, verify
 
 app = typer.Typer(
     name="bezoar",
@@ -52,7 +52,7 @@ def _sentence(error: Exception) -> str:
     return str(error)
 
 
-for _room in (run, predict, audit, update, certify, split, spread):
+for _room in (run, predict, audit, update, verify, certify, split, spread):
     app.command(_room.__name__.rpartition(".")[2], epilog=_room.EXAMPLES)(graceful(_room.command))
 
 

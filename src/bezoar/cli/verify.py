@@ -1,0 +1,64 @@
+"""bezoar verify: an independent check of a run or a certificate."""
+
+from __future__ import annotations
+
+import json as json_text
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bezoar.cli import options
+
+NOT_VERIFIED = 3
+EXAMPLES = (
+    "Example: `bezoar verify runs/digits --dataset digits --retrain 20`; "
+    "`bezoar verify certificate.npz --votes votes.npy`"
+)
+
+
+def command(
+    path: Annotated[Path, typer.Argument(help="Run directory, or a certificate (.npz).")],
+    votes: Annotated[Path | None, typer.Option("--votes", help="The votes (.npy) of a loose certificate.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", help="Data set to check against; by default the one that the run names.")
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option("--data-dir", help="Folder that holds its files.")] = None,
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=1, help="Recompute only that many radii, drawn at random.")
+    ] = None,
+    retrain: Annotated[
+        int, typer.Option("--retrain", min=0, help="Train that many base classifiers again, drawn at random.")
+    ] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", min=0, help="Of the draws; by default a fresh one, which no forger can know."),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Check that radii follow from votes, and all else that files and data can tell. Exit code 3: not verified.
+
+    The checker shares no code with what makes certificates. The verdict is one line; what failed or could not be
+    checked goes to stderr, and `--json` prints every check.
+    """
+    from bezoar import data, verify
+
+    wanted = dataset is not None or data_dir is not None or retrain > 0
+    at_hand = data.load(dataset or _named_by(path), data_dir) if wanted else None
+    verdict = verify(path, votes=votes, data=at_hand, sample=sample, retrain=retrain, seed=seed)
+    if json:
+        options.print_json(verdict.as_dict())
+    else:
+        typer.echo(verdict.verdict)
+        for check in (*verdict.failed, *verdict.not_checked):
+            options.note(f"{check.outcome}: {check.name}: {check.words}")
+    if not verdict.ok:
+        raise typer.Exit(NOT_VERIFIED)
+
+
+def _named_by(path: Path) -> Any:
+    """The data set that a run's manifest names."""
+    try:
+        return json_text.loads((path / "manifest.json").read_bytes())["settings"]["dataset"]["name"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ValueError(f"{path} does not say which data it was made from; give --dataset.") from None

@@ -1,0 +1,134 @@
+"""What a check found, what all of them say together, and how likely a sampled check is to miss a forgery."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal, NamedTuple
+
+Outcome = Literal["ok", "failed", "not checked"]
+
+# Nothing is verified unless each of these was checked and found right.
+ESSENTIAL = ("files", "spread", "classes", "votes", "prediction", "radius")
+
+
+class NotTrueError(Exception):
+    """A check failed; the message is one sentence that names what is wrong."""
+
+
+class NotCheckedError(Exception):
+    """A check could not be made; the message says what it would take."""
+
+
+class Finding(NamedTuple):
+    """What a check that passed has to say, with numbers for a machine."""
+
+    words: str
+    details: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at: "ok", "failed" or "not checked", and one sentence."""
+
+    name: str
+    outcome: Outcome
+    words: str
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What `bezoar.verify` found.
+
+    Attributes
+    ----------
+    subject : str
+        The run or certificate.
+    checks : tuple of Check
+    seed : int
+        Of the random choices; with the same seed the same samples and base classifiers are looked at.
+    """
+
+    subject: str
+    checks: tuple[Check, ...]
+    seed: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether no check failed and every essential one was made."""
+        return not self.failed and set(ESSENTIAL) <= {check.name for check in self.checks if check.outcome == "ok"}
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """The checks that failed."""
+        return tuple(check for check in self.checks if check.outcome == "failed")
+
+    @property
+    def not_checked(self) -> tuple[Check, ...]:
+        """The checks that could not be made."""
+        return tuple(check for check in self.checks if check.outcome == "not checked")
+
+    @property
+    def verdict(self) -> str:
+        """One line."""
+        if self.failed:
+            more = f" (and {len(self.failed) - 1} more)" if len(self.failed) > 1 else ""
+            return f"NOT VERIFIED: {self.failed[0].name}: {self.failed[0].words}{more}"
+        found = {check.name: check for check in self.checks}
+        if not self.ok:
+            name = next(name for name in ESSENTIAL if name not in found or found[name].outcome != "ok")
+            return f"CANNOT CHECK: {name}: {found[name].words if name in found else 'not reached'}"
+        said = " ".join(found[name].words for name in ("radius", "retraining") if found[name].outcome == "ok")
+        rest = f" Not checked: {', '.join(check.name for check in self.not_checked)}." if self.not_checked else ""
+        return f"VERIFIED: {said}{rest}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The verdict as plain values, for JSON."""
+        checks = [
+            {"name": check.name, "outcome": check.outcome, "words": check.words, **check.details}
+            for check in self.checks
+        ]
+        return {"subject": self.subject, "ok": self.ok, "verdict": self.verdict, "seed": self.seed, "checks": checks}
+
+    def __str__(self) -> str:
+        return "\n".join([self.verdict, *(f"  {c.outcome:<11}  {c.name}: {c.words}" for c in self.checks)])
+
+
+def made(name: str, check: Callable[[], str | Finding]) -> Check:
+    """The check, carried out. Files may hold anything, so whatever it stumbles over counts as failed."""
+    try:
+        found = check()
+    except NotTrueError as error:
+        return Check(name, "failed", str(error))
+    except NotCheckedError as error:
+        return Check(name, "not checked", str(error))
+    except Exception as error:
+        return Check(name, "failed", f"what the files hold could not be followed ({type(error).__name__}: {error}).")
+    return Check(name, "ok", *found) if isinstance(found, Finding) else Check(name, "ok", found)
+
+
+def detection_probability(total: int, bad: int, drawn: int) -> Fraction:
+    """How likely ``drawn`` of ``total``, drawn without putting back, hold one of ``bad``: 1 − C(n−b, r) / C(n, r)."""
+    if not 0 <= bad <= total or not 0 <= drawn <= total:
+        raise ValueError(f"Of {total}, 0 … {total} can be bad or drawn. Got {bad} bad and {drawn} drawn.")
+    return 1 - Fraction(math.comb(total - bad, drawn), math.comb(total, drawn))
+
+
+def detection(total: int, drawn: int, what: str) -> Finding:
+    """The detection probability for 1 bad, 1 % and 10 % of them, in words and numbers, rounded down."""
+    bad = sorted({1, -(-total // 100), -(-total // 10)}) if total else []
+    chances = {b: detection_probability(total, b, drawn) for b in bad}
+    words = ", ".join(f"{b} with {_floor(chance, 1000) / 10:.1f} %" for b, chance in chances.items())
+    details = {
+        "total": total,
+        "drawn": drawn,
+        "found_with": {str(b): _floor(c, 10**6) / 10**6 for b, c in chances.items()},
+    }
+    return Finding(f"of false {what}, this finds {words}", details)
+
+
+def _floor(chance: Fraction, parts: int) -> int:
+    return chance.numerator * parts // chance.denominator
