@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bezoar.certificates import Certificate, certify
+    from bezoar.certificates.shared import CertifiedAccuracy, certified_accuracy
     from bezoar.estimator import FiniteAggregationClassifier
     from bezoar.premises import PremiseWarning
     from bezoar.purity import PurityReport, check_estimator_purity, check_pipeline
@@ -21,12 +22,14 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Certificate": "certificates",
+    "CertifiedAccuracy": "certificates.shared",
     "FiniteAggregationClassifier": "estimator",
     "PremiseWarning": "premises",
     "PurityReport": "purity",
     "Split": "split",
     "Spread": "spread",
     "Votes": "votes",
+    "certified_accuracy": "certificates.shared",
     "certify": "certificates",
     "check_estimator_purity": "purity",
     "check_pipeline": "purity",
@@ -34,12 +37,14 @@ _HOME = {
 
 __all__ = [
     "Certificate",
+    "CertifiedAccuracy",
     "FiniteAggregationClassifier",
     "PremiseWarning",
     "PurityReport",
     "Split",
     "Spread",
     "Votes",
+    "certified_accuracy",
     "certify",
     "check_estimator_purity",
     "check_pipeline",
