@@ -34,10 +34,10 @@ def fewest_right_fast(matrix, y, table, n_classes, unseen, size):
     """fewest_right for thousands of cases: every set of partitions at once, as rows of one array."""
     n = len(table)
     votes = np.array(matrix).reshape(len(matrix), n)
-    chosen = np.array(list(combinations(range(n), min(size, n))), int).reshape(-1, min(size, n))
+    chosen = list(combinations(range(n), min(size, n)))
     reached = np.zeros((len(chosen), n), bool)
-    for column in chosen.T:
-        reached[np.arange(len(chosen))[:, None], table[column]] = True
+    for at, partitions in enumerate(chosen):
+        reached[at, reached_by(partitions, table)] = True
     right = np.zeros(len(chosen), int)
     for row, label in zip(votes, y, strict=True):
         left = [(~reached & (row == c)).sum(axis=1) for c in range(n_classes)]

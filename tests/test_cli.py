@@ -38,7 +38,7 @@ def votes(tmp_path):
 
 def test_every_command_has_help_with_an_example():
     group = typer.main.get_command(app)
-    assert set(group.commands) == {"run", "certify", "split"}
+    assert set(group.commands) == {"run", "certify", "accuracy", "split"}
     for name, command in group.commands.items():
         text = bezoar(name, "--help").stdout
         assert "Example: bezoar" in text.replace("`", "")

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from bezoar import __version__
-from bezoar.cli import certify, run, split
+from bezoar.cli import accuracy, certify, run, split
 
 app = typer.Typer(
     name="bezoar",
@@ -52,7 +52,7 @@ def _sentence(error: Exception) -> str:
     return str(error)
 
 
-for _room in (run, certify, split):
+for _room in (run, certify, accuracy, split):
     app.command(_room.__name__.rpartition(".")[2], epilog=_room.EXAMPLES)(graceful(_room.command))
 
 
