@@ -68,20 +68,15 @@ def _print(found: list[CertifiedAccuracy]) -> None:
         """With two digits; a bound is never rounded to the better side."""
         return f"{(10000 * count + up * (total - 1)) // total / 100:.2f}"
 
-    header = [
-        "attack size",
-        "certified fraction, % (pointwise)",
-        "certified accuracy, % (one shared attack)",
-        "best attack found leaves, % (one shared attack)",
-    ]
+    header = ["attack size", "fraction, % (pointwise)", "accuracy, % (one shared attack)"]
     rows = [
         [
             str(one.attack_size),
-            percent(one.certified_count, one.n_test),
-            percent(one.lower_count, one.n_test),
-            percent(one.upper_count, one.n_test, up=True),
+            f"≥ {percent(one.certified_count, one.n_test)}",
+            f"≥ {percent(one.lower_count, one.n_test)}, ≤ {percent(one.upper_count, one.n_test, up=True)}",
         ]
         for one in found
     ]
     clean = percent(found[0].clean_count, found[0].n_test)
-    options.print_table(f"{found[0].n_test} test samples, clean accuracy {clean} %", header, rows)
+    title = f"{found[0].n_test} test samples, clean accuracy {clean} %. ≥ is certified, ≤ the best attack found"
+    options.print_table(title, header, rows)
