@@ -38,7 +38,17 @@ def votes(tmp_path):
 
 def test_every_command_has_help_with_an_example():
     group = typer.main.get_command(app)
-    assert set(group.commands) == {"run", "predict", "audit", "update", "verify", "certify", "split", "spread"}
+    assert set(group.commands) == {
+        "run",
+        "predict",
+        "audit",
+        "update",
+        "verify",
+        "certify",
+        "accuracy",
+        "split",
+        "spread",
+    }
     for name, command in group.commands.items():
         text = bezoar(name, "--help").stdout
         assert "Example: bezoar" in text.replace("`", "")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bezoar.auditing import AuditReport, audit
     from bezoar.certificates import Certificate, certify
+    from bezoar.certificates.shared import CertifiedAccuracy, certified_accuracy
     from bezoar.estimator import FiniteAggregationClassifier
     from bezoar.premises import PremiseWarning
     from bezoar.purity import PurityReport, check_estimator_purity, check_pipeline
@@ -24,6 +25,7 @@ __version__ = "0.1.0"
 _HOME = {
     "AuditReport": "auditing",
     "Certificate": "certificates",
+    "CertifiedAccuracy": "certificates.shared",
     "FiniteAggregationClassifier": "estimator",
     "PremiseWarning": "premises",
     "PurityReport": "purity",
@@ -32,6 +34,7 @@ _HOME = {
     "Verdict": "verification",
     "Votes": "votes",
     "audit": "auditing",
+    "certified_accuracy": "certificates.shared",
     "certify": "certificates",
     "check_estimator_purity": "purity",
     "check_pipeline": "purity",
@@ -41,6 +44,7 @@ _HOME = {
 __all__ = [
     "AuditReport",
     "Certificate",
+    "CertifiedAccuracy",
     "FiniteAggregationClassifier",
     "PremiseWarning",
     "PurityReport",
@@ -49,6 +53,7 @@ __all__ = [
     "Verdict",
     "Votes",
     "audit",
+    "certified_accuracy",
     "certify",
     "check_estimator_purity",
     "check_pipeline",

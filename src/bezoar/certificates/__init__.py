@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from bezoar.certificates.reachable import reachable_partitions, reachable_premise
 from bezoar.certificates.record import Certificate
 from bezoar.threads import in_threads
 from bezoar.votes import Votes
@@ -20,7 +21,9 @@ GROUP_VISITS = 4_000_000  # what branch and bound inside groups may look at for 
 BYTES_PER_TASK = 1 << 20
 
 
-def certify(votes: Votes, method: Method = "finite-aggregation", *, n_jobs: int = -1) -> Certificate:
+def certify(
+    votes: Votes, method: Method = "finite-aggregation", *, reachable: ArrayLike | None = None, n_jobs: int = -1
+) -> Certificate:
     """A radius for every test sample: no attack of at most that size changes its prediction.
 
     The guarantee holds if every base classifier is a function of its own subset (and its index)
@@ -35,6 +38,10 @@ def certify(votes: Votes, method: Method = "finite-aggregation", *, n_jobs: int 
         say: the bound Theorem 2 improves upon, on the same votes. ``tight`` counts a base classifier that
         two poisons reach once (see `bezoar.certificates.tight`): never below Theorem 2, slower, and it
         tells which radii are exact. It gains most with a spread designed for it (`Spread.planes`).
+    reachable : indices or boolean mask of partitions, optional
+        The only partitions that an attacker can poison (Theorem 4), because the sources of all others are trusted; a
+        premise of the certificate. A radius equal to the number of partitions then means that no attack within them
+        changes the prediction, of whatever size. Only with "finite-aggregation".
     n_jobs : int
         Threads; -1 means one per core. The result does not depend on it.
     """
@@ -44,7 +51,13 @@ def certify(votes: Votes, method: Method = "finite-aggregation", *, n_jobs: int 
         raise ValueError(f"The 'method' of certify must be one of {list(get_args(Method))}. Got {method!r} instead.")
     if n_jobs != -1 and n_jobs < 1:
         raise ValueError(f"The 'n_jobs' of certify must be -1 or at least 1. Got {n_jobs!r} instead.")
-    arrays = _dpa_bound(votes) if method == "dpa-bound" else _finite_aggregation(votes, n_jobs)
+    premises, within = votes.premises, None
+    if reachable is not None:
+        if method != "finite-aggregation":
+            raise ValueError(f"'reachable' needs the method 'finite-aggregation' (Theorem 4). Got {method!r} instead.")
+        within = reachable_partitions(reachable, votes.spread.n_partitions)
+        premises = (*premises, reachable_premise(within, votes.spread.n_partitions))
+    arrays = _dpa_bound(votes) if method == "dpa-bound" else _finite_aggregation(votes, n_jobs, within)
     prediction, runner_up, margin, radius = arrays
     exact = _tighten(votes, prediction, runner_up, radius, n_jobs) if method == "tight" else None
     return Certificate(
@@ -57,7 +70,7 @@ def certify(votes: Votes, method: Method = "finite-aggregation", *, n_jobs: int 
         spread=votes.spread,
         split=votes.split,
         classes_inferred=votes.classes_inferred,
-        premises=votes.premises,
+        premises=premises,
         exact=exact,
     )
 
@@ -98,12 +111,14 @@ def _tighten(
     return exact
 
 
-def _finite_aggregation(votes: Votes, n_jobs: int) -> list[NDArray[np.int64]]:
+def _finite_aggregation(votes: Votes, n_jobs: int, within: NDArray[np.int64] | None = None) -> list[NDArray[np.int64]]:
     from bezoar.certificates.kernels import certify_rows
 
     spread = votes.spread
     shifts = np.array(spread.shifts or (), np.int64)
     table = spread.table if spread.table is not None else np.empty((0, 0), np.int64)
+    if within is not None:
+        shifts, table = np.empty(0, np.int64), spread.as_table()[within]
     small = np.empty(0, np.min_scalar_type(2 * spread.d))
     arrays = [np.empty(votes.n_test, np.int64) for _ in range(4)]
 
@@ -114,6 +129,8 @@ def _finite_aggregation(votes: Votes, n_jobs: int) -> list[NDArray[np.int64]]:
 
     row_bytes = spread.n_subsets * votes.matrix.itemsize
     in_threads(votes.n_test, max(1, min(512, BYTES_PER_TASK // row_bytes)), work, n_jobs)
+    if within is not None and len(within) == 0:
+        arrays[3][:] = spread.n_partitions
     return arrays
 
 

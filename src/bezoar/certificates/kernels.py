@@ -152,7 +152,8 @@ def certify_rows(
 ) -> None:
     """Fill prediction, runner-up, margin and Theorem 2 radius for each row of votes.
 
-    ``shifts`` or, if it is empty, ``table`` is the spread. ``unseen_class`` adds one rival without
+    ``shifts`` or, if it is empty, ``table`` is the spread; a table may lack the rows of partitions that cannot be
+    poisoned (Theorem 4). ``unseen_class`` adds one rival without
     votes that wins ties; its code is ``n_classes``. ``small`` is an empty array whose dtype holds 2d.
     """
     n = votes.shape[1]
@@ -160,8 +161,9 @@ def certify_rows(
     counts = np.zeros(n_classes + 1, np.int64)
     row = np.empty(2 * n, votes.dtype)
     weight = np.empty(2 * n, small.dtype)
-    reach = np.empty(n, small.dtype)
-    delta = np.empty(n, small.dtype)
+    n_reachable = n if len(shifts) else len(table)
+    reach = np.empty(n_reachable, small.dtype)
+    delta = np.empty(n_reachable, small.dtype)
     reach_histogram = np.zeros(2 * d + 1, np.int64)
     histogram = np.zeros(2 * d + 1, np.int64)
     lanes = np.zeros((4, max(n_classes, 2 * d) + 1), np.int64)

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from bezoar import __version__
-from bezoar.cli import audit, certify, predict, run, split, spread, update, verify
+from bezoar.cli import accuracy, audit, certify, predict, run, split, spread, update, verify
 
 app = typer.Typer(
     name="bezoar",
@@ -52,7 +52,7 @@ def _sentence(error: Exception) -> str:
     return str(error)
 
 
-for _room in (run, predict, audit, update, verify, certify, split, spread):
+for _room in (run, predict, audit, update, verify, certify, accuracy, split, spread):
     app.command(_room.__name__.rpartition(".")[2], epilog=_room.EXAMPLES)(graceful(_room.command))
 
 

@@ -14,6 +14,15 @@ if TYPE_CHECKING:
 
 EXAMPLES = "Example: `bezoar certify votes.npy --spread paper:50,16 --classes 10 --labels y_test.npy`"
 
+CLASSES_INFERRED = "premise: the number of classes was read off the files (chosen from this data); give --classes"
+Classes = Annotated[
+    int | None,
+    typer.Option(
+        "--classes",
+        help="Number of classes; it is also the code of an abstention. Else read off the files.",
+    ),
+]
+
 
 def command(
     votes: Annotated[Path, typer.Argument(help=".npy matrix (test samples, base classifiers) of class indices.")],
@@ -21,13 +30,7 @@ def command(
     labels: Annotated[
         Path | None, typer.Option("--labels", help=".npy with the class index of each test sample.")
     ] = None,
-    classes: Annotated[
-        int | None,
-        typer.Option(
-            "--classes",
-            help="Number of classes; it is also the code of an abstention. Else read off the files.",
-        ),
-    ] = None,
+    classes: Classes = None,
     split: Annotated[str | None, typer.Option("--split", help="How the training set was split, if you know.")] = None,
     method: Annotated[
         str, typer.Option("--method", help="`finite-aggregation`, `dpa-bound` or `tight`.")
@@ -42,15 +45,16 @@ def command(
     """
     from bezoar import certify
 
-    matrix = _open(votes, spread, labels, classes, split)
+    matrix = open_votes(votes, spread, labels, classes, split)
     certificate = certify(matrix, method)  # type: ignore[arg-type]
-    truth = _labels(labels, matrix)
+    truth = open_labels(labels, matrix)
     if out:
         certificate.save(out)
     _print(certificate, truth, json)
 
 
-def _open(path: Path, spread: str | None, labels: Path | None, n_classes: int | None, split: str | None) -> Votes:
+def open_votes(path: Path, spread: str | None, labels: Path | None, n_classes: int | None, split: str | None) -> Votes:
+    """Votes that know their spread, or a plain matrix with the spread named on the command line."""
     from bezoar import Votes
 
     if not path.exists():
@@ -79,7 +83,8 @@ def _open(path: Path, spread: str | None, labels: Path | None, n_classes: int | 
     return Votes(matrix, named, range(largest + 1), split, classes_inferred=True)
 
 
-def _labels(path: Path | None, votes: Votes) -> Any:
+def open_labels(path: Path | None, votes: Votes) -> Any:
+    """The label of each test sample, from class indices if the classes are not whole numbers."""
     if path is None:
         return None
     truth = _array(path)
@@ -128,4 +133,4 @@ def _print(certificate: Any, truth: Any, json: bool) -> None:
     median = int(np.percentile(certificate.radius, 50, method="lower")) if len(certificate) else 0
     options.print_table(f"{len(certificate)} predictions, {certificate.method}, median radius {median}", header, rows)
     if certificate.classes_inferred:
-        options.note("premise: the number of classes was read off the files (chosen from this data); give --classes")
+        options.note(CLASSES_INFERRED)
