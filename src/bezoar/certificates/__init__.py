@@ -13,7 +13,7 @@ from bezoar.votes import Votes
 
 __all__ = ["Certificate", "certify"]
 
-Method = Literal["finite-aggregation", "dpa-bound", "tight"]
+Method = Literal["finite-aggregation", "dpa-bound", "tight", "run-off"]
 DUAL_ITERATIONS = 40
 PARTITION_VISITS = 4_000_000  # what branch and bound may look at for one rival and attack size
 BYTES_PER_TASK = 1 << 20
@@ -28,12 +28,14 @@ def certify(votes: Votes, method: Method = "finite-aggregation", *, n_jobs: int 
     Parameters
     ----------
     votes : Votes
-    method : "finite-aggregation", "dpa-bound" or "tight"
+    method : "finite-aggregation", "dpa-bound", "tight" or "run-off"
         ``finite-aggregation`` is Theorem 2 of Wang, Levine and Feizi (2022); with d = 1 it is Theorem 1
         (DPA) and exact. ``dpa-bound`` counts 2d votes for every poison, whatever the base classifiers
         say: the bound Theorem 2 improves upon, on the same votes. ``tight`` counts a base classifier that
         two poisons reach once (see `bezoar.certificates.tight`): never below Theorem 2, slower, and it
-        tells which radii are exact.
+        tells which radii are exact. ``run-off`` is another election over votes with rankings: the two most voted
+        classes meet, and more base classifiers rank the winner above the other (see `bezoar.certificates.runoff`);
+        its prediction may differ from the most voted class.
     n_jobs : int
         Threads; -1 means one per core. The result does not depend on it.
     """
@@ -43,9 +45,14 @@ def certify(votes: Votes, method: Method = "finite-aggregation", *, n_jobs: int 
         raise ValueError(f"The 'method' of certify must be one of {list(get_args(Method))}. Got {method!r} instead.")
     if n_jobs != -1 and n_jobs < 1:
         raise ValueError(f"The 'n_jobs' of certify must be -1 or at least 1. Got {n_jobs!r} instead.")
-    arrays = _dpa_bound(votes) if method == "dpa-bound" else _finite_aggregation(votes, n_jobs)
+    exact = None
+    if method == "run-off":
+        arrays, exact = _run_off(votes, n_jobs)
+    else:
+        arrays = _dpa_bound(votes) if method == "dpa-bound" else _finite_aggregation(votes, n_jobs)
     prediction, runner_up, margin, radius = arrays
-    exact = _tighten(votes, prediction, runner_up, radius, n_jobs) if method == "tight" else None
+    if method == "tight":
+        exact = _tighten(votes, prediction, runner_up, radius, n_jobs)
     return Certificate(
         prediction,
         runner_up,
@@ -85,6 +92,32 @@ def _tighten(
 
     in_threads(votes.n_test, 8, work, n_jobs)
     return exact
+
+
+def _run_off(votes: Votes, n_jobs: int) -> tuple[list[NDArray[np.int64]], NDArray[np.bool_]]:
+    from bezoar.certificates.runoff import certify_runoff_rows
+
+    if votes.rankings is None:
+        raise ValueError(
+            "Method 'run-off' needs the base classifiers' rankings, and these votes have none; "
+            "give Votes(..., rankings=...), or make them by FiniteAggregationClassifier.votes(X, rankings=True)."
+        )
+    rankings, spread = votes.rankings, votes.spread
+    shifts = np.array(spread.shifts or (), np.int64)
+    feeding = np.array([spread.partitions_of(i) for i in range(spread.n_subsets)], np.int64)
+    # One type for all, whatever the number of classes, d, or the file: the kernel is compiled once.
+    table = np.array(spread.as_table())
+    small = np.empty(0, np.promote_types(np.uint16, np.min_scalar_type(3 * spread.d)))
+    arrays = [np.empty(votes.n_test, np.int64) for _ in range(4)]
+    exact = np.empty(votes.n_test, np.bool_)
+
+    def work(start: int, stop: int) -> None:
+        rows = np.array(rankings[start:stop], np.uint16)
+        parts = [array[start:stop] for array in (*arrays, exact)]
+        certify_runoff_rows(rows, shifts, table, feeding, votes.classes_inferred, small, *parts)
+
+    in_threads(votes.n_test, 8, work, n_jobs)
+    return arrays, exact
 
 
 def _finite_aggregation(votes: Votes, n_jobs: int) -> list[NDArray[np.int64]]:
