@@ -85,7 +85,7 @@ def formula(rankings, table, n_classes, unseen=False, *, members=True, clipped=F
 
 
 def fewest_members(rankings, p, c, others, gap, lead):
-    """Fewest base classifiers that, all ranking c first, put c above the others and before p: by dynamic programming."""
+    """Fewest base classifiers that, all ranking c first, put c above the others and before p."""
     gaps = tuple(gap(x, c) for x in others)
     states = {(0,) * (len(others) + 1): 0}
     for r in rankings:

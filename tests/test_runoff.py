@@ -13,9 +13,7 @@ CYCLE = [(1, 2, 0), (2, 0, 1), (1, 2, 0), (1, 0, 2), (2, 0, 1), (1, 2, 0)]
 
 def ranked_votes(cases, spread, n_classes, unseen=False, **options):
     rankings = np.array([as_array(rankings, n_classes) for rankings in cases])
-    return Votes(
-        rankings[..., 0], spread, range(n_classes), classes_inferred=unseen, rankings=rankings, **options
-    )
+    return Votes(rankings[..., 0], spread, range(n_classes), classes_inferred=unseen, rankings=rankings, **options)
 
 
 def certified(cases, spread, n_classes, unseen=False):
@@ -204,7 +202,10 @@ def changed(at, value):
         (changed((0, 1), 0), "base classifier 0 on test sample 0 names class 0 twice"),
         (changed((0, 1), 4), r"holds 4, but classes are 0 … 2 and 3 stands for nothing more"),
         (changed((0, 1), -1), "holds -1"),
-        (changed((0, 1), 3), "base classifier 0 on test sample 0 goes on with class 2 after a place that holds nothing"),
+        (
+            changed((0, 1), 3),
+            "base classifier 0 on test sample 0 goes on with class 2 after a place that holds nothing",
+        ),
         (changed((3, slice(None)), [1, 2, 0]), "base classifier 3 on test sample 0 begins with 1, but the vote is 2"),
         (changed((2, 0), 1), "base classifier 2 on test sample 0 begins with 1, but the vote is 3"),
         (changed((0, 0), 0)[..., :2], r"shape \(test samples, base classifiers, classes\), here \(1, 4, 3\)"),

@@ -22,7 +22,7 @@ WRONG = {
     1: "holds {said}, but classes are 0 … {last} and {abstention} stands for nothing more",
     2: "names class {said} twice",
     3: "goes on with class {said} after a place that holds nothing",
-    4: "begins with {said}, but the vote is {vote}; the first place must be the vote ({abstention} for both if it abstains)",
+    4: "begins with {said}, but the vote is {vote}; the first place must be the vote, {abstention} for an abstention",
 }
 
 

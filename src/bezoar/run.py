@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from bezoar import __version__
 from bezoar.certificates import Certificate, certify
 from bezoar.data import Dataset
-from bezoar.estimator import FiniteAggregationClassifier, Training
+from bezoar.estimator import FiniteAggregationClassifier, Training, check_gives_scores
 from bezoar.files import open_arrays, read_record, sha256_of, write_arrays, write_record, write_whole
 from bezoar.learners.describe import describe
 from bezoar.learners.member import isolated, seeded
@@ -33,7 +33,7 @@ from bezoar.split import Split
 from bezoar.store import MEMBERS_PER_FILE, members_file, save_members, save_model_record
 from bezoar.threads import one_linear_algebra_thread
 from bezoar.train import Refusals, check_answered, train_and_vote
-from bezoar.votes import vote_dtype
+from bezoar.votes import rankings_file, vote_dtype
 
 FORMAT = "bezoar run 1"
 BLOCK = MEMBERS_PER_FILE
@@ -64,6 +64,7 @@ def run(
     folder: str | Path,
     *,
     votes_only: bool = False,
+    rankings: bool = False,
     say: Callable[[str], None] = lambda text: None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Outcome:
@@ -78,6 +79,8 @@ def run(
         Created if absent. A folder that holds another run is refused, with the difference named.
     votes_only : bool
         Do not keep the base classifiers.
+    rankings : bool
+        Keep the rankings of the base classifiers with their votes, for method "run-off".
     say : callable
         Told what a person should know (a damaged block, another machine).
     progress : callable
@@ -98,18 +101,21 @@ def run(
         "classes": model.classes_.tolist(),
         "votes_only": votes_only,
         "subsets_per_block": BLOCK,
+        "rankings": rankings or None,  # runs that were begun before there were any say nothing
     }
     if is_pooled(training.estimator):
         # A learner for another kind of sample says so here, before a file is written.
         training.estimator.share(training.samples.take([0]))
+    elif rankings:
+        check_gives_scores(training.estimator)
     _refuse_strangers(folder)
     with _only_writer(folder):
         earlier = _open(folder, settings, say)
         seconds = {"prepare": time.perf_counter() - started}
         started = time.perf_counter()
-        matrix = _train(training, dataset, model, folder, votes_only, say, progress)
+        said = _train(training, dataset, model, folder, votes_only, rankings, say, progress)
         seconds["train and vote"] = time.perf_counter() - started + earlier.get("train and vote", 0.0)
-        votes = model.as_votes(matrix)
+        votes = model.as_votes(said)
         started = time.perf_counter()
         certificate = certify(votes)
         seconds["certify"] = time.perf_counter() - started
@@ -128,7 +134,7 @@ def run(
             certificate,
             dataset.y_test,
             undefended,
-            float((matrix == truth[:, None]).mean()),
+            float((votes.matrix == truth[:, None]).mean()),
             {name: round(value, 3) for name, value in seconds.items()},
             _finish(folder, settings, model, certificate, dataset, undefended, seconds),
         )
@@ -208,20 +214,22 @@ def _train(
     model: FiniteAggregationClassifier,
     folder: Path,
     votes_only: bool,
+    rankings: bool,
     say: Callable[[str], None],
     progress: Callable[[int, int], None],
 ) -> NDArray[Any]:
-    """Train what is missing, block by block, and return the whole vote matrix."""
+    """Train what is missing, block by block, and return the whole vote matrix, or all rankings."""
     n = len(training.subsets)
     test = model.split_.samples(dataset.x_test)
     if is_pooled(training.estimator):
-        return _train_pooled(training, test, len(model.classes_), folder, say, progress)
+        return _train_pooled(training, test, len(model.classes_), folder, rankings, say, progress)
     wanted = [range(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
     done = {b: block for b, indices in enumerate(wanted) if (block := _kept(folder, b, len(indices), votes_only, say))}
     missing = [b for b in range(len(wanted)) if b not in done]
     count = sum(len(wanted[b]) for b in done)
     progress(count, n)
-    parts = train_and_vote(*training, test, len(model.classes_), [wanted[b] for b in missing], n_jobs=model.n_jobs)
+    order = [wanted[b] for b in missing]
+    parts = train_and_vote(*training, test, len(model.classes_), order, rankings=rankings, n_jobs=model.n_jobs)
     for b, (members, votes, refused) in zip(missing, parts, strict=True):
         if not votes_only:
             save_members(folder / "models" / members_file(b), members)
@@ -249,10 +257,11 @@ def _train_pooled(
     test: Samples,
     n_classes: int,
     folder: Path,
+    rankings: bool,
     say: Callable[[str], None],
     progress: Callable[[int, int], None],
 ) -> NDArray[Any]:
-    """The vote matrix of a pooled learner, kept in runs of test samples: all subsets answer a run together."""
+    """The vote matrix, or rankings, of a pooled learner, kept in runs of test samples: all subsets answer together."""
     members = fit_pooled(*training)
     parts = []
     for number, chunk in enumerate(members.chunks(len(test))):
@@ -262,8 +271,8 @@ def _train_pooled(
         except ValueError as error:
             say(f"{error} It is computed again.")
             votes = None
-        if votes is None or votes.shape != (len(chunk), len(members)):
-            votes = members.votes_on(test, chunk, n_classes, vote_dtype(n_classes))
+        if votes is None or votes.shape[:2] != (len(chunk), len(members)):
+            votes = members.votes_on(test, chunk, n_classes, vote_dtype(n_classes), rankings=rankings)
             write_arrays(path, {"votes": votes}, {"first_sample": chunk[0]})
         parts.append(votes)
         progress(chunk[-1] + 1, len(test))
@@ -300,6 +309,8 @@ def _finish(
     seconds: dict[str, float],
 ) -> dict[str, Any]:
     names = ["votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy"]
+    if settings.get("rankings"):
+        names.append(rankings_file(folder / "votes.npy").name)
     manifest = {
         "format": FORMAT,
         "status": "complete",

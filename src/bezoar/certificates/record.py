@@ -46,8 +46,8 @@ class Certificate:
     radius : array (n_test,)
         The largest attack size proved not to change the prediction.
     exact : array (n_test,) of bool, or None
-        With methods "tight" and "run-off": where an attack of size radius + 1 was found, so that no larger radius is true of
-        base classifiers that do the attacker's will.
+        With methods "tight" and "run-off": where an attack of size radius + 1 was found, so that no larger radius is
+        true of base classifiers that do the attacker's will.
     """
 
     prediction: NDArray[np.int64]

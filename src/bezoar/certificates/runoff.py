@@ -1,8 +1,8 @@
 """Run-Off Election: two rounds over rankings, and how many poisons the winner withstands, in integers.
 
-Round 1: the two classes with the most votes. Round 2: of these, the one that more base classifiers rank above the other
-(rankings: see `bezoar.rankings`). Ties go to the smaller class in both rounds. Write v_i for the vote of base classifier
-i, N_c for the votes of class c, P(a, b) for the number of base classifiers that rank a above b, p for the winner, s for
+Round 1: the two classes with the most votes. Round 2: of these, the one that more base classifiers rank above the
+other (see `bezoar.rankings`). Ties go to the smaller class in both rounds. Write v_i for the vote of base classifier i,
+N_c for the votes of class c, P(a, b) for the number of base classifiers that rank a above b, p for the winner, s for
 the other finalist, and gap(a, b) = N_a − N_b + [b > a] for what b lacks to stand above a in round 1.
 
 An attacker who poisons the partitions H gives the base classifiers they reach, R(H), any rankings. The winner changes
@@ -10,20 +10,21 @@ An attacker who poisons the partitions H gives the base classifiers they reach, 
 
 - *p is pushed out of round 1* by two classes a and b. Both must be raised above p; a reached base classifier votes for
   one of them. That can be done exactly when cover(1 + [v=p] − [v=a]) ≥ gap(p, a), the same for b, and
-  cover(1 + 2[v=p] − [v=a] − [v=b]) ≥ gap(p, a) + gap(p, b). The two gaps are not clipped at 0: votes that a has to spare
-  may go to b.
+  cover(1 + 2[v=p] − [v=a] − [v=b]) ≥ gap(p, a) + gap(p, b). The two gaps are not clipped at 0: votes that a has to
+  spare may go to b.
 - *p loses round 2* to a class c. Nothing serves c better than to be ranked first by all of R(H); that is enough exactly
   when cover(1 + [v=x] − [v=c]) ≥ gap(x, c) for every class x besides p and c, and
   cover(1 + [p above c] − [c above p]) ≥ P(p, c) − P(c, p) + [c > p].
 
-cover(w) is at most the sum over H of w's sums over spread(j). So, with need(g, w) the fewest partitions whose sums reach
-g (0 if g ≤ 0), an attack is at least as large as the need of each of its conditions:
+cover(w) is at most the sum over H of w's sums over spread(j). So, with need(g, w) the fewest partitions whose sums
+reach g (0 if g ≤ 0), an attack is at least as large as the need of each of its conditions:
 
 - R1 = min over pairs {a, b} of the largest need of the three conditions (Rezaei et al., ICML 2023, for d = 1).
 - R2 = min over c of the largest of: the need of the last condition; that of the first with x = s (nothing if c = s);
-  and ⌈T_c / d⌉, T_c being the fewest base classifiers, of any partition, that fulfil all conditions at once. They count
-  by their kinds: T of them give 1 to every x, 1 more to the x they vote for, and 0, 1 or 2 to the last condition. So take
-  from the voters of each x those it still lacks, the ones with most to give first, and fill up with the best of all.
+  and ⌈T_c / d⌉, T_c being the fewest base classifiers, of any partition, that fulfil all conditions at once (ours).
+  They count by their kinds: T of them give 1 each to every x, 1 more to the x they vote for, and 0, 1 or 2 to the last
+  condition. So take from the voters of each x those it still lacks, the ones with most to give first, and fill up with
+  the best of all.
 
 radius = min(R1, R2) − 1. With d = 1 both are **exact**: T_c is an attack, and for R1 the p-voters, then those who vote
 for neither a nor b, serve all three conditions best. With d > 1 a greedy search looks for an attack of size radius + 1,
@@ -66,7 +67,7 @@ def _finalists(rankings: NDArray[Any], counts: NDArray[np.int64]) -> tuple[int, 
     n, n_classes = rankings.shape
     if n_classes == 1:
         return 0, 1
-    first = np.argmax(counts[:n_classes])
+    first = int(np.argmax(counts[:n_classes]))
     second = -1
     for c in range(n_classes):
         if c != first and (second < 0 or counts[c] > counts[second]):
@@ -74,7 +75,7 @@ def _finalists(rankings: NDArray[Any], counts: NDArray[np.int64]) -> tuple[int, 
     lead = 0
     for i in range(n):
         for c in rankings[i]:
-            if c == first or c == second:
+            if c in (first, second):
                 lead += 1 if c == first else -1
                 break
     if lead > 0 or (lead == 0 and first < second):
@@ -141,7 +142,7 @@ def _sums_histogram(
 
 
 @njit(nogil=True, cache=True)
-def _greedy_finds_attack(
+def _greedy_attack(
     size: int, gaps: NDArray[np.int64], weights: NDArray[np.int64], table: NDArray[np.int64], feeding: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """The base classifiers reached by ``size`` partitions, each chosen for what it adds towards all gaps.
@@ -198,7 +199,7 @@ def _attack_on_round_1(
         weights[0, i] += for_p - for_a
         weights[1, i] += for_p - for_b
         weights[2, i] += 2 * for_p - for_a - for_b
-    return _greedy_finds_attack(size, gaps, weights, table, feeding).any()
+    return bool(_greedy_attack(size, gaps, weights, table, feeding).any())
 
 
 @njit(nogil=True, cache=True)
@@ -221,7 +222,7 @@ def _attack_on_round_2(
     for i in range(len(votes)):
         weights[0, i] = relation[c, i]
         weights[1, i] += int(votes[i] == s < n_classes) - int(votes[i] == c < n_classes)
-    reached = _greedy_finds_attack(size, gaps, weights, table, feeding)
+    reached = _greedy_attack(size, gaps, weights, table, feeding)
     if not reached.any():
         return False
     after = counts.copy()
@@ -229,10 +230,10 @@ def _attack_on_round_2(
         if reached[i]:
             after[votes[i]] -= 1
     ours = reached.sum() + (after[c] if c < n_classes else 0)
+    stands_above = 0
     for x in range(n_classes):
-        if x != p and x != c and after[x] + (x < c < n_classes) > ours:
-            return False
-    return True
+        stands_above += x not in (p, c) and after[x] + (x < c < n_classes) > ours
+    return stands_above == 0
 
 
 @njit(nogil=True, cache=True)
@@ -359,6 +360,4 @@ def certify_runoff_rows(
             for i in range(n):
                 lead += relation[c, i]
             if max(lead, 0 if c == s else _gap(s, c, counts)) <= 2 * d * size:
-                exact[t] = _attack_on_round_2(
-                    size, p, s, c, lead, relation, row[:n], counts, table, feeding
-                )
+                exact[t] = _attack_on_round_2(size, p, s, c, lead, relation, row[:n], counts, table, feeding)

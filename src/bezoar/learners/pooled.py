@@ -57,15 +57,19 @@ class PooledMembers:
         size = max(16, min(1024, KERNEL_BYTES // (4 * max(1, self.pool.n_rows)) // 16 * 16))
         return [range(start, min(start + size, n_test)) for start in range(0, n_test, size)]
 
-    def votes(self, samples: Samples, n_classes: int, dtype: Any) -> NDArray[Any]:
-        """The vote matrix (samples, members)."""
-        parts = [self.votes_on(samples, chunk, n_classes, dtype) for chunk in self.chunks(len(samples))]
-        return np.concatenate([np.empty((0, len(self)), dtype), *parts])
+    def votes(self, samples: Samples, n_classes: int, dtype: Any, *, rankings: bool = False) -> NDArray[Any]:
+        """The vote matrix (samples, members), or rankings (samples, members, n_classes), first places the votes."""
+        parts = [
+            self.votes_on(samples, chunk, n_classes, dtype, rankings=rankings) for chunk in self.chunks(len(samples))
+        ]
+        return np.concatenate([np.empty((0, len(self), *([n_classes] if rankings else [])), dtype), *parts])
 
-    def votes_on(self, samples: Samples, chunk: range, n_classes: int, dtype: Any) -> NDArray[Any]:
+    def votes_on(
+        self, samples: Samples, chunk: range, n_classes: int, dtype: Any, *, rankings: bool = False
+    ) -> NDArray[Any]:
         """The votes on one run of samples: their kernel with all training rows, then every subset's scores."""
-        votes = np.empty((len(chunk), len(self)), dtype)
-        votes[:] = np.where(self.fallback < 0, n_classes, self.fallback)
+        places = np.full((len(chunk), len(self), n_classes if rankings else 1), n_classes, dtype)
+        places[..., 0] = np.where(self.fallback < 0, n_classes, self.fallback)
         with one_linear_algebra_thread():
             kernel = self.pool.kernel_columns(self.pool.test_features(samples.take(np.asarray(chunk))))
 
@@ -78,11 +82,11 @@ class PooledMembers:
                     self.coefficient_starts[start : stop + 1],
                     self.codes,
                     self.code_starts[start : stop + 1],
-                    votes[:, start:stop],
+                    places[:, start:stop],
                 )
 
             in_threads(len(self), SUBSETS_PER_TASK, work)
-        return votes
+        return places if rankings else places[..., 0]
 
 
 def fit_pooled(estimator: Any, samples: Samples, codes: NDArray[np.int64], subsets: Subsets) -> PooledMembers:
