@@ -33,13 +33,17 @@ class Votings:
 
     folder: Path
     keep_members: bool
+    rankings: bool
     say: Callable[[str], None]
     progress: Callable[[int, int], None]
     stale: Callable[[int], None]
     """Told once, before any training, how many base classifiers have to be trained."""
 
     def train(self, training: Training, model: FiniteAggregationClassifier, test: Samples) -> NDArray[Any]:
-        """Train what is missing, keep it, and return the whole vote matrix (test samples, base classifiers)."""
+        """Train what is missing, keep it, and return the whole vote matrix (test samples, base classifiers).
+
+        With rankings, an array (test samples, base classifiers, classes) whose first places are the votes.
+        """
         digests = model.subset_digests_
         if is_pooled(training.estimator):
             return self._train_pooled(training, digests, test, len(model.classes_))
@@ -51,12 +55,13 @@ class Votings:
         done = n - sum(map(len, missing.values()))
         self.stale(n - done)
         self.progress(done, n)
-        parts = train_and_vote(*training, test, n_classes, list(missing.values()), n_jobs=model.n_jobs)
+        wanted = list(missing.values())
+        parts = train_and_vote(*training, test, n_classes, wanted, rankings=self.rankings, n_jobs=model.n_jobs)
         for b, part in zip(missing, parts, strict=True):
-            for member, votes in zip(part.members, part.votes.T, strict=True):
+            for at, member in enumerate(part.members):
                 kept[b][member.index] = Answer(
                     digests[member.index].tobytes(),
-                    votes,
+                    part.votes[:, at],
                     member.model is not None,
                     member.failure,
                     part.refusals.get(member.index),
@@ -69,7 +74,7 @@ class Votings:
         trained = sum(answer.trained for answer in answers)
         model.report_failures([answer.failure for answer in answers if answer.failure], trained)
         check_answered([answer.refusal for answer in answers if answer.refusal], trained)
-        return np.column_stack([answer.votes for answer in answers])
+        return np.stack([answer.votes for answer in answers], axis=1)
 
     def _kept(
         self,
@@ -95,13 +100,13 @@ class Votings:
             if not self.keep_members:
                 return {}
             asked = [member for member in load_members(members, types_of(training.estimator)) if member.index in same]
-            votes, refusals = vote_again(asked, test, n_classes)
+            votes, refusals = vote_again(asked, test, n_classes, self.rankings)
         except ValueError as error:
             self.say(f"{error} It is computed again.")
             return {}
         answers = {
-            member.index: same[member.index]._replace(votes=column, refusal=refusals.get(member.index))
-            for member, column in zip(asked, votes.T, strict=True)
+            member.index: same[member.index]._replace(votes=votes[:, at], refusal=refusals.get(member.index))
+            for at, member in enumerate(asked)
         }
         if len(answers) == len(indices):
             write_answers(self._file(b), answers, test_digest, block.members)
@@ -126,7 +131,7 @@ class Votings:
         paths = [self.folder / "votes" / f"samples-{number:05d}.npz" for number in range(len(runs))]
         parts = [test.subset(np.asarray(run)) for run in runs]
         digest_of_part = [digest_of(part) for part in parts]
-        votes = np.empty((n_test, n), dtype)
+        votes = np.empty((n_test, n, *([n_classes] if self.rankings else [])), dtype)
         current = np.zeros((len(runs), n), np.bool_)
         none = None, current[0].copy()
         for number, (path, run) in enumerate(zip(paths, runs, strict=True)):
@@ -143,7 +148,9 @@ class Votings:
         if len(wanted):
             members = fit_pooled(*training, only=None if len(wanted) == n else wanted.tolist())
         for at in np.flatnonzero(~current.all(axis=1)):
-            votes[np.asarray(runs[at])[:, None], wanted] = members.votes(parts[at], n_classes, dtype)
+            votes[np.asarray(runs[at])[:, None], wanted] = members.votes(
+                parts[at], n_classes, dtype, rankings=self.rankings
+            )
             write_votes(paths[at], votes[runs[at]], digests, digest_of_part[at])
             done += 1
             self.progress(done, len(runs))
@@ -179,7 +186,7 @@ def write_answers(path: Path, answers: Mapping[int, Answer], test: str, members:
     indices = sorted(answers)
     refusing = {i: refusal for i in indices if (refusal := answers[i].refusal)}
     arrays = {
-        "votes": np.column_stack([answers[i].votes for i in indices]),
+        "votes": np.stack([answers[i].votes for i in indices], axis=1),
         "subsets": _digest_rows([answers[i].digest for i in indices]),
         "trained": np.array([answers[i].trained for i in indices], np.bool_),
         "refusals": np.array([refusal.samples for refusal in refusing.values()], np.bool_),
@@ -197,7 +204,11 @@ def write_answers(path: Path, answers: Mapping[int, Answer], test: str, members:
 def read_answers(path: Path, indices: Sequence[int]) -> AnswerBlock:
     """Read them again; one sentence if the file is damaged or is not the block of these subsets."""
     arrays, facts = open_arrays(path, ("votes", "subsets", "trained", "refusals"))
-    if arrays["votes"].ndim != 2 or arrays["votes"].shape[1] != len(indices) or facts["first_subset"] != indices[0]:
+    if (
+        arrays["votes"].ndim not in (2, 3)
+        or arrays["votes"].shape[1] != len(indices)
+        or facts["first_subset"] != indices[0]
+    ):
         raise ValueError(f"{path} is not the block of base classifiers {indices[0]} … {indices[-1]}.")
     refusals = {
         int(i): Refusal(samples, reason)
@@ -225,7 +236,7 @@ def read_votes(path: Path, digests: NDArray[np.uint8], test: str) -> tuple[NDArr
     """Read them again, and tell which columns are those of base classifiers with these digests."""
     arrays, facts = open_arrays(path, ("votes", "subsets"))
     votes, known = arrays["votes"], arrays["subsets"]
-    if facts["test"] != test or known.shape != digests.shape or votes.shape[1:] != (len(digests),):
+    if facts["test"] != test or known.shape != digests.shape or votes.shape[1] != len(digests):
         return None, np.zeros(len(digests), np.bool_)
     return votes, (known == digests).all(axis=1)
 

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bezoar.certificates import Certificate, certify
 from bezoar.labels import one_by_one, read_labels
 from bezoar.learners.describe import describe
+from bezoar.learners.member import gives_scores
 from bezoar.learners.pooled import Kept, PooledMembers
 from bezoar.learners.table import TableClassifier
 from bezoar.premises import Premise, PremiseWarning
@@ -239,28 +240,38 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
         self._report_oddities()
         return Training(learner, samples, codes, subsets)
 
-    def votes(self, X: Any) -> Votes:
-        """What every base classifier says about every sample, ready to certify."""
+    def votes(self, X: Any, *, rankings: bool = False) -> Votes:
+        """What every base classifier says about every sample, ready to certify.
+
+        With ``rankings`` it says all its classes from best to worst, which `certify` needs for method "run-off"; the
+        votes are the same.
+        """
         check_is_fitted(self, "members_")
         samples = self._test_samples(X)
         validate_data(self, _outline(X, samples), reset=False, skip_check_array=True)
-        matrix = collect_votes(self.members_, samples, len(self.classes_), n_jobs=self.n_jobs, verbose=self.verbose)
-        return self.as_votes(matrix)
+        if rankings and not isinstance(self.members_, PooledMembers):
+            check_gives_scores(next((m.model for m in self.members_ if m.model is not None), self._learner()))
+        said = collect_votes(
+            self.members_, samples, len(self.classes_), rankings=rankings, n_jobs=self.n_jobs, verbose=self.verbose
+        )
+        return self.as_votes(said)
 
-    def as_votes(self, matrix: NDArray[Any]) -> Votes:
-        """A vote matrix of this ensemble with all that a certificate needs to know about it."""
+    def as_votes(self, said: NDArray[Any]) -> Votes:
+        """A vote matrix, or rankings, of this ensemble with all that a certificate needs to know about it."""
+        ranked = said.ndim == 3
         return Votes(
-            matrix,
+            np.ascontiguousarray(said[..., 0]) if ranked else said,
             self.spread_,
             self.classes_,
             self.split_,
             classes_inferred=self.classes is None,
             premises=self.premises_,
+            rankings=said if ranked else None,
         )
 
     def certify(self, X: Any, method: str = "finite-aggregation") -> Certificate:
         """Prediction, runner-up, margin and radius for every sample; see `bezoar.certify`."""
-        return certify(self.votes(X), method)  # type: ignore[arg-type]
+        return certify(self.votes(X, rankings=method == "run-off"), method)  # type: ignore[arg-type]
 
     def predict(self, X: Any, min_radius: int | None = None) -> NDArray[Any]:
         """The most voted label of each sample.
@@ -409,6 +420,15 @@ def _warn(text: str) -> None:
 def _outline(X: Any, samples: Samples) -> Any:
     """What scikit-learn checks names and numbers of features on: the frame, or an array of that width."""
     return X if is_frame(X) else np.broadcast_to(0.0, (len(samples), samples.n_features))
+
+
+def check_gives_scores(learner: Any) -> None:
+    """Refuse a base classifier that only votes, where rankings are asked for."""
+    if not gives_scores(learner):
+        raise ValueError(
+            f"Rankings need scores, and {type(learner).__name__} has neither decision_function nor predict_proba; "
+            "choose a base classifier that has one, or a certificate that needs votes alone."
+        )
 
 
 def accepts_nan(estimator: Any) -> bool:

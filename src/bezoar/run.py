@@ -27,7 +27,7 @@ from bezoar import __version__
 from bezoar.blocks import BLOCK, Votings
 from bezoar.certificates import Certificate, certify
 from bezoar.data import Dataset
-from bezoar.estimator import FiniteAggregationClassifier, Training
+from bezoar.estimator import FiniteAggregationClassifier, Training, check_gives_scores
 from bezoar.files import read_record, sha256_of, write_record, write_text, write_whole
 from bezoar.learners.describe import describe
 from bezoar.learners.member import isolated, seeded
@@ -35,9 +35,11 @@ from bezoar.learners.pooled import is_pooled
 from bezoar.split import Split
 from bezoar.store import save_model_record
 from bezoar.threads import one_linear_algebra_thread
+from bezoar.votes import rankings_file
 
 FORMAT = "bezoar run 1"
 RESULTS = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
+RANKINGS = rankings_file("votes.npy").name
 SCHEMA = "schema.json"
 CHANGEABLE = ("dataset", "classes")
 NOT_COVERED = (
@@ -67,6 +69,7 @@ def run(
     folder: str | Path,
     *,
     votes_only: bool = False,
+    rankings: bool = False,
     update: bool = False,
     asked: dict[str, Any] | None = None,
     say: Callable[[str], None] = lambda text: None,
@@ -83,6 +86,8 @@ def run(
         Created if absent. A folder that holds another run is refused, with the difference named.
     votes_only : bool
         Do not keep the base classifiers.
+    rankings : bool
+        Keep the rankings of the base classifiers with their votes, for method "run-off".
     update : bool
         The folder may hold a run on other data: what is still true of this data stays, base classifiers whose
         subset changed are trained again, and everything that saw removed data is overwritten.
@@ -109,23 +114,26 @@ def run(
         "classes": model.classes_.tolist(),
         "votes_only": votes_only,
         "subsets_per_block": BLOCK,
+        "rankings": rankings or None,  # runs that were begun before there were any say nothing
     }
     if dataset.schema is not None:
         settings["schema"] = dataset.schema.as_dict()
     if is_pooled(training.estimator):
         # A learner for another kind of sample says so here, before a file is written.
         training.estimator.share(training.samples.take([0]))
+    elif rankings:
+        check_gives_scores(training.estimator)
     _refuse_strangers(folder)
     with _only_writer(folder):
         opened = _open(folder, settings, update, say)
         opened["asked"] = asked if asked is not None else opened.get("asked")
         seconds = {"prepare": time.perf_counter() - started}
         started = time.perf_counter()
-        votings = Votings(folder, not votes_only, say, progress, partial(_log_stale, folder, opened))
-        matrix = votings.train(training, model, model.split_.samples(dataset.x_test))
+        votings = Votings(folder, not votes_only, rankings, say, progress, partial(_log_stale, folder, opened))
+        said = votings.train(training, model, model.split_.samples(dataset.x_test))
         earlier = 0.0 if opened.get("changing") else opened.get("seconds", {}).get("train and vote", 0.0)
         seconds["train and vote"] = time.perf_counter() - started + earlier
-        votes = model.as_votes(matrix)
+        votes = model.as_votes(said)
         started = time.perf_counter()
         certificate = replace(certify(votes), origin=_origin(settings, model.split_))
         seconds["certify"] = time.perf_counter() - started
@@ -146,7 +154,7 @@ def run(
             certificate,
             dataset.y_test,
             undefended,
-            float((matrix == truth[:, None]).mean()),
+            float((votes.matrix == truth[:, None]).mean()),
             {name: round(value, 3) for name, value in seconds.items()},
             _finish(folder, opened, model, certificate, dataset, undefended, seconds),
         )
@@ -231,7 +239,15 @@ def _begin_change(folder: Path, there: dict[str, Any], settings: dict[str, Any])
         "changing": {"before": before["before"], "n_train_before": before["n_train_before"]},
     }
     write_record(folder / "manifest.json", opened)
-    for name in (*RESULTS, "report.html", "audit.json", "audit.svg", "models/model.json", "models/estimator.skops"):
+    for name in (
+        *RESULTS,
+        RANKINGS,
+        "report.html",
+        "audit.json",
+        "audit.svg",
+        "models/model.json",
+        "models/estimator.skops",
+    ):
         if name != "spread.npz":  # which knows nothing of the data
             (folder / name).unlink(missing_ok=True)
     return opened
@@ -267,6 +283,7 @@ def _finish(
         now = datetime.now(UTC).isoformat(timespec="seconds")
         changes.append({**opened["changing"], "n_train": n_train, "of": model.spread_.n_subsets, "when": now})
     names = [*RESULTS, *([] if dataset.schema is None else [SCHEMA])]
+    names += [RANKINGS] if opened["settings"].get("rankings") else []
     names += sorted(f"votes/{path.name}" for path in (folder / "votes").glob("*.npz"))
     names += [] if opened["settings"]["votes_only"] else ["models/model.json"]
     manifest = {

@@ -19,7 +19,11 @@ from bezoar.votes import labels_from_json, labels_to_json
 
 FORMAT = "bezoar model 1"
 ESTIMATOR = "estimator.skops"
-OWN_TYPES = ("bezoar.learners.table.TableClassifier", "bezoar.learners.text.TextClassifier")
+OWN_TYPES = (
+    "bezoar.learners.table.TableClassifier",
+    "bezoar.learners.text.TextClassifier",
+    "bezoar.learners.seed_averaged.SeedAveragedClassifier",
+)
 RECORD = "model.json"
 MEMBERS_PER_FILE = 64
 PLAIN = ("n_features_in_", "n_dropped_", "kind_of_samples_")

@@ -14,7 +14,7 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
-from bezoar.learners.member import Member, fit_member, vote_of
+from bezoar.learners.member import Member, fit_member, ranking_of, vote_of
 from bezoar.learners.pooled import Kept, PooledMembers, fit_pooled, is_pooled
 from bezoar.samples import Samples
 from bezoar.subsets import Subsets
@@ -56,21 +56,24 @@ def collect_votes(
     samples: Samples,
     n_classes: int,
     *,
+    rankings: bool = False,
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> NDArray[Any]:
-    """The vote matrix (n_samples, members). Raises if no base classifier can answer a sample."""
+    """The vote matrix (n_samples, members), or rankings (n_samples, members, n_classes), first places the votes.
+
+    Raises if no base classifier can answer a sample.
+    """
     if isinstance(members, PooledMembers):
-        return members.votes(samples, n_classes, vote_dtype(n_classes))
+        return members.votes(samples, n_classes, vote_dtype(n_classes), rankings=rankings)
     tasks = (
-        delayed(_vote_block)([members[i] for i in block], samples, n_classes, caller())
+        delayed(_vote_block)([members[i] for i in block], samples, n_classes, caller(), rankings)
         for block in blocks(range(len(members)), n_jobs)
     )
     parts = list(_run(tasks, n_jobs, verbose))
     refusals = [refusal for _, refused in parts for refusal in refused.values()]
     check_answered(refusals, sum(member.model is not None for member in members))
-    empty = np.empty((len(samples), 0), vote_dtype(n_classes))
-    return np.concatenate([empty, *(votes for votes, _ in parts)], axis=1)
+    return np.concatenate([votes for votes, _ in parts], axis=1)
 
 
 class Refusal(NamedTuple):
@@ -91,7 +94,7 @@ def check_answered(refusals: Sequence[Refusal], n_trained: int) -> None:
 
 
 class VotedBlock(NamedTuple):
-    """Base classifiers, their votes (samples, members), and what some of them could not answer, by index."""
+    """Base classifiers, their votes (samples, members) or rankings, and what some could not answer, by index."""
 
     members: list[Member]
     votes: NDArray[Any]
@@ -107,22 +110,25 @@ def train_and_vote(
     n_classes: int,
     wanted: Sequence[Sequence[int]],
     *,
+    rankings: bool = False,
     n_jobs: int | None = None,
 ) -> Iterator[VotedBlock]:
-    """Each wanted block, in that order, as they are done."""
+    """Each wanted block, in that order, as they are done; with rankings in place of votes if they are wanted."""
     tasks = (
         delayed(_train_and_vote_block)(
-            estimator, samples, codes, block, [subsets.rows(i) for i in block], test, n_classes, caller()
+            estimator, samples, codes, block, [subsets.rows(i) for i in block], test, n_classes, caller(), rankings
         )
         for block in wanted
     )
     yield from _run(tasks, n_jobs, 0)
 
 
-def vote_again(members: list[Member], test: Samples, n_classes: int) -> tuple[NDArray[Any], dict[int, Refusal]]:
-    """Votes and refusals of base classifiers that were trained before, on other test samples."""
+def vote_again(
+    members: list[Member], test: Samples, n_classes: int, rankings: bool
+) -> tuple[NDArray[Any], dict[int, Refusal]]:
+    """Votes (or rankings) and refusals of base classifiers that were trained before, on other test samples."""
     with one_linear_algebra_thread():
-        return _vote_block(members, test, n_classes, caller())
+        return _vote_block(members, test, n_classes, caller(), rankings)
 
 
 def blocks(indices: Sequence[int], n_jobs: int | None) -> list[Sequence[int]]:
@@ -149,22 +155,29 @@ def _fit_block(
 
 
 def _vote_block(
-    members: list[Member], samples: Samples, n_classes: int, parent: tuple[int, int]
+    members: list[Member], samples: Samples, n_classes: int, parent: tuple[int, int], rankings: bool
 ) -> tuple[NDArray[Any], dict[int, Refusal]]:
     limit_worker(parent)
     batches: dict[Any, Any] = {}
-    votes = np.empty((len(samples), len(members)), vote_dtype(n_classes))
+    shape = (len(samples), len(members), *([n_classes] if rankings else []))
+    said = np.empty(shape, vote_dtype(n_classes))
     refusals = {}
     for column, member in enumerate(members):
-        fed = None
+        batch = None
         if member.model is not None:
             if member.form not in batches:
                 batches[member.form] = samples.take(np.arange(len(samples)), member.form)
-            fed = batches[member.form].copy()  # a base classifier may change what it is fed
-        votes[:, column], refused, reason = vote_of(member, fed, len(samples), n_classes)
+            batch = batches[member.form]
+        votes, refused, reason = vote_of(member, _copy(batch), len(samples), n_classes)
+        said[:, column] = ranking_of(member, _copy(batch), votes, n_classes) if rankings else votes
         if reason is not None:
             refusals[member.index] = Refusal(refused, reason)
-    return votes, refusals
+    return said, refusals
+
+
+def _copy(batch: Any) -> Any:
+    """What a base classifier is fed: it may change it."""
+    return None if batch is None else batch.copy()
 
 
 def _train_and_vote_block(
@@ -176,6 +189,7 @@ def _train_and_vote_block(
     test: Samples,
     n_classes: int,
     parent: tuple[int, int],
+    rankings: bool,
 ) -> VotedBlock:
     members = _fit_block(estimator, samples, codes, indices, rows, parent)
-    return VotedBlock(members, *_vote_block(members, test, n_classes, parent))
+    return VotedBlock(members, *_vote_block(members, test, n_classes, parent, rankings))

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bezoar.files import read_record, sha256_of, write_record, write_whole
 from bezoar.premises import Premise
+from bezoar.rankings import checked_rankings
 from bezoar.split import Split
 from bezoar.spread import Spread
 from bezoar.threads import in_threads
@@ -41,6 +42,10 @@ class Votes:
         every certificate counts one more rival, without votes, that wins ties.
     premises : sequence of Premise
         What the certificate takes as given.
+    rankings : array (n_test, n_subsets, n_classes) of integers, optional
+        The classes of each base classifier from best to worst (see `bezoar.rankings`); the first is its vote.
+        Only `certify` with method "run-off" reads them. They too must be functions of subset, index and sample;
+        with inferred classes, no base classifier may rank a class that its subset does not hold.
     """
 
     matrix: NDArray[Any]
@@ -49,6 +54,7 @@ class Votes:
     split: Split | None = None
     classes_inferred: bool = False
     premises: tuple[Premise, ...] = field(default=(), repr=False)
+    rankings: NDArray[Any] | None = field(default=None, repr=False)
 
     def __init__(
         self,
@@ -59,17 +65,20 @@ class Votes:
         *,
         classes_inferred: bool = False,
         premises: Sequence[Premise] = (),
+        rankings: ArrayLike | None = None,
     ) -> None:
         if not isinstance(spread, Spread):
             raise TypeError(f"The 'spread' of votes must be a bezoar.Spread. Got {spread!r} instead.")
         labels = _checked_classes(classes, classes_inferred)
+        checked = _checked_matrix(matrix, spread, len(labels))
         for name, value in {
-            "matrix": _checked_matrix(matrix, spread, len(labels)),
+            "matrix": checked,
             "spread": spread,
             "classes": labels,
             "split": Split.of(split),
             "classes_inferred": bool(classes_inferred),
             "premises": tuple(premises),
+            "rankings": None if rankings is None else checked_rankings(rankings, checked, len(labels)),
         }.items():
             object.__setattr__(self, name, value)
 
@@ -96,9 +105,17 @@ class Votes:
         return class_indices(y, self.classes)
 
     def save(self, path: str | Path) -> None:
-        """Write ``path`` (a plain .npy file) and, beside it, a .json file with all the rest and digests."""
+        """Write ``path`` (a plain .npy file) and, beside it, a .json file with all the rest and digests.
+
+        Rankings, if there are any, go beside it too, as a plain ``….rankings.npy``.
+        """
         path = _npy(path)
         write_whole(path, lambda file: np.save(file, self.matrix, allow_pickle=False))
+        extra = {}
+        if self.rankings is not None:
+            ranked, rankings = rankings_file(path), self.rankings
+            write_whole(ranked, lambda file: np.save(file, rankings, allow_pickle=False))
+            extra["rankings"] = {"file": ranked.name, "sha256": sha256_of(ranked)}
         write_record(
             path.with_suffix(".json"),
             {
@@ -110,6 +127,7 @@ class Votes:
                 "classes_inferred": self.classes_inferred,
                 "split": self.split.as_dict() if self.split else None,
                 "premises": [[p.what, p.value, p.declared] for p in self.premises],
+                **extra,
             },
         )
 
@@ -126,23 +144,25 @@ class Votes:
         record = read_record(side)
         if record.get("format") != FORMAT:
             raise ValueError(f"{side} is of format {record.get('format')!r}; this version reads '{FORMAT}'.")
-        stated = record["matrix"]["sha256"]
-        found = sha256_of(path)
-        if found != stated:
-            raise ValueError(
-                f"{path} is altered or truncated: its SHA-256 is {found[:16]}…, but {side.name} states {stated[:16]}…."
-            )
+        matrix = _mapped(path, record["matrix"], side)
+        ranked = record.get("rankings")
         spread = Spread.from_dict(record["spread"])
         if spread.digest != record["spread_digest"]:
             raise ValueError(f"{side} is altered: its spread does not have the digest that it states.")
         return cls(
-            np.load(path, mmap_mode="r", allow_pickle=False),
+            matrix,
             spread,
             labels_from_json(record["classes"]),
             Split.from_dict(record["split"]) if record["split"] else None,
             classes_inferred=record["classes_inferred"],
             premises=[Premise(*premise) for premise in record["premises"]],
+            rankings=None if ranked is None else _mapped(rankings_file(path), ranked, side),
         )
+
+
+def rankings_file(path: Path) -> Path:
+    """Where the rankings of the votes in ``path`` lie."""
+    return path.with_suffix(".rankings.npy")
 
 
 def vote_dtype(n_classes: int) -> type[np.unsignedinteger[Any]]:
@@ -215,6 +235,18 @@ def _checked_matrix(matrix: ArrayLike, spread: Spread, n_classes: int) -> NDArra
                     f"Votes must be class indices 0 … {n_classes - 1}, or {n_classes} to abstain. Got {wrong}."
                 )
     return votes.astype(vote_dtype(n_classes), copy=False)
+
+
+def _mapped(path: Path, stated: dict[str, str], side: Path) -> NDArray[Any]:
+    """The array of a file, memory-mapped; refused if the file is not the one that its record describes."""
+    found = sha256_of(path)
+    if found != stated["sha256"]:
+        raise ValueError(
+            f"{path} is altered or truncated: its SHA-256 is {found[:16]}…, "
+            f"but {side.name} states {stated['sha256'][:16]}…."
+        )
+    array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return array
 
 
 def _npy(path: str | Path) -> Path:

@@ -14,7 +14,7 @@ from bezoar.votes import Votes
 
 __all__ = ["Certificate", "certify"]
 
-Method = Literal["finite-aggregation", "dpa-bound", "tight"]
+Method = Literal["finite-aggregation", "dpa-bound", "tight", "run-off"]
 DUAL_ITERATIONS = 40
 PARTITION_VISITS = 4_000_000  # what branch and bound may look at for one rival and attack size
 GROUP_VISITS = 4_000_000  # what branch and bound inside groups may look at for one rival
@@ -32,12 +32,15 @@ def certify(
     Parameters
     ----------
     votes : Votes
-    method : "finite-aggregation", "dpa-bound" or "tight"
+    method : "finite-aggregation", "dpa-bound", "tight" or "run-off"
         ``finite-aggregation`` is Theorem 2 of Wang, Levine and Feizi (2022); with d = 1 it is Theorem 1
         (DPA) and exact. ``dpa-bound`` counts 2d votes for every poison, whatever the base classifiers
         say: the bound Theorem 2 improves upon, on the same votes. ``tight`` counts a base classifier that
         two poisons reach once (see `bezoar.certificates.tight`): never below Theorem 2, slower, and it
-        tells which radii are exact. It gains most with a spread designed for it (`Spread.planes`).
+        tells which radii are exact; it gains most with a spread designed for it (`Spread.planes`). ``run-off`` is
+        another election over votes with rankings: the two most voted classes meet, and more base classifiers rank
+        the winner above the other (see `bezoar.certificates.runoff`); its prediction may differ from the most
+        voted class.
     reachable : indices or boolean mask of partitions, optional
         The only partitions that an attacker can poison (Theorem 4), because the sources of all others are trusted; a
         premise of the certificate. A radius equal to the number of partitions then means that no attack within them
@@ -57,9 +60,14 @@ def certify(
             raise ValueError(f"'reachable' needs the method 'finite-aggregation' (Theorem 4). Got {method!r} instead.")
         within = reachable_partitions(reachable, votes.spread.n_partitions)
         premises = (*premises, reachable_premise(within, votes.spread.n_partitions))
-    arrays = _dpa_bound(votes) if method == "dpa-bound" else _finite_aggregation(votes, n_jobs, within)
+    exact = None
+    if method == "run-off":
+        arrays, exact = _run_off(votes, n_jobs)
+    else:
+        arrays = _dpa_bound(votes) if method == "dpa-bound" else _finite_aggregation(votes, n_jobs, within)
     prediction, runner_up, margin, radius = arrays
-    exact = _tighten(votes, prediction, runner_up, radius, n_jobs) if method == "tight" else None
+    if method == "tight":
+        exact = _tighten(votes, prediction, runner_up, radius, n_jobs)
     return Certificate(
         prediction,
         runner_up,
@@ -109,6 +117,33 @@ def _tighten(
 
     in_threads(votes.n_test, 8, work, n_jobs)
     return exact
+
+
+def _run_off(votes: Votes, n_jobs: int) -> tuple[list[NDArray[np.int64]], NDArray[np.bool_]]:
+    from bezoar.certificates.runoff import certify_runoff_rows
+
+    if votes.rankings is None:
+        raise ValueError(
+            "Method 'run-off' needs the base classifiers' rankings, and these votes have none; "
+            "give Votes(..., rankings=...), or make them by FiniteAggregationClassifier.votes(X, rankings=True)."
+        )
+    rankings, spread = votes.rankings, votes.spread
+    shifts = np.array(spread.shifts or (), np.int64)
+    feeding = np.array([spread.partitions_of(i) for i in range(spread.n_subsets)], np.int64)
+    # One type for all, whatever the number of classes, d, or the file: the kernel is compiled once.
+    table = np.array(spread.as_table())
+    small = np.empty(0, np.promote_types(np.uint16, np.min_scalar_type(3 * spread.d)))
+    arrays = [np.empty(votes.n_test, np.int64) for _ in range(4)]
+    exact = np.empty(votes.n_test, np.bool_)
+
+    def work(start: int, stop: int) -> None:
+        rows = np.array(rankings[start:stop], np.uint16)
+        prediction, runner_up, margin, radius = (array[start:stop] for array in arrays)
+        found = (prediction, runner_up, margin, radius, exact[start:stop])
+        certify_runoff_rows(rows, shifts, table, feeding, votes.classes_inferred, small, *found)
+
+    in_threads(votes.n_test, 8, work, n_jobs)
+    return arrays, exact
 
 
 def _finite_aggregation(votes: Votes, n_jobs: int, within: NDArray[np.int64] | None = None) -> list[NDArray[np.int64]]:

@@ -35,17 +35,20 @@ class Certificate:
     Attributes
     ----------
     prediction : array (n_test,) of class indices
-        The most voted class; ties go to the smallest index.
+        The most voted class; ties go to the smallest index. With method "run-off": the winner of the final.
     runner_up : array (n_test,) of class indices
         The class that sets the radius: the first by (its own radius, its margin, its index). The
-        number of classes means a class that the training data has not shown (see `Votes`).
+        number of classes means a class that the training data has not shown (see `Votes`). With method "run-off":
+        the class that would win the final, or, of two that would keep the prediction out of it, the one with fewer
+        votes.
     margin : array (n_test,)
         The smallest lead over another class, less one where a tie would go against the prediction.
+        With method "run-off": the lead over the other finalist in the final, less one likewise.
     radius : array (n_test,)
         The largest attack size proved not to change the prediction.
     exact : array (n_test,) of bool, or None
-        With method "tight": where an attack of size radius + 1 was found, so that no larger radius is true of
-        base classifiers that do the attacker's will.
+        With methods "tight" and "run-off": where an attack of size radius + 1 was found, so that no larger radius is
+        true of base classifiers that do the attacker's will.
     origin : dict, or None
         Where the votes come from: data set and its digests, learner, threat model, versions. A run fills it.
     """

@@ -33,7 +33,7 @@ def command(
     classes: Classes = None,
     split: Annotated[str | None, typer.Option("--split", help="How the training set was split, if you know.")] = None,
     method: Annotated[
-        str, typer.Option("--method", help="`finite-aggregation`, `dpa-bound` or `tight`.")
+        str, typer.Option("--method", help="`finite-aggregation`, `dpa-bound`, `tight` or `run-off`.")
     ] = "finite-aggregation",
     out: Annotated[Path | None, typer.Option("--out", help="Also write the certificate as .npz.")] = None,
     json: options.Json = False,
@@ -41,11 +41,12 @@ def command(
     """Certify a vote matrix: prediction, runner-up, margin and radius of every test sample.
 
     Column i must be base classifier i. Votes that bezoar saved know their spread; for any others it must be
-    named, because a wrong spread gives wrong radii.
+    named, because a wrong spread gives wrong radii. Rankings for `run-off` are read from NAME.rankings.npy beside
+    NAME.npy, an array (test samples, base classifiers, classes) of classes from best to worst.
     """
     from bezoar import certify
 
-    matrix = open_votes(votes, spread, labels, classes, split)
+    matrix = open_votes(votes, spread, labels, classes, split, rankings=method == "run-off")
     certificate = certify(matrix, method)  # type: ignore[arg-type]
     truth = open_labels(labels, matrix)
     if out:
@@ -53,9 +54,18 @@ def command(
     _print(certificate, truth, json)
 
 
-def open_votes(path: Path, spread: str | None, labels: Path | None, n_classes: int | None, split: str | None) -> Votes:
+def open_votes(
+    path: Path,
+    spread: str | None,
+    labels: Path | None,
+    n_classes: int | None,
+    split: str | None,
+    *,
+    rankings: bool = False,
+) -> Votes:
     """Votes that know their spread, or a plain matrix with the spread named on the command line."""
     from bezoar import Votes
+    from bezoar.votes import rankings_file
 
     if not path.exists():
         raise ValueError(f"{path}: No such file.")
@@ -76,8 +86,11 @@ def open_votes(path: Path, spread: str | None, labels: Path | None, n_classes: i
         )
     matrix = _array(path)
     named = options.parse_spread(spread)
+    ranked = _array(rankings_file(path)) if rankings and rankings_file(path).exists() else None
     if n_classes is not None:
-        return Votes(matrix, named, range(n_classes), split)
+        return Votes(matrix, named, range(n_classes), split, rankings=ranked)
+    if ranked is not None:
+        return Votes(matrix, named, range(ranked.shape[-1]), split, classes_inferred=True, rankings=ranked)
     seen = [array for array in (matrix, _array(labels) if labels else matrix) if array.dtype.kind in "iu"]
     largest = max((int(array.max(initial=0)) for array in seen), default=0)
     return Votes(matrix, named, range(largest + 1), split, classes_inferred=True)

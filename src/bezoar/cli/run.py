@@ -39,6 +39,9 @@ def command(
     split: Annotated[str, typer.Option("--split", help="`content` or `pixel-sum`.")] = "content",
     n_jobs: options.Jobs = -1,
     votes_only: Annotated[bool, typer.Option("--votes-only", help="Do not keep the base classifiers.")] = False,
+    rankings: Annotated[
+        bool, typer.Option("--rankings", help="Keep rankings too, for `bezoar certify OUT/votes.npy --method run-off`.")
+    ] = False,
     json: options.Json = False,
     label: reading.Label = None,
     test: reading.Test = None,
@@ -97,7 +100,16 @@ def command(
         "options": {name: str(value) if isinstance(value, Path) else value for name, value in said.items() if value},
     }
     with progress_bar() as progress:
-        outcome = run(samples, model, folder, votes_only=votes_only, asked=asked, say=options.note, progress=progress)
+        outcome = run(
+            samples,
+            model,
+            folder,
+            votes_only=votes_only,
+            rankings=rankings,
+            asked=asked,
+            say=options.note,
+            progress=progress,
+        )
     report = write_report(outcome)
     _print(outcome, report, json)
 

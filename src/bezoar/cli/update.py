@@ -49,6 +49,7 @@ def command(
             reopened.model,
             run,
             votes_only=reopened.manifest["settings"]["votes_only"],
+            rankings=bool(reopened.manifest["settings"]["rankings"]),
             update=True,
             asked=asked,
             say=options.note,

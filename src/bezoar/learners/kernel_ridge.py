@@ -256,9 +256,13 @@ def vote_of_subsets(
     coefficient_starts: NDArray[np.int64],
     codes: NDArray[np.int64],
     code_starts: NDArray[np.int64],
-    votes: NDArray[Any],
+    places: NDArray[Any],
 ) -> None:
-    """votes[t, i]: the class code of the highest score of subset i (its rows, coefficients and codes in sequence)."""
+    """places[t, i, r]: the class code in place r by the scores of subset i, the smaller class first among equals.
+
+    Rows, coefficients and codes of the subsets stand in sequence. One place is the vote; places beyond the classes of a
+    subset are left as they are.
+    """
     width = kernel.shape[1]
     for i in range(len(starts) - 1):
         n_classes = code_starts[i + 1] - code_starts[i]
@@ -267,12 +271,15 @@ def vote_of_subsets(
         scores = np.zeros((n_classes, width), np.float32)
         own = coefficients[coefficient_starts[i] : coefficient_starts[i + 1]]
         _add_scores(kernel, rows[starts[i] : starts[i + 1]], own.reshape((-1, n_classes)), scores)
+        placed = np.full(n_classes, -1, np.int64)
         for t in range(width):
-            best = 0
-            for c in range(1, n_classes):
-                if scores[c, t] > scores[best, t]:
-                    best = c
-            votes[t, i] = codes[code_starts[i] + best]
+            for place in range(min(places.shape[2], n_classes)):
+                best = -1
+                for c in range(n_classes):
+                    if placed[c] != t and (best < 0 or scores[c, t] > scores[best, t]):
+                        best = c
+                placed[best] = t
+                places[t, i, place] = codes[code_starts[i] + best]
 
 
 def concatenated(parts: Sequence[NDArray[Any]], dtype: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from bezoar.rankings import ranked_by_score
 from bezoar.samples import Samples
 
 # What a learner may raise through no fault of its subset: falling back would hide it.
@@ -102,15 +103,34 @@ def vote_of(
     except Exception:
         votes, reason = np.full(n_samples, member.fallback), None
     for row in range(n_samples):
-        one = fed.iloc[row : row + 1] if hasattr(fed, "iloc") else fed[row : row + 1]
         try:
-            votes[row] = member.codes[_predict(member, one)[0]]
+            votes[row] = member.codes[_predict(member, _one(fed, row))[0]]
         except NOT_THE_SUBSETS_FAULT:
             raise
         except Exception as error:
             refused[row] = True
             reason = reason or f"{type(error).__name__}: {error}"
     return votes, refused, reason
+
+
+def ranking_of(member: Member, fed: Any, votes: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
+    """The base classifier's rankings of the samples it is fed (see `bezoar.rankings`), with its votes in first place.
+
+    It ranks the classes of its subset, by score, the smaller class first among equals. Where it gives no score, they
+    stand behind its vote in their order.
+    """
+    rankings = np.full((len(votes), n_classes), n_classes)
+    if member.fallback is not None:
+        n_held = len(member.codes)
+        scores = _scores_of(member, fed, len(votes)) if member.model is not None and n_held > 2 else None
+        heads = np.searchsorted(member.codes, votes)
+        rankings[:, :n_held] = member.codes[ranked_by_score(scores, heads, n_held)]
+    return rankings
+
+
+def gives_scores(model: Any) -> bool:
+    """Whether a classifier can say more than its vote."""
+    return hasattr(model, "decision_function") or hasattr(model, "predict_proba")
 
 
 def seeded(estimator: Any, index: int) -> Any:
@@ -140,6 +160,37 @@ def isolated(index: int) -> Iterator[None]:
         finally:
             np.random.set_state(numpy_state)
             random.setstate(python_state)
+
+
+def _scores_of(member: Member, fed: Any, n_samples: int) -> NDArray[np.float64]:
+    """Scores, an array (n_samples, classes of the subset); NaN where it raises, found sample by sample as for votes."""
+    try:
+        return _scores(member, fed, n_samples)
+    except NOT_THE_SUBSETS_FAULT:
+        raise
+    except Exception:
+        scores = np.full((n_samples, len(member.codes)), np.nan)
+    for row in range(n_samples):
+        try:
+            scores[row] = _scores(member, _one(fed, row), 1)[0]
+        except NOT_THE_SUBSETS_FAULT:
+            raise
+        except Exception:
+            continue
+    return scores
+
+
+def _scores(member: Member, fed: Any, n_samples: int) -> NDArray[np.float64]:
+    with isolated(member.index):
+        ask = getattr(member.model, "decision_function", None) or member.model.predict_proba
+        scores = np.asarray(ask(fed), np.float64)
+    if scores.shape != (n_samples, len(member.codes)):
+        raise ValueError("the base classifier did not give one score for each label it was trained on")
+    return scores
+
+
+def _one(fed: Any, row: int) -> Any:
+    return fed.iloc[row : row + 1] if hasattr(fed, "iloc") else fed[row : row + 1]
 
 
 def _predict(member: Member, fed: Any) -> NDArray[np.int64]:

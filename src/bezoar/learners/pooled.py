@@ -57,17 +57,20 @@ class PooledMembers:
         """The coefficients of base classifier i, in the canonical order of its rows."""
         return self.coefficients[self.coefficient_starts[i] : self.coefficient_starts[i + 1]]
 
-    def votes(self, samples: Samples, n_classes: int, dtype: Any) -> NDArray[Any]:
-        """The vote matrix (samples, members), by runs of samples whose kernel fits the memory set aside for it."""
+    def votes(self, samples: Samples, n_classes: int, dtype: Any, *, rankings: bool = False) -> NDArray[Any]:
+        """The vote matrix (samples, members), or rankings (samples, members, n_classes), first places the votes.
+
+        Computed by runs of samples whose kernel fits the memory set aside for it.
+        """
         size = max(16, min(1024, KERNEL_BYTES // (4 * max(1, self.pool.n_rows)) // 16 * 16))
         chunks = [range(start, min(start + size, len(samples))) for start in range(0, len(samples), size)]
-        parts = [self._votes_on(samples, chunk, n_classes, dtype) for chunk in chunks]
-        return np.concatenate([np.empty((0, len(self)), dtype), *parts])
+        parts = [self._votes_on(samples, chunk, n_classes, dtype, rankings) for chunk in chunks]
+        return np.concatenate([np.empty((0, len(self), *([n_classes] if rankings else [])), dtype), *parts])
 
-    def _votes_on(self, samples: Samples, chunk: range, n_classes: int, dtype: Any) -> NDArray[Any]:
+    def _votes_on(self, samples: Samples, chunk: range, n_classes: int, dtype: Any, rankings: bool) -> NDArray[Any]:
         """The votes on one run of samples: their kernel with all training rows, then every subset's scores."""
-        votes = np.empty((len(chunk), len(self)), dtype)
-        votes[:] = np.where(self.fallback < 0, n_classes, self.fallback)
+        places = np.full((len(chunk), len(self), n_classes if rankings else 1), n_classes, dtype)
+        places[..., 0] = np.where(self.fallback < 0, n_classes, self.fallback)
         with one_linear_algebra_thread():
             kernel = self.pool.kernel_columns(self.pool.test_features(samples.take(np.asarray(chunk))))
 
@@ -80,11 +83,11 @@ class PooledMembers:
                     self.coefficient_starts[start : stop + 1],
                     self.codes,
                     self.code_starts[start : stop + 1],
-                    votes[:, start:stop],
+                    places[:, start:stop],
                 )
 
             in_threads(len(self), SUBSETS_PER_TASK, work)
-        return votes
+        return places if rankings else places[..., 0]
 
 
 class Kept(NamedTuple):
