@@ -55,8 +55,8 @@ class Votings:
         done = n - sum(map(len, missing.values()))
         self.stale(n - done)
         self.progress(done, n)
-        wanted = list(missing.values())
-        parts = train_and_vote(*training, test, n_classes, wanted, rankings=self.rankings, n_jobs=model.n_jobs)
+        order = list(missing.values())
+        parts = train_and_vote(*training, test, n_classes, order, rankings=self.rankings, n_jobs=model.n_jobs)
         for b, part in zip(missing, parts, strict=True):
             for at, member in enumerate(part.members):
                 kept[b][member.index] = Answer(
@@ -204,11 +204,8 @@ def write_answers(path: Path, answers: Mapping[int, Answer], test: str, members:
 def read_answers(path: Path, indices: Sequence[int]) -> AnswerBlock:
     """Read them again; one sentence if the file is damaged or is not the block of these subsets."""
     arrays, facts = open_arrays(path, ("votes", "subsets", "trained", "refusals"))
-    if (
-        arrays["votes"].ndim not in (2, 3)
-        or arrays["votes"].shape[1] != len(indices)
-        or facts["first_subset"] != indices[0]
-    ):
+    votes = arrays["votes"]
+    if votes.ndim < 2 or votes.shape[1] != len(indices) or facts["first_subset"] != indices[0]:
         raise ValueError(f"{path} is not the block of base classifiers {indices[0]} … {indices[-1]}.")
     refusals = {
         int(i): Refusal(samples, reason)
@@ -217,7 +214,7 @@ def read_answers(path: Path, indices: Sequence[int]) -> AnswerBlock:
     answers = {
         i: Answer(
             arrays["subsets"][at].tobytes(),
-            arrays["votes"][:, at],
+            votes[:, at],
             bool(arrays["trained"][at]),
             facts["failures"].get(str(i)),
             refusals.get(i),

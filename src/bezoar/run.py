@@ -39,7 +39,7 @@ from bezoar.votes import rankings_file
 
 FORMAT = "bezoar run 1"
 RESULTS = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
-RANKINGS = rankings_file("votes.npy").name
+RANKINGS = rankings_file(Path("votes.npy")).name
 SCHEMA = "schema.json"
 CHANGEABLE = ("dataset", "classes")
 NOT_COVERED = (
