@@ -121,10 +121,15 @@ def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
     from bezoar.premises import Premise
 
     picked, why, texts = learner_for(samples.schema)
+    if name == "text" and picked != "text":
+        raise ValueError("The learner 'text' takes texts, and this data has none; use another --learner.")
+    if name not in (None, "text") and picked == "text" and not texts:
+        raise ValueError(f"The learner '{name}' cannot take texts; leave --learner {name} out.")
     estimator = preset(name or picked, texts)
     if name is None and samples.schema is not None:
         options.note(f"learner: {picked}, because {why}; --learner chooses another")
-        premise = Premise("learner", f"{describe(estimator)}, because {why}", samples.n_features is not None)
+        declared = next(premise.declared for premise in samples.premises if premise.what == "schema")
+        premise = Premise("learner", f"{describe(estimator)}, because {why}", declared)
         samples = replace(samples, premises=(*samples.premises, premise))
     return samples, estimator
 

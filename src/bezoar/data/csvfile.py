@@ -52,6 +52,8 @@ class CsvTable:
         text = decoded(first[1].removeprefix(codecs.BOM_UTF8), faults)
         if faults:
             raise ValueError(f"The header of {self.path} is not UTF-8; save the file as UTF-8.")
+        if "\r" in text:
+            raise ValueError(f"{self.path} ends its lines with carriage returns; save it with line feeds.")
         names = cells_of(text, self.delimiter)
         if names is None:
             raise ValueError(f"The header of {self.path} opens a quote and does not close it on the same line.")

@@ -37,7 +37,7 @@ class Dataset:
     schema : Schema or None
         How the files were read, if they were a user's own.
     n_features : int or None
-        The declared number of features.
+        The width of sparse rows, which no row can change.
     premises : tuple of Premise
         What reading took as given; they stand in place of the model's own of the same name.
     notes : tuple of str

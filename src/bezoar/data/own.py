@@ -16,7 +16,16 @@ from bezoar.data.folder import guess_image_schema, read_folder
 from bezoar.data.npz import layout_of, names_in, read_npz
 from bezoar.data.parquet import ParquetTable
 from bezoar.data.part import Part, nearest
-from bezoar.data.schema import FEATURES, ArraySchema, ImageSchema, Schema, SparseSchema, TableSchema, read_schema
+from bezoar.data.schema import (
+    FEATURES,
+    ArraySchema,
+    ImageSchema,
+    Schema,
+    SparseSchema,
+    TableSchema,
+    check_delimiter,
+    read_schema,
+)
 from bezoar.data.svmlight import guess_sparse_schema, read_svmlight
 from bezoar.data.tables import Table, guess_schema, read_table
 from bezoar.premises import Premise
@@ -91,7 +100,7 @@ def kind_of(path: Path) -> str:
     raise ValueError(f"{path} is of no known kind; there are {', '.join(KINDS)} and folders of images.")
 
 
-def open_own(path: Path, how: How) -> Dataset:
+def open_own(path: str | Path, how: How) -> Dataset:
     """The training and test samples of a user's files.
 
     How one row is read, and whether it is held out, is a function of that row and of the schema; everything decided
@@ -99,8 +108,8 @@ def open_own(path: Path, how: How) -> Dataset:
     """
     if how.test is not None and how.held_out is not None:
         raise ValueError("Give --test or --held-out, not both.")
-    kind = kind_of(path)
-    schema, declared = _schema_for(path, kind, how)
+    path = Path(path)
+    schema, declared = _schema_for(path, kind_of(path), how)
     part, inside = _read_all(path, schema, how)
     where = _held_out_premise(how, inside is not None, part.groups is not None)
     dtype = "uint8" if schema.kind == "images" or getattr(schema, "dtype", None) == "uint8" else "float64"
@@ -131,7 +140,7 @@ def open_own(path: Path, how: How) -> Dataset:
         dtype,
         part.groups,
         schema,
-        _declared_width(schema) if declared else None,
+        schema.n_features if isinstance(schema, SparseSchema) else None,
         (Premise("schema", str(schema), declared), where, *_more_premises(schema, declared)),
         notes,
     )
@@ -165,7 +174,7 @@ def _schema_for(path: Path, kind: str, how: How) -> tuple[Schema, bool]:
     if kind == "table":
         if how.label is None:
             raise ValueError(f"Which column of {path} holds the labels? Name it with --label.")
-        delimiter = how.delimiter or ","
+        delimiter = check_delimiter(how.delimiter or ",")
         return guess_schema(_table(path, delimiter, how), how.label, how.group_column, delimiter), False
     if kind == "images":
         declared = how.image_size is not None and how.colour is not None
@@ -186,7 +195,7 @@ def _with_keys(schema: Schema, how: How) -> Schema:
         if schema.label is None:
             raise ValueError('No column has the role "label" in the schema; one must.')
         if how.delimiter is not None:
-            return TableSchema(schema.columns, schema.missing, how.delimiter)
+            return TableSchema(schema.columns, schema.missing, check_delimiter(how.delimiter))
     return schema
 
 
@@ -278,7 +287,16 @@ def _held_out_premise(how: How, own: bool, grouped: bool) -> Premise:
     return Premise("test samples", f"{_share(how):g} of all, held out by a hash of their {by}", True)
 
 
-def _declared_width(schema: Schema) -> int:
+def _more_premises(schema: Schema, declared: bool) -> tuple[Premise, ...]:
+    """What the model would otherwise list as chosen from the data, though the schema says it."""
+    width = Premise("number of features", str(_width(schema)), declared)
+    if not isinstance(schema, TableSchema) or set(schema.named(*FEATURES)) == set(schema.named("number")):
+        return (width,)
+    categories = Premise("categorical columns", ", ".join(schema.named("category")) or "none", declared)
+    return (width,) if schema.only_texts else (width, categories)
+
+
+def _width(schema: Schema) -> int:
     if isinstance(schema, TableSchema):
         return len(schema.named(*FEATURES))
     if isinstance(schema, SparseSchema):
@@ -286,13 +304,3 @@ def _declared_width(schema: Schema) -> int:
     if isinstance(schema, ImageSchema):
         return schema.width * schema.height * (3 if schema.colour else 1)
     return int(np.prod(schema.shape))
-
-
-def _more_premises(schema: Schema, declared: bool) -> tuple[Premise, ...]:
-    if (
-        not isinstance(schema, TableSchema)
-        or schema.only_texts
-        or set(schema.named(*FEATURES)) == set(schema.named("number"))
-    ):
-        return ()
-    return (Premise("categorical columns", ", ".join(schema.named("category")) or "none", declared),)
