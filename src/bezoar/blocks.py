@@ -151,7 +151,7 @@ class Votings:
             votes[np.asarray(runs[at])[:, None], wanted] = members.votes(
                 parts[at], n_classes, dtype, rankings=self.rankings
             )
-            write_votes(paths[at], votes[runs[at]], digests, digest_of_part[at])
+            write_votes(paths[at], votes[runs[at]], digests, digest_of_part[at], runs[at][0])
             done += 1
             self.progress(done, len(runs))
         return votes
@@ -224,9 +224,9 @@ def read_answers(path: Path, indices: Sequence[int]) -> AnswerBlock:
     return AnswerBlock(answers, facts["test"], facts["members"])
 
 
-def write_votes(path: Path, votes: NDArray[Any], digests: NDArray[np.uint8], test: str) -> None:
+def write_votes(path: Path, votes: NDArray[Any], digests: NDArray[np.uint8], test: str, first: int) -> None:
     """Write the votes of all base classifiers on a run of test samples."""
-    write_arrays(path, {"votes": votes, "subsets": digests}, {"test": test})
+    write_arrays(path, {"votes": votes, "subsets": digests}, {"test": test, "first_sample": first})
 
 
 def read_votes(path: Path, digests: NDArray[np.uint8], test: str) -> tuple[NDArray[Any] | None, NDArray[np.bool_]]:

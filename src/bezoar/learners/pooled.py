@@ -111,6 +111,7 @@ def fit_pooled(
     """
     indices = range(len(subsets)) if only is None else only
     used = np.arange(len(samples)) if only is None else _samples_of(subsets, only)
+    used = used if len(used) else np.zeros(1, np.int64)  # a pool holds something, even if nobody uses it
     pool = estimator.share(samples.take(used))
     place = np.full(len(samples), -1, np.int64)
     place[used] = np.arange(len(used))

@@ -22,9 +22,9 @@ FORMATS = {
     MODEL: "bezoar model 1",
 }
 REQUIRED = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
-MAY_BE_ABSENT = re.compile(r"votes/(block|samples)-\d{5,}\.npz|models/model\.json")
+MAY_BE_ABSENT = re.compile(r"votes/(block|samples)-\d{5,}\.npz|models/model\.json|schema\.json|votes\.rankings\.npy")
 MODEL_FILE = re.compile(r"estimator\.skops|members-\d{5,}\.skops")
-WITHOUT_DIGEST = ("manifest.json", "report.html", "run.lock")
+WITHOUT_DIGEST = ("manifest.json", "report.html", "run.lock", "audit.json", "audit.svg")
 
 
 @dataclass
@@ -190,6 +190,7 @@ def _check_parts(evidence: Evidence, names: list[str]) -> None:
     for name in names:
         arrays, facts = read_npz(evidence.folder / name)
         part, whole = arrays["votes"], evidence.matrix
+        part = part if part.ndim == 2 else part[..., 0]  # rankings, of which the first place is the vote
         if "first_subset" in facts:
             whole = whole[:, facts["first_subset"] :][:, : part.shape[1]]
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from bezoar.run import environment
 from bezoar.split import Split
 from bezoar.spread import Spread
 from bezoar.store import ESTIMATOR, load_learner
-from bezoar.subsets import Subsets
 from bezoar.train import train_and_vote
 from bezoar.verification.arithmetic import draw
 from bezoar.verification.checks import NO_DATA
@@ -89,32 +87,9 @@ def _votes(evidence: Evidence, data: Any, groups: Any, learner: Any, chosen: Any
     test, n_classes = model.split_.samples(data.x_test), len(classes)
     if not is_pooled(training.estimator):
         parts = train_and_vote(*training, test, n_classes, [[i] for i in chosen])
-        return np.concatenate([votes for _, votes, _ in parts], axis=1)
-    rows = [training.subsets.rows(i) for i in chosen]
-    held = np.unique(np.concatenate(rows))  # nothing else is needed, and the kernel with all rows would be large
-    if not len(held):
-        return np.full((len(test), len(chosen)), n_classes)
-    some = _Some(
-        training.subsets.spread,
-        training.subsets.partition,
-        training.subsets.rank,
-        [np.searchsorted(held, own) for own in rows],
-    )
-    pooled = fit_pooled(training.estimator, training.samples.subset(held), training.codes[held], some)
+        return np.concatenate([part.votes for part in parts], axis=1)
+    pooled = fit_pooled(*training, only=chosen)
     return pooled.votes(test, n_classes, vote_dtype(n_classes))
-
-
-@dataclass(frozen=True)
-class _Some(Subsets):
-    """A few of the subsets, as rows of the samples that they hold."""
-
-    chosen: list[NDArray[np.int64]]
-
-    def rows(self, subset: int) -> NDArray[np.int64]:
-        return self.chosen[subset]
-
-    def __len__(self) -> int:
-        return len(self.chosen)
 
 
 def _other_environment(evidence: Evidence) -> str:
