@@ -538,6 +538,14 @@ FORGERIES = {
         {"data": replace(DATA, x_train=DATA.x_train[::-1])},
         "the x_train at hand is not the one",
     ),
+    "a digest of the data left out": (
+        lambda folder: (
+            new_facts(folder, lambda facts: facts["origin"]["dataset"].pop("x_test")),
+            sign(folder, lambda m: m["settings"]["dataset"].pop("x_test")),
+        ),
+        {"data": DATA},
+        "the x_test at hand is not the one",
+    ),
     "nonsense": (edited(lambda m: m.update(settings=[])), {}, "could not be followed"),
 }
 
