@@ -23,8 +23,8 @@ from bezoar.files import open_arrays, read_record, sha256_of, write_arrays, writ
 from bezoar.learners.features.vectors import VectorFeatures
 from bezoar.learners.kernel_ridge import KernelRidgeClassifier
 from bezoar.learners.presets import preset
-from bezoar.run import run
-from bezoar.verification import coverage
+from bezoar.run import run, threat_model
+from bezoar.verification import claims, coverage
 from bezoar.verification.content import data_digests, partitions
 from bezoar.verification.coverage import attack_exists
 from bezoar.verification.theorem import dpa_bound, leads, read_spread, theorem_2, weights
@@ -195,6 +195,12 @@ def test_split_and_digests_agree_with_bezoar(name, labels):
     assert partitions(split.as_dict(), 7, X, labels, groups).tolist() == expected.tolist()
     some = data.Dataset(name, X, labels, X[:5], labels[:5], np.arange(3), split.dtype)
     assert data_digests(some) == some.digests()
+
+
+@pytest.mark.parametrize("split", [Split(), Split("pixel-sum"), Split("group"), Split(hash_labels=True)])
+def test_the_threat_table_is_the_one_bezoar_prints(split):
+    assert claims.threat_model(split.as_dict()) == threat_model(split)
+    assert claims.threat_model(split.as_dict())["change a test sample"] == "not covered"
 
 
 # Honest runs
@@ -537,6 +543,14 @@ FORGERIES = {
         lambda folder: None,
         {"data": replace(DATA, x_train=DATA.x_train[::-1])},
         "the x_train at hand is not the one",
+    ),
+    "a digest of the data left out": (
+        lambda folder: (
+            new_facts(folder, lambda facts: facts["origin"]["dataset"].pop("x_test")),
+            sign(folder, lambda m: m["settings"]["dataset"].pop("x_test")),
+        ),
+        {"data": DATA},
+        "the x_test at hand is not the one",
     ),
     "nonsense": (edited(lambda m: m.update(settings=[])), {}, "could not be followed"),
 }

@@ -214,11 +214,12 @@ def data_and_split(evidence: Evidence, data: Any, groups: Any) -> str:
         raise NotCheckedError(NO_DATA)
     stated = evidence.settings.get("dataset") or (evidence.facts.get("origin") or {}).get("dataset") or {}
     for name, digest in data_digests(data).items():
-        if name in stated and digest != stated[name]:
+        if stated and digest != stated.get(name):
             raise NotTrueError(f"the {name} at hand is not the one of which the digest is stated.")
     split, partition = evidence.facts["split"], evidence.partition
     if partition is None or split is None:
-        raise NotCheckedError("there is no split.npy to compare with; the digests of the data agree.")
+        agree = "; the digests of the data agree" if stated else ""
+        raise NotCheckedError(f"there is no split.npy to compare with{agree}.")
     known = _places(evidence, data.y_train) >= 0
     found = partitions(split, evidence.spread.n, data.x_train, data.y_train, groups)[known]
     if found.shape != partition.shape:
