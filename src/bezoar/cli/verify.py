@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json as json_text
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bezoar.cli import options
+from bezoar.cli import options, reopening
+
+if TYPE_CHECKING:
+    from bezoar.data import Dataset
 
 NOT_VERIFIED = 3
 EXAMPLES = (
@@ -21,7 +23,8 @@ def command(
     path: Annotated[Path, typer.Argument(help="Run directory, or a certificate (.npz).")],
     votes: Annotated[Path | None, typer.Option("--votes", help="The votes (.npy) of a loose certificate.")] = None,
     dataset: Annotated[
-        str | None, typer.Option("--dataset", help="Data set to check against; by default the one that the run names.")
+        str | None,
+        typer.Option("--dataset", help="Data to check against; by default what the run was made from."),
     ] = None,
     data_dir: Annotated[Path | None, typer.Option("--data-dir", help="Folder that holds its files.")] = None,
     sample: Annotated[
@@ -41,11 +44,19 @@ def command(
     The checker shares no code with what makes certificates. The verdict is one line; what failed or could not be
     checked goes to stderr, and `--json` prints every check.
     """
-    from bezoar import data, verify
+    from bezoar import verify
 
     wanted = dataset is not None or data_dir is not None or retrain > 0
-    at_hand = data.load(dataset or _named_by(path), data_dir) if wanted else None
-    verdict = verify(path, votes=votes, data=at_hand, sample=sample, retrain=retrain, seed=seed)
+    at_hand = _data(path, dataset, data_dir) if wanted else None
+    verdict = verify(
+        path,
+        votes=votes,
+        data=at_hand,
+        groups=None if at_hand is None else at_hand.groups,
+        sample=sample,
+        retrain=retrain,
+        seed=seed,
+    )
     if json:
         options.print_json(verdict.as_dict())
     else:
@@ -56,9 +67,12 @@ def command(
         raise typer.Exit(NOT_VERIFIED)
 
 
-def _named_by(path: Path) -> Any:
-    """The data set that a run's manifest names."""
-    try:
-        return json_text.loads((path / "manifest.json").read_bytes())["settings"]["dataset"]["name"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise ValueError(f"{path} does not say which data it was made from; give --dataset.") from None
+def _data(path: Path, dataset: str | None, data_dir: Path | None) -> Dataset:
+    """The data at hand: of a run, read as the run read it; of a loose certificate, by name."""
+    from bezoar import data
+
+    if (path / "manifest.json").exists() and (path / "spread.npz").exists():
+        return reopening.reopen(path, dataset, data_dir).dataset
+    if dataset is None:
+        raise ValueError(f"{path} does not say which data it was made from; give --dataset.")
+    return data.load(dataset, data_dir)

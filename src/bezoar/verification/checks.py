@@ -133,12 +133,17 @@ def premises(evidence: Evidence, data: Any) -> str:
         settings["classes"],
         evidence.facts["classes_inferred"],
     )
+    if "schema" in settings:  # a user's own files: the reader says why it picked the learner, and how it read
+        picked, declared = there.get("learner", [settings["learner"], True])
+        if picked.startswith(f"{settings['learner']}, because "):
+            wanted["learner"] = (picked, declared)
+        wanted |= {"schema": (None, there.get("schema", [None, False])[1]), "test samples": (None, True)}
     if data is not None:
         x = data.x_train
         texts = not hasattr(x, "shape") or len(x.shape) == 1
         if settings["split"]["n_features"] is None:
             wanted["number of features"] = (str(1 if texts else int(np.prod(x.shape[1:]))), False)
-        if hasattr(x, "columns"):
+        if hasattr(x, "columns") and "schema" not in settings:
             wanted["categorical columns"] = (None, False)
     for what, (value, declared) in wanted.items():
         if what not in there:
