@@ -236,6 +236,8 @@ def test_parquet_cells_are_written_out_in_full(tmp_path):
     frame.to_parquet(tmp_path / "t.parquet")
     table = ParquetTable(tmp_path / "t.parquet")
     assert table.header == ["whole", "real", "flag", "when"]
+    roles = tuple((name, "number") for name in table.header)
+    assert "ignored: odd" in read_table(table, TableSchema(roles), labelled=False).notes[-1]
     (one, first), (two, second) = table.records(Counter())
     assert (one, two) == (1, 2)
     assert first == ["1152921504606846977", repr(0.1 + 0.2), "1", str(moment.value // 1000)]

@@ -25,6 +25,7 @@ class CsvTable:
     def __init__(self, path: Path, delimiter: str = ",", most_bytes: int | None = None) -> None:
         self.path, self.delimiter, self.most_bytes = path, check_delimiter(delimiter), most_bytes
         self.header = self._header()
+        self.unreadable: list[str] = []
 
     def records(self, faults: Counter[str]) -> Iterator[tuple[int, list[str]]]:
         """Line number and cells of every good line."""

@@ -26,6 +26,7 @@ class Table(Protocol):
 
     path: Path
     header: list[str]
+    unreadable: list[str]
 
     def records(self, faults: Counter[str]) -> Iterator[tuple[int, list[str]]]:
         """Number and cells of every good row; the others are counted."""
@@ -67,6 +68,8 @@ def read_table(table: Table, schema: TableSchema, *, labelled: bool) -> Part:
     for name, column in zip(schema.named(*FEATURES), features, strict=True):
         if column.odd:
             notes += (f"{table.path.name}: {column.odd} cells of '{name}' are not numbers and count as missing",)
+    if table.unreadable:
+        notes += (f"{table.path.name}: columns of lists or raw bytes are ignored: {', '.join(table.unreadable)}",)
     held = {what: texts(key.values) for what, key in keys.items()}
     return Part(_samples(schema, features), held.get("label"), held.get("contributor"), names, notes)
 
