@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import platform
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,19 +25,28 @@ from bezoar import __version__
 from bezoar.certificates import Certificate, certify
 from bezoar.data import Dataset
 from bezoar.estimator import FiniteAggregationClassifier, Training
-from bezoar.files import open_arrays, read_record, sha256_of, write_arrays, write_record, write_whole
+from bezoar.files import (
+    PART,
+    DamagedFileError,
+    read_record,
+    sha256_of,
+    sweep,
+    write_arrays,
+    write_record,
+    write_whole,
+)
 from bezoar.learners.describe import describe
 from bezoar.learners.member import isolated, seeded
 from bezoar.learners.pooled import fit_pooled, is_pooled
+from bezoar.rundir import BLOCK, OWN, SCRATCH, altered, block_file, kept_block, key_of, results_of, whole_block
 from bezoar.samples import Samples
 from bezoar.split import Split
-from bezoar.store import MEMBERS_PER_FILE, members_file, save_members, save_model_record
+from bezoar.store import members_file, save_members, save_model_record
 from bezoar.threads import one_linear_algebra_thread
 from bezoar.train import Refusals, check_answered, train_and_vote
 from bezoar.votes import vote_dtype
 
 FORMAT = "bezoar run 1"
-BLOCK = MEMBERS_PER_FILE
 NOT_COVERED = (
     "change a test sample",
     "poison a pre-processing step or feature extractor that was fitted elsewhere",
@@ -64,10 +74,14 @@ def run(
     folder: str | Path,
     *,
     votes_only: bool = False,
+    resume: bool = True,
     say: Callable[[str], None] = lambda text: None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Outcome:
     """Split, train, vote and certify into a folder; go on where an interrupted run stopped.
+
+    Whenever it stops (killed, disk full, worker dead), the same call goes on from the blocks that are whole and
+    ends with the same bytes. A block of which a single bit was altered is named and computed again.
 
     Parameters
     ----------
@@ -78,6 +92,8 @@ def run(
         Created if absent. A folder that holds another run is refused, with the difference named.
     votes_only : bool
         Do not keep the base classifiers.
+    resume : bool
+        Whether to go on with a run that the folder holds; otherwise such a folder is refused.
     say : callable
         Told what a person should know (a damaged block, another machine).
     progress : callable
@@ -104,10 +120,11 @@ def run(
         training.estimator.share(training.samples.take([0]))
     _refuse_strangers(folder)
     with _only_writer(folder):
-        earlier = _open(folder, settings, say)
+        earlier = _open(folder, settings, resume, say)
+        key = key_of(settings)
         seconds = {"prepare": time.perf_counter() - started}
         started = time.perf_counter()
-        matrix = _train(training, dataset, model, folder, votes_only, say, progress)
+        matrix = _train(training, dataset, model, folder, key, votes_only, say, progress)
         seconds["train and vote"] = time.perf_counter() - started + earlier.get("train and vote", 0.0)
         votes = model.as_votes(matrix)
         started = time.perf_counter()
@@ -168,12 +185,19 @@ def environment() -> dict[str, Any]:
     }
 
 
-def _open(folder: Path, settings: dict[str, Any], say: Callable[[str], None]) -> dict[str, float]:
+def _open(folder: Path, settings: dict[str, Any], resume: bool, say: Callable[[str], None]) -> dict[str, float]:
     """Start a run, or check that the one in the folder is this one; the seconds it has taken so far."""
     seconds: dict[str, float] = {}
     path = folder / "manifest.json"
     if path.exists():
-        there = read_record(path)
+        if not resume:
+            raise ValueError(f"{folder} already holds a run; leave out --no-resume to go on, or choose another --out.")
+        try:
+            there = read_record(path)
+        except DamagedFileError as error:
+            raise DamagedFileError(
+                f"{error} Put back a copy, or remove it and run the same command again: whole blocks are kept."
+            ) from None
         differing = [name for name, value in settings.items() if there.get("settings", {}).get(name) != value]
         if differing or there.get("format") != FORMAT:
             name = differing[0] if differing else "format"
@@ -186,18 +210,22 @@ def _open(folder: Path, settings: dict[str, Any], say: Callable[[str], None]) ->
         if moved:
             say(f"this run was begun with another {', '.join(moved)}; blocks made here may differ in the last bit")
         say(f"going on with the run in {folder}")
+        for name in altered(folder, there):
+            say(f"{folder / name} is altered or missing. It is written again.")
         seconds = there.get("seconds", {})
     else:
         write_record(path, {"format": FORMAT, "status": "running", "settings": settings, "environment": environment()})
     for name in ("votes",) if settings["votes_only"] else ("votes", "models"):
         (folder / name).mkdir(exist_ok=True)
+    sweep(folder)
+    shutil.rmtree(folder / SCRATCH, ignore_errors=True)
     return seconds
 
 
 def _refuse_strangers(folder: Path) -> None:
     """Leave a folder that holds something else as it is."""
     if folder.is_dir() and not (folder / "manifest.json").exists():
-        strangers = [item.name for item in folder.iterdir() if item.name != "run.lock"]
+        strangers = [item.name for item in folder.iterdir() if item.name not in OWN and not item.name.endswith(PART)]
         if strangers:
             raise ValueError(f"{folder} is not empty and holds no run ({strangers[0]}); choose another --out.")
 
@@ -207,6 +235,7 @@ def _train(
     dataset: Dataset,
     model: FiniteAggregationClassifier,
     folder: Path,
+    key: str,
     votes_only: bool,
     say: Callable[[str], None],
     progress: Callable[[int, int], None],
@@ -215,17 +244,20 @@ def _train(
     n = len(training.subsets)
     test = model.split_.samples(dataset.x_test)
     if is_pooled(training.estimator):
-        return _train_pooled(training, test, len(model.classes_), folder, say, progress)
+        return _train_pooled(training, test, len(model.classes_), folder, key, say, progress)
     wanted = [range(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
-    done = {b: block for b, indices in enumerate(wanted) if (block := _kept(folder, b, len(indices), votes_only, say))}
+    kept = (kept_block(folder, key, b, (len(test), len(indices)), votes_only, say) for b, indices in enumerate(wanted))
+    done = {b: block for b, block in enumerate(kept) if block}
     missing = [b for b in range(len(wanted)) if b not in done]
     count = sum(len(wanted[b]) for b in done)
     progress(count, n)
-    parts = train_and_vote(*training, test, len(model.classes_), [wanted[b] for b in missing], n_jobs=model.n_jobs)
+    blocks, scratch = [wanted[b] for b in missing], folder / SCRATCH
+    parts = train_and_vote(*training, test, len(model.classes_), blocks, n_jobs=model.n_jobs, scratch=scratch)
     for b, (members, votes, refused) in zip(missing, parts, strict=True):
         if not votes_only:
             save_members(folder / "models" / members_file(b), members)
         facts = {
+            "settings": key,
             "first_subset": wanted[b][0],
             "failures": [member.failure for member in members if member.failure],
             "trained": sum(member.model is not None for member in members),
@@ -233,10 +265,11 @@ def _train(
             "members": None if votes_only else sha256_of(folder / "models" / members_file(b)),
         }
         arrays = {"votes": votes, "refusals": refused.per_sample}
-        write_arrays(folder / "votes" / _block_file(b), arrays, facts)
+        write_arrays(folder / "votes" / block_file(b), arrays, facts)
         done[b] = arrays, facts
         count += len(wanted[b])
         progress(count, n)
+    shutil.rmtree(scratch, ignore_errors=True)
     ordered = [done[b] for b in range(len(wanted))]
     trained = sum(facts["trained"] for _, facts in ordered)
     model.report_failures([failure for _, facts in ordered for failure in facts["failures"]], trained)
@@ -249,6 +282,7 @@ def _train_pooled(
     test: Samples,
     n_classes: int,
     folder: Path,
+    key: str,
     say: Callable[[str], None],
     progress: Callable[[int, int], None],
 ) -> NDArray[Any]:
@@ -257,37 +291,14 @@ def _train_pooled(
     parts = []
     for number, chunk in enumerate(members.chunks(len(test))):
         path = folder / "votes" / f"samples-{number:05d}.npz"
-        try:
-            votes = open_arrays(path, ("votes",))[0]["votes"] if path.exists() else None
-        except ValueError as error:
-            say(f"{error} It is computed again.")
-            votes = None
-        if votes is None or votes.shape != (len(chunk), len(members)):
-            votes = members.votes_on(test, chunk, n_classes, vote_dtype(n_classes))
-            write_arrays(path, {"votes": votes}, {"first_sample": chunk[0]})
-        parts.append(votes)
+        size = (len(chunk), len(members))
+        if (block := whole_block(path, key, {"first_sample": chunk[0]}, size, say)) is None:
+            arrays = {"votes": members.votes_on(test, chunk, n_classes, vote_dtype(n_classes))}
+            block = arrays, {"settings": key, "first_sample": chunk[0]}
+            write_arrays(path, *block)
+        parts.append(block[0]["votes"])
         progress(chunk[-1] + 1, len(test))
     return np.concatenate(parts)
-
-
-def _kept(
-    folder: Path, block: int, size: int, votes_only: bool, say: Callable[[str], None]
-) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
-    """A block that an earlier run left whole; None if it is absent or damaged."""
-    path = folder / "votes" / _block_file(block)
-    if not path.exists():
-        return None
-    try:
-        arrays, facts = open_arrays(path, ("votes", "refusals"))
-        members = folder / "models" / members_file(block)
-        if arrays["votes"].shape[1] != size or facts["first_subset"] != block * BLOCK:
-            raise ValueError(f"{path} is not block {block} of this run.")
-        if not votes_only and (not members.exists() or sha256_of(members) != facts["members"]):
-            raise ValueError(f"{members} is damaged or missing.")
-    except ValueError as error:
-        say(f"{error} It is computed again.")
-        return None
-    return arrays, facts
 
 
 def _finish(
@@ -299,7 +310,6 @@ def _finish(
     undefended: float | None,
     seconds: dict[str, float],
 ) -> dict[str, Any]:
-    names = ["votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy"]
     manifest = {
         "format": FORMAT,
         "status": "complete",
@@ -315,7 +325,7 @@ def _finish(
         "clean_accuracy": certificate.clean_accuracy(dataset.y_test),
         "undefended_accuracy": undefended,
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
-        "files": {name: sha256_of(folder / name) for name in names},
+        "files": {name: sha256_of(folder / name) for name in results_of(settings)},
     }
     write_record(folder / "manifest.json", manifest)
     return manifest
@@ -355,10 +365,6 @@ def attack_sizes(certificate: Certificate) -> list[int]:
     largest = int(certificate.radius.max(initial=0))
     steps: Sequence[int] = [m * 10**e for e in range(7) for m in (1, 2, 3, 5)] + [15, 25, 150, 250, 400]
     return [0, *sorted(step for step in steps if step <= largest)] + ([largest] if largest not in [0, *steps] else [])
-
-
-def _block_file(block: int) -> str:
-    return f"block-{block:05d}.npz"
 
 
 def _short(value: Any) -> str:

@@ -7,6 +7,8 @@ number of workers or on the backend; `joblib.parallel_config` chooses the latter
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +25,10 @@ from bezoar.votes import vote_dtype
 
 BLOCKS_PER_JOB = 8
 MAX_BLOCK = 64
+
+
+class WorkerDiedError(ChildProcessError):
+    """A worker died; none of its base classifiers falls back, because that is no property of a subset."""
 
 
 def fit_members(
@@ -93,15 +99,19 @@ def train_and_vote(
     wanted: Sequence[Sequence[int]],
     *,
     n_jobs: int | None = None,
+    scratch: Path | None = None,
 ) -> Iterator[tuple[list[Member], NDArray[Any], Refusals]]:
-    """Members, votes and refusals (see `check_answered`) of each wanted block, in that order, as they are done."""
+    """Members, votes and refusals (see `check_answered`) of each wanted block, in that order, as they are done.
+
+    Worker processes map large arrays from files in ``scratch``, which nobody else may use.
+    """
     tasks = (
         delayed(_train_and_vote_block)(
             estimator, samples, codes, block, [subsets.rows(i) for i in block], test, n_classes, caller()
         )
         for block in wanted
     )
-    yield from _run(tasks, n_jobs, 0)
+    yield from _run(tasks, n_jobs, 0, scratch)
 
 
 def blocks(indices: Sequence[int], n_jobs: int | None) -> list[Sequence[int]]:
@@ -110,9 +120,16 @@ def blocks(indices: Sequence[int], n_jobs: int | None) -> list[Sequence[int]]:
     return [indices[start : start + size] for start in range(0, len(indices), size)]
 
 
-def _run(tasks: Any, n_jobs: int | None, verbose: int) -> Iterator[Any]:
-    with one_linear_algebra_thread():
-        yield from Parallel(n_jobs=n_jobs, verbose=verbose, return_as="generator")(tasks)
+def _run(tasks: Any, n_jobs: int | None, verbose: int, scratch: Path | None = None) -> Iterator[Any]:
+    options = {} if scratch is None else {"temp_folder": str(scratch)}
+    try:
+        with one_linear_algebra_thread():
+            yield from Parallel(n_jobs=n_jobs, verbose=verbose, return_as="generator", **options)(tasks)
+    except BrokenExecutor as error:
+        raise WorkerDiedError(
+            "A worker process died (killed, or out of memory), so nothing was made of its base classifiers "
+            f"({' '.join(str(error).split())[:200]})."
+        ) from error
 
 
 def _fit_block(

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bezoar.files import read_record, sha256_of, write_record, write_whole
+from bezoar.bounded import map_npy
+from bezoar.files import DamagedFileError, read_record, reading, sha256_of, write_record, write_whole
 from bezoar.premises import Premise
 from bezoar.split import Split
 from bezoar.spread import Spread
@@ -126,23 +127,27 @@ class Votes:
         record = read_record(side)
         if record.get("format") != FORMAT:
             raise ValueError(f"{side} is of format {record.get('format')!r}; this version reads '{FORMAT}'.")
-        stated = record["matrix"]["sha256"]
-        found = sha256_of(path)
-        if found != stated:
-            raise ValueError(
-                f"{path} is altered or truncated: its SHA-256 is {found[:16]}…, but {side.name} states {stated[:16]}…."
+        with reading(side):
+            stated = record["matrix"]["sha256"]
+            found = sha256_of(path)
+            if found != stated:
+                raise DamagedFileError(
+                    f"{path} is altered or truncated: its SHA-256 is {found[:16]}…, "
+                    f"but {side.name} states {stated[:16]}…."
+                )
+            spread = Spread.from_dict(record["spread"])
+            if spread.digest != record["spread_digest"]:
+                raise DamagedFileError(f"{side} is altered: its spread does not have the digest that it states.")
+            with reading(path, "is not a whole .npy file"):
+                matrix = map_npy(path)
+            return cls(
+                matrix,
+                spread,
+                labels_from_json(record["classes"]),
+                Split.from_dict(record["split"]) if record["split"] else None,
+                classes_inferred=record["classes_inferred"],
+                premises=[Premise(*premise) for premise in record["premises"]],
             )
-        spread = Spread.from_dict(record["spread"])
-        if spread.digest != record["spread_digest"]:
-            raise ValueError(f"{side} is altered: its spread does not have the digest that it states.")
-        return cls(
-            np.load(path, mmap_mode="r", allow_pickle=False),
-            spread,
-            labels_from_json(record["classes"]),
-            Split.from_dict(record["split"]) if record["split"] else None,
-            classes_inferred=record["classes_inferred"],
-            premises=[Premise(*premise) for premise in record["premises"]],
-        )
 
 
 def vote_dtype(n_classes: int) -> type[np.unsignedinteger[Any]]:

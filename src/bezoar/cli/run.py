@@ -33,6 +33,9 @@ def command(
     split: Annotated[str, typer.Option("--split", help="`content` or `pixel-sum`.")] = "content",
     n_jobs: Annotated[int, typer.Option("--n-jobs", help="Worker processes; -1 means one per core.")] = -1,
     votes_only: Annotated[bool, typer.Option("--votes-only", help="Do not keep the base classifiers.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume/--no-resume", help="Go on with the run that --out holds, or refuse such a folder.")
+    ] = True,
     json: options.Json = False,
 ) -> None:
     """Split, train, vote and certify; write a run directory with report.html.
@@ -58,7 +61,7 @@ def command(
     )
     folder = out or Path("runs") / f"{dataset}-k{k}-d{d}"
     with _progress() as progress:
-        outcome = run(samples, model, folder, votes_only=votes_only, say=options.note, progress=progress)
+        outcome = run(samples, model, folder, votes_only=votes_only, resume=resume, say=options.note, progress=progress)
     report = write_report(outcome)
     _print(outcome, report, json)
 
