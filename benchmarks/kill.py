@@ -7,11 +7,13 @@ python benchmarks/kill.py --kills 50
    run, no process may remain, no temporary file may be left.
 2. Runs of a plain and of a pooled learner are killed before and after every single file operation (creating,
    writing, flushing, renaming, …), in a process that is forked for each.
+3. For the same runs the disk is full from every single file operation on.
 """
 
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import random
@@ -162,7 +164,15 @@ def operations(act: Callable[[], None]) -> Iterator[None]:
         temporary.mkstemp = make
 
 
-def plain_run() -> Callable[[Path], object]:
+Start = Callable[..., None]
+
+
+def silent(text: str) -> None:
+    """Nobody listens."""
+
+
+def plain_run() -> Start:
+    """A run of a plain learner in two blocks: takes its folder, and who is told what a person should know."""
     from sklearn.naive_bayes import GaussianNB
 
     from bezoar import FiniteAggregationClassifier, data
@@ -171,12 +181,15 @@ def plain_run() -> Callable[[Path], object]:
 
     digits = data.load("digits")
     few = data.Dataset("few", digits.x_train, digits.y_train, digits.x_test[:20], digits.y_test[:20], digits.classes)
-    return lambda folder: write_report(
-        run(few, FiniteAggregationClassifier(GaussianNB(), k=35, d=2, classes=range(10)), folder)
-    )
+
+    def start(folder: Path, say: Callable[[str], None] = silent) -> None:
+        write_report(run(few, FiniteAggregationClassifier(GaussianNB(), k=35, d=2, classes=range(10)), folder, say=say))
+
+    return start
 
 
-def pooled_run() -> Callable[[Path], object]:
+def pooled_run() -> Start:
+    """A run of a pooled learner in three blocks of test samples."""
     from sklearn.datasets import load_digits
 
     import bezoar.learners.pooled as pooled
@@ -191,9 +204,9 @@ def pooled_run() -> Callable[[Path], object]:
     learner = KernelRidgeClassifier(DigitFeatures(copies=3), gamma=2.0)
     pooled.KERNEL_BYTES = 1  # many blocks from few samples
 
-    def start(folder: Path) -> object:
+    def start(folder: Path, say: Callable[[str], None] = silent) -> None:
         model = FiniteAggregationClassifier(learner, k=6, d=2, classes=range(10), split=Split(dtype="uint8"))
-        return write_report(run(tiny, model, folder, votes_only=True))
+        write_report(run(tiny, model, folder, votes_only=True, say=say))
 
     return start
 
@@ -211,7 +224,7 @@ def forked(work: Callable[[], object]) -> int:
     return os.waitpid(child, 0)[1]
 
 
-def kill_everywhere(name: str, start: Callable[[Path], object], step: int, place: Path) -> Counter[str]:
+def kill_everywhere(name: str, start: Start, step: int, place: Path) -> Counter[str]:
     """Kill before every ``step``-th file operation, resume, compare; the moments hit."""
     start(place / f"{name}-whole")  # here, so that every child inherits what was imported and compiled
     expected = results(place / f"{name}-whole")
@@ -241,6 +254,32 @@ def kill_everywhere(name: str, start: Callable[[Path], object], step: int, place
         number += step
 
 
+def fill_everywhere(name: str, start: Start, step: int, place: Path) -> int:
+    """Let the disk be full from every ``step``-th file operation on, then make room and resume; how many operations."""
+    expected = results(place / f"{name}-whole")
+    number = 0
+    while True:
+        folder, left = place / f"{name}-full-{number}", [number]
+
+        def full(left: list[int] = left) -> None:
+            if left[0] <= 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            left[0] -= 1
+
+        try:
+            with operations(full):
+                start(folder)
+        except OSError as error:
+            if error.errno != errno.ENOSPC or not error.filename:
+                raise
+        else:
+            return number // step
+        assert not list(folder.rglob(".*")), "a temporary file was left"
+        start(folder)
+        check(folder, expected, f"{name}, full from operation {number}")
+        number += step
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50, help="killed processes")
@@ -254,12 +293,15 @@ def main() -> None:
         for moment, count in sorted(moments.items()):
             print(f"  {moment}: {count}")
         for name, make in (("plain", plain_run), ("pooled", pooled_run)):
-            moments = kill_everywhere(name, make(), options.step, Path(place))
+            start = make()
+            moments = kill_everywhere(name, start, options.step, Path(place))
             print(
                 f"{name}: killed at {sum(moments.values())} file operations, all resumed byte-identically; killed at:"
             )
             for moment, count in sorted(moments.items()):
                 print(f"  {moment}: {count}")
+            filled = fill_everywhere(name, start, options.step, Path(place))
+            print(f"{name}: disk full from {filled} file operations on, all resumed byte-identically", flush=True)
 
 
 if __name__ == "__main__":

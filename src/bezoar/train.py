@@ -7,7 +7,6 @@ number of workers or on the backend; `joblib.parallel_config` chooses the latter
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
+from bezoar.cluster import dead_workers_told, sent_once
 from bezoar.learners.member import Member, fit_member, vote_of
 from bezoar.learners.pooled import PooledMembers, fit_pooled, is_pooled
 from bezoar.samples import Samples
@@ -25,10 +25,7 @@ from bezoar.votes import vote_dtype
 
 BLOCKS_PER_JOB = 8
 MAX_BLOCK = 64
-
-
-class WorkerDiedError(ChildProcessError):
-    """A worker died; none of its base classifiers falls back, because that is no property of a subset."""
+MAPPED_BYTES = 1 << 16  # larger arrays reach joblib's processes as a file that is mapped, not with every task
 
 
 def fit_members(
@@ -47,7 +44,7 @@ def fit_members(
         delayed(_fit_block)(estimator, samples, codes, block, [subsets.rows(i) for i in block], caller())
         for block in blocks(range(len(subsets)), n_jobs)
     )
-    return [member for part in _run(tasks, n_jobs, verbose) for member in part]
+    return [member for part in _run(tasks, (samples, codes), n_jobs, verbose) for member in part]
 
 
 def collect_votes(
@@ -65,7 +62,7 @@ def collect_votes(
         delayed(_vote_block)([members[i] for i in block], samples, n_classes, caller())
         for block in blocks(range(len(members)), n_jobs)
     )
-    parts = list(_run(tasks, n_jobs, verbose))
+    parts = list(_run(tasks, (samples,), n_jobs, verbose))
     check_answered([refused for _, refused in parts], sum(member.model is not None for member in members))
     empty = np.empty((len(samples), 0), vote_dtype(n_classes))
     return np.concatenate([empty, *(votes for votes, _ in parts)], axis=1)
@@ -111,7 +108,7 @@ def train_and_vote(
         )
         for block in wanted
     )
-    yield from _run(tasks, n_jobs, 0, scratch)
+    yield from _run(tasks, (samples, codes, test), n_jobs, 0, scratch)
 
 
 def blocks(indices: Sequence[int], n_jobs: int | None) -> list[Sequence[int]]:
@@ -120,16 +117,14 @@ def blocks(indices: Sequence[int], n_jobs: int | None) -> list[Sequence[int]]:
     return [indices[start : start + size] for start in range(0, len(indices), size)]
 
 
-def _run(tasks: Any, n_jobs: int | None, verbose: int, scratch: Path | None = None) -> Iterator[Any]:
-    options = {} if scratch is None else {"temp_folder": str(scratch)}
-    try:
-        with one_linear_algebra_thread():
-            yield from Parallel(n_jobs=n_jobs, verbose=verbose, return_as="generator", **options)(tasks)
-    except BrokenExecutor as error:
-        raise WorkerDiedError(
-            "A worker process died (killed, or out of memory), so nothing was made of its base classifiers "
-            f"({' '.join(str(error).split())[:200]})."
-        ) from error
+def _run(
+    tasks: Any, shared: Sequence[Any], n_jobs: int | None, verbose: int, scratch: Path | None = None
+) -> Iterator[Any]:
+    options: dict[str, Any] = {"max_nbytes": MAPPED_BYTES} | ({"temp_folder": str(scratch)} if scratch else {})
+    with one_linear_algebra_thread(), dead_workers_told():
+        with sent_once(shared):
+            parallel = Parallel(n_jobs=n_jobs, verbose=verbose, return_as="generator", **options)
+        yield from parallel(tasks)
 
 
 def _fit_block(
