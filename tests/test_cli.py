@@ -249,7 +249,7 @@ def test_interrupt_leaves_a_run_that_goes_on(tmp_path):
     _, stderr = process.communicate(timeout=120)
     assert process.returncode == 130, stderr
     assert "Traceback" not in stderr
-    assert "interrupted; what was finished is kept" in stderr
+    assert "interrupted. What was finished is kept" in stderr
     assert not (tmp_path / "run" / "votes.npy").exists()
     assert not list((tmp_path / "run").rglob(".*"))
     done = subprocess.run(words, capture_output=True, text=True, check=True)

@@ -6,6 +6,7 @@ still true of the data at hand is kept and the rest is computed again.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from bezoar.estimator import FiniteAggregationClassifier, Training
 from bezoar.files import open_arrays, sha256_of, write_arrays
 from bezoar.learners.member import Member
 from bezoar.learners.pooled import fit_pooled, is_pooled
+from bezoar.rundir import SCRATCH
 from bezoar.samples import Samples, digest_of
 from bezoar.store import MEMBERS_PER_FILE, load_members, members_file, save_members, types_of
 from bezoar.train import Refusal, check_answered, train_and_vote, vote_again
@@ -56,7 +58,10 @@ class Votings:
         self.stale(n - done)
         self.progress(done, n)
         order = list(missing.values())
-        parts = train_and_vote(*training, test, n_classes, order, rankings=self.rankings, n_jobs=model.n_jobs)
+        scratch = self.folder / SCRATCH
+        parts = train_and_vote(
+            *training, test, n_classes, order, rankings=self.rankings, n_jobs=model.n_jobs, scratch=scratch
+        )
         for b, part in zip(missing, parts, strict=True):
             for at, member in enumerate(part.members):
                 kept[b][member.index] = Answer(
@@ -70,6 +75,7 @@ class Votings:
             write_answers(self._file(b), kept[b], test_digest, members)
             done += len(part.members)
             self.progress(done, n)
+        shutil.rmtree(scratch, ignore_errors=True)
         answers = [kept[i // BLOCK][i] for i in range(n)]
         trained = sum(answer.trained for answer in answers)
         model.report_failures([answer.failure for answer in answers if answer.failure], trained)

@@ -6,25 +6,41 @@ reader never meets half a file. Nothing here reads or writes pickle.
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import io
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bezoar.bounded import read_npz
+
 FACTS = "facts"
+PART = ".part"
+SEAL = b"sha256 "
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class DamagedFileError(ValueError):
+    """A file that is not what it states to be; one sentence that names it."""
 
 
 def write_whole(path: str | Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Call ``write`` on a temporary file and rename it to ``path`` once it is on disk."""
+    """Call ``write`` on a temporary file and rename it to ``path`` once it is on disk.
+
+    What stood under that name stays if anything fails; a full disk is told of by the name of the file.
+    """
     path = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    handle, name = None, None
     try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PART, dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             write(file)
             file.flush()
@@ -33,23 +49,37 @@ def write_whole(path: str | Path, write: Callable[[IO[bytes]], None]) -> None:
         os.umask(umask)
         Path(name).chmod(0o666 & ~umask)
         Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except BaseException as error:
+        if name is not None:
+            Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise OSError(error.errno, os.strerror(error.errno), str(path)) from None
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+
+
+def write_bytes(path: str | Path, body: bytes) -> None:
+    """Write a file, whole or not at all."""
+
+    def write(file: IO[bytes]) -> None:
+        file.write(body)
+
+    write_whole(path, write)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what writers left that were killed; only for the one who holds the folder's lock."""
+    for leftover in folder.rglob(f".*{PART}"):
+        leftover.unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file, whole or not at all."""
-
-    def write(file: IO[bytes]) -> None:
-        file.write(text.encode())
-
-    write_whole(path, write)
+    write_bytes(path, text.encode())
 
 
 def sha256_of(path: str | Path) -> str:
@@ -64,6 +94,23 @@ def sha256_of_array(array: NDArray[Any]) -> str:
     digest = hashlib.sha256(f"{plain.dtype.str} {plain.shape} ".encode())
     digest.update(plain.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
+
+
+@contextmanager
+def reading(path: str | Path, otherwise: str = "is damaged or was not written by bezoar") -> Iterator[None]:
+    """Whatever a parser raises on a damaged file becomes one sentence that names the file.
+
+    That a file is absent or may not be read, and a lack of memory, are passed on as they are.
+    """
+    try:
+        yield
+    except (DamagedFileError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        said = " ".join(f"{error}".split()) or type(error).__name__
+        raise DamagedFileError(f"{path} {otherwise} ({said if len(said) <= 200 else said[:197] + '…'}).") from None
 
 
 def _digest_of_record(record: Mapping[str, Any]) -> str:
@@ -82,45 +129,57 @@ def write_record(path: str | Path, record: Mapping[str, Any]) -> None:
 
 def read_record(path: str | Path) -> dict[str, Any]:
     """Read a JSON object; refuse one of which a single byte is not as it was written."""
-    try:
+    with reading(path, "is damaged: it is not a record of bezoar's"):
         text = Path(path).read_bytes().decode()
         record = json.loads(text)
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is damaged: it is not JSON ({error}).") from None
-    if not isinstance(record, dict) or record.get("digest") != _digest_of_record(record) or _render(record) != text:
-        raise ValueError(f"{path} is altered: its content does not have the digest that it states.")
-    return record
+        whole = isinstance(record, dict) and record.get("digest") == _digest_of_record(record)
+        whole = whole and _render(record) == text
+    if not whole:
+        raise DamagedFileError(f"{path} is altered: its content does not have the digest that it states.")
+    return dict(record)
 
 
 def write_arrays(path: str | Path, arrays: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-    """Write named arrays and a JSON record of facts, digests of the arrays among them, as npz."""
-    arrays = {name: np.asarray(array) for name, array in arrays.items()}
-    record: dict[str, Any] = {
-        **facts,
-        "sha256": {name: sha256_of_array(array) for name, array in arrays.items()},
-    }
-    record["digest"] = _digest_of_record(record)
-    text = np.frombuffer(json.dumps(record, ensure_ascii=False).encode(), np.uint8)
-    members: dict[str, Any] = {**arrays, FACTS: text}
-    write_whole(path, lambda file: np.savez(file, **members))
+    """Write named arrays and a JSON record of facts as npz, sealed: its last bytes are the SHA-256 of all before.
+
+    The seal is the comment of the zip archive, so that any reader of npz files reads it too.
+    """
+    members: dict[str, Any] = {name: np.asarray(array) for name, array in arrays.items()}
+    members[FACTS] = np.frombuffer(json.dumps(facts, ensure_ascii=False).encode(), np.uint8)
+    for name, array in members.items():
+        if array.dtype.hasobject:
+            raise TypeError(f"Array '{name}' holds Python objects, which only pickle could write; it is never used.")
+    buffer = io.BytesIO()
+    np.savez(buffer, **members)
+    body = buffer.getvalue()[:-2] + (len(SEAL) + 64).to_bytes(2, "little") + SEAL
+    write_bytes(path, body + hashlib.sha256(body).hexdigest().encode())
 
 
 def open_arrays(path: str | Path, required: Iterable[str] = ()) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Read what `write_arrays` wrote; one sentence that names the file if anything in it is amiss."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+    """Read what `write_arrays` wrote; one sentence that names the file if a single bit of it is amiss."""
+    with reading(path):
+        _check_seal(path)
+        arrays = read_npz(path)
         facts = json.loads(arrays.pop(FACTS).tobytes())
-        stated = dict(facts["sha256"])
-    except FileNotFoundError:
-        raise
-    except Exception as error:  # a damaged zip archive raises almost anything
-        raise ValueError(f"{path} is damaged or was not written by bezoar ({error}).") from None
-    if facts.get("digest") != _digest_of_record(facts):
-        raise ValueError(f"{path} is altered: its facts do not have the digest that it states.")
-    if set(stated) != set(arrays) or not set(required) <= set(arrays):
-        raise ValueError(f"{path} is altered: the arrays in it are not the ones that it lists.")
-    for name, array in arrays.items():
-        if sha256_of_array(array) != stated[name]:
-            raise ValueError(f"{path} is altered: array '{name}' does not have the digest that the file states.")
+        if not isinstance(facts, dict) or not set(required) <= set(arrays):
+            raise DamagedFileError(f"{path} is altered: it does not hold {', '.join(required)} and facts about them.")
     return arrays, facts
+
+
+def _check_seal(path: str | Path) -> None:
+    with Path(path).open("rb") as file:
+        size = file.seek(0, io.SEEK_END) - 64
+        if size < len(SEAL):
+            raise DamagedFileError(f"{path} is damaged or was not written by bezoar (it has only {size + 64} bytes).")
+        file.seek(size - len(SEAL))
+        if file.read(len(SEAL)) != SEAL:
+            raise DamagedFileError(f"{path} is damaged or was not written by bezoar (it does not end with a seal).")
+        stated = file.read()
+        file.seek(0)
+        digest = hashlib.sha256()
+        while size:
+            piece = file.read(min(size, 1 << 20))
+            digest.update(piece)
+            size -= len(piece)
+    if digest.hexdigest().encode() != stated:
+        raise DamagedFileError(f"{path} is altered: its bytes do not have the digest that it states.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import platform
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,19 +29,25 @@ from bezoar.blocks import BLOCK, Votings
 from bezoar.certificates import Certificate, certify
 from bezoar.data import Dataset
 from bezoar.estimator import FiniteAggregationClassifier, Training, check_gives_scores
-from bezoar.files import read_record, sha256_of, write_record, write_text, write_whole
+from bezoar.files import (
+    PART,
+    DamagedFileError,
+    read_record,
+    sha256_of,
+    sweep,
+    write_record,
+    write_text,
+    write_whole,
+)
 from bezoar.learners.describe import describe
 from bezoar.learners.member import isolated, seeded
 from bezoar.learners.pooled import is_pooled
+from bezoar.rundir import CONCLUSIONS, OWN, SCHEMA, SCRATCH, altered, results_of
 from bezoar.split import Split
 from bezoar.store import save_model_record
 from bezoar.threads import one_linear_algebra_thread
-from bezoar.votes import rankings_file
 
 FORMAT = "bezoar run 1"
-RESULTS = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
-RANKINGS = rankings_file(Path("votes.npy")).name
-SCHEMA = "schema.json"
 CHANGEABLE = ("dataset", "classes")
 NOT_COVERED = (
     "change a test sample",
@@ -70,6 +77,7 @@ def run(
     *,
     votes_only: bool = False,
     rankings: bool = False,
+    resume: bool = True,
     update: bool = False,
     asked: dict[str, Any] | None = None,
     say: Callable[[str], None] = lambda text: None,
@@ -88,6 +96,8 @@ def run(
         Do not keep the base classifiers.
     rankings : bool
         Keep the rankings of the base classifiers with their votes, for method "run-off".
+    resume : bool
+        Whether to go on with a run that the folder holds; otherwise such a folder is refused.
     update : bool
         The folder may hold a run on other data: what is still true of this data stays, base classifiers whose
         subset changed are trained again, and everything that saw removed data is overwritten.
@@ -125,7 +135,7 @@ def run(
         check_gives_scores(training.estimator)
     _refuse_strangers(folder)
     with _only_writer(folder):
-        opened = _open(folder, settings, update, say)
+        opened = _open(folder, settings, resume, update, say)
         opened["asked"] = asked if asked is not None else opened.get("asked")
         seconds = {"prepare": time.perf_counter() - started}
         started = time.perf_counter()
@@ -194,11 +204,20 @@ def environment() -> dict[str, Any]:
     }
 
 
-def _open(folder: Path, settings: dict[str, Any], update: bool, say: Callable[[str], None]) -> dict[str, Any]:
+def _open(
+    folder: Path, settings: dict[str, Any], resume: bool, update: bool, say: Callable[[str], None]
+) -> dict[str, Any]:
     """Start a run, or check that the one in the folder is this one (or may become it); the manifest as it stands."""
     path = folder / "manifest.json"
     if path.exists():
-        there = read_record(path)
+        if not resume:
+            raise ValueError(f"{folder} already holds a run; leave out --no-resume to go on, or choose another --out.")
+        try:
+            there = read_record(path)
+        except DamagedFileError as error:
+            raise DamagedFileError(
+                f"{error} Put back a copy, or remove it and run the same command again: whole blocks are kept."
+            ) from None
         differing = [name for name, value in settings.items() if there.get("settings", {}).get(name) != value]
         strange = [name for name in differing if not (update and name in CHANGEABLE)]
         if strange or there.get("format") != FORMAT:
@@ -215,6 +234,8 @@ def _open(folder: Path, settings: dict[str, Any], update: bool, say: Callable[[s
             there = _begin_change(folder, there, settings)
         else:
             say(f"going on with the run in {folder}")
+            for name in altered(folder, there):
+                say(f"{folder / name} is altered or missing. It is written again.")
         opened = there
     elif update:
         raise ValueError(f"{folder} holds no run to update; begin one with bezoar run.")
@@ -223,6 +244,8 @@ def _open(folder: Path, settings: dict[str, Any], update: bool, say: Callable[[s
         write_record(path, opened)
     for name in ("votes",) if settings["votes_only"] else ("votes", "models"):
         (folder / name).mkdir(exist_ok=True)
+    sweep(folder)
+    shutil.rmtree(folder / SCRATCH, ignore_errors=True)
     return opened
 
 
@@ -239,17 +262,8 @@ def _begin_change(folder: Path, there: dict[str, Any], settings: dict[str, Any])
         "changing": {"before": before["before"], "n_train_before": before["n_train_before"]},
     }
     write_record(folder / "manifest.json", opened)
-    for name in (
-        *RESULTS,
-        RANKINGS,
-        "report.html",
-        "audit.json",
-        "audit.svg",
-        "models/model.json",
-        "models/estimator.skops",
-    ):
-        if name != "spread.npz":  # which knows nothing of the data
-            (folder / name).unlink(missing_ok=True)
+    for name in CONCLUSIONS:
+        (folder / name).unlink(missing_ok=True)
     return opened
 
 
@@ -263,7 +277,7 @@ def _log_stale(folder: Path, opened: dict[str, Any], count: int) -> None:
 def _refuse_strangers(folder: Path) -> None:
     """Leave a folder that holds something else as it is."""
     if folder.is_dir() and not (folder / "manifest.json").exists():
-        strangers = [item.name for item in folder.iterdir() if item.name != "run.lock"]
+        strangers = [item.name for item in folder.iterdir() if item.name not in OWN and not item.name.endswith(PART)]
         if strangers:
             raise ValueError(f"{folder} is not empty and holds no run ({strangers[0]}); choose another --out.")
 
@@ -282,10 +296,6 @@ def _finish(
     if "changing" in opened:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         changes.append({**opened["changing"], "n_train": n_train, "of": model.spread_.n_subsets, "when": now})
-    names = [*RESULTS, *([] if dataset.schema is None else [SCHEMA])]
-    names += [RANKINGS] if opened["settings"].get("rankings") else []
-    names += sorted(f"votes/{path.name}" for path in (folder / "votes").glob("*.npz"))
-    names += [] if opened["settings"]["votes_only"] else ["models/model.json"]
     manifest = {
         "format": FORMAT,
         "status": "complete",
@@ -304,7 +314,7 @@ def _finish(
         "clean_accuracy": certificate.clean_accuracy(dataset.y_test),
         "undefended_accuracy": undefended,
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
-        "files": {name: sha256_of(folder / name) for name in names},
+        "files": {name: sha256_of(folder / name) for name in results_of(folder, opened["settings"])},
     }
     write_record(folder / "manifest.json", manifest)
     return manifest

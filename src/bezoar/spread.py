@@ -22,7 +22,7 @@ import numpy as np
 import xxhash
 from numpy.typing import ArrayLike, NDArray
 
-from bezoar.files import open_arrays, write_arrays
+from bezoar.files import DamagedFileError, open_arrays, reading, write_arrays
 
 if TYPE_CHECKING:
     from bezoar.designs import Design
@@ -234,14 +234,15 @@ class Spread:
     def load(cls, path: str | Path) -> Self:
         """Read a spread and refuse one whose digest does not agree."""
         arrays, facts = open_arrays(path, {"n_subsets"})
-        if "table" in arrays:
-            spread = cls.from_table(arrays["table"])
-        elif "shifts" in arrays:
-            spread = cls(int(arrays["n_subsets"]), tuple(arrays["shifts"].tolist()))
-        else:
-            raise ValueError(f"{path} holds neither shifts nor a table; it is not a spread.")
+        with reading(path):
+            if "table" in arrays:
+                spread = cls.from_table(arrays["table"])
+            elif "shifts" in arrays:
+                spread = cls(int(arrays["n_subsets"]), tuple(arrays["shifts"].tolist()))
+            else:
+                raise DamagedFileError(f"{path} holds neither shifts nor a table; it is not a spread.")
         if facts.get("spread") != spread.digest:
-            raise ValueError(f"{path} is altered: its spread does not have the digest that the file states.")
+            raise DamagedFileError(f"{path} is altered: its spread does not have the digest that the file states.")
         return spread
 
     def __eq__(self, other: object) -> bool:

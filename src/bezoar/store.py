@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import ZIP_DEFLATED
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
 
-from bezoar.files import read_record, sha256_of, write_record, write_whole
+from bezoar.bounded import open_zip
+from bezoar.files import DamagedFileError, read_record, reading, sha256_of, write_bytes, write_record
 from bezoar.learners.member import Member
 from bezoar.premises import Premise
 from bezoar.split import Split
@@ -29,6 +33,10 @@ MEMBERS_PER_FILE = 64
 PLAIN = ("n_features_in_", "n_dropped_", "kind_of_samples_")
 
 
+class UntrustedTypesError(DamagedFileError):
+    """A model that holds types nobody vouched for."""
+
+
 def members_file(block: int) -> str:
     """The name of the file that holds a block of base classifiers."""
     return f"members-{block:05d}.skops"
@@ -36,10 +44,8 @@ def members_file(block: int) -> str:
 
 def save_members(path: str | Path, members: Sequence[Member]) -> None:
     """Write a block of base classifiers."""
-    import skops.io as sio
-
     state = [[m.index, m.model, m.codes, m.fallback, list(m.form) if m.form else None, m.failure] for m in members]
-    write_whole(path, lambda file: sio.dump(state, file, compression=ZIP_DEFLATED))
+    write_bytes(path, _dumped(state))
 
 
 def load_members(path: str | Path, trusted: Sequence[str] = ()) -> list[Member]:
@@ -66,13 +72,49 @@ def _load(path: str | Path, trusted: Sequence[str]) -> Any:
     import skops.io as sio
 
     vouched = [*OWN_TYPES, *trusted]
-    unknown = sorted(set(sio.get_untrusted_types(file=path)) - set(vouched))
+    with reading(path), open_zip(path):
+        unknown = sorted(set(sio.get_untrusted_types(file=path)) - set(vouched))
     if unknown:
-        raise ValueError(
+        raise UntrustedTypesError(
             f"{path} holds types that are not known to be safe: {', '.join(unknown)}. "
             "If you trust where it comes from, name them in trusted=[…]."
         )
-    return sio.load(path, trusted=vouched)
+    with reading(path):
+        return sio.load(path, trusted=vouched)
+
+
+def _dumped(state: Any) -> bytes:
+    """The skops file of a state: the same bytes for the same state, in whatever process and at whatever time.
+
+    skops numbers objects by their address and dates its entries. Here they are numbered as they come, and an
+    entry is named by its content. Nothing is shared between objects when they are read back.
+    """
+    import skops.io as sio
+
+    buffer = io.BytesIO()
+    with ZipFile(io.BytesIO(sio.dumps(state))) as source, ZipFile(buffer, "w") as target:
+        numbers, written = iter(range(1 << 62)), set()
+
+        def settle(node: Any) -> None:
+            if isinstance(node, list):
+                for part in node:
+                    settle(part)
+            elif isinstance(node, dict):
+                if "__id__" in node:
+                    node["__id__"] = next(numbers)
+                if "__loader__" in node and "file" in node:
+                    body = source.read(node["file"])
+                    node["file"] = hashlib.sha256(body).hexdigest()[:32] + Path(node["file"]).suffix
+                    if node["file"] not in written:
+                        target.writestr(ZipInfo(node["file"]), body, ZIP_DEFLATED)
+                        written.add(node["file"])
+                for part in node.values():
+                    settle(part)
+
+        schema = json.loads(source.read("schema.json"))
+        settle(schema)
+        target.writestr(ZipInfo("schema.json"), json.dumps(schema), ZIP_DEFLATED)
+    return buffer.getvalue()
 
 
 def save_model(model: Any, path: str | Path) -> None:
@@ -86,11 +128,9 @@ def save_model(model: Any, path: str | Path) -> None:
 
 def save_model_record(model: Any, folder: Path) -> None:
     """Write all of a model but its base classifiers, and the digests of the files that hold them."""
-    import skops.io as sio
-
     names = getattr(model, "feature_names_in_", None)
-    write_whole(folder / ESTIMATOR, lambda file: sio.dump(model.estimator, file))
-    files = _files(len(model.subset_sizes_))
+    write_bytes(folder / ESTIMATOR, _dumped(model.estimator))
+    files = model_files(len(model.subset_sizes_))
     write_record(
         folder / RECORD,
         {
@@ -116,11 +156,16 @@ def load_model(cls: Any, path: str | Path, trusted: Sequence[str]) -> Any:
     record = read_record(folder / RECORD)
     if record.get("format") != FORMAT:
         raise ValueError(f"{folder} is of format {record.get('format')!r}; this version reads '{FORMAT}'.")
-    if list(record["files"]) != _files(len(record["subset_sizes"])):
-        raise ValueError(f"{folder / RECORD} is altered: it does not list the files of a model.")
+    with reading(folder / RECORD):
+        return _model_of(record, cls, folder, trusted)
+
+
+def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[str]) -> Any:
+    if list(record["files"]) != model_files(len(record["subset_sizes"])):
+        raise DamagedFileError(f"{folder / RECORD} is altered: it does not list the files of a model.")
     for name, stated in record["files"].items():
         if sha256_of(folder / name) != stated:
-            raise ValueError(
+            raise DamagedFileError(
                 f"{folder / name} is altered or truncated: it does not have the SHA-256 that {RECORD} states."
             )
     spread = Spread.from_dict(record["spread"])
@@ -146,7 +191,7 @@ def load_model(cls: Any, path: str | Path, trusted: Sequence[str]) -> Any:
     return model
 
 
-def _files(n_subsets: int) -> list[str]:
+def model_files(n_subsets: int) -> list[str]:
     """The files of a model, so that no record can name others."""
     return [ESTIMATOR, *(members_file(block) for block in range(-(-n_subsets // MEMBERS_PER_FILE)))]
 

@@ -7,6 +7,7 @@ number of workers or on the backend; `joblib.parallel_config` chooses the latter
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
+from bezoar.cluster import dead_workers_told, sent_once
 from bezoar.learners.member import Member, fit_member, ranking_of, vote_of
 from bezoar.learners.pooled import Kept, PooledMembers, fit_pooled, is_pooled
 from bezoar.samples import Samples
@@ -23,6 +25,7 @@ from bezoar.votes import vote_dtype
 
 BLOCKS_PER_JOB = 8
 MAX_BLOCK = 64
+MAPPED_BYTES = 1 << 16  # larger arrays reach joblib's processes as a file that is mapped, not with every task
 
 
 def fit_members(
@@ -47,7 +50,7 @@ def fit_members(
         delayed(_fit_block)(estimator, samples, codes, block, [subsets.rows(i) for i in block], caller())
         for block in blocks(wanted, n_jobs)
     )
-    members |= {member.index: member for part in _run(tasks, n_jobs, verbose) for member in part}
+    members |= {member.index: member for part in _run(tasks, (samples, codes), n_jobs, verbose) for member in part}
     return [members[i] for i in range(len(subsets))]
 
 
@@ -70,7 +73,7 @@ def collect_votes(
         delayed(_vote_block)([members[i] for i in block], samples, n_classes, caller(), rankings)
         for block in blocks(range(len(members)), n_jobs)
     )
-    parts = list(_run(tasks, n_jobs, verbose))
+    parts = list(_run(tasks, (samples,), n_jobs, verbose))
     refusals = [refusal for _, refused in parts for refusal in refused.values()]
     check_answered(refusals, sum(member.model is not None for member in members))
     return np.concatenate([votes for votes, _ in parts], axis=1)
@@ -112,15 +115,19 @@ def train_and_vote(
     *,
     rankings: bool = False,
     n_jobs: int | None = None,
+    scratch: Path | None = None,
 ) -> Iterator[VotedBlock]:
-    """Each wanted block, in that order, as they are done; with rankings in place of votes if they are wanted."""
+    """Each wanted block, in that order, as they are done; with rankings in place of votes if they are wanted.
+
+    Worker processes map large arrays from files in ``scratch``, which nobody else may use.
+    """
     tasks = (
         delayed(_train_and_vote_block)(
             estimator, samples, codes, block, [subsets.rows(i) for i in block], test, n_classes, caller(), rankings
         )
         for block in wanted
     )
-    yield from _run(tasks, n_jobs, 0)
+    yield from _run(tasks, (samples, codes, test), n_jobs, 0, scratch)
 
 
 def vote_again(
@@ -137,9 +144,14 @@ def blocks(indices: Sequence[int], n_jobs: int | None) -> list[Sequence[int]]:
     return [indices[start : start + size] for start in range(0, len(indices), size)]
 
 
-def _run(tasks: Any, n_jobs: int | None, verbose: int) -> Iterator[Any]:
-    with one_linear_algebra_thread():
-        yield from Parallel(n_jobs=n_jobs, verbose=verbose, return_as="generator")(tasks)
+def _run(
+    tasks: Any, shared: Sequence[Any], n_jobs: int | None, verbose: int, scratch: Path | None = None
+) -> Iterator[Any]:
+    options: dict[str, Any] = {"max_nbytes": MAPPED_BYTES} | ({"temp_folder": str(scratch)} if scratch else {})
+    with one_linear_algebra_thread(), dead_workers_told():
+        with sent_once(shared):
+            parallel = Parallel(n_jobs=n_jobs, verbose=verbose, return_as="generator", **options)
+        yield from parallel(tasks)
 
 
 def _fit_block(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bezoar.files import read_record, sha256_of, write_record, write_whole
+from bezoar.files import DamagedFileError, read_record, reading, sha256_of, write_record, write_whole
 from bezoar.premises import Premise
 from bezoar.rankings import checked_rankings
 from bezoar.split import Split
@@ -144,20 +144,20 @@ class Votes:
         record = read_record(side)
         if record.get("format") != FORMAT:
             raise ValueError(f"{side} is of format {record.get('format')!r}; this version reads '{FORMAT}'.")
-        matrix = _mapped(path, record["matrix"], side)
-        ranked = record.get("rankings")
-        spread = Spread.from_dict(record["spread"])
-        if spread.digest != record["spread_digest"]:
-            raise ValueError(f"{side} is altered: its spread does not have the digest that it states.")
-        return cls(
-            matrix,
-            spread,
-            labels_from_json(record["classes"]),
-            Split.from_dict(record["split"]) if record["split"] else None,
-            classes_inferred=record["classes_inferred"],
-            premises=[Premise(*premise) for premise in record["premises"]],
-            rankings=None if ranked is None else _mapped(rankings_file(path), ranked, side),
-        )
+        with reading(side):
+            matrix, ranked = _mapped(path, record["matrix"], side), record.get("rankings")
+            spread = Spread.from_dict(record["spread"])
+            if spread.digest != record["spread_digest"]:
+                raise DamagedFileError(f"{side} is altered: its spread does not have the digest that it states.")
+            return cls(
+                matrix,
+                spread,
+                labels_from_json(record["classes"]),
+                Split.from_dict(record["split"]) if record["split"] else None,
+                classes_inferred=record["classes_inferred"],
+                premises=[Premise(*premise) for premise in record["premises"]],
+                rankings=None if ranked is None else _mapped(rankings_file(path), ranked, side),
+            )
 
 
 def rankings_file(path: Path) -> Path:
@@ -241,12 +241,12 @@ def _mapped(path: Path, stated: dict[str, str], side: Path) -> NDArray[Any]:
     """The array of a file, memory-mapped; refused if the file is not the one that its record describes."""
     found = sha256_of(path)
     if found != stated["sha256"]:
-        raise ValueError(
+        raise DamagedFileError(
             f"{path} is altered or truncated: its SHA-256 is {found[:16]}…, "
             f"but {side.name} states {stated['sha256'][:16]}…."
         )
-    array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    return array
+    with reading(path, "is not a whole .npy file"):
+        return map_npy(path)
 
 
 def _npy(path: str | Path) -> Path:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bezoar import __version__
-from bezoar.files import open_arrays, write_arrays
+from bezoar.files import DamagedFileError, open_arrays, reading, write_arrays
 from bezoar.premises import Premise
 from bezoar.split import Split, Threat
 from bezoar.spread import Spread
@@ -168,16 +168,30 @@ class Certificate:
         arrays, facts = open_arrays(path, ("prediction", "runner_up", "margin", "radius"))
         if facts.get("format") != FORMAT:
             raise ValueError(f"{path} is of format {facts.get('format')!r}; this version reads '{FORMAT}'.")
-        return cls(
-            **arrays,
-            method=facts["method"],
-            classes=labels_from_json(facts["classes"]),
-            spread=Spread.from_dict(facts["spread"]),
-            split=Split.from_dict(facts["split"]) if facts["split"] else None,
-            classes_inferred=facts["classes_inferred"],
-            premises=tuple(Premise(*premise) for premise in facts["premises"]),
-            origin=facts.get("origin"),
-        )
+        with reading(path):
+            certificate = cls(
+                **arrays,
+                method=facts["method"],
+                classes=labels_from_json(facts["classes"]),
+                spread=Spread.from_dict(facts["spread"]),
+                split=Split.from_dict(facts["split"]) if facts["split"] else None,
+                classes_inferred=facts["classes_inferred"],
+                premises=tuple(Premise(*premise) for premise in facts["premises"]),
+                origin=facts.get("origin"),
+            )
+            certificate._check(path)
+        return certificate
+
+    def _check(self, path: str | Path) -> None:
+        """One sentence if the arrays of a file cannot be a certificate's."""
+        for name, array in self._arrays().items():
+            kind = "b" if name == "exact" else "iu"
+            if array.shape != self.radius.shape or array.ndim != 1 or array.dtype.kind not in kind:
+                raise DamagedFileError(f"{path} is altered: '{name}' is an array {array.shape} of {array.dtype}.")
+            if kind == "iu" and array.min(initial=0) < 0:
+                raise DamagedFileError(f"{path} is altered: '{name}' holds {array.min()}.")
+        if self.prediction.max(initial=0) >= len(self.classes) or self.runner_up.max(initial=0) > len(self.classes):
+            raise DamagedFileError(f"{path} is altered: it names a class beyond its {len(self.classes)} classes.")
 
     def __str__(self) -> str:
         radii = (

@@ -1,11 +1,13 @@
 """The command line. One small file per command; stdout is data, stderr is progress.
 
-Exit codes: 0 done; 2 the command or its input was wrong (one sentence on stderr); 3 ``bezoar verify`` did not verify;
-130 interrupted; 1 a defect of bezoar.
+Exit codes: 0 done; 2 the command or its input was wrong (one sentence on stderr); 3 `bezoar verify` did not verify or
+`bezoar audit` found a violation; 4 the machine gave out (a full disk, a dead worker, no memory) and the same command
+goes on; 130 interrupted; 1 a defect of bezoar.
 """
 
 from __future__ import annotations
 
+import errno
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +16,9 @@ import typer
 
 from bezoar import __version__
 from bezoar.cli import accuracy, audit, certify, predict, run, split, spread, update, verify
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+GOES_ON = "What was finished is kept, and the same command goes on from there."
 
 app = typer.Typer(
     name="bezoar",
@@ -33,20 +38,25 @@ def graceful(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **options)
         except BrokenPipeError:
             raise
-        except (ValueError, TypeError, ImportError, OSError) as error:
-            typer.echo(f"bezoar: {_sentence(error)}", err=True)
-            raise typer.Exit(2) from None
+        except (ValueError, TypeError, ImportError, OSError, MemoryError) as error:
+            gave_out = _machine_gave_out(error)
+            typer.echo(f"bezoar: {_sentence(error)}{f' {GOES_ON}' if gave_out else ''}", err=True)
+            raise typer.Exit(4 if gave_out else 2) from None
         except KeyboardInterrupt:
-            typer.echo(
-                "bezoar: interrupted; what was finished is kept, and the same command goes on from there",
-                err=True,
-            )
+            typer.echo(f"bezoar: interrupted. {GOES_ON}", err=True)
             raise typer.Exit(130) from None
 
     return wrapped
 
 
+def _machine_gave_out(error: Exception) -> bool:
+    """Whether nothing was wrong with the command: a full disk, a dead worker, no memory."""
+    return isinstance(error, ChildProcessError | MemoryError) or getattr(error, "errno", None) in FULL
+
+
 def _sentence(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return f"There is not enough memory ({error})." if str(error) else "There is not enough memory."
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}."
     return str(error)

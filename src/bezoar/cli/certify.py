@@ -110,14 +110,11 @@ def open_labels(path: Path | None, votes: Votes) -> Any:
 
 
 def _array(path: Path) -> Any:
-    import numpy as np
+    from bezoar.bounded import map_npy
+    from bezoar.files import reading
 
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
-        raise
-    except Exception as error:
-        raise ValueError(f"{path} is not a whole .npy file ({error}).") from None
+    with reading(path, "is not a whole .npy file"):
+        return map_npy(path)
 
 
 def _print(certificate: Any, truth: Any, json: bool) -> None:

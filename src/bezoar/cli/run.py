@@ -42,6 +42,9 @@ def command(
     rankings: Annotated[
         bool, typer.Option("--rankings", help="Keep rankings too, for `bezoar certify OUT/votes.npy --method run-off`.")
     ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume/--no-resume", help="Go on with the run that --out holds, or refuse such a folder.")
+    ] = True,
     json: options.Json = False,
     label: reading.Label = None,
     test: reading.Test = None,
@@ -106,6 +109,7 @@ def command(
             folder,
             votes_only=votes_only,
             rankings=rankings,
+            resume=resume,
             asked=asked,
             say=options.note,
             progress=progress,

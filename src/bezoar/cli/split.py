@@ -74,19 +74,14 @@ def command(
 
 
 def _read(path: Path) -> tuple[Any, Any]:
-    import numpy as np
+    from bezoar.bounded import map_npy, read_npz
+    from bezoar.files import reading
 
-    try:
-        loaded = np.load(path, mmap_mode="r" if path.suffix == ".npy" else None, allow_pickle=False)
+    with reading(path, "is not a whole .npy or .npz file"):
         if path.suffix == ".npy":
-            return loaded, None
-        with loaded as file:
-            for x_name, y_name in (("x_train", "y_train"), ("X", "y")):
-                if x_name in file.files:
-                    return file[x_name], file[y_name] if y_name in file.files else None
-            names = ", ".join(file.files)
-    except FileNotFoundError:
-        raise
-    except Exception as error:
-        raise ValueError(f"{path} is not a whole .npy or .npz file ({error}).") from None
-    raise ValueError(f"{path} holds {names}; it must hold x_train or X.")
+            return map_npy(path), None
+        arrays = read_npz(path, ("x_train", "y_train", "X", "y"))
+    for x_name, y_name in (("x_train", "y_train"), ("X", "y")):
+        if x_name in arrays:
+            return arrays[x_name], arrays.get(y_name)
+    raise ValueError(f"{path} holds neither; it must hold x_train or X.")

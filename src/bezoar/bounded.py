@@ -1,0 +1,84 @@
+"""Other people's files, opened without harm: no pickle, and no memory for more than a file can hold.
+
+Every size a file states is compared with the bytes it has before memory is taken for it. An archive may unpack
+to at most `MOST` times its size, or to `FREE` bytes: data sets stay far below, bombs far above.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FREE = 1 << 26
+MOST = 200
+
+
+def limit_of(packed: int) -> int:
+    """How many bytes an archive of this size may unpack to."""
+    return max(FREE, MOST * packed)
+
+
+@contextmanager
+def open_zip(path: str | Path) -> Iterator[zipfile.ZipFile]:
+    """A zip archive that states no more than it may unpack to; reading a member never gives more than it states."""
+    with zipfile.ZipFile(path) as archive:
+        packed, unpacked = Path(path).stat().st_size, sum(info.file_size for info in archive.infolist())
+        if unpacked > limit_of(packed):
+            raise ValueError(
+                f"its {packed} bytes would unpack to {unpacked}, more than {MOST} times as much, and are not unpacked"
+            )
+        yield archive
+
+
+def read_npz(path: str | Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
+    """The arrays of an npz file, all of them or those of these names that it holds."""
+    arrays = {}
+    with open_zip(path) as archive:
+        for info in archive.infolist():
+            name = info.filename.removesuffix(".npy")
+            if names is None or name in names:
+                with archive.open(info) as member:
+                    arrays[name] = _read_npy(member, info.file_size, name)
+    return arrays
+
+
+def map_npy(path: str | Path) -> NDArray[Any]:
+    """The array of an npy file, memory-mapped, so that only what is used of it takes memory."""
+    with Path(path).open("rb") as file:
+        _checked_header(file, Path(path).stat().st_size, Path(path).name)
+    return np.lib.format.open_memmap(path, mode="r")
+
+
+def _read_npy(file: IO[bytes], size: int, name: str) -> NDArray[Any]:
+    shape, fortran, dtype = _checked_header(file, size, name)
+    array = np.empty(prod(shape), dtype)
+    room, at = array.view(np.uint8).data, 0
+    while at < len(room):
+        read = file.readinto(room[at:])  # type: ignore[attr-defined]
+        if not read:
+            raise ValueError(f"'{name}' ends early")
+        at += read
+    return array.reshape(shape, order="F" if fortran else "C")
+
+
+def _checked_header(file: IO[bytes], size: int, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, order and type, if they describe exactly the bytes that follow."""
+    version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"'{name}' is of npy version {version}; versions 1 and 2 are read")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(file)
+    if dtype.hasobject:
+        raise ValueError(f"'{name}' holds Python objects, which only pickle could read; it is never used")
+    stated, held = prod(shape) * dtype.itemsize, size - file.tell()
+    possible = dtype.itemsize > 0 and all(0 <= length <= size for length in shape)
+    if stated != held or not possible:
+        raise ValueError(f"'{name}' states an array {shape} of {dtype}, {stated} bytes, and holds {held}")
+    return shape, fortran, dtype

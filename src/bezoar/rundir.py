@@ -1,0 +1,78 @@
+"""What stands in the folder of a run, and whether it is as it was written.
+
+The manifest states the digests of the results; blocks of votes carry their own besides, with what each of their
+columns is a function of (`bezoar.blocks`), so that no file is taken for another one's.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from bezoar.files import open_arrays, read_record, sha256_of
+from bezoar.store import ESTIMATOR, RECORD, members_file, model_files
+from bezoar.votes import rankings_file
+
+RESULTS = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
+RANKINGS = rankings_file(Path("votes.npy")).name
+SCHEMA = "schema.json"
+AUDIT = ("audit.json", "audit.svg")
+SCRATCH = "scratch"
+OWN = ("manifest.json", "report.html", "run.lock", "votes", "models", SCRATCH, SCHEMA, RANKINGS, *AUDIT, *RESULTS)
+# What says something about the training data; the spread does not.
+CONCLUSIONS = (
+    *(name for name in RESULTS if name != "spread.npz"),
+    RANKINGS,
+    *AUDIT,
+    "report.html",
+    f"models/{RECORD}",
+    f"models/{ESTIMATOR}",
+)
+BLOCK_FILE = re.compile(r"votes/(block|samples)-\d{5,}\.npz")
+
+
+def damage(folder: str | Path) -> list[str]:
+    """What is wrong with the files of a run, one sentence each; nothing for a run of which every bit is as written.
+
+    Of a run that is not complete only the blocks can be judged.
+    """
+    folder = Path(folder)
+    try:
+        manifest = read_record(folder / "manifest.json")
+    except ValueError as error:
+        return [str(error)]
+    said = [f"{folder / name} is altered or missing." for name in altered(folder, manifest, members=True)]
+    for path in sorted((folder / "votes").glob("*.npz")):
+        try:
+            facts = open_arrays(path, ("votes",))[1]
+        except ValueError as error:
+            said.append(str(error))
+            continue
+        members = (
+            folder / "models" / members_file(facts.get("first_subset", 0) // manifest["settings"]["subsets_per_block"])
+        )
+        if facts.get("members") and (not members.exists() or sha256_of(members) != facts["members"]):
+            said.append(f"{members} is damaged or missing.")
+    return list(dict.fromkeys(said))
+
+
+def results_of(folder: Path, settings: dict[str, Any]) -> list[str]:
+    """The files of a complete run that its manifest states digests of."""
+    names = [*RESULTS, *([SCHEMA] if "schema" in settings else []), *([RANKINGS] if settings["rankings"] else [])]
+    names += sorted(f"votes/{path.name}" for path in (folder / "votes").glob("*.npz"))
+    if not settings["votes_only"]:
+        n = round(settings["k"] * settings["d"])
+        names += [f"models/{name}" for name in (*model_files(n), RECORD)]
+    return names
+
+
+def altered(folder: Path, manifest: dict[str, Any], members: bool = False) -> list[str]:
+    """Files of a complete run that are not as the manifest states; blocks speak for base classifiers themselves."""
+    stated = manifest.get("files", {})
+    if not stated:
+        return []
+    expected = results_of(folder, manifest["settings"])
+    names = [*expected, *(name for name in stated if BLOCK_FILE.fullmatch(name) and name not in expected)]
+    judged = [name for name in names if members or not ("members-" in name or BLOCK_FILE.fullmatch(name))]
+    return [name for name in judged if not (folder / name).exists() or sha256_of(folder / name) != stated.get(name)]
