@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bezoar.bounded import map_npy
 from bezoar.files import DamagedFileError, read_record, reading, sha256_of, write_record, write_whole
 from bezoar.premises import Premise
 from bezoar.rankings import checked_rankings

@@ -26,8 +26,6 @@ MAY_BE_ABSENT = re.compile(
     r"votes/(block|samples)-\d{5,}\.npz|models/(model\.json|estimator\.skops|members-\d{5,}\.skops)"
     r"|schema\.json|votes\.rankings\.npy"
 )
-    r"votes/(block|samples)-\d{5,}\.npz|models/(model\.json|estimator\.skops|members-\d{5,}\.skops)|schema\.json|votes\.rankings\.npy"
-)
 MODEL_FILE = re.compile(r"estimator\.skops|members-\d{5,}\.skops")
 WITHOUT_DIGEST = ("manifest.json", "report.html", "run.lock", "audit.json", "audit.svg")
 
