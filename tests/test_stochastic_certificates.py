@@ -5,8 +5,10 @@ from math import ceil, comb, floor
 
 import numpy as np
 import pytest
+from scipy.special import betaincinv
 
 import enumerated
+from bezoar.certificates import confidence
 from bezoar.certificates.confidence import GRID, clopper_pearson
 from bezoar.certificates.stochastic import (
     Leads,
@@ -70,10 +72,13 @@ def test_bounds_hold_jointly_as_often_as_they_say(p):
     assert 0.2 * alpha * times < sum(failing) <= alpha * times + 4 * np.sqrt(times * alpha * (1 - alpha))
 
 
-def test_the_lead_uses_that_probabilities_add_up_to_one():
-    counts = np.array([[150, 50]])
-    lower = clopper_pearson(150, 200, 0.01 / 4).lower
-    assert bound_leads(counts, 200, 0.01).lead[0, 1] == 2 * lower - GRID
+def test_a_bound_is_checked_whatever_the_inverse_says(monkeypatch):
+    honest = clopper_pearson(np.arange(61), 60, 0.01)
+    for wrong in (lambda *given: betaincinv(*given) * 1.02, lambda *given: np.full(len(given[0]), np.nan)):
+        monkeypatch.setattr(confidence, "betaincinv", wrong)
+        found = clopper_pearson(np.arange(61), 60, 0.01)
+        assert (found.lower <= honest.lower).all()
+        assert (found.upper >= honest.upper).all()
 
 
 def leads_of(lead, prediction, unseen=False):
@@ -131,7 +136,7 @@ def test_terms_of_the_votes_of_draws_that_hold_a_sample():
     level = 0.06 / (2 * 1 * 2 * 3)
     lower, upper = clopper_pearson(votes, held[:, None], level)
     assert terms[0].tolist() == [2 * GRID] * 3
-    assert terms[1, 1] == GRID + min(upper[1, 0], GRID - lower[1, 1]) - lower[1, 1]
+    assert terms[1, 1] == GRID + upper[1, 0] - lower[1, 1]
     assert terms[1, 2] == GRID + upper[1, 0]
     assert terms[2, 1] == 2 * GRID
     assert terms[1, 1] < GRID < terms[1, 2] < 2 * GRID

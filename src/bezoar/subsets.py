@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bezoar.samples import Samples, canonical_rank
 from bezoar.spread import Spread
+
+
+class TrainingSets(Protocol):
+    """What the engine needs to know: the rows of each base classifier, in canonical order, and its seed."""
+
+    def __len__(self) -> int: ...
+
+    def rows(self, subset: int, /) -> NDArray[np.int64]:
+        """The samples of one subset."""
+
+    def seed(self, subset: int, /) -> int:
+        """The seed of the base classifier of that subset."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +72,10 @@ class Subsets:
         pieces = [ordered[starts[j] : starts[j + 1]] for j in self.spread.partitions_of(subset)]
         rows = np.concatenate(pieces)
         return rows[np.argsort(self.rank[rows])]
+
+    def seed(self, subset: int) -> int:
+        """The seed of the base classifier: its index, and nothing else."""
+        return subset
 
     def __len__(self) -> int:
         return self.spread.n_subsets

@@ -17,7 +17,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from bezoar.learners.member import Member, fit_member, vote_of
 from bezoar.learners.pooled import PooledMembers, fit_pooled, is_pooled
 from bezoar.samples import Samples
-from bezoar.subsets import Subsets
+from bezoar.subsets import Subsets, TrainingSets
 from bezoar.threads import caller, limit_worker, one_linear_algebra_thread
 from bezoar.votes import vote_dtype
 
@@ -29,7 +29,7 @@ def fit_members(
     estimator: Any,
     samples: Samples,
     codes: NDArray[np.int64],
-    subsets: Subsets,
+    subsets: TrainingSets,
     *,
     n_jobs: int | None = None,
     verbose: int = 0,
@@ -38,7 +38,9 @@ def fit_members(
     if is_pooled(estimator):
         return fit_pooled(estimator, samples, codes, subsets)
     tasks = (
-        delayed(_fit_block)(estimator, samples, codes, block, [subsets.rows(i) for i in block], caller())
+        delayed(_fit_block)(
+            estimator, samples, codes, [subsets.seed(i) for i in block], [subsets.rows(i) for i in block], caller()
+        )
         for block in blocks(range(len(subsets)), n_jobs)
     )
     return [member for part in _run(tasks, n_jobs, verbose) for member in part]

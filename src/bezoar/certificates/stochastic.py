@@ -79,7 +79,7 @@ def bound_leads(counts: NDArray[np.int64], n_draws: int, alpha: float, unseen: b
     rows = np.arange(n_test)
     lower, upper = clopper_pearson(counts, n_draws, alpha / (2 * max(1, n_test) * n_classes))
     top = lower[rows, prediction][:, None]
-    lead = top - np.minimum(upper, GRID - top)  # p_top + p_rival ≤ 1
+    lead = top - upper
     lead[rows, prediction] = GRID
     return Leads(prediction, np.column_stack([lead, top]) if unseen else lead, unseen)
 
@@ -164,7 +164,7 @@ def bound_terms(
         lower, upper = clopper_pearson(counts, held[:, None], level)
         if leads.unseen:
             lower = np.column_stack([lower, np.zeros(len(lower), np.int64)])
-        yield GRID + np.minimum(upper[:, [prediction]], GRID - lower) - lower
+        yield GRID + upper[:, [prediction]] - lower
 
 
 def binomial_selection_radii(leads: Leads, k: int) -> StochasticRadii:

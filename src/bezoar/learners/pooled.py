@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bezoar.learners.kernel_ridge import Pool, concatenated, vote_of_subsets
 from bezoar.samples import Samples
-from bezoar.subsets import Subsets
+from bezoar.subsets import TrainingSets
 from bezoar.threads import in_threads, one_linear_algebra_thread
 
 KERNEL_BYTES = 1 << 29
@@ -85,7 +85,7 @@ class PooledMembers:
         return votes
 
 
-def fit_pooled(estimator: Any, samples: Samples, codes: NDArray[np.int64], subsets: Subsets) -> PooledMembers:
+def fit_pooled(estimator: Any, samples: Samples, codes: NDArray[np.int64], subsets: TrainingSets) -> PooledMembers:
     """Train all base classifiers of a pooled learner."""
     pool = estimator.share(samples.take(np.arange(len(samples))))
     n = len(subsets)
