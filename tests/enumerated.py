@@ -111,12 +111,26 @@ def theorem_3(lead, prediction, k, terms, unseen=False):
     return None if smallest < 0 else smallest
 
 
-def selection(lead, prediction, k, unseen=False):
+def selection(lead, prediction, k, unseen=False, changes=False):
+    """By 2q for changes; by all insertions and removals, with the lead passed on through D ∩ D', otherwise."""
     smallest = min(value for value, _, _ in rivals(lead, prediction, unseen))
     if smallest <= 0:
         return None
+    miss = 1 - Fraction(1, k)
+
+    def holds(r):
+        if changes:
+            return 2 * (1 - miss**r) < smallest
+        for e in range(r + 1):
+            if miss**e == 0:
+                return False
+            common = (smallest - 1 + miss**e) / miss**e
+            if any(miss**i * common - (1 - miss**i) <= 0 for i in range(r - e + 1)):
+                return False
+        return True
+
     r = 0
-    while 2 * (1 - (1 - Fraction(1, k)) ** (r + 1)) < smallest:
+    while holds(r + 1):
         r += 1
     return r
 

@@ -10,22 +10,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bezoar.certificates import Certificate, certify
+    from bezoar.certificates.stochastic_record import StochasticCertificate
     from bezoar.estimator import FiniteAggregationClassifier
     from bezoar.premises import PremiseWarning
     from bezoar.purity import PurityReport, check_estimator_purity, check_pipeline
     from bezoar.split import Split
     from bezoar.spread import Spread
+    from bezoar.stochastic import (
+        BinomialSelectionClassifier,
+        CertifiedBaggingClassifier,
+        InfiniteAggregationClassifier,
+    )
     from bezoar.votes import Votes
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "BinomialSelectionClassifier": "stochastic",
     "Certificate": "certificates",
+    "CertifiedBaggingClassifier": "stochastic",
     "FiniteAggregationClassifier": "estimator",
+    "InfiniteAggregationClassifier": "stochastic",
     "PremiseWarning": "premises",
     "PurityReport": "purity",
     "Split": "split",
     "Spread": "spread",
+    "StochasticCertificate": "certificates.stochastic_record",
     "Votes": "votes",
     "certify": "certificates",
     "check_estimator_purity": "purity",
@@ -33,12 +43,16 @@ _HOME = {
 }
 
 __all__ = [
+    "BinomialSelectionClassifier",
     "Certificate",
+    "CertifiedBaggingClassifier",
     "FiniteAggregationClassifier",
+    "InfiniteAggregationClassifier",
     "PremiseWarning",
     "PurityReport",
     "Split",
     "Spread",
+    "StochasticCertificate",
     "Votes",
     "certify",
     "check_estimator_purity",

@@ -40,10 +40,9 @@ def clopper_pearson(successes: ArrayLike, trials: ArrayLike, level: float) -> In
 
 
 def _lower(successes: NDArray[np.int64], trials: NDArray[np.int64], level: float) -> NDArray[np.int64]:
-    pairs = np.stack([successes.ravel(), trials.ravel()])
-    different, where = np.unique(pairs, axis=1, return_inverse=True)
-    bounds = _lower_of_pairs(different[0], different[1], level)
-    return bounds[where.ravel()].reshape(successes.shape)
+    base = int(trials.max(initial=0)) + 1
+    different, where = np.unique(successes.ravel() * base + trials.ravel(), return_inverse=True)
+    return _lower_of_pairs(different // base, different % base, level)[where].reshape(successes.shape)
 
 
 def _lower_of_pairs(hits: NDArray[np.int64], trials: NDArray[np.int64], level: float) -> NDArray[np.int64]:

@@ -159,33 +159,46 @@ def bound_terms(
     alpha : float
     """
     n_test, n_classes = len(leads.prediction), leads.lead.shape[1] - leads.unseen
-    level = alpha / (2 * n_test * n_classes * len(held))
+    level = alpha / (2 * max(1, n_test) * n_classes * len(held))
+    times, kind = np.unique(held, return_inverse=True)
+    possible = np.minimum(np.arange(times[-1] + 1), times[:, None])
+    table = clopper_pearson(possible, times[:, None], level)
     for prediction, counts in zip(leads.prediction, conditional, strict=True):
-        lower, upper = clopper_pearson(counts, held[:, None], level)
+        lower, upper = (side[kind[:, None], counts] for side in table)
         if leads.unseen:
             lower = np.column_stack([lower, np.zeros(len(lower), np.int64)])
         yield GRID + upper[:, [prediction]] - lower
 
 
 def binomial_selection_radii(leads: Leads, k: int) -> StochasticRadii:
-    """Randomised selection (Chen et al. 2020): the same subsets, by the probability that any poison is drawn.
+    """Randomised selection (Chen et al. 2020): the same subsets, by the probability that one of them meets no poison.
 
-    r inserted, removed or changed samples are met by a subset with probability q = 1 − (1 − 1/k)^r; otherwise
-    the coupled subsets of D and D' are equal (see `infinite_aggregation_radii`). So no p_c moves by more than q,
-    and the radius is the largest r with 2q < lead for every class.
+    With changes counted as 1, as published: a subset meets r inserted, removed or changed samples with
+    probability q = 1 − (1 − 1/k)^r; otherwise the coupled subsets of D and D' are equal (see
+    `infinite_aggregation_radii`). So no p_c moves by more than q, and 2q < lead for every class is enough.
 
-    Powers are taken in fixed point, rounded down at every step, so q is never too small.
+    Insertions and removals do less. Let a = 1 − 1/k and C = D ∩ D'. A subset of C is a subset of D given that
+    it meets none of the e removed samples, which has probability a^e, so the lead over C is at least
+    (lead − 1 + a^e) / a^e. A subset of D' meets none of the i inserted samples with probability a^i and is then
+    one of C, so the lead over D' is at least a^i times that, less 1 − a^i. It is positive where
+    1 + a^(e − i) − 2 a^e < lead. Among i + e ≤ r the left side is largest at i = r, e = 0 (along i = r − e it
+    falls in e), so the radius is the largest r with a^(−r) − 1 < lead: as for bagging.
+
+    Powers are taken in fixed point, rounded down at every step, so no cost is too small.
     """
-    abstained, radius = _largest_below(leads, _selection_needs(k))
-    return StochasticRadii(abstained, radius, radius.copy())
+    one = 1 << _FINE
+    inserted = (GRID * (one - stay) // stay + 1 for stay in takewhile(bool, _powers(k)))
+    changed = ((2 * GRID * (one - stay) >> _FINE) + 1 for stay in _powers(k))
+    abstained, radius = _largest_below(leads, inserted)
+    return StochasticRadii(abstained, radius, _largest_below(leads, changed)[1])
 
 
-def _selection_needs(k: int) -> Iterator[int]:
-    """The smallest lead that exceeds 2q, for r = 1, 2, …"""
+def _powers(k: int) -> Iterator[int]:
+    """(1 − 1/k)^r in fixed point, rounded down, for r = 1, 2, …"""
     stay = 1 << _FINE
     while True:
         stay = stay * (k - 1) // k
-        yield (2 * GRID * ((1 << _FINE) - stay) >> _FINE) + 1
+        yield stay
 
 
 def bagging_radii(leads: Leads, n_train: int, subset_size: int) -> StochasticRadii:
