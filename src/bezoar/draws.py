@@ -49,16 +49,16 @@ class Draws:
     ) -> Draws:
         """Subsets that hold every sample with probability 1/k, independently.
 
-        The draws that hold a sample are a function of the seed, its content, its label and, for the second and
-        later of equal samples, their number. So inserting or removing samples leaves the others where they
-        were: only the base classifiers that hold them change.
+        The draws that hold a sample are a function of the seed, the hash of its content, its label and, where
+        several agree in both, its number among them. So no two samples share their chance, not even equal
+        ones, and inserting or removing samples leaves the others where they were: only the base classifiers
+        that hold them change.
         """
         times: Counter[bytes] = Counter()
         draws, rows = [], []
-        for row, label in enumerate(labels):
-            content = samples.key(row)
-            key = len(content).to_bytes(8, "little") + content + cell_key(label)
-            chance = _generator(seed, b"sample", key + times[key].to_bytes(8, "little"))
+        for row in np.argsort(rank).tolist():
+            key = int(samples.content_hashes[row]).to_bytes(8, "little") + cell_key(labels[row])
+            chance = _generator(seed, b"sample", times[key].to_bytes(8, "little"), key)
             times[key] += 1
             held = np.flatnonzero(chance.integers(k, size=n_draws) == 0)
             draws.append(held)

@@ -117,7 +117,8 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
         and the radius is at least that, and is masked elsewhere.
         """
         if min_radius is None:
-            return self.classes_[self._counts(self._votes(X)).argmax(axis=1)]
+            votes = self._votes(X)
+            return self.classes_[self._counts(votes).argmax(axis=1)]
         certificate = self.certify(X)
         answer: NDArray[Any] = np.ma.masked_array(
             self.classes_[certificate.prediction], certificate.abstained | (certificate.radius < min_radius)
@@ -126,7 +127,8 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Share of each class among the base classifiers that did not abstain (uniform if all did)."""
-        counts = self._counts(self._votes(X))
+        votes = self._votes(X)
+        counts = self._counts(votes)
         total = counts.sum(axis=1, keepdims=True)
         return np.where(total > 0, counts / np.maximum(total, 1), 1 / counts.shape[1])
 
