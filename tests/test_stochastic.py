@@ -19,6 +19,7 @@ from bezoar import (
     InfiniteAggregationClassifier,
     PremiseWarning,
     StochasticCertificate,
+    stochastic,
 )
 from bezoar.certificates.stochastic import (
     bagging_radii,
@@ -68,7 +69,7 @@ def test_inserting_a_sample_moves_no_other_and_order_does_not_matter():
     points = np.array([[1.0], [5.0], [1.0], [2.0], [3.0]])
     labels = np.array([0, 0, 0, 1, 1])
     before = drawn(points, labels)[0].holding.toarray()
-    after = drawn(np.vstack([points, [[1.0]], [[9.0]]]), [*labels, 1, 0])[0].holding.toarray()
+    after = drawn(np.vstack([points, [[1.0]], [[2.0]], [[9.0]]]), [*labels, 1, 0, 0])[0].holding.toarray()
     assert (before == after[:5]).all()
     shuffled = np.array([3, 2, 4, 1, 0])
     turned, rank = drawn(points[shuffled], labels[shuffled])
@@ -152,6 +153,24 @@ def test_certificate_is_that_of_base_classifiers_fitted_by_hand(classifier, decl
     assert np.allclose(model.predict_proba(X[TEST]), counts / 120)
     answered = model.predict(X[TEST], min_radius=1)
     assert answered.mask.tolist() == (certificate.abstained | (certificate.radius < 1)).tolist()
+
+
+def test_the_two_kinds_of_bounds_share_alpha(monkeypatch):
+    spent = []
+    for name in ("bound_leads", "bound_terms"):
+        bound = getattr(stochastic, name)
+
+        def spy(*given, bound=bound, at=2 if name == "bound_leads" else 3):
+            spent.append(given[at])
+            return bound(*given)
+
+        monkeypatch.setattr(stochastic, name, spy)
+    model = InfiniteAggregationClassifier(GaussianNB(), k=5, n_draws=30, alpha=0.01, classes=range(3)).fit(X, Y)
+    model.certify(X[:3])
+    assert spent == [0.01]
+    model.set_params(conditionals=True).certify(X[:3])
+    assert len(spent) == 3
+    assert 0 < spent[2] < spent[1] + spent[2] <= 0.01
 
 
 def test_results_depend_on_neither_workers_nor_order_nor_parameters_set_later():

@@ -194,7 +194,7 @@ class InfiniteAggregationClassifier(_BernoulliClassifier):
 
     Each subset holds every training sample with probability 1/k (Definition 2 of Wang, Levine and Feizi 2022),
     and radii come from their Theorem 3. `BinomialSelectionClassifier` is the same classifier with another
-    certificate, which is the larger at all but the smallest radii.
+    certificate, whose radii are larger on the same draws, but for what conditionals may add.
 
     Parameters
     ----------
