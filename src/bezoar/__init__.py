@@ -12,11 +12,17 @@ if TYPE_CHECKING:
     from bezoar.auditing import AuditReport, audit
     from bezoar.certificates import Certificate, certify
     from bezoar.certificates.shared import CertifiedAccuracy, certified_accuracy
+    from bezoar.certificates.stochastic_record import StochasticCertificate
     from bezoar.estimator import FiniteAggregationClassifier
     from bezoar.premises import PremiseWarning
     from bezoar.purity import PurityReport, check_estimator_purity, check_pipeline
     from bezoar.split import Split
     from bezoar.spread import Spread
+    from bezoar.stochastic import (
+        BinomialSelectionClassifier,
+        CertifiedBaggingClassifier,
+        InfiniteAggregationClassifier,
+    )
     from bezoar.verification import Verdict, verify
     from bezoar.votes import Votes
 
@@ -24,13 +30,17 @@ __version__ = "0.1.0"
 
 _HOME = {
     "AuditReport": "auditing",
+    "BinomialSelectionClassifier": "stochastic",
     "Certificate": "certificates",
     "CertifiedAccuracy": "certificates.shared",
+    "CertifiedBaggingClassifier": "stochastic",
     "FiniteAggregationClassifier": "estimator",
+    "InfiniteAggregationClassifier": "stochastic",
     "PremiseWarning": "premises",
     "PurityReport": "purity",
     "Split": "split",
     "Spread": "spread",
+    "StochasticCertificate": "certificates.stochastic_record",
     "Verdict": "verification",
     "Votes": "votes",
     "audit": "auditing",
@@ -43,13 +53,17 @@ _HOME = {
 
 __all__ = [
     "AuditReport",
+    "BinomialSelectionClassifier",
     "Certificate",
     "CertifiedAccuracy",
+    "CertifiedBaggingClassifier",
     "FiniteAggregationClassifier",
+    "InfiniteAggregationClassifier",
     "PremiseWarning",
     "PurityReport",
     "Split",
     "Spread",
+    "StochasticCertificate",
     "Verdict",
     "Votes",
     "audit",

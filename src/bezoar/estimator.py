@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
@@ -10,22 +9,17 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix, issparse
-from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
-from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from bezoar.certificates import Certificate, certify
-from bezoar.labels import one_by_one, read_labels
+from bezoar.ensemble import EnsembleClassifier, warn
+from bezoar.labels import one_by_one
 from bezoar.learners.describe import describe
 from bezoar.learners.member import gives_scores
 from bezoar.learners.pooled import Kept, PooledMembers
-from bezoar.learners.table import TableClassifier
-from bezoar.premises import Premise, PremiseWarning
+from bezoar.premises import Premise
 from bezoar.rows import count_rows, join_rows, take_rows
-from bezoar.samples import Samples, TableSamples, is_frame
+from bezoar.samples import Samples
 from bezoar.split import Split
 from bezoar.spread import Spread, resolve_spread
 from bezoar.subsets import Subsets
@@ -54,7 +48,7 @@ class Update(NamedTuple):
     """The base classifiers that were trained again, by index; all the others stayed as they were."""
 
 
-class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
+class FiniteAggregationClassifier(EnsembleClassifier):
     """A classifier that knows how many poisoned training samples each prediction withstands.
 
     `certify` returns for every prediction a radius r: whatever an attacker inserts into or removes
@@ -130,12 +124,6 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = get_tags(self._learner()).input_tags.sparse
-        tags.input_tags.allow_nan = accepts_nan(self._learner())
-        return tags
-
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Split, spread, and train one base classifier per subset.
 
@@ -209,23 +197,11 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
 
     def prepare(self, X: Any, y: Any, groups: Any = None) -> Training:
         """Check, split and spread the training data: all of `fit` but the training itself."""
-        learner = self._learner()
-        if not is_classifier(learner):
-            raise ValueError(
-                "The 'estimator' parameter of FiniteAggregationClassifier must be a classifier. "
-                f"Got {learner!r} instead."
-            )
         spread = resolve_spread(self.spread, self.k, self.d, unless=(DEFAULT_K, DEFAULT_D))
         split = Split.of(self.split)
         if split is None:
             raise TypeError("The 'split' parameter must be a name or a bezoar.Split. Got None instead.")
-        if y is None:
-            raise ValueError("FiniteAggregationClassifier requires y to be passed, but the target y is None.")
-        samples = split.samples(X, allow_nan=accepts_nan(learner))
-        validate_data(self, _outline(X, samples), skip_check_array=True)
-        self.classes_, codes, cells = read_labels(y, self.classes)
-        if len(codes) != len(samples):
-            raise ValueError(f"There are {len(samples)} samples but {len(codes)} labels; give one label per sample.")
+        learner, samples, codes, cells = self.read_training(X, y, split)
         partition = split.partitions(samples, spread.n_partitions, cells, groups)
         rows = np.flatnonzero(codes >= 0)
         self.n_dropped_ = len(codes) - len(rows)
@@ -233,7 +209,6 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
         subsets = Subsets.of(samples, codes, partition[rows], spread)
 
         self.spread_, self.split_ = spread, split
-        self.kind_of_samples_ = samples.kind
         self.subset_sizes_, self.partition_sizes_ = subsets.sizes, subsets.partition_sizes
         self.subset_digests_ = subsets.digests(samples, codes, f"{describe(learner)} {self.classes_.tolist()}")
         self.premises_ = self._list_premises(learner, samples)
@@ -247,8 +222,7 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
         votes are the same.
         """
         check_is_fitted(self, "members_")
-        samples = self._test_samples(X)
-        validate_data(self, _outline(X, samples), reset=False, skip_check_array=True)
+        samples = self.read_test(X, self.split_)
         if rankings and not isinstance(self.members_, PooledMembers):
             check_gives_scores(next((m.model for m in self.members_ if m.model is not None), self._learner()))
         said = collect_votes(
@@ -315,75 +289,21 @@ class FiniteAggregationClassifier(ClassifierMixin, BaseEstimator):
 
         return load_model(cls, path, trusted)
 
-    def _learner(self) -> Any:
-        return TableClassifier() if self.estimator is None else self.estimator
-
-    def _test_samples(self, X: Any) -> Samples:
-        """X in canonical form, of the same kind as the training samples."""
-        kind = self.kind_of_samples_
-        if kind == "tables" and not is_frame(X):
-            X = self._as_frame(X)
-        elif kind == "numbers" and (is_frame(X) or issparse(X)):
-            X = np.asarray(X.toarray() if issparse(X) else X)
-        elif kind == "sparse rows" and not issparse(X):
-            X = csr_matrix(np.asarray(X))
-        samples = self.split_.samples(X, allow_nan=accepts_nan(self._learner()))
-        if samples.kind != kind:
-            raise ValueError(f"The model was fitted on {kind}, but X holds {samples.kind}.")
-        return samples
-
-    def _as_frame(self, X: Any) -> Any:
-        import pandas as pd
-
-        cells = np.empty((0,)) if issparse(X) else np.asarray(X, dtype=object)
-        if cells.ndim != 2:
-            raise ValueError(
-                f"The model was fitted on a DataFrame; X must be one, or rows of cells. Got {type(X).__name__}."
-            )
-        names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
-        if cells.shape[1] != len(names):
-            raise ValueError(
-                f"X has {cells.shape[1]} features, but the model is expecting {len(names)} features as input."
-            )
-        return pd.DataFrame(cells, columns=list(names))
-
     def _list_premises(self, learner: Any, samples: Samples) -> tuple[Premise, ...]:
         spread, split = self.spread_, self.split_
-        classes = f"{len(self.classes_)} labels, {', '.join(map(str, self.classes_[:12]))}"
-        premises = [
+        return (
             Premise("spread", f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}", True),
             Premise("split", f"{split.kind}, {split.dtype}{', labels hashed' if split.hash_labels else ''}", True),
-            Premise("learner", describe(learner), True),
-            Premise("classes", classes + (", …" if len(self.classes_) > 12 else ""), self.classes is not None),
-            Premise("number of features", str(samples.n_features), split.n_features is not None),
-        ]
-        if isinstance(samples, TableSamples):
-            categorical = [str(column.name) for column in samples.columns if column.categorical]
-            premises.append(Premise("categorical columns", ", ".join(categorical) or "none", False))
-        return tuple(premises)
+            *self.shared_premises(learner, samples, split),
+        )
 
     def _report_oddities(self) -> None:
         empty = int((self.subset_sizes_ == 0).sum())
-        if self.n_dropped_:
-            _warn(f"{self.n_dropped_} training samples have a label that is not one of the classes and were left out.")
+        self.report_dropped()
         if empty:
-            _warn(
+            warn(
                 f"{empty} of {len(self.subset_sizes_)} subsets are empty, so their base classifiers abstain; "
                 "a smaller k·d would leave fewer."
-            )
-
-    def report_failures(self, failures: Sequence[str], n_trained: int) -> None:
-        """Warn of base classifiers whose learner raised; raise if none of them could be trained."""
-        said = list(failures)
-        if said and not n_trained:
-            raise ValueError(
-                f"The base classifier raised on every one of the {len(said)} subsets that hold two classes or more; "
-                f"the first said: {said[0]}"
-            )
-        if said:
-            _warn(
-                f"{len(said)} of {len(self.subset_sizes_)} base classifiers raised on their subset and say its "
-                f"most frequent class instead; the first said: {said[0]}"
             )
 
 
@@ -413,15 +333,6 @@ def _row_numbers(remove: Any, n_rows: int) -> NDArray[np.int64]:
     return rows.astype(np.int64)
 
 
-def _warn(text: str) -> None:
-    warnings.warn(text, PremiseWarning, stacklevel=4)
-
-
-def _outline(X: Any, samples: Samples) -> Any:
-    """What scikit-learn checks names and numbers of features on: the frame, or an array of that width."""
-    return X if is_frame(X) else np.broadcast_to(0.0, (len(samples), samples.n_features))
-
-
 def check_gives_scores(learner: Any) -> None:
     """Refuse a base classifier that only votes, where rankings are asked for."""
     if not gives_scores(learner):
@@ -429,11 +340,3 @@ def check_gives_scores(learner: Any) -> None:
             f"Rankings need scores, and {type(learner).__name__} has neither decision_function nor predict_proba; "
             "choose a base classifier that has one, or a certificate that needs votes alone."
         )
-
-
-def accepts_nan(estimator: Any) -> bool:
-    """Whether a classifier or pipeline takes missing values; a pipeline does if its first step does."""
-    if isinstance(estimator, Pipeline):
-        steps = [step for _, step in estimator.steps if step is not None and step != "passthrough"]
-        return accepts_nan(steps[0]) if steps else False
-    return isinstance(estimator, ColumnTransformer) or bool(get_tags(estimator).input_tags.allow_nan)

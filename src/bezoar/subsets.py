@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,18 @@ from bezoar.samples import Samples, canonical_rank
 from bezoar.spread import Spread
 
 DIGEST_BYTES = 16
+
+
+class TrainingSets(Protocol):
+    """What the engine needs to know: the rows of each base classifier, in canonical order, and its seed."""
+
+    def __len__(self) -> int: ...
+
+    def rows(self, subset: int, /) -> NDArray[np.int64]:
+        """The samples of one subset."""
+
+    def seed(self, subset: int, /) -> int:
+        """The seed of the base classifier of that subset."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +75,10 @@ class Subsets:
         pieces = [ordered[starts[j] : starts[j + 1]] for j in self.spread.partitions_of(subset)]
         rows = np.concatenate(pieces)
         return rows[np.argsort(self.rank[rows])]
+
+    def seed(self, subset: int) -> int:
+        """The seed of the base classifier: its index, and nothing else."""
+        return subset
 
     def digests(self, samples: Samples, labels: NDArray[np.int64], about: str) -> NDArray[np.uint8]:
         """128 bits for each subset, from all that its base classifier is a function of.

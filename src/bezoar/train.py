@@ -19,7 +19,7 @@ from bezoar.cluster import dead_workers_told, sent_once
 from bezoar.learners.member import Member, fit_member, ranking_of, vote_of
 from bezoar.learners.pooled import Kept, PooledMembers, fit_pooled, is_pooled
 from bezoar.samples import Samples
-from bezoar.subsets import Subsets
+from bezoar.subsets import Subsets, TrainingSets
 from bezoar.threads import caller, limit_worker, one_linear_algebra_thread
 from bezoar.votes import vote_dtype
 
@@ -32,7 +32,7 @@ def fit_members(
     estimator: Any,
     samples: Samples,
     codes: NDArray[np.int64],
-    subsets: Subsets,
+    subsets: TrainingSets,
     *,
     earlier: Kept | None = None,
     n_jobs: int | None = None,
@@ -47,10 +47,13 @@ def fit_members(
     members: dict[int, Member] = {} if earlier is None else {int(i): earlier.members[i] for i in earlier.indices}
     wanted = [i for i in range(len(subsets)) if i not in members]
     tasks = (
-        delayed(_fit_block)(estimator, samples, codes, block, [subsets.rows(i) for i in block], caller())
+        delayed(_fit_block)(
+            estimator, samples, codes, [subsets.seed(i) for i in block], [subsets.rows(i) for i in block], caller()
+        )
         for block in blocks(wanted, n_jobs)
     )
-    members |= {member.index: member for part in _run(tasks, (samples, codes), n_jobs, verbose) for member in part}
+    fitted = (member for part in _run(tasks, (samples, codes), n_jobs, verbose) for member in part)
+    members |= dict(zip(wanted, fitted, strict=True))
     return [members[i] for i in range(len(subsets))]
 
 

@@ -102,11 +102,7 @@ class Certificate:
 
     def certified_fraction(self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[np.float64]:
         """Share of test samples that are right *and* have radius ≥ each attack size (pointwise)."""
-        sizes = np.asarray(attack_sizes)
-        if not np.issubdtype(sizes.dtype, np.integer) or (sizes < 0).any():
-            raise ValueError(f"Attack sizes must be whole numbers ≥ 0. Got {attack_sizes!r} instead.")
-        held = np.sort(self.radius[self.right(y)])
-        return (len(held) - np.searchsorted(held, sizes)) / len(self)
+        return shares_that_withstand(self.radius[self.right(y)], attack_sizes, len(self))
 
     def radius_against(self, threat: Threat) -> NDArray[np.int64]:
         """How many acts of this kind each prediction withstands.
@@ -205,3 +201,14 @@ class Certificate:
             f"{self.spread.n_subsets} base classifiers, k = {self.spread.k:g}, d = {self.spread.d}.",
         ]
         return "\n".join(lines + [f"Premise: {premise}" for premise in self.premises])
+
+
+def shares_that_withstand(
+    radii: NDArray[np.int64], attack_sizes: int | Sequence[int] | NDArray[Any], n_test: int
+) -> NDArray[np.float64]:
+    """For each attack size, how many of these radii reach it, as a share of all test samples."""
+    sizes = np.asarray(attack_sizes)
+    if not np.issubdtype(sizes.dtype, np.integer) or (sizes < 0).any():
+        raise ValueError(f"Attack sizes must be whole numbers ≥ 0. Got {attack_sizes!r} instead.")
+    held = np.sort(radii)
+    return (len(held) - np.searchsorted(held, sizes)) / n_test

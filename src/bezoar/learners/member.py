@@ -36,7 +36,7 @@ class Member:
     Attributes
     ----------
     index : int
-        Its subset.
+        What it is seeded with: its subset, or a number drawn with it.
     model : object or None
         The fitted classifier; None where the subset is empty, of one class, or made the learner fail.
     codes : array

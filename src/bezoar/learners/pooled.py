@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bezoar.learners.kernel_ridge import Pool, concatenated, vote_of_subsets
 from bezoar.samples import Samples
-from bezoar.subsets import Subsets
+from bezoar.subsets import TrainingSets
 from bezoar.threads import in_threads, one_linear_algebra_thread
 
 KERNEL_BYTES = 1 << 29
@@ -101,7 +101,7 @@ def fit_pooled(
     estimator: Any,
     samples: Samples,
     codes: NDArray[np.int64],
-    subsets: Subsets,
+    subsets: TrainingSets,
     earlier: Kept | None = None,
     only: Sequence[int] | None = None,
 ) -> PooledMembers:
@@ -145,6 +145,6 @@ def fit_pooled(
     )
 
 
-def _samples_of(subsets: Subsets, indices: Sequence[int]) -> NDArray[np.int64]:
+def _samples_of(subsets: TrainingSets, indices: Sequence[int]) -> NDArray[np.int64]:
     """The samples of these subsets together, each once."""
     return np.unique(np.concatenate([np.zeros(0, np.int64), *(subsets.rows(i) for i in indices)]))
