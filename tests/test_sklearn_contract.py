@@ -5,6 +5,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bezoar import FiniteAggregationClassifier
+from bezoar.learners.seed_averaged import SeedAveragedClassifier
 from bezoar.learners.table import TableClassifier
 
 
@@ -14,6 +15,7 @@ from bezoar.learners.table import TableClassifier
         FiniteAggregationClassifier(k=3, d=2),
         FiniteAggregationClassifier(GaussianNB(), k=2, d=2),
         TableClassifier(),
+        SeedAveragedClassifier(GaussianNB(), n_seeds=2, random_state=0),
     ]
 )
 def test_scikit_learn_contract(estimator, check):
