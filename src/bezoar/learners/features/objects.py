@@ -2,7 +2,7 @@
 
 Patches are whitened and compared with patches of dead leaves; what agrees is counted on a coarse grid, at three
 scales, then once more for patches of these counts; and colours are counted on a grid. Nothing is fitted on images of
-the data set: the filters come from procedural pictures and the whitening from a formula.
+the data set: filters and the levels of counts come from procedural pictures, the whitening of pixels from a formula.
 
 The second half of a feature vector is the first half of the mirrored image's: a kernel can average over mirroring
 by swapping halves.
@@ -11,20 +11,24 @@ by swapping halves.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from bezoar.learners.features.patches import Filters, gather, inverse_lengths, leaf_filters, pool, shrunk
+from bezoar.learners.features.counts import Levels, levels_of, n_levelled, within, write_counts
+from bezoar.learners.features.dead_leaves import dead_leaves
+from bezoar.learners.features.patches import EXACT, MIDDLE, Filters, gather, inverse_lengths, leaf_filters, pool, shrunk
 from bezoar.learners.features.pixels import bilinear, grid_weights, unit_length
 from bezoar.learners.features.second_layer import SecondLayer
 from bezoar.threads import in_threads, one_linear_algebra_thread
 
 IMAGES_PER_PRODUCT = 4  # answers of so many images fit the cache
 IMAGES_PER_TASK = 64
+LEAVES = 1000  # procedural images behind the levels of counts
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,13 @@ class Bank:
         Squared length of this part of the feature vector.
     shrink : int
         Pixels are first summed in blocks of this side.
+    directions : int
+        How many directions of the counts in a cell are kept: those that vary most over dead leaves; at most twice as
+        many as there are filters.
+    damping : float
+        How little these are levelled: variance added in every direction, relative to the largest.
+    power : 0.25 or 0.5
+        Counts are raised to it before.
     """
 
     side: int
@@ -52,7 +63,10 @@ class Bank:
     threshold: float
     grid: int
     weight: float
+    directions: int
     shrink: int = 1
+    damping: float = 0.05
+    power: float = 0.25
 
 
 @dataclass(frozen=True)
@@ -109,15 +123,15 @@ class ObjectFeatures:
 
     size: int = 32
     banks: tuple[Bank, ...] = (
-        Bank(side=6, filters=256, threshold=0.15, grid=4, weight=1.2),
-        Bank(side=3, filters=128, threshold=0.25, grid=3, weight=0.46),
-        Bank(side=4, filters=128, threshold=0.2, grid=3, weight=0.59, shrink=2),
+        Bank(side=6, filters=512, threshold=0.15, grid=4, weight=0.5, directions=512),
+        Bank(side=3, filters=256, threshold=0.25, grid=4, weight=0.25, directions=256, damping=0.01),
+        Bank(side=4, filters=128, threshold=0.2, grid=3, weight=0.1, directions=128, shrink=2, damping=0.3),
     )
-    second: SecondLayer | None = SecondLayer()
+    second: SecondLayer | None = field(default_factory=SecondLayer)
     colours: Colours | None = Colours()
     reach: float = 6.0
-    noise: float = 0.01
-    contrast: float = 1000.0
+    noise: float = 0.03
+    contrast: float = 10000.0
     window: float = 0.5
     seed: int = 1
     scale: float = 1650.0
@@ -127,14 +141,12 @@ class ObjectFeatures:
     @property
     def n_features(self) -> int:
         """Length of a feature vector."""
-        half = sum(bank.grid**2 * bank.filters for bank in self.banks)
-        if self.second is not None:
-            half += self.second.grid**2 * self.second.filters
+        half = sum(n_levelled(part.grid, part.directions) for part in self._parts)
         if self.colours is not None:
-            half += self.colours.grid * ((self.colours.grid + 1) // 2) * self.colours.bins**3
+            half += n_levelled(self.colours.grid, self.colours.bins**3)
         return 2 * half
 
-    def __call__(self, images: NDArray[Any], *, training: bool = False) -> NDArray[np.uint8]:
+    def __call__(self, images: NDArray[Any], *, training: bool = False) -> NDArray[np.int8]:
         """Features (n, 1, n_features) of images (n, height, width) or (n, height, width, 1 or 3)."""
         images = np.asarray(images)
         if images.ndim == 3:
@@ -143,14 +155,15 @@ class ObjectFeatures:
             raise ValueError(f"Object features need images, (n, height, width[, 3]). Got shape {images.shape}.")
         if images.dtype.kind not in "uif":
             raise ValueError(f"Object features need pixels that are numbers from 0 to 255. Got {images.dtype} instead.")
-        out = np.empty((len(images), 1, self.n_features), np.uint8)
-        banks = [self.filters(bank) for bank in self.banks]
+        self._check()
+        out = np.empty((len(images), 1, self.n_features), np.int8)
+        levels = _levels(self)
         with one_linear_algebra_thread():
 
             def work(start: int, stop: int) -> None:
                 for at in range(start, stop, IMAGES_PER_PRODUCT):
                     until = min(at + IMAGES_PER_PRODUCT, stop)
-                    self._describe(self._pixels(images[at:until]), banks, out[at:until, 0])
+                    self._describe(self._pixels(images[at:until]), levels, out[at:until, 0])
 
             in_threads(len(images), IMAGES_PER_TASK, work)
         return out
@@ -167,7 +180,13 @@ class ObjectFeatures:
         even = np.empty((len(images) * places, len(filters.even)), np.float32)
         odd = np.empty((len(images) * places, len(filters.odd)), np.float32)
         for i, image in enumerate(pixels):
-            gather(image, bank.side, even[i * places : (i + 1) * places], odd[i * places : (i + 1) * places])
+            gather(
+                image,
+                bank.side,
+                MIDDLE * bank.shrink**2,
+                even[i * places : (i + 1) * places],
+                odd[i * places : (i + 1) * places],
+            )
         inverse = np.empty(len(even), np.float32)
         inverse_lengths(
             even @ filters.even_whitening,
@@ -187,24 +206,51 @@ class ObjectFeatures:
             pool(even_answers[at], odd_answers[at], inverse[at], bank.threshold, weights, grid[i], blocks[i])
         return grid, blocks
 
-    def _describe(self, images: NDArray[np.uint8], banks: list[Filters], out: NDArray[np.uint8]) -> None:
+    def _check(self) -> None:
+        longest = (sum(self._weights) ** 0.5 * self.scale + self.n_features**0.5 / 2) ** 2
+        if longest > EXACT / 2:
+            raise ValueError(
+                f"The 'scale' of object features must keep squared lengths, rounding included, within {EXACT // 2}, so "
+                f"that products are exact. Got {self.scale!r}, which may give {longest:.0f}."
+            )
+        for number, bank in enumerate(self.banks):
+            cells = max(bank.grid, self.second.cells if self.second is not None and number == 0 else 0)
+            if bank.filters % 2 or self.size // bank.shrink - bank.side + 1 < cells:
+                raise ValueError(
+                    "A bank needs an even number of filters and at least one patch in each cell of an image of "
+                    f"{self.size} pixels. Got {bank}."
+                )
+
+    def grids(self, images: NDArray[np.uint8]) -> list[NDArray[np.float32]]:
+        """What each bank found in each image, then what the second layer did."""
+        found, second = [], []
+        for number, bank in enumerate(self.banks):
+            above = self.second if number == 0 else None
+            grid, cells = self.counts(images, bank, self.filters(bank), above.cells if above else 0)
+            found.append(grid)
+            if above is not None:
+                second.append(above.counts(cells, self))
+        return found + second
+
+    def _describe(self, images: NDArray[np.uint8], levels: list[Levels], out: NDArray[np.int8]) -> None:
         half = self.n_features // 2
         at = 0
-        for number, (bank, filters) in enumerate(zip(self.banks, banks, strict=True)):
-            second = self.second if number == 0 else None
-            grid, cells = self.counts(images, bank, filters, second.cells if second else 0)
-            width = bank.grid**2 * bank.filters
-            _emit(grid, 0.25, bank.weight**0.5 * self.scale, out[:, at : at + width], out[:, half + at :])
+        for grid, level, weight in zip(self.grids(images), levels, self._weights, strict=False):
+            width = n_levelled(grid.shape[1], len(level.even.T) + len(level.odd.T))
+            write_counts(grid, level, weight**0.5 * self.scale, out[:, at : at + width], out[:, half + at :])
             at += width
-            if second is not None:
-                grid = second.counts(cells, self)
-                width = second.grid**2 * second.filters
-                _emit(grid, 0.5, second.weight**0.5 * self.scale, out[:, at : at + width], out[:, half + at :])
-                at += width
         if self.colours is not None:
-            weights = grid_weights(self.size, self.colours.grid, self.window * self.size / self.colours.grid)
-            factor = self.colours.weight**0.5 * self.scale
-            _colours(images, self.colours.bins, self.colours.reach, weights, factor, out[:, at:half], out[:, half + at :])
+            cells = grid_weights(self.size, self.colours.grid, self.window * self.size / self.colours.grid)
+            length = self.colours.weight**0.5 * self.scale
+            _colours(images, self.colours.bins, self.colours.reach, cells, length, out[:, at:half], out[:, half + at :])
+
+    @property
+    def _parts(self) -> list[Bank | SecondLayer]:
+        return [*self.banks, *([] if self.second is None or not self.banks else [self.second])]
+
+    @property
+    def _weights(self) -> list[float]:
+        return [part.weight for part in (*self._parts, *([] if self.colours is None else [self.colours]))]
 
     def _pixels(self, images: NDArray[Any]) -> NDArray[np.uint8]:
         """Whole pixels from 0 to 255 (what is no number is 0), three colours, of the declared size."""
@@ -214,6 +260,18 @@ class ObjectFeatures:
             pixels = np.empty((len(images), self.size, self.size, images.shape[3]), np.uint8)
             _resample(np.nan_to_num(images.astype(np.float64)), pixels)
         return np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:3], 3)))
+
+
+@lru_cache(maxsize=4)
+def _levels(features: ObjectFeatures) -> list[Levels]:
+    """The levels of each part's counts, from dead leaves."""
+    images = dead_leaves(LEAVES, features.size, features.seed + 2)
+    with one_linear_algebra_thread():
+        found = [features.grids(images[i : i + IMAGES_PER_PRODUCT]) for i in range(0, LEAVES, IMAGES_PER_PRODUCT)]
+        return [
+            levels_of(np.concatenate(grids), part.power, part.directions, part.damping)
+            for grids, part in zip(zip(*found, strict=True), features._parts, strict=True)
+        ]
 
 
 @njit(nogil=True, cache=True)
@@ -230,42 +288,14 @@ def _resample(images: NDArray[np.float64], out: NDArray[np.uint8]) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _emit(
-    grids: NDArray[np.float32], power: float, length: float, left: NDArray[np.uint8], right: NDArray[np.uint8]
-) -> None:
-    """Counts (n, rows, columns, 4, pairs) to a power (1/2 or 1/4), brought to a length and rounded.
-
-    ``right`` gets the mirror images of ``left``: the filters' mirror images, in cells counted from the other side.
-    """
-    n, rows, columns, _, pairs = grids.shape
-    for i in range(n):
-        values = grids[i].ravel().astype(np.float64)
-        for j in range(len(values)):
-            values[j] = math.sqrt(values[j])
-            if power == 0.25:
-                values[j] = math.sqrt(values[j])
-        factor = unit_length(values) * length
-        shaped = values.reshape((rows, columns, 4, pairs))
-        at = 0
-        for row in range(rows):
-            for column in range(columns):
-                for sign in (0, 2):
-                    for j in range(pairs):
-                        mirrored = shaped[row, columns - 1 - column, sign + 1, j]
-                        left[i, at] = min(255, int(shaped[row, column, sign, j] * factor + 0.5))
-                        right[i, at] = min(255, int(mirrored * factor + 0.5))
-                        at += 1
-
-
-@njit(nogil=True, cache=True)
 def _colours(
     images: NDArray[np.uint8],
     bins: int,
     reach: float,
     weights: NDArray[np.float64],
     length: float,
-    left: NDArray[np.uint8],
-    right: NDArray[np.uint8],
+    left: NDArray[np.int8],
+    right: NDArray[np.int8],
 ) -> None:
     """Soft histograms; a cell in the middle column is its own mirror image and stands in both halves, at 1/√2."""
     side, grid = weights.shape
@@ -307,8 +337,8 @@ def _colours(
             for column in range((grid + 1) // 2):
                 own = factor * math.sqrt(0.5) if column == grid - 1 - column else factor
                 for j in range(bins**3):
-                    left[i, at] = min(255, int(shaped[row, column, j] * own + 0.5))
-                    right[i, at] = min(255, int(shaped[row, grid - 1 - column, j] * own + 0.5))
+                    left[i, at] = within(shaped[row, column, j] * own)
+                    right[i, at] = within(shaped[row, grid - 1 - column, j] * own)
                     at += 1
 
 

@@ -22,7 +22,8 @@ from bezoar.learners.features.dead_leaves import COLOUR_AXES, COLOUR_VARIANCES, 
 from bezoar.threads import one_linear_algebra_thread
 
 EXACT = 2**24  # a float32 sum of integers is exact as long as no partial sum passes this
-COARSER = 4  # whitened values stay below 2^22, so that a sum of hundreds of their squares is exact in float64
+EXACT_SQUARES = 2**53  # the same in float64
+MIDDLE = 128  # taken off every pixel, so that rounded weights need not cancel a large mean
 Matrix = NDArray[np.float32]
 
 
@@ -44,7 +45,7 @@ class Filters:
 
 
 def whole(weights: tuple[NDArray[np.float64], ...], largest: float) -> tuple[tuple[Matrix, ...], float]:
-    """Weights (coordinates, filters) as integers, as fine as stays exact on coordinates up to ``largest``; and the unit.
+    """Weights (coordinates, filters) as integers, as fine as stays exact on coordinates up to ``largest``; their unit.
 
     ``largest`` bounds the sum of an even and an odd coordinate's size, so that E ± O is exact as well.
     """
@@ -78,7 +79,7 @@ def analytic_whitening(side: int, reach: float, floor: float) -> NDArray[np.floa
     Correlation falls as exp(−distance / reach) over space; colours vary as in `dead_leaves`. ``floor`` is added to
     every variance. A formula, not an estimate: no image is looked at.
     """
-    place = np.stack(np.mgrid[:side, :side], axis=-1).reshape(-1, 2)
+    place = np.indices((side, side)).reshape(2, -1).T
     distance = np.sqrt(((place[:, None] - place) ** 2).sum(axis=2))
     covariance = np.kron(np.exp(-distance / reach), (COLOUR_AXES.T * COLOUR_VARIANCES) @ COLOUR_AXES)
     size = len(covariance)
@@ -104,14 +105,17 @@ def leaf_filters(side: int, n_filters: int, shrink: int, reach: float, floor: fl
         even, odd = mirror_coordinates(side, 3)
         # Even coordinates have length √2 where they are sums: dividing by the squared length projects onto them.
         even_inverse, odd_inverse = (part / (part**2).sum(axis=1, keepdims=True) for part in (even, odd))
-        largest = 3 * 255 * shrink * shrink
+        largest = 4 * MIDDLE * shrink * shrink
         (even_weights, odd_weights), unit = whole((even_inverse @ weights, odd_inverse @ weights), largest)
         lengths = [np.sqrt((part**2).sum(axis=1)) for part in (even, odd)]
         answers = [
             inverse @ whitening @ (part / length[:, None]).T
             for inverse, part, length in zip((even_inverse, odd_inverse), (even, odd), lengths, strict=True)
         ]
-        (even_whitening, odd_whitening), whitening_unit = whole((answers[0], answers[1]), COARSER * largest)
+        (even_whitening, odd_whitening), whitening_unit = whole((answers[0], answers[1]), largest)
+        most = max(np.linalg.norm(part, 2) for part in (even_whitening, odd_whitening))
+        if 2 * side * side * 3 * (most * MIDDLE * shrink * shrink) ** 2 >= EXACT_SQUARES:
+            raise ValueError(f"A patch of {side} × {side} pixels is too large for exact sums of squares.")
     return Filters(even_weights, odd_weights, unit, even_whitening, odd_whitening, whitening_unit)
 
 
@@ -144,10 +148,11 @@ def choose_patches(images: NDArray[Any], side: int, state: NDArray[np.uint64], o
 
 
 @njit(nogil=True, cache=True)
-def gather(image: NDArray[Any], side: int, even: Matrix, odd: Matrix) -> None:
-    """Even and odd coordinates of every patch of an image (height, width, colours), a row per place."""
+def gather(image: NDArray[Any], side: int, middle: int, even: Matrix, odd: Matrix) -> None:
+    """Even and odd coordinates of every patch of an image (height, width, colours) less its middle, a row per place."""
     height, width, colours = image.shape
     half = side // 2
+    zero = np.float32(middle)
     at = 0
     for y in range(height - side + 1):
         for x in range(width - side + 1):
@@ -155,15 +160,15 @@ def gather(image: NDArray[Any], side: int, even: Matrix, odd: Matrix) -> None:
             for dy in range(side):
                 for dx in range(half):
                     for c in range(colours):
-                        here = np.float32(image[y + dy, x + dx, c])
-                        there = np.float32(image[y + dy, x + side - 1 - dx, c])
+                        here = np.float32(image[y + dy, x + dx, c]) - zero
+                        there = np.float32(image[y + dy, x + side - 1 - dx, c]) - zero
                         even[at, i] = here + there
                         odd[at, j] = here - there
                         i += 1
                         j += 1
                 if side % 2:
                     for c in range(colours):
-                        even[at, i] = image[y + dy, x + half, c]
+                        even[at, i] = np.float32(image[y + dy, x + half, c]) - zero
                         i += 1
             at += 1
 
@@ -198,8 +203,8 @@ def pool(
     """What of the answers passes a threshold, of either sign, summed in windows and in blocks.
 
     ``out`` (rows, columns, 4, pairs): filters, their mirror images, then the same for negative answers; place y counts
-    ``weights[y, row]`` in a row, and so for columns. ``cells`` (rows, columns, 4, pairs): plain sums over equal
-    blocks of places, or nothing if it has no rows.
+    ``weights[y, row]`` in a row, and so for columns. ``cells`` (rows, columns, 4, pairs): plain sums over
+    blocks of places, equal if they can be, or nothing if it has no rows.
     """
     side, grid = weights.shape
     pairs = even.shape[1]
@@ -209,7 +214,7 @@ def pool(
     band = np.empty((grid, 4, pairs), np.float32)
     out[:] = zero
     cells[:] = zero
-    block = side // cells.shape[0] if cells.shape[0] else 0
+    blocks = cells.shape[0]
     for y in range(side):
         band[:] = zero
         for x in range(side):
@@ -233,8 +238,8 @@ def pool(
                     line = band[column].ravel()
                     for j in range(4 * pairs):
                         line[j] += weight * flat[j]
-            if block:
-                line = cells[y // block, x // block].ravel()
+            if blocks:
+                line = cells[y * blocks // side, x * blocks // side].ravel()
                 for j in range(4 * pairs):
                     line[j] += flat[j]
         for row in range(grid):

@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from bezoar.learners.features.counts import levelled
 from bezoar.learners.features.dead_leaves import dead_leaves, random_share
 from bezoar.learners.features.patches import Matrix, pool, whole
 from bezoar.learners.features.pixels import grid_weights
@@ -43,7 +44,7 @@ class SecondLayer:
         Variance added to each direction before whitening, relative to the largest.
     side : int
         Side of a patch, in cells.
-    filters, threshold, grid, weight
+    filters, threshold, grid, weight, directions, damping, power
         As of a `Bank`.
     contrast : float
         Added to the squared length of a patch, relative to what it is on dead leaves on average.
@@ -57,6 +58,9 @@ class SecondLayer:
     threshold: float = 0.03
     grid: int = 3
     weight: float = 0.525
+    directions: int = 256
+    damping: float = 0.3
+    power: float = 0.5
     contrast: float = 0.0
 
     def counts(self, cells: NDArray[np.float32], features: ObjectFeatures) -> NDArray[np.float32]:
@@ -95,7 +99,7 @@ class _Layer:
     even: Matrix
     odd: Matrix
     unit: float
-    block: int
+    block: float
 
     def components(self, cells: NDArray[np.float32]) -> NDArray[np.float32]:
         """Whitened components (n, cells, cells, components), rounded to integers."""
@@ -106,7 +110,7 @@ class _Layer:
         return whole_values.reshape(*cells.shape[:3], -1)
 
 
-def _mirror_parts(cells: NDArray[np.float32], block: int) -> tuple[Matrix, Matrix]:
+def _mirror_parts(cells: NDArray[np.float32], block: float) -> tuple[Matrix, Matrix]:
     """Rounded square roots of mean counts: sums and differences of filters and their mirror images, a row per cell."""
     flat = cells.reshape(-1, 2, 2, cells.shape[4])
     roots = np.rint(np.sqrt(flat / np.float32(block * block)) * np.float32(COUNT_STEPS))
@@ -125,26 +129,15 @@ def _layer(second: SecondLayer, features: ObjectFeatures) -> _Layer:
             [features.counts(images[i : i + 20], bank, filters, second.cells)[1] for i in range(0, LEAVES, 20)]
         )
         places = features.size // bank.shrink - bank.side + 1
-        block = places // second.cells
+        block = places / second.cells
         even, odd = _mirror_parts(cells, block)
-        directions, variances, mean = [], [], even.mean(axis=0, dtype=np.float64)
-        for part in (even - mean, odd.astype(np.float64)):
-            values, vectors = np.linalg.eigh(part.T @ part / len(part))
-            vectors *= np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(values))] < 0, -1.0, 1.0)
-            directions.append(vectors)
-            variances.append(values)
-        kept = np.sort(np.concatenate(variances))[-second.components]
-        largest = max(values.max() for values in variances)
-        scaled = [
-            vectors[:, values >= kept] / np.sqrt(values[values >= kept] + second.noise * largest)
-            for vectors, values in zip(directions, variances, strict=True)
-        ]
+        mean = even.mean(axis=0, dtype=np.float64)
+        found = [np.linalg.eigh(part.T @ part / len(part)) for part in (even - mean, odd.astype(np.float64))]
+        scaled = levelled(found, second.components, second.noise)
         n_even = scaled[0].shape[1]
         (even_directions, odd_directions), direction_unit = whole((scaled[0], scaled[1]), 2 * COUNT_STEPS)
         means = np.concatenate([mean @ scaled[0], np.zeros(scaled[1].shape[1])])
-        layer = _Layer(
-            n_even, even_directions, odd_directions, means, direction_unit, even[:0], odd[:0], 1.0, block
-        )
+        layer = _Layer(n_even, even_directions, odd_directions, means, direction_unit, even[:0], odd[:0], 1.0, block)
         planes = layer.components(cells)
         patches = _choose(planes, n_even, second.side, second.filters // 2, features.seed)
         (even_filters, odd_filters), unit = whole(patches, 3 * COMPONENT_LIMIT)
@@ -163,7 +156,7 @@ def _choose(planes: NDArray[np.float32], n_even: int, side: int, count: int, see
     even = np.empty((cells * cells, (width + middle) * n_even + width * n_odd), np.float32)
     odd = np.empty((cells * cells, width * n_even + (width + middle) * n_odd), np.float32)
     squares = np.empty(cells * cells, np.float32)
-    chosen = []
+    chosen: list[tuple[Matrix, Matrix]] = []
     while len(chosen) < count:
         _gather(planes[int(random_share(state) * len(planes))], n_even, side, even, odd, squares)
         at = int(random_share(state) * cells * cells)
