@@ -35,5 +35,5 @@ def preset(name: str) -> Any:
         from bezoar.learners.features.objects import ObjectFeatures
         from bezoar.learners.kernel_ridge import KernelRidgeClassifier
 
-        return KernelRidgeClassifier(ObjectFeatures(), kernel="rbf", gamma=0.25, ridge=0.03, balance=1.0)
+        return KernelRidgeClassifier(ObjectFeatures(), kernel="rbf", gamma=1.0, ridge=0.03, balance=0.7)
     raise ValueError(f"There is no learner '{name}'; there are {', '.join(LEARNERS)}.")

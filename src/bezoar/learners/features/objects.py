@@ -1,8 +1,8 @@
 """Features of small colour photographs of things: what edges, corners and colours lie where.
 
-Patches are whitened and compared with patches of dead leaves; what agrees is counted on a coarse grid, at three
-scales, then once more for patches of these counts; and colours are counted on a grid. Nothing is fitted on images of
-the data set: filters and the levels of counts come from procedural pictures, the whitening of pixels from a formula.
+Patches are whitened and compared with patches of dead leaves; what agrees is counted on a coarse grid, at several
+scales, and so are colours. Nothing is fitted on images of the data set: filters and the levels of counts come from
+procedural pictures, the whitening of pixels from a formula.
 
 The second half of a feature vector is the first half of the mirrored image's: a kernel can average over mirroring
 by swapping halves.
@@ -11,7 +11,7 @@ by swapping halves.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -23,12 +23,11 @@ from bezoar.learners.features.counts import Levels, levels_of, n_levelled, withi
 from bezoar.learners.features.dead_leaves import dead_leaves
 from bezoar.learners.features.patches import EXACT, MIDDLE, Filters, gather, inverse_lengths, leaf_filters, pool, shrunk
 from bezoar.learners.features.pixels import bilinear, grid_weights, unit_length
-from bezoar.learners.features.second_layer import SecondLayer
 from bezoar.threads import in_threads, one_linear_algebra_thread
 
 IMAGES_PER_PRODUCT = 4  # answers of so many images fit the cache
 IMAGES_PER_TASK = 64
-LEAVES = 1000  # procedural images behind the levels of counts
+LEAVES = 1500  # procedural images behind the levels of counts
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class Colours:
     bins: int = 5
     reach: float = 80.0
     grid: int = 3
-    weight: float = 0.13
+    weight: float = 0.06
 
 
 @dataclass(frozen=True)
@@ -102,9 +101,7 @@ class ObjectFeatures:
     size : int
         Images of another size are resampled to this many pixels along each side.
     banks : tuple of Bank
-        Scales of patch filters; the second layer stands on the first of them.
-    second : SecondLayer or None
-        Patches of the first bank's counts.
+        Scales of patch filters.
     colours : Colours or None
         Colour histograms.
     reach : float
@@ -123,25 +120,23 @@ class ObjectFeatures:
 
     size: int = 32
     banks: tuple[Bank, ...] = (
-        Bank(side=6, filters=512, threshold=0.15, grid=4, weight=0.5, directions=512),
-        Bank(side=3, filters=256, threshold=0.25, grid=4, weight=0.25, directions=256, damping=0.01),
-        Bank(side=4, filters=128, threshold=0.2, grid=3, weight=0.1, directions=128, shrink=2, damping=0.3),
+        Bank(side=6, filters=512, threshold=0.15, grid=4, weight=0.35, directions=256),
+        Bank(side=3, filters=256, threshold=0.25, grid=4, weight=0.18, directions=256, damping=0.01),
     )
-    second: SecondLayer | None = field(default_factory=SecondLayer)
     colours: Colours | None = Colours()
     reach: float = 6.0
     noise: float = 0.03
     contrast: float = 10000.0
     window: float = 0.5
     seed: int = 1
-    scale: float = 1650.0
+    scale: float = 1900.0
     copies: int = 1
     mirrored: bool = True
 
     @property
     def n_features(self) -> int:
         """Length of a feature vector."""
-        half = sum(n_levelled(part.grid, part.directions) for part in self._parts)
+        half = sum(n_levelled(bank.grid, bank.directions) for bank in self.banks)
         if self.colours is not None:
             half += n_levelled(self.colours.grid, self.colours.bins**3)
         return 2 * half
@@ -172,8 +167,9 @@ class ObjectFeatures:
         """The filters of one bank."""
         return leaf_filters(bank.side, bank.filters, bank.shrink, self.reach, self.noise, self.seed)
 
-    def counts(self, images: NDArray[np.uint8], bank: Bank, filters: Filters, cells: int) -> tuple[Any, Any]:
-        """What each filter found in each cell of the grid, and in ``cells`` × ``cells`` blocks, for each image."""
+    def counts(self, images: NDArray[np.uint8], bank: Bank) -> NDArray[np.float32]:
+        """What each filter found in each cell: an array (n, grid, grid, 4, pairs)."""
+        filters = self.filters(bank)
         pixels = shrunk(images, bank.shrink)
         side = pixels.shape[1] - bank.side + 1
         places = side * side
@@ -200,57 +196,40 @@ class ObjectFeatures:
         weights = grid_weights(side, bank.grid, self.window * side / bank.grid).astype(np.float32)
         pairs = filters.even.shape[1]
         grid = np.empty((len(images), bank.grid, bank.grid, 4, pairs), np.float32)
-        blocks = np.empty((len(images), cells, cells, 4, pairs), np.float32)
         for i in range(len(images)):
             at = slice(i * places, (i + 1) * places)
-            pool(even_answers[at], odd_answers[at], inverse[at], bank.threshold, weights, grid[i], blocks[i])
-        return grid, blocks
+            pool(even_answers[at], odd_answers[at], inverse[at], bank.threshold, weights, grid[i])
+        return grid
 
     def _check(self) -> None:
-        longest = (sum(self._weights) ** 0.5 * self.scale + self.n_features**0.5 / 2) ** 2
+        weight = sum(bank.weight for bank in self.banks) + (self.colours.weight if self.colours is not None else 0.0)
+        longest = (weight**0.5 * self.scale + self.n_features**0.5 / 2) ** 2
         if longest > EXACT / 2:
             raise ValueError(
                 f"The 'scale' of object features must keep squared lengths, rounding included, within {EXACT // 2}, so "
                 f"that products are exact. Got {self.scale!r}, which may give {longest:.0f}."
             )
-        for number, bank in enumerate(self.banks):
-            cells = max(bank.grid, self.second.cells if self.second is not None and number == 0 else 0)
-            if bank.filters % 2 or self.size // bank.shrink - bank.side + 1 < cells:
+        for bank in self.banks:
+            if bank.filters % 2 or bank.directions > 2 * bank.filters:
                 raise ValueError(
-                    "A bank needs an even number of filters and at least one patch in each cell of an image of "
-                    f"{self.size} pixels. Got {bank}."
+                    f"A bank needs an even number of filters and at most twice as many directions. Got {bank}."
                 )
-
-    def grids(self, images: NDArray[np.uint8]) -> list[NDArray[np.float32]]:
-        """What each bank found in each image, then what the second layer did."""
-        found, second = [], []
-        for number, bank in enumerate(self.banks):
-            above = self.second if number == 0 else None
-            grid, cells = self.counts(images, bank, self.filters(bank), above.cells if above else 0)
-            found.append(grid)
-            if above is not None:
-                second.append(above.counts(cells, self))
-        return found + second
+            if self.size // bank.shrink - bank.side + 1 < bank.grid:
+                raise ValueError(
+                    f"A bank needs at least one patch in each cell of an image of {self.size} pixels. Got {bank}."
+                )
 
     def _describe(self, images: NDArray[np.uint8], levels: list[Levels], out: NDArray[np.int8]) -> None:
         half = self.n_features // 2
         at = 0
-        for grid, level, weight in zip(self.grids(images), levels, self._weights, strict=False):
-            width = n_levelled(grid.shape[1], len(level.even.T) + len(level.odd.T))
-            write_counts(grid, level, weight**0.5 * self.scale, out[:, at : at + width], out[:, half + at :])
-            at += width
+        for bank, level in zip(self.banks, levels, strict=True):
+            length = bank.weight**0.5 * self.scale
+            write_counts(self.counts(images, bank), level, length, out[:, at:half], out[:, half + at :])
+            at += n_levelled(bank.grid, bank.directions)
         if self.colours is not None:
             cells = grid_weights(self.size, self.colours.grid, self.window * self.size / self.colours.grid)
             length = self.colours.weight**0.5 * self.scale
             _colours(images, self.colours.bins, self.colours.reach, cells, length, out[:, at:half], out[:, half + at :])
-
-    @property
-    def _parts(self) -> list[Bank | SecondLayer]:
-        return [*self.banks, *([] if self.second is None or not self.banks else [self.second])]
-
-    @property
-    def _weights(self) -> list[float]:
-        return [part.weight for part in (*self._parts, *([] if self.colours is None else [self.colours]))]
 
     def _pixels(self, images: NDArray[Any]) -> NDArray[np.uint8]:
         """Whole pixels from 0 to 255 (what is no number is 0), three colours, of the declared size."""
@@ -267,10 +246,19 @@ def _levels(features: ObjectFeatures) -> list[Levels]:
     """The levels of each part's counts, from dead leaves."""
     images = dead_leaves(LEAVES, features.size, features.seed + 2)
     with one_linear_algebra_thread():
-        found = [features.grids(images[i : i + IMAGES_PER_PRODUCT]) for i in range(0, LEAVES, IMAGES_PER_PRODUCT)]
         return [
-            levels_of(np.concatenate(grids), part.power, part.directions, part.damping)
-            for grids, part in zip(zip(*found, strict=True), features._parts, strict=True)
+            levels_of(
+                np.concatenate(
+                    [
+                        features.counts(images[i : i + IMAGES_PER_PRODUCT], bank)
+                        for i in range(0, LEAVES, IMAGES_PER_PRODUCT)
+                    ]
+                ),
+                bank.power,
+                bank.directions,
+                bank.damping,
+            )
+            for bank in features.banks
         ]
 
 

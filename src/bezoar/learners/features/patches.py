@@ -198,13 +198,11 @@ def pool(
     threshold: float,
     weights: Matrix,
     out: NDArray[np.float32],
-    cells: NDArray[np.float32],
 ) -> None:
-    """What of the answers passes a threshold, of either sign, summed in windows and in blocks.
+    """What of the answers passes a threshold, of either sign, summed in windows.
 
     ``out`` (rows, columns, 4, pairs): filters, their mirror images, then the same for negative answers; place y counts
-    ``weights[y, row]`` in a row, and so for columns. ``cells`` (rows, columns, 4, pairs): plain sums over
-    blocks of places, equal if they can be, or nothing if it has no rows.
+    ``weights[y, row]`` in a row, and so for columns.
     """
     side, grid = weights.shape
     pairs = even.shape[1]
@@ -213,8 +211,6 @@ def pool(
     passed = np.empty((4, pairs), np.float32)
     band = np.empty((grid, 4, pairs), np.float32)
     out[:] = zero
-    cells[:] = zero
-    blocks = cells.shape[0]
     for y in range(side):
         band[:] = zero
         for x in range(side):
@@ -238,10 +234,6 @@ def pool(
                     line = band[column].ravel()
                     for j in range(4 * pairs):
                         line[j] += weight * flat[j]
-            if blocks:
-                line = cells[y * blocks // side, x * blocks // side].ravel()
-                for j in range(4 * pairs):
-                    line[j] += flat[j]
         for row in range(grid):
             weight = weights[y, row]
             if weight > zero:
