@@ -25,7 +25,8 @@ def command(
     out: Annotated[Path | None, typer.Option("--out", help="Run directory; an interrupted run goes on there.")] = None,
     spread: options.SpreadName = None,
     learner: Annotated[
-        str, typer.Option("--learner", help="`table`; `digits` for glyphs, `signs` for emblems.")
+        str,
+        typer.Option("--learner", help="`table`; `digits` for glyphs, `signs` for emblems, `objects` for photographs."),
     ] = "table",
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", envvar="BEZOAR_DATA", help="Folder that holds the data files.")
