@@ -33,7 +33,11 @@ def command(
     out: Annotated[Path | None, typer.Option("--out", help="Run directory; an interrupted run goes on there.")] = None,
     spread: options.SpreadName = None,
     learner: Annotated[
-        str | None, typer.Option("--learner", help="`table`, `text`; `digits` for glyphs, `signs` for emblems.")
+        str | None,
+        typer.Option(
+            "--learner",
+            help="`table`, `text`; for images `digits` (glyphs), `signs` (emblems), `objects` (photographs).",
+        ),
     ] = None,
     data_dir: options.DataDir = None,
     split: Annotated[str, typer.Option("--split", help="`content` or `pixel-sum`.")] = "content",

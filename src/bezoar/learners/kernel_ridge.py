@@ -6,6 +6,10 @@ whatever their order; squared distances are then exact integers, and the kernel 
 The solve sees the subset's own matrix in canonical order, on one thread, and scores are summed in a
 fixed order. So the pooled path and the plain one (`fit`, `predict`) give identical votes, which do not
 depend on batches, blocks or threads.
+
+Features may come with those of the mirrored sample: then the kernel is averaged over mirroring, exactly. With e the
+sum and o the difference of a vector's halves, a·b = (e·e′ + o·o′) / 2 and a·mirror(b) = (e·e′ − o·o′) / 2: two products
+of half the width, as dear as one.
 """
 
 from __future__ import annotations
@@ -30,6 +34,8 @@ KERNELS = ("rbf", "laplace", "linear")
 TABLE_SIZE = 1 << 16
 EXACT = 2**24  # a float32 sum of integers is exact as long as no partial sum passes this
 ROWS_PER_PRODUCT = 4096
+NUMBERS_PER_PRODUCT = 1 << 24  # wide features go in fewer rows at once, to spare memory
+LENGTHS_AT_ONCE = 1 << 11
 MOST_ROWS = 30_000
 
 
@@ -41,7 +47,8 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
     features : callable, optional
         Feature map to small integers, with a ``scale`` that counts as length 1, such as `DigitFeatures`.
         Default: `VectorFeatures`, which rounds plain numbers. Called as ``features(X, training=…)``; gives
-        an array (n, copies, features).
+        an array (n, copies, features). If it is ``mirrored``, the second half of a vector is the first half of the
+        mirrored sample's, and the kernel is the mean over a sample and its mirror image.
     kernel : "rbf", "laplace" or "linear"
         ``exp(-gamma · distance²)``, ``exp(-gamma · distance)`` (Euclidean), or the inner product; on features
         divided by their scale.
@@ -103,9 +110,8 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         features = VectorFeatures() if self.features is None else self.features
         rows = np.asarray(features(X, training=True))
         flat = rows.reshape(-1, rows.shape[2])
-        return Pool(
-            features, flat, squared_lengths(flat), rows.shape[1], self.kernel, self.gamma, self.ridge, self.balance
-        )
+        lengths = squared_lengths(flat, mirrored=_mirrored(features))
+        return Pool(features, flat, lengths, rows.shape[1], self.kernel, self.gamma, self.ridge, self.balance)
 
 
 @dataclass(frozen=True)
@@ -138,11 +144,9 @@ class Pool:
         """Coefficients (rows, classes) of the subset of these samples, given in canonical order."""
         rows = self.rows_of(samples)
         _check_rows(len(samples), self.copies)
-        fed = self.rows[rows].astype(np.float32)
-        gram = np.empty((len(rows), len(rows)), np.float32)
-        np.matmul(fed, fed.T, out=gram)
+        fed = self._fed(self.rows[rows])
         matrix = np.empty((len(rows), len(rows)))
-        _kernel_values(gram, self.lengths[rows], self.lengths[rows], *self._table, matrix)
+        self._kernel_of(fed, fed.T, self.lengths[rows], self.lengths[rows], matrix)
         matrix[np.diag_indices(len(rows))] += self.ridge
         targets = _targets(np.repeat(codes, self.copies), self.balance)
         factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
@@ -150,16 +154,43 @@ class Pool:
 
     def kernel_columns(self, test: NDArray[Any]) -> NDArray[np.float32]:
         """Kernel between every row and these test features, an array (rows, test)."""
-        fed = np.ascontiguousarray(test.T, dtype=np.float32)
-        lengths = squared_lengths(test)
+        fed = np.ascontiguousarray(self._fed(test).T)
+        lengths = squared_lengths(test, mirrored=_mirrored(self.features))
         out = np.empty((self.n_rows, len(test)), np.float32)
 
         def work(start: int, stop: int) -> None:
-            product = np.matmul(self.rows[start:stop].astype(np.float32), fed)
-            _kernel_values(product, self.lengths[start:stop], lengths, *self._table, out[start:stop])
+            own = self._fed(self.rows[start:stop])
+            self._kernel_of(own, fed, self.lengths[start:stop], lengths, out[start:stop])
 
-        in_threads(self.n_rows, ROWS_PER_PRODUCT, work)
+        width = max(1, self.rows.shape[1])
+        in_threads(self.n_rows, max(1, min(ROWS_PER_PRODUCT, NUMBERS_PER_PRODUCT // width)), work)
         return out
+
+    def _fed(self, rows: NDArray[Any]) -> NDArray[np.float32]:
+        """Rows as they enter a product: as they are, or the sums and the differences of their halves."""
+        fed = rows.astype(np.float32)
+        if _mirrored(self.features):
+            half = fed.shape[1] // 2
+            mirror = fed[:, half:].copy()
+            np.subtract(fed[:, :half], mirror, out=fed[:, half:])
+            fed[:, :half] += mirror
+        return fed
+
+    def _kernel_of(
+        self,
+        rows: NDArray[np.float32],
+        columns: NDArray[np.float32],
+        left: NDArray[np.int64],
+        right: NDArray[np.int64],
+        out: NDArray[Any],
+    ) -> None:
+        """The kernel between rows and columns of such matrices, from their exact products."""
+        if not _mirrored(self.features):
+            _kernel_values(np.matmul(rows, columns), left, right, *self._table, out)
+            return
+        half = rows.shape[1] // 2
+        even, odd = np.matmul(rows[:, :half], columns[:half]), np.matmul(rows[:, half:], columns[half:])
+        _mirror_kernel_values(even, odd, left, right, *self._table, out)
 
     @property
     def _table(self) -> tuple[NDArray[np.float32], bool, float]:
@@ -178,18 +209,28 @@ class Pool:
         return values.astype(np.float32), by_distance, step
 
 
-def squared_lengths(rows: NDArray[Any]) -> NDArray[np.int64]:
+def squared_lengths(rows: NDArray[Any], *, mirrored: bool = False) -> NDArray[np.int64]:
     """Exact squared lengths; refuses features so long that a float32 inner product could round."""
     lengths = np.empty(len(rows), np.int64)
-    for start in range(0, len(rows), 1 << 15):
-        part = rows[start : start + (1 << 15)].astype(np.int32)
-        lengths[start : start + (1 << 15)] = np.einsum("ij,ij->i", part, part, dtype=np.int64)
-    if len(lengths) and lengths.max() > EXACT:
+    longest = 0
+    for start in range(0, len(rows), LENGTHS_AT_ONCE):
+        part = rows[start : start + LENGTHS_AT_ONCE].astype(np.int32)
+        lengths[start : start + LENGTHS_AT_ONCE] = np.einsum("ij,ij->i", part, part, dtype=np.int64)
+        if mirrored:
+            own, mirror = np.split(part, 2, axis=1)
+            for halves in (own + mirror, own - mirror):
+                longest = max(longest, int(np.einsum("ij,ij->i", halves, halves, dtype=np.int64).max()))
+    longest = max(longest, int(lengths.max(initial=0)))
+    if longest > EXACT:
         raise ValueError(
             f"Features must be integers of squared length at most {EXACT}, so that products are exact; "
-            f"got {int(lengths.max())}: choose a coarser scale."
+            f"got {longest}: choose a coarser scale."
         )
     return lengths
+
+
+def _mirrored(features: Any) -> bool:
+    return bool(getattr(features, "mirrored", False))
 
 
 def _check_rows(n_samples: int, copies: int) -> None:
@@ -226,11 +267,41 @@ def _kernel_values(
                 out[i, j] = products[i, j] * step
             continue
         for j in range(products.shape[1]):
-            distance = float(left[i] + right[j] - 2 * np.int64(products[i, j]))
-            if by_distance:
-                distance = math.sqrt(distance)
-            place = int(distance * step + 0.5)
-            out[i, j] = table[place] if place < len(table) else np.float32(0.0)
+            distance = left[i] + right[j] - 2 * np.int64(products[i, j])
+            out[i, j] = _value(distance, table, by_distance, step)
+
+
+@njit(nogil=True, cache=True)
+def _mirror_kernel_values(
+    even: NDArray[np.float32],
+    odd: NDArray[np.float32],
+    left: NDArray[np.int64],
+    right: NDArray[np.int64],
+    table: NDArray[np.float32],
+    by_distance: bool,
+    step: float,
+    out: NDArray[Any],
+) -> None:
+    """The mean of the kernel with a sample and with its mirror image, from the two exact products of their halves."""
+    for i in range(even.shape[0]):
+        for j in range(even.shape[1]):
+            if len(table) == 0:
+                out[i, j] = even[i, j] * (0.5 * step)
+                continue
+            e, o = np.int64(even[i, j]), np.int64(odd[i, j])
+            own = _value(left[i] + right[j] - e - o, table, by_distance, step)
+            mirror = _value(left[i] + right[j] - e + o, table, by_distance, step)
+            out[i, j] = np.float32(0.5) * (own + mirror)
+
+
+@njit(nogil=True, cache=True)
+def _value(squared: int, table: NDArray[np.float32], by_distance: bool, step: float) -> np.float32:
+    """The kernel at an exact squared distance, read off the table."""
+    distance = float(squared)
+    if by_distance:
+        distance = math.sqrt(distance)
+    place = int(distance * step + 0.5)
+    return table[place] if place < len(table) else np.float32(0.0)
 
 
 @njit(nogil=True, cache=True)
