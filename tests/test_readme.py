@@ -30,7 +30,7 @@ def test_python_in_readme_and_docs_runs(code, tmp_path, monkeypatch):
 def test_commands_in_the_readme_run(tmp_path):
     np.savez(tmp_path / "train.npz", x_train=np.random.default_rng(0).random((200, 3)))
     commands = [line for body in fenced("sh") for line in body.splitlines() if line.startswith("bezoar")]
-    assert len(commands) == 3
+    assert len(commands) == 6
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for line in commands:
         subprocess.run(
