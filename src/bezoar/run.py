@@ -29,6 +29,7 @@ from bezoar.files import (
     PART,
     DamagedFileError,
     read_record,
+    reading,
     sha256_of,
     sweep,
     write_arrays,
@@ -198,21 +199,23 @@ def _open(folder: Path, settings: dict[str, Any], resume: bool, say: Callable[[s
             raise DamagedFileError(
                 f"{error} Put back a copy, or remove it and run the same command again: whole blocks are kept."
             ) from None
-        differing = [name for name, value in settings.items() if there.get("settings", {}).get(name) != value]
+        with reading(path):
+            held, begun = dict(there["settings"]), dict(there["environment"])
+            seconds = {name: float(value) for name, value in there.get("seconds", {}).items()}
+        differing = [name for name, value in settings.items() if held.get(name) != value]
         if differing or there.get("format") != FORMAT:
             name = differing[0] if differing else "format"
             raise ValueError(
-                f"{folder} holds another run: its {name} differs ({_short(there.get('settings', {}).get(name))} there, "
+                f"{folder} holds another run: its {name} differs ({_short(held.get(name, there.get(name)))} there, "
                 f"{_short(settings.get(name, FORMAT))} asked for); choose another --out or remove the folder."
             )
         here = environment()
-        moved = [name for name, value in there["environment"].items() if here.get(name) != value]
+        moved = [name for name, value in begun.items() if here.get(name) != value]
         if moved:
             say(f"this run was begun with another {', '.join(moved)}; blocks made here may differ in the last bit")
         say(f"going on with the run in {folder}")
         for name in altered(folder, there):
             say(f"{folder / name} is altered or missing. It is written again.")
-        seconds = there.get("seconds", {})
     else:
         write_record(path, {"format": FORMAT, "status": "running", "settings": settings, "environment": environment()})
     for name in ("votes",) if settings["votes_only"] else ("votes", "models"):

@@ -14,7 +14,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from bezoar.files import DamagedFileError, open_arrays, read_record, sha256_of
+from bezoar.files import DamagedFileError, open_arrays, read_record, reading, sha256_of
 from bezoar.store import MEMBERS_PER_FILE, RECORD, members_file, model_files
 
 BLOCK = MEMBERS_PER_FILE
@@ -33,20 +33,21 @@ def damage(folder: str | Path) -> list[str]:
     folder = Path(folder)
     try:
         manifest = read_record(folder / "manifest.json")
-    except ValueError as error:
+        said = [f"{folder / name} is altered or missing." for name in altered(folder, manifest, members=True)]
+    except DamagedFileError as error:
         return [str(error)]
-    said = [f"{folder / name} is altered or missing." for name in altered(folder, manifest, members=True)]
     for path in sorted((folder / "votes").glob("*.npz")):
         try:
             facts = open_arrays(path, ("votes",))[1]
-        except ValueError as error:
+            with reading(path):
+                if facts["settings"] != key_of(manifest["settings"]):
+                    raise DamagedFileError(f"{path} is a block of another run.")
+                if (stated := facts.get("members")) is not None:
+                    members = folder / "models" / members_file(facts["first_subset"] // BLOCK)
+                    if not members.exists() or sha256_of(members) != stated:
+                        raise DamagedFileError(f"{members} is damaged or missing.")
+        except DamagedFileError as error:
             said.append(str(error))
-            continue
-        members = folder / "models" / members_file(facts.get("first_subset", 0) // BLOCK)
-        if facts.get("settings") != key_of(manifest["settings"]):
-            said.append(f"{path} is a block of another run.")
-        elif facts.get("members") and (not members.exists() or sha256_of(members) != facts["members"]):
-            said.append(f"{members} is damaged or missing.")
     return list(dict.fromkeys(said))
 
 
@@ -59,15 +60,25 @@ def results_of(settings: dict[str, Any]) -> list[str]:
     """The files of a complete run that its manifest states digests of."""
     if settings["votes_only"]:
         return list(RESULTS)
-    n = round(settings["k"] * settings["d"])
-    return [*RESULTS, *(f"models/{name}" for name in (*model_files(n), RECORD))]
+    return [*RESULTS, *(f"models/{name}" for name in (*model_files(n_subsets_of(settings)), RECORD))]
+
+
+def n_subsets_of(settings: dict[str, Any]) -> int:
+    """k·d, a whole number even where k is none."""
+    return round(settings["k"] * settings["d"])
 
 
 def altered(folder: Path, manifest: dict[str, Any], members: bool = False) -> list[str]:
     """Files of a complete run that are not as the manifest states; blocks speak for base classifiers themselves."""
-    stated = manifest.get("files", {})
-    names = [name for name in results_of(manifest["settings"]) if members or "members-" not in name] if stated else []
-    return [n for n in names if not (folder / n).exists() or sha256_of(folder / n) != stated.get(n)]
+    stated = manifest.get("files")
+    if stated is None:
+        return []
+    with reading(folder / "manifest.json"):
+        settings = manifest["settings"]
+        if not settings["votes_only"] and n_subsets_of(settings) > BLOCK * len(stated):
+            raise ValueError("it lists fewer files than it has blocks")
+        names = [name for name in results_of(settings) if members or "members-" not in name]
+        return [n for n in names if not (folder / n).exists() or sha256_of(folder / n) != stated.get(n)]
 
 
 def kept_block(
