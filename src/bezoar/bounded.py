@@ -6,11 +6,14 @@ to at most `MOST` times its size, or to `FREE` bytes: data sets stay far below, 
 
 from __future__ import annotations
 
+import gzip
+import io
+import tarfile
 import zipfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from math import prod
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 import numpy as np
@@ -18,6 +21,7 @@ from numpy.typing import NDArray
 
 FREE = 1 << 26
 MOST = 200
+MOST_FILES = 1000
 
 
 def limit_of(packed: int) -> int:
@@ -26,15 +30,30 @@ def limit_of(packed: int) -> int:
 
 
 @contextmanager
-def open_zip(path: str | Path) -> Iterator[zipfile.ZipFile]:
+def open_zip(path: str | Path | io.BytesIO) -> Iterator[zipfile.ZipFile]:
     """A zip archive that states no more than it may unpack to; reading a member never gives more than it states."""
     with zipfile.ZipFile(path) as archive:
-        packed, unpacked = Path(path).stat().st_size, sum(info.file_size for info in archive.infolist())
+        for info in archive.infolist():
+            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise ValueError(f"'{info.filename}' is packed by method {info.compress_type}, which is not read")
+        packed = path.getbuffer().nbytes if isinstance(path, io.BytesIO) else Path(path).stat().st_size
+        unpacked = sum(info.file_size for info in archive.infolist())
         if unpacked > limit_of(packed):
             raise ValueError(
                 f"its {packed} bytes would unpack to {unpacked}, more than {MOST} times as much, and are not unpacked"
             )
         yield archive
+
+
+def check_arrays(archive: zipfile.ZipFile) -> None:
+    """Refuse an archive with an array, also one in an archive inside it, that states more than it holds."""
+    for info in archive.infolist():
+        if info.filename.endswith(".npy"):
+            with archive.open(info) as member:
+                _checked_header(member, info.file_size, info.filename)
+        elif info.filename.endswith(".npz"):
+            with open_zip(io.BytesIO(archive.read(info))) as inner:
+                check_arrays(inner)
 
 
 def read_npz(path: str | Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
@@ -47,6 +66,42 @@ def read_npz(path: str | Path, names: Collection[str] | None = None) -> dict[str
                 with archive.open(info) as member:
                     arrays[name] = _read_npy(member, info.file_size, name)
     return arrays
+
+
+def tar_files(path: str | Path, names: Collection[str], largest: int) -> dict[str, bytes]:
+    """Plain files of a gzipped tar archive, those of these names in whatever folder; nothing is written to disk.
+
+    Links, devices and folders are passed over. An archive with a file beyond ``largest`` bytes is refused.
+    """
+    files, limit = {}, limit_of(Path(path).stat().st_size)
+    with gzip.open(path) as unpacked, tarfile.open(fileobj=_Pieces(unpacked, largest), mode="r:") as archive:
+        for count, member in enumerate(archive):
+            if count >= MOST_FILES:
+                raise ValueError(f"it holds more than {MOST_FILES} files")
+            if member.size > largest or member.offset_data + member.size > limit:
+                raise ValueError(f"'{member.name}' states {member.size} bytes; at most {largest} are read")
+            name = PurePosixPath(member.name).name
+            if member.isreg() and name in names and (file := archive.extractfile(member)):
+                files[name] = file.read()
+    return files
+
+
+class _Pieces(io.RawIOBase):
+    """A stream that is never asked for more than the largest file at once, whatever a header states."""
+
+    def __init__(self, file: gzip.GzipFile, largest: int) -> None:
+        self.file, self.largest = file, largest
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= self.largest + tarfile.RECORDSIZE:
+            raise ValueError(f"a header states {size} bytes; at most {self.largest} are read")
+        return self.file.read(size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self.file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.file.tell()
 
 
 def map_npy(path: str | Path) -> NDArray[Any]:

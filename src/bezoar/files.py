@@ -107,7 +107,7 @@ def reading(path: str | Path, otherwise: str = "is damaged or was not written by
     except (DamagedFileError, MemoryError):
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # EINVAL: it sought nowhere
             raise
         said = " ".join(f"{error}".split()) or type(error).__name__
         raise DamagedFileError(f"{path} {otherwise} ({said if len(said) <= 200 else said[:197] + '…'}).") from None

@@ -33,6 +33,7 @@ from bezoar.files import (
     PART,
     DamagedFileError,
     read_record,
+    reading,
     sha256_of,
     sweep,
     write_record,
@@ -218,16 +219,18 @@ def _open(
             raise DamagedFileError(
                 f"{error} Put back a copy, or remove it and run the same command again: whole blocks are kept."
             ) from None
-        differing = [name for name, value in settings.items() if there.get("settings", {}).get(name) != value]
+        with reading(path):
+            held, begun = dict(there["settings"]), dict(there["environment"])
+        differing = [name for name, value in settings.items() if held.get(name) != value]
         strange = [name for name in differing if not (update and name in CHANGEABLE)]
         if strange or there.get("format") != FORMAT:
             name = strange[0] if strange else "format"
             raise ValueError(
-                f"{folder} holds another run: its {name} differs ({_short(there.get('settings', {}).get(name))} there, "
+                f"{folder} holds another run: its {name} differs ({_short(held.get(name, there.get(name)))} there, "
                 f"{_short(settings.get(name, FORMAT))} asked for); choose another --out or remove the folder."
             )
         here = environment()
-        moved = [name for name, value in there["environment"].items() if here.get(name) != value]
+        moved = [name for name, value in begun.items() if here.get(name) != value]
         if moved:
             say(f"this run was begun with another {', '.join(moved)}; blocks made here may differ in the last bit")
         if differing:

@@ -10,8 +10,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from bezoar.files import open_arrays, read_record, sha256_of
-from bezoar.store import ESTIMATOR, RECORD, members_file, model_files
+from bezoar.files import DamagedFileError, open_arrays, read_record, reading, sha256_of
+from bezoar.store import ESTIMATOR, MEMBERS_PER_FILE, RECORD, members_file, model_files
 from bezoar.votes import rankings_file
 
 RESULTS = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
@@ -40,39 +40,49 @@ def damage(folder: str | Path) -> list[str]:
     folder = Path(folder)
     try:
         manifest = read_record(folder / "manifest.json")
-    except ValueError as error:
+        said = [f"{folder / name} is altered or missing." for name in altered(folder, manifest, members=True)]
+    except DamagedFileError as error:
         return [str(error)]
-    said = [f"{folder / name} is altered or missing." for name in altered(folder, manifest, members=True)]
     for path in sorted((folder / "votes").glob("*.npz")):
         try:
             facts = open_arrays(path, ("votes",))[1]
-        except ValueError as error:
+            with reading(path):
+                if (stated := facts.get("members")) is not None:
+                    members = folder / "models" / members_file(facts["first_subset"] // MEMBERS_PER_FILE)
+                    if not members.exists() or sha256_of(members) != stated:
+                        raise DamagedFileError(f"{members} is damaged or missing.")
+        except DamagedFileError as error:
             said.append(str(error))
-            continue
-        members = (
-            folder / "models" / members_file(facts.get("first_subset", 0) // manifest["settings"]["subsets_per_block"])
-        )
-        if facts.get("members") and (not members.exists() or sha256_of(members) != facts["members"]):
-            said.append(f"{members} is damaged or missing.")
     return list(dict.fromkeys(said))
 
 
 def results_of(folder: Path, settings: dict[str, Any]) -> list[str]:
     """The files of a complete run that its manifest states digests of."""
-    names = [*RESULTS, *([SCHEMA] if "schema" in settings else []), *([RANKINGS] if settings["rankings"] else [])]
+    names = [*RESULTS, *([SCHEMA] if "schema" in settings else []), *([RANKINGS] if settings.get("rankings") else [])]
     names += sorted(f"votes/{path.name}" for path in (folder / "votes").glob("*.npz"))
     if not settings["votes_only"]:
-        n = round(settings["k"] * settings["d"])
-        names += [f"models/{name}" for name in (*model_files(n), RECORD)]
+        names += [f"models/{name}" for name in (*model_files(n_subsets_of(settings)), RECORD)]
     return names
 
 
 def altered(folder: Path, manifest: dict[str, Any], members: bool = False) -> list[str]:
-    """Files of a complete run that are not as the manifest states; blocks speak for base classifiers themselves."""
-    stated = manifest.get("files", {})
-    if not stated:
+    """Files of a complete run that are not as the manifest states.
+
+    Blocks of votes and base classifiers speak for themselves when a run goes on; ``members`` judges them too.
+    """
+    stated = manifest.get("files")
+    if stated is None:
         return []
-    expected = results_of(folder, manifest["settings"])
-    names = [*expected, *(name for name in stated if BLOCK_FILE.fullmatch(name) and name not in expected)]
-    judged = [name for name in names if members or not ("members-" in name or BLOCK_FILE.fullmatch(name))]
-    return [name for name in judged if not (folder / name).exists() or sha256_of(folder / name) != stated.get(name)]
+    with reading(folder / "manifest.json"):
+        settings = manifest["settings"]
+        if not settings["votes_only"] and n_subsets_of(settings) > MEMBERS_PER_FILE * len(stated):
+            raise ValueError("it lists fewer files than it has blocks")
+        expected = results_of(folder, settings)
+        names = [*expected, *(name for name in stated if BLOCK_FILE.fullmatch(name) and name not in expected)]
+        judged = [name for name in names if members or not ("members-" in name or BLOCK_FILE.fullmatch(name))]
+        return [name for name in judged if not (folder / name).exists() or sha256_of(folder / name) != stated.get(name)]
+
+
+def n_subsets_of(settings: dict[str, Any]) -> int:
+    """k·d, a whole number even where k is none."""
+    return round(settings["k"] * settings["d"])

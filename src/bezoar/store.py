@@ -12,7 +12,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
 
-from bezoar.bounded import open_zip
+from bezoar.bounded import check_arrays, open_zip
 from bezoar.files import DamagedFileError, read_record, reading, sha256_of, write_bytes, write_record
 from bezoar.learners.member import Member
 from bezoar.premises import Premise
@@ -72,7 +72,8 @@ def _load(path: str | Path, trusted: Sequence[str]) -> Any:
     import skops.io as sio
 
     vouched = [*OWN_TYPES, *trusted]
-    with reading(path), open_zip(path):
+    with reading(path), open_zip(path) as archive:
+        check_arrays(archive)
         unknown = sorted(set(sio.get_untrusted_types(file=path)) - set(vouched))
     if unknown:
         raise UntrustedTypesError(

@@ -10,20 +10,22 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import tarfile
-import zipfile
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from math import prod
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bezoar.bounded import limit_of, open_zip, tar_files
 from bezoar.data.dataset import Dataset, held_out
 from bezoar.data.npz import read_arrays
+from bezoar.files import DamagedFileError, reading
 
 Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 GTSRB_SIDE = 48
+PIXELS_PER_BYTE = 8  # the densest of Pillow's PPM family, the bitmap
 MNIST_FILES = {
     "x_train": "train-images-idx3-ubyte",
     "y_train": "train-labels-idx1-ubyte",
@@ -56,10 +58,13 @@ def load(name: str, folder: str | Path | None = None) -> Dataset:
     x_train, y_train, x_test, y_test = _read(name, Path(place))
     labels = np.arange(CLASSES[name])
     for part, y, x in (("training", y_train, x_train), ("test", y_test, x_test)):
+        if x.ndim not in (3, 4) or y.ndim != 1 or x.shape[1:] != x_train.shape[1:]:
+            raise ValueError(f"The {part} set of '{name}' has images {x.shape} and labels {y.shape}; they do not fit.")
         if len(x) != len(y):
             raise ValueError(f"The {part} set of '{name}' has {len(x)} images but {len(y)} labels.")
-        if len(y) and int(y.max()) >= len(labels):
-            raise ValueError(f"The {part} set of '{name}' has a label {int(y.max())}; it has {len(labels)} classes.")
+        for label in (int(y.min(initial=0)), int(y.max(initial=0))):
+            if not 0 <= label < len(labels):
+                raise ValueError(f"The {part} set of '{name}' has a label {label}; it has {len(labels)} classes.")
     return Dataset(name, x_train, y_train.astype(np.int64), x_test, y_test.astype(np.int64), labels, "uint8")
 
 
@@ -94,6 +99,9 @@ def _keras(path: Path) -> Arrays:
     for images in (x_train, x_test):
         if images.dtype != np.uint8 or images.ndim not in (3, 4):
             raise ValueError(f"{path} must hold uint8 images. Got {images.dtype} of shape {images.shape}.")
+    for labels in (y_train, y_test):
+        if labels.dtype.kind not in "iu":
+            raise ValueError(f"{path} must hold labels that are whole numbers. Got {labels.dtype}.")
     return x_train, y_train.ravel(), x_test, y_test.ravel()
 
 
@@ -104,34 +112,28 @@ def _mnist(folder: Path) -> Arrays:
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
     """An array of bytes from a gzipped IDX file: two zeros, type 8, number of axes, their lengths, the bytes."""
-    try:
-        body = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError, gzip.zlib.error) as error:  # type: ignore[attr-defined]
-        raise ValueError(f"{path} is damaged: it is not a whole gzip file ({error}).") from None
-    if len(body) < 4 or body[:3] != b"\0\0\x08" or not 1 <= body[3] <= 4 or len(body) < 4 + 4 * body[3]:
-        raise ValueError(f"{path} is not an IDX file of bytes.")
-    axes = body[3]
-    shape = [int.from_bytes(body[4 + 4 * axis : 8 + 4 * axis], "big") for axis in range(axes)]
-    expected = int(np.prod(shape, dtype=object))
-    if len(body) - 4 - 4 * axes != expected:
-        raise ValueError(f"{path} is damaged: it states {expected} bytes and holds {len(body) - 4 - 4 * axes}.")
-    return np.frombuffer(body, np.uint8, offset=4 + 4 * axes).reshape(shape)
+    with reading(path, "is damaged: it is not a whole gzip file"), gzip.open(path) as file:
+        head = file.read(4)
+        axes = head[3] if len(head) == 4 and head[:3] == b"\0\0\x08" else 0
+        lengths = file.read(4 * axes)
+        if not 1 <= axes <= 4 or len(lengths) < 4 * axes:
+            raise DamagedFileError(f"{path} is not an IDX file of bytes.")
+        shape = [int.from_bytes(lengths[4 * axis : 4 * axis + 4], "big") for axis in range(axes)]
+        expected, limit = prod(shape), limit_of(path.stat().st_size)
+        body = file.read(min(expected, limit) + 1)
+        if len(body) != expected:
+            more = " or more" if len(body) > min(expected, limit) else ""
+            raise DamagedFileError(f"{path} is damaged: it states {expected} bytes and holds {len(body)}{more}.")
+        return np.frombuffer(body, np.uint8).reshape(shape)
 
 
 def _cifar10(folder: Path) -> Arrays:
     """The binary distribution: records of one label byte and 3 × 32 × 32 pixel bytes."""
     path = folder / CIFAR_ARCHIVE
-    record, parts = 1 + 3 * 32 * 32, {}
-    try:
-        with tarfile.open(path) as archive:
-            for member in archive:
-                name = Path(member.name).name
-                if member.isfile() and name.endswith(".bin") and member.size <= record * 10_000:
-                    file = archive.extractfile(member)
-                    parts[name] = file.read() if file else b""
-    except (OSError, EOFError, tarfile.TarError) as error:
-        raise ValueError(f"{path} is damaged: it is not a whole tar file ({error}).") from None
+    record = 1 + 3 * 32 * 32
     names = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
+    with reading(path, "is damaged: it is not a whole tar file"):
+        parts = tar_files(path, names, largest=10_000 * record)
     for name in names:
         if name not in parts or len(parts[name]) % record:
             raise ValueError(f"{path} is damaged: {name} is missing or not a whole number of records.")
@@ -148,45 +150,56 @@ def _gtsrb(folder: Path) -> Arrays:
     """The official zip archives of PPM images, brought to 48 × 48."""
     training, test, truth = (folder / name for name in GTSRB_ARCHIVES)
     images, labels = [], []
-    for name, picture in _pictures(training):
-        images.append(picture)
-        labels.append(int(Path(name).parent.name))
-    table = dict(_ground_truth(truth))
-    found = {Path(name).name: picture for name, picture in _pictures(test)}
+    with reading(training, "is damaged"):
+        for name, picture in _pictures(training):
+            images.append(picture)
+            labels.append(_sign(training, PurePosixPath(name).parent.name))
+    table = _ground_truth(truth)
+    with reading(test, "is damaged"):
+        found = {PurePosixPath(name).name: picture for name, picture in _pictures(test)}
     missing = sorted(set(table) - set(found))
     if missing:
-        raise ValueError(f"{test} is not whole: {missing[0]} is missing.")
+        raise DamagedFileError(f"{test} is not whole: {missing[0]} is missing.")
     names = sorted(table)
+    shape = (-1, GTSRB_SIDE, GTSRB_SIDE, 3)
     return (
-        np.array(images, np.uint8),
-        np.array(labels),
-        np.array([found[name] for name in names], np.uint8),
-        np.array([table[name] for name in names]),
+        np.array(images, np.uint8).reshape(shape),
+        np.array(labels, np.int64),
+        np.array([found[name] for name in names], np.uint8).reshape(shape),
+        np.array([table[name] for name in names], np.int64),
     )
 
 
-def _pictures(path: Path) -> list[tuple[str, NDArray[np.uint8]]]:
+def _pictures(path: Path) -> Iterator[tuple[str, NDArray[np.uint8]]]:
+    """The pictures of an archive by name, in the order of their names; none states more pixels than it can hold."""
     try:
         from PIL import Image
     except ImportError:
         raise ImportError("Reading GTSRB's pictures needs Pillow: pip install 'bezoar[images]'.") from None
-    pictures = []
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for name in sorted(info.filename for info in archive.infolist() if info.filename.endswith(".ppm")):
-                with Image.open(io.BytesIO(archive.read(name))) as picture:
-                    small = picture.convert("RGB").resize((GTSRB_SIDE, GTSRB_SIDE), Image.Resampling.BILINEAR)
-                    pictures.append((name, np.asarray(small)))
-    except (OSError, EOFError, zipfile.BadZipFile, ValueError) as error:
-        raise ValueError(f"{path} is damaged ({error}).") from None
-    return pictures
+    with open_zip(path) as archive:
+        for name in sorted(info.filename for info in archive.infolist() if info.filename.endswith(".ppm")):
+            body = archive.read(name)
+            with Image.open(io.BytesIO(body), formats=["PPM"]) as picture:
+                if picture.width * picture.height > PIXELS_PER_BYTE * len(body):
+                    raise DamagedFileError(
+                        f"{path} is damaged: {name} states {picture.width} × {picture.height} pixels "
+                        f"and has {len(body)} bytes."
+                    )
+                small = picture.convert("RGB").resize((GTSRB_SIDE, GTSRB_SIDE), Image.Resampling.BILINEAR)
+                yield name, np.asarray(small)
 
 
-def _ground_truth(path: Path) -> list[tuple[str, int]]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            name = next(name for name in archive.namelist() if name.endswith(".csv"))
-            lines = archive.read(name).decode().split()[1:]
-        return [(cells[0], int(cells[-1])) for cells in (line.split(";") for line in lines)]
-    except (OSError, EOFError, zipfile.BadZipFile, ValueError, StopIteration, IndexError) as error:
-        raise ValueError(f"{path} is damaged ({error}).") from None
+def _ground_truth(path: Path) -> dict[str, int]:
+    with reading(path, "is damaged"), open_zip(path) as archive:
+        names = [name for name in archive.namelist() if name.endswith(".csv")]
+        if not names:
+            raise DamagedFileError(f"{path} is damaged: it holds no .csv file.")
+        lines = archive.read(names[0]).decode().split()[1:]
+        return {cells[0]: _sign(path, cells[-1]) for cells in (line.split(";") for line in lines)}
+
+
+def _sign(path: Path, text: str) -> int:
+    label = int(text)
+    if not 0 <= label < CLASSES["gtsrb"]:
+        raise DamagedFileError(f"{path} is damaged: it has a label {text}; there are {CLASSES['gtsrb']} classes.")
+    return label

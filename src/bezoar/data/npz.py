@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from bezoar.bounded import open_zip
+from bezoar.bounded import read_npz as read_some
 from bezoar.data.lines import MOST_BYTES, gigabytes
 from bezoar.data.part import Part, notes_of, text_of, texts
 from bezoar.data.schema import ArraySchema
+from bezoar.files import reading
 
-HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 LAYOUTS = (("x_train", "y_train", "x_test", "y_test"), ("X", "y", None, None))
 
 
 def read_arrays(path: Path, names: Sequence[str], most_bytes: int | None = None) -> dict[str, NDArray[Any]]:
     """These arrays of an npz file; pickled objects, and headers that state more than there is, are refused."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return {name: _array(archive, f"{name}.npy", path, most_bytes or MOST_BYTES) for name in names}
-    except (FileNotFoundError, PermissionError, MemoryError):
-        raise
-    except Exception as error:  # a damaged archive raises almost anything
-        raise ValueError(f"{path} is not a whole npz file with {', '.join(names)} ({error}).") from None
+    with reading(path, f"is not a whole npz file with {', '.join(names)}"):
+        with open_zip(path) as archive:
+            for name in names:
+                _refuse_too_large(name, archive.getinfo(f"{name}.npy").file_size, most_bytes or MOST_BYTES)
+        arrays = read_some(path, names)
+        return {name: arrays[name] for name in names}
+
+
+def _refuse_too_large(name: str, size: int, most_bytes: int) -> None:
+    if size > most_bytes:
+        raise ValueError(
+            f"{name} takes {gigabytes(size)}; at most {gigabytes(most_bytes)} unless --max-size allows more"
+        )
 
 
 def names_in(path: Path) -> list[str]:
     """The names of the arrays of an npz file."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return [name.removesuffix(".npy") for name in archive.namelist()]
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"{path} is not a whole npz file ({error}).") from None
+    with reading(path, "is not a whole npz file"), open_zip(path) as archive:
+        return [name.removesuffix(".npy") for name in archive.namelist()]
 
 
 def layout_of(path: Path) -> tuple[str, str, str | None, str | None]:
@@ -84,23 +87,3 @@ def _column(values: NDArray[Any], name: str, path: Path, n: int) -> NDArray[np.o
     if values.size != n:
         raise ValueError(f"{path} holds {n} samples but {values.size} entries in {name}; give one for each sample.")
     return texts([text_of(value, name) for value in values.ravel().tolist()])
-
-
-def _array(archive: zipfile.ZipFile, name: str, path: Path, most_bytes: int) -> NDArray[Any]:
-    size = archive.getinfo(name).file_size
-    if size > most_bytes:
-        raise ValueError(
-            f"{name} takes {gigabytes(size)}; at most {gigabytes(most_bytes)} unless --max-size allows more"
-        )
-    with archive.open(name) as file:
-        version = npy.read_magic(file)
-        if version not in HEADERS:
-            raise ValueError(f"{name} is of npy version {version}")
-        shape, _, dtype = HEADERS[version](file)
-        if dtype.hasobject:
-            raise ValueError(f"{name} holds pickled objects")
-        stated = int(np.prod(shape, dtype=object)) * dtype.itemsize
-        if stated > size:
-            raise ValueError(f"{name} states {stated} bytes and holds {size}")
-    with archive.open(name) as file:
-        return npy.read_array(file, allow_pickle=False)
