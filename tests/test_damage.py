@@ -83,12 +83,17 @@ def test_resuming_names_each_damaged_file_and_mends_it(whole, tmp_path):
 def test_a_block_of_another_run_is_not_taken(whole, tmp_path):
     """Whole, of the same size and with a digest that agrees."""
     arrays, facts = open_arrays(whole / "votes" / "block-00001.npz")
-    for name, value in (("settings", "0" * 64), ("first_subset", 0)):
+    others = {
+        "data": ({**arrays, "subsets": arrays["subsets"] ^ 1}, facts),
+        "place": (arrays, {**facts, "first_subset": 0}),
+    }
+    words = {"data": "is of other training data", "place": "is not the block of base classifiers 64"}
+    for name, forged in others.items():
         START(tmp_path / name)
-        write_arrays(tmp_path / name / "votes" / "block-00001.npz", arrays, {**facts, name: value})
+        write_arrays(tmp_path / name / "votes" / "block-00001.npz", *forged)
         said = []
         START(tmp_path / name, said.append)
-        assert any("block-00001.npz is not that block of this run. It is computed again." in line for line in said)
+        assert any(f"block-00001.npz {words[name]}" in line and "computed again" in line for line in said), said
         assert results(tmp_path / name) == results(whole)
 
 
@@ -136,7 +141,7 @@ def test_a_full_disk_is_one_sentence_on_the_command_line(tmp_path, monkeypatch, 
     monkeypatch.setattr(sys, "argv", ["bezoar", "run", "digits", "--out", str(tmp_path / "run")])
     with pytest.raises(SystemExit) as end:
         main()
-    assert end.value.code == 3
+    assert end.value.code == 4
     assert capsys.readouterr().err == (
         f"bezoar: {tmp_path / 'run' / 'manifest.json'}: No space left on device. "
         "What was finished is kept, and the same command goes on from there.\n"

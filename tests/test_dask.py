@@ -61,12 +61,14 @@ def test_dask_workers_die_and_nothing_is_lost(tmp_path, monkeypatch):
         distributed.Client(cluster) as client,
         joblib.parallel_config("dask"),
     ):
+        client.wait_for_workers(2, timeout=60)
         trap.touch()
         start(tmp_path / "once", trap)
         assert not trap.exists()
         assert votes_of(tmp_path / "once") == votes_of(tmp_path / "alone")
         assert sorted(sent) == [9, len(DIGITS.x_train)]  # not once per task, of which there are four
 
+        client.wait_for_workers(2, timeout=60)  # with a single one joblib would work in this process
         client.run_on_scheduler(lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 0))
         trap.touch()
         with pytest.raises(WorkerDiedError, match=r"^A worker process died, killed or out of memory \(\w+\)"):

@@ -18,7 +18,8 @@ from bezoar.files import read_record, sha256_of
 from bezoar.learners.features.digits import DigitFeatures
 from bezoar.learners.kernel_ridge import KernelRidgeClassifier
 from bezoar.rows import count_rows, join_rows, take_rows
-from bezoar.run import RESULTS, run
+from bezoar.run import run
+from bezoar.rundir import RESULTS
 from bezoar.split import Split
 from bezoar.train import train_and_vote
 

@@ -101,7 +101,9 @@ class Votings:
             if self.keep_members and (not members.exists() or sha256_of(members) != block.members):
                 raise ValueError(f"{members} is damaged or missing.")
             same = {i: answer for i, answer in block.answers.items() if answer.digest == digests[i].tobytes()}
-            if block.test == test_digest or not same:
+            if not same:
+                raise ValueError(f"{self._file(b)} is of other training data.")
+            if block.test == test_digest:
                 return same
             if not self.keep_members:
                 return {}
