@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 
 from bezoar import Certificate, FiniteAggregationClassifier, Spread, Votes, data
+from bezoar.blocks import read_answers
 from bezoar.bounded import FREE
 from bezoar.cli.certify import _array as read_npy
 from bezoar.cli.split import _read as read_for_split
@@ -26,7 +27,7 @@ from bezoar.data.load import CIFAR_ARCHIVE, GTSRB_ARCHIVES, MNIST_FILES
 from bezoar.files import SEAL, open_arrays, read_record, sha256_of, write_arrays, write_record
 from bezoar.run import _open as open_run
 from bezoar.run import run
-from bezoar.rundir import damage, key_of, whole_block
+from bezoar.rundir import damage
 from bezoar.store import _dumped
 from test_data import GREY, TEN, write_cifar, write_gtsrb, write_mnist
 
@@ -145,11 +146,7 @@ class Place:
         return data.load("mnist" if name == "keras" else name, self.folder / name)
 
     def block(self):
-        said = []
-        path = self.run / "votes" / "block-00000.npz"
-        block = whole_block(path, key_of(self.settings), {"first_subset": 0}, (4, 6), said.append)
-        if block is None:
-            raise ValueError(said[0])
+        read_answers(self.run / "votes" / "block-00000.npz", range(6))
 
     def damage(self):
         if said := damage(self.run):
@@ -169,7 +166,7 @@ class Place:
             "run/votes.json": lambda: Votes.load(run / "votes.npy"),
             "run/spread.npz": lambda: Spread.load(run / "spread.npz"),
             "run/certificate.npz": lambda: str(Certificate.load(run / "certificate.npz")),
-            "run/manifest.json": lambda: (open_run(run, self.settings, True, str), self.damage()),
+            "run/manifest.json": lambda: (open_run(run, self.settings, True, False, str), self.damage()),
             "run/votes/block-00000.npz": lambda: (self.block(), self.damage()),
             "run/models/model.json": lambda: FiniteAggregationClassifier.load(run / "models"),
             "run/models/estimator.skops": lambda: FiniteAggregationClassifier.load(run / "models"),

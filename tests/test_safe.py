@@ -99,7 +99,8 @@ class Evil:
 def test_pickles_are_never_opened(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("a.npy", np.array([Evil()]), allow_pickle=True)
-    np.savez("mnist.npz", x_train=np.array([Evil()], object))
+    evil = np.array([Evil()], object)
+    np.savez("mnist.npz", x_train=evil, y_train=evil, x_test=evil, y_test=evil)
     Path("b.npy").write_bytes(pickle.dumps(Evil()))
     for path in ("a.npy", "b.npy"):
         with pytest.raises(ValueError, match=r"[ab]\.npy is damaged"), reading(path):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bezoar.estimator import FiniteAggregationClassifier, Training
-from bezoar.files import open_arrays, sha256_of, write_arrays
+from bezoar.files import DamagedFileError, open_arrays, reading, sha256_of, write_arrays
 from bezoar.learners.member import Member
 from bezoar.learners.pooled import fit_pooled, is_pooled
 from bezoar.rundir import SCRATCH
@@ -212,24 +212,21 @@ def write_answers(path: Path, answers: Mapping[int, Answer], test: str, members:
 def read_answers(path: Path, indices: Sequence[int]) -> AnswerBlock:
     """Read them again; one sentence if the file is damaged or is not the block of these subsets."""
     arrays, facts = open_arrays(path, ("votes", "subsets", "trained", "refusals"))
-    votes = arrays["votes"]
-    if votes.ndim < 2 or votes.shape[1] != len(indices) or facts["first_subset"] != indices[0]:
-        raise ValueError(f"{path} is not the block of base classifiers {indices[0]} … {indices[-1]}.")
-    refusals = {
-        int(i): Refusal(samples, reason)
-        for (i, reason), samples in zip(facts["refused_because"].items(), arrays["refusals"], strict=True)
-    }
-    answers = {
-        i: Answer(
-            arrays["subsets"][at].tobytes(),
-            votes[:, at],
-            bool(arrays["trained"][at]),
-            facts["failures"].get(str(i)),
-            refusals.get(i),
-        )
-        for at, i in enumerate(indices)
-    }
-    return AnswerBlock(answers, facts["test"], facts["members"])
+    votes, subsets, trained = arrays["votes"], arrays["subsets"], arrays["trained"]
+    with reading(path):
+        if votes.ndim < 2 or votes.shape[1] != len(indices) or facts["first_subset"] != indices[0]:
+            raise DamagedFileError(f"{path} is not the block of base classifiers {indices[0]} … {indices[-1]}.")
+        refusals = {
+            int(i): Refusal(samples, reason)
+            for (i, reason), samples in zip(facts["refused_because"].items(), arrays["refusals"], strict=True)
+        }
+        answers = {
+            i: Answer(
+                subsets[at].tobytes(), votes[:, at], bool(trained[at]), facts["failures"].get(str(i)), refusals.get(i)
+            )
+            for at, i in enumerate(indices)
+        }
+        return AnswerBlock(answers, facts["test"], facts["members"])
 
 
 def write_votes(path: Path, votes: NDArray[Any], digests: NDArray[np.uint8], test: str, first: int) -> None:
@@ -241,7 +238,7 @@ def read_votes(path: Path, digests: NDArray[np.uint8], test: str) -> tuple[NDArr
     """Read them again, and tell which columns are those of base classifiers with these digests."""
     arrays, facts = open_arrays(path, ("votes", "subsets"))
     votes, known = arrays["votes"], arrays["subsets"]
-    if facts["test"] != test or known.shape != digests.shape or votes.shape[1] != len(digests):
+    if facts.get("test") != test or known.shape != digests.shape or votes.shape[1] != len(digests):
         return None, np.zeros(len(digests), np.bool_)
     return votes, (known == digests).all(axis=1)
 

@@ -70,9 +70,12 @@ def command(
 def _data(path: Path, dataset: str | None, data_dir: Path | None) -> Dataset:
     """The data at hand: of a run, read as the run read it; of a loose certificate, by name."""
     from bezoar import data
+    from bezoar.files import read_record
 
-    if (path / "manifest.json").exists() and (path / "spread.npz").exists():
+    manifest = read_record(path / "manifest.json") if (path / "manifest.json").exists() else {}
+    if manifest.get("asked"):
         return reopening.reopen(path, dataset, data_dir).dataset
-    if dataset is None:
+    name = dataset or manifest.get("settings", {}).get("dataset", {}).get("name")
+    if name is None:
         raise ValueError(f"{path} does not say which data it was made from; give --dataset.")
-    return data.load(dataset, data_dir)
+    return data.load(name, data_dir)
