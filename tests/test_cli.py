@@ -46,6 +46,7 @@ def test_every_command_has_help_with_an_example():
         "verify",
         "certify",
         "accuracy",
+        "compare",
         "split",
         "spread",
     }

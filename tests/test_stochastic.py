@@ -109,7 +109,7 @@ def test_votes_have_the_probabilities_that_enumeration_gives(classifier):
         if classifier is BinomialSelectionClassifier
         else enumerated.bagged(data, 2, most_frequent, 3)
     )
-    counts = model._counts(model._votes([[0.0]]))[0]
+    counts = model._counts(model.vote_matrix([[0.0]]))[0]
     for c in range(3):
         assert within(counts[c], n_draws, float(p[c]))
     certificate = model.certify([[0.0]])

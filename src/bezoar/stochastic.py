@@ -96,8 +96,14 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
         """Prediction and radius for every sample, or an abstention; all of them hold together with
         probability at least 1 − alpha, over the draw of the subsets.
         """
+        return self.certify_matrix(self.vote_matrix(X))
+
+    def certify_matrix(self, votes: NDArray[Any]) -> StochasticCertificate:
+        """The same from the votes of these base classifiers (see `vote_matrix`)."""
+        check_is_fitted(self, "members_")
         self._check_parameters()
-        votes = self._votes(X)
+        if votes.ndim != 2 or votes.shape[1] != len(self.draws_):
+            raise ValueError(f"Votes must have a column for each of the {len(self.draws_)} draws. Got {votes.shape}.")
         counts = self._counts(votes)
         return StochasticCertificate(
             counts.argmax(axis=1),
@@ -117,7 +123,7 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
         and the radius is at least that, and is masked elsewhere.
         """
         if min_radius is None:
-            votes = self._votes(X)
+            votes = self.vote_matrix(X)
             return self.classes_[self._counts(votes).argmax(axis=1)]
         certificate = self.certify(X)
         answer: NDArray[Any] = np.ma.masked_array(
@@ -127,7 +133,7 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Share of each class among the base classifiers that did not abstain (uniform if all did)."""
-        votes = self._votes(X)
+        votes = self.vote_matrix(X)
         counts = self._counts(votes)
         total = counts.sum(axis=1, keepdims=True)
         return np.where(total > 0, counts / np.maximum(total, 1), 1 / counts.shape[1])
@@ -144,7 +150,8 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
     def _radii(self, votes: NDArray[Any], counts: NDArray[np.int64]) -> StochasticRadii:
         """The certificate, from votes."""
 
-    def _votes(self, X: Any) -> NDArray[Any]:
+    def vote_matrix(self, X: Any) -> NDArray[Any]:
+        """What every base classifier says about every sample: class indices (samples, draws)."""
         check_is_fitted(self, "members_")
         samples = self.read_test(X, self.split_)
         return collect_votes(self.members_, samples, len(self.classes_), n_jobs=self.n_jobs, verbose=self.verbose)

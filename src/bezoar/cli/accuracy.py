@@ -35,7 +35,7 @@ def command(
     """
     from bezoar import certified_accuracy
 
-    sizes = _sizes(attack_size)
+    sizes = whole_sizes(attack_size)
     matrix = certify.open_votes(votes, spread, labels, classes, None)
     truth = certify.open_labels(labels, matrix)
     found = []
@@ -53,7 +53,8 @@ def command(
         options.note(certify.CLASSES_INFERRED)
 
 
-def _sizes(text: str) -> list[int]:
+def whole_sizes(text: str) -> list[int]:
+    """The attack sizes of an option, or one sentence."""
     try:
         sizes = [int(size) for size in text.split(",")]
     except ValueError:

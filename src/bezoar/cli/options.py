@@ -29,6 +29,7 @@ SpreadName = Annotated[
         "`plane:Q,GROUPS`, `quartic:P,GROUPS`, `difference:V,GROUPS,R1,R2,…` (`bezoar spread K D` suggests some).",
     ),
 ]
+WIDE = 1000
 FORMS = "paper:K,D, random:K,D,SEED, dpa:K, plane:Q,GROUPS, quartic:P,GROUPS or difference:V,GROUPS,R1,R2,…"
 
 
@@ -67,18 +68,30 @@ def print_json(record: dict[str, Any]) -> None:
     typer.echo(json.dumps(record, ensure_ascii=False))
 
 
-def print_table(title: str, header: list[str], rows: list[list[str]]) -> None:
-    """A table on stdout; plain when it is not a terminal."""
+def print_table(title: str, header: list[str], rows: list[list[str]], *, left: int = 0) -> None:
+    """A table on stdout, its first ``left`` columns of words; plain and as wide as it is when it is not a terminal."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
-    for name in header:
-        table.add_column(name, justify="right")
+    for at, name in enumerate(header):
+        table.add_column(name, justify="left" if at < left else "right")
     for row in rows:
         table.add_row(*row)
-    Console(soft_wrap=True).print(table)
+    console = Console(soft_wrap=True)
+    if not console.is_terminal:
+        console.width = WIDE
+    console.print(table)
+
+
+def fits_terminal(header: list[str], rows: list[list[str]]) -> bool:
+    """Whether a table of these cells is no wider than the terminal, if there is one."""
+    from rich.console import Console
+
+    console = Console()
+    widths = [max(map(len, column)) + 3 for column in zip(header, *rows, strict=True)]
+    return not console.is_terminal or sum(widths) <= console.width
 
 
 def note(text: str) -> None:
