@@ -93,7 +93,9 @@ def gallery(
             tiles.append(
                 Tile(
                     row,
-                    *(names[code] for code in codes),
+                    prediction=names[codes[0]],
+                    truth=names[codes[1]],
+                    runner_up=names[codes[2]],
                     right=bool(right[row]),
                     margin=int(certificate.margin[row]),
                     radius=int(certificate.radius[row]),
