@@ -47,6 +47,7 @@ from bezoar.rundir import CONCLUSIONS, OWN, SCHEMA, SCRATCH, altered, results_of
 from bezoar.split import Split
 from bezoar.store import save_model_record
 from bezoar.threads import one_linear_algebra_thread
+from bezoar.votes import Votes
 
 FORMAT = "bezoar run 1"
 CHANGEABLE = ("dataset", "classes")
@@ -69,6 +70,9 @@ class Outcome:
     base_accuracy: float
     seconds: dict[str, float]
     manifest: dict[str, Any]
+    x_test: Any
+    votes: Votes
+    partition_sizes: NDArray[np.int64]
 
 
 def run(
@@ -168,6 +172,9 @@ def run(
             float((votes.matrix == truth[:, None]).mean()),
             {name: round(value, 3) for name, value in seconds.items()},
             _finish(folder, opened, model, certificate, dataset, undefended, seconds),
+            dataset.x_test,
+            votes,
+            model.partition_sizes_,
         )
 
 

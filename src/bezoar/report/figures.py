@@ -1,4 +1,4 @@
-"""Figures, as SVG text."""
+"""Figures that stand in files of their own, as SVG text."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike
-
-from bezoar.certificates import Certificate
 
 if TYPE_CHECKING:
     from bezoar.auditing import AuditReport
@@ -29,32 +26,6 @@ LINES = {  # of each row of a comparison: colour by base classifiers, thin for T
     "binomial": ("#7b3fa0", ":", 1.8),
     "bagging": ("#b0413e", ":", 1.8),
 }
-
-
-def certified_fraction_curve(certificate: Certificate, y: ArrayLike, undefended: float | None) -> str:
-    """Certified fraction against attack size, with the undefended accuracy as a line."""
-    sizes = np.arange(int(certificate.radius.max(initial=0)) + 2)
-    fraction = certificate.certified_fraction(y, sizes)
-    figure = Figure(figsize=(7, 3.6), layout="constrained")
-    axes = figure.subplots()
-    axes.step(
-        sizes,
-        fraction * 100,
-        where="post",
-        color="#0b6e4f",
-        linewidth=2,
-        label="certified fraction (pointwise)",
-    )
-    axes.fill_between(sizes, fraction * 100, step="post", color="#0b6e4f", alpha=0.12)
-    if undefended is not None:
-        axes.axhline(undefended * 100, color="#b0413e", linestyle=":", label="undefended accuracy while nobody attacks")
-    axes.set_xlabel(f"attack size ({certificate.unit} inserted or removed)")
-    axes.set_ylabel("% of test samples")
-    axes.set_ylim(0, 100)
-    axes.set_xlim(0, sizes[-1])
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="lower left", frameon=False)
-    return _svg(figure)
 
 
 def audit_scatter(report: AuditReport) -> str:

@@ -1,45 +1,108 @@
-"""report.html from a completed run."""
+"""report.html from a completed run: one file that opens without a network and keeps what it was given as text."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
+from numpy.typing import NDArray
 
-from bezoar.files import write_text
-from bezoar.report.figures import certified_fraction_curve
+from bezoar.files import write_bytes
+from bezoar.report.charts import histogram, survival, ticks
+from bezoar.report.gallery import Tile, gallery
+from bezoar.report.published import published_for, sources, why_disputed
 from bezoar.run import Outcome, attack_sizes
+from bezoar.votes import class_indices
+
+TEMPLATES = PackageLoader("bezoar", "report/templates")
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """One class of the test set; ``radii`` counts its right predictions by radius."""
+
+    name: str
+    n: int
+    right: int
+    certified: int
+    median: int | None
+    radii: tuple[tuple[int, int], ...]
 
 
 def write_report(outcome: Outcome) -> Path:
     """Write ``report.html`` into the run's folder."""
-    certificate = outcome.certificate
-    sizes = attack_sizes(certificate)
-    fractions = certificate.certified_fraction(outcome.y_test, sizes)
-    headline = headline_size(outcome)
-    environment = Environment(
-        loader=PackageLoader("bezoar", "report/templates"), autoescape=select_autoescape(["html", "j2"])
-    )
-    page = environment.get_template("page.html.j2").render(
-        outcome=outcome,
-        certificate=certificate,
-        manifest=outcome.manifest,
-        curve=Markup(certified_fraction_curve(certificate, outcome.y_test, outcome.undefended_accuracy)),
-        table=list(zip(sizes, (percent(fraction) for fraction in fractions), strict=True)),
-        headline=headline,
-        held=int((certificate.right(outcome.y_test) & (certificate.radius >= headline)).sum()),
-        clean=percent(certificate.clean_accuracy(outcome.y_test)),
-        undefended=percent(outcome.undefended_accuracy),
-        base=percent(outcome.base_accuracy),
-        median=int(np.percentile(certificate.radius, 50, method="lower")),
-        manifest_text=json.dumps(outcome.manifest, indent=1, ensure_ascii=False),
-    )
     path = outcome.folder / "report.html"
-    write_text(path, page)
+    write_bytes(path, page(outcome).encode("utf-8", "replace"))
     return path
+
+
+def page(outcome: Outcome) -> str:
+    """The whole report as HTML. Names, labels and cells are data: they are escaped wherever they stand."""
+    certificate, manifest = outcome.certificate, outcome.manifest
+    truth = class_indices(outcome.y_test, certificate.classes)
+    right = certificate.prediction == truth
+    size = headline_size(outcome)
+    top = int(certificate.radius.max(initial=0)) + 1
+    dataset = manifest["settings"]["dataset"]["name"]
+    classes = class_rows(outcome, truth, size)
+    groups = gallery(certificate, truth, outcome.x_test, outcome.votes, dataset)
+    published = published_for(dataset, len(certificate), certificate.unit, certificate.spread.k)
+    sizes = sorted({*attack_sizes(certificate), *(cell.attack_size for cell in published)})
+    partitions = outcome.partition_sizes
+    largest = int(partitions.max(initial=0)) + 1
+    script = _source("page.js")
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            outcome=outcome,
+            certificate=certificate,
+            manifest=manifest,
+            dataset=dataset,
+            unit={"one": certificate.unit.removesuffix("s"), "many": certificate.unit},
+            n=len(certificate),
+            size=size,
+            top=top,
+            right=int(right.sum()),
+            held={at: int((right & (certificate.radius >= at)).sum()) for at in (size, 1)},
+            clean=certificate.clean_accuracy(outcome.y_test),
+            median=_median(certificate.radius),
+            ticks=ticks(top),
+            curve=survival(certificate.radius[right], len(certificate), top),
+            bars=histogram({"right": certificate.radius[right], "wrong": certificate.radius[~right]}, top, "radius"),
+            classes=classes,
+            groups=groups,
+            sizes=list(zip(sizes, certificate.certified_fraction(outcome.y_test, sizes), strict=True)),
+            published=published,
+            sources=sources(),
+            why_disputed=why_disputed(),
+            partitions=partitions,
+            partition_ticks=ticks(largest),
+            partition_bars=histogram({"plain": partitions}, largest, "partitions of size"),
+            partition_median=_median(partitions),
+            manifest_text=json.dumps(manifest, indent=1, ensure_ascii=False),
+            data={
+                "size": size,
+                "top": top,
+                "n": len(certificate),
+                "wrong": int((~right).sum()),
+                "unit": certificate.unit,
+                "subsets": certificate.spread.n_subsets,
+                "classes": [{"n": row.n, "radii": row.radii} for row in classes],
+                "tiles": [_facts(tile) for group in groups for tile in group.tiles],
+            },
+            style=_source("page.css"),
+            script=script,
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        )
+    )
 
 
 def headline_size(outcome: Outcome) -> int:
@@ -50,6 +113,44 @@ def headline_size(outcome: Outcome) -> int:
     return int(sizes[enough].max(initial=0))
 
 
+def class_rows(outcome: Outcome, truth: NDArray[np.int64], size: int) -> list[ClassRow]:
+    """What the test samples of each class came to, in the order of the classes."""
+    certificate = outcome.certificate
+    rows = []
+    for code, name in enumerate(certificate.classes.tolist()):
+        own = truth == code
+        radii = certificate.radius[own & (certificate.prediction == code)]
+        counted = zip(*(part.tolist() for part in np.unique(radii, return_counts=True)), strict=True)
+        median = _median(certificate.radius[own]) if own.any() else None
+        rows.append(ClassRow(str(name), int(own.sum()), len(radii), int((radii >= size).sum()), median, tuple(counted)))
+    return rows
+
+
 def percent(share: float | None) -> str:
     """A share in percent with one digit, never rounded up; "?" if it is not known."""
     return "?" if share is None else f"{np.floor(share * 1000 + 1e-9) / 10:.1f}"
+
+
+def _facts(tile: Tile) -> dict[str, Any]:
+    """What the script needs of a tile; the rest stands in the page already."""
+    return {name: value for name, value in asdict(tile).items() if name not in ("picture", "brief")}
+
+
+def _median(numbers: NDArray[np.int64]) -> int:
+    return int(np.percentile(numbers, 50, method="lower"))
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=TEMPLATES,
+        autoescape=select_autoescape(["html", "j2"]),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(percent=percent, count=lambda number: f"{number:,}")
+    return environment
+
+
+def _source(name: str) -> Markup:
+    """A file of our own, as it stands."""
+    return Markup(TEMPLATES.get_source(Environment(), name)[0])
