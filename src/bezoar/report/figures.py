@@ -35,7 +35,8 @@ def audit_scatter(report: AuditReport) -> str:
     hit = report.smallest > 0
     top = int(max(report.radius.max(initial=0), report.smallest.max(initial=0))) + 2
     axes.fill_between([0, top], [0, top], color="#b0413e", alpha=0.10, linewidth=0)
-    axes.plot([0, top], [0, top], color="#b0413e", linewidth=1, label="an attack on or below this line breaks the proof")
+    broken = "an attack on or below this line breaks the proof"
+    axes.plot([0, top], [0, top], color="#b0413e", linewidth=1, label=broken)
     axes.scatter(report.radius[hit], report.smallest[hit], color="#0b6e4f", s=22, label="smallest successful attack")
     axes.scatter(
         report.radius[~hit], np.full(int((~hit).sum()), top), marker="^", color="#777777", s=22, label="none succeeded"
