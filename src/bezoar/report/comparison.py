@@ -53,6 +53,11 @@ def cells(comparison: Comparison, row: Row) -> list[str]:
 def remarks(comparison: Comparison) -> list[str]:
     """What a reader must know besides, one sentence each."""
     said = [f"{row.title} does not apply: {row.why_not}." for row in comparison.rows if row.why_not]
+    said += [
+        f"The designed spread has k = {row.k:.4g}, the nearest there is; a larger k alone gives larger radii."
+        for row in comparison.rows[::-1]
+        if row.k is not None and row.k > comparison.k
+    ][:1]
     chancy = next((row for row in comparison.rows if row.certificate is not None and not row.proves), None)
     if chancy is not None:
         said.append(f"99.9 %: {chancy.guarantee}; an abstention counts as wrong and as radius 0.")

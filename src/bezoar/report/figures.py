@@ -73,7 +73,13 @@ def comparison_curves(comparison: Comparison) -> str:
         )
         title = f"certified by{dotted}"
         axes.legend(
-            loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, title=title, fontsize=9, title_fontsize=9
+            loc="center left",
+            bbox_to_anchor=(1, 0.5),
+            frameon=False,
+            title=title,
+            alignment="left",
+            fontsize=9,
+            title_fontsize=9,
         )
     return _svg(figure)
 
