@@ -25,6 +25,19 @@ def test_a_large_run_fits_and_stands_alone(tmp_path):
     assert text == write_report(done).read_text()
 
 
+def test_published_numbers_beyond_the_own_curve_are_not_hidden(tmp_path):
+    done = outcome(tmp_path, np.zeros((10_000, 5, 5)), [0, 1] * 5000, range(10), k=50, d=1, name="cifar10")
+    assert done.certificate.radius.max() == 25
+    assert 'max="26"' in write_report(done).read_text()
+    split_votes = np.tile(np.arange(50) % 2, (10_000, 1))
+    weak = outcome(tmp_path, done.x_test, done.y_test, range(10), votes=split_votes, k=50, d=1, name="cifar10")
+    text = write_report(weak).read_text()
+    assert weak.certificate.radius.max() == 0
+    assert 'max="21"' in text
+    assert "the largest radius is 0" in " ".join(text.split())
+    assert text.count('class="point') == 6 + 5 + 2
+
+
 def test_large_pictures_and_long_texts_are_cut(tmp_path):
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=200)

@@ -49,11 +49,13 @@ def page(outcome: Outcome) -> str:
     truth = class_indices(outcome.y_test, certificate.classes)
     right = certificate.prediction == truth
     size = headline_size(outcome)
-    top = int(certificate.radius.max(initial=0)) + 1
     dataset = manifest["settings"]["dataset"]["name"]
     classes = class_rows(outcome, truth, size)
     groups = gallery(certificate, truth, outcome.x_test, outcome.votes, dataset)
     published = published_for(dataset, len(certificate), certificate.unit, certificate.spread.k)
+    alike = [cell.attack_size for cell in published if cell.k == certificate.spread.k]
+    strongest = int(certificate.radius.max(initial=0))
+    top = max(strongest, *alike, 0) + 1
     sizes = sorted({*attack_sizes(certificate), *(cell.attack_size for cell in published)})
     partitions = outcome.partition_sizes
     largest = int(partitions.max(initial=0)) + 1
@@ -70,6 +72,7 @@ def page(outcome: Outcome) -> str:
             n=len(certificate),
             size=size,
             top=top,
+            strongest=strongest,
             right=int(right.sum()),
             held={at: int((right & (certificate.radius >= at)).sum()) for at in (size, 1)},
             clean=certificate.clean_accuracy(outcome.y_test),
