@@ -1,6 +1,8 @@
 """Radii against the theorem, word for word, and against attackers who try everything."""
 
 import dataclasses
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -182,6 +184,14 @@ def test_the_papers_toy_example():
     finite = certify(Votes([six * 2], Spread(12, (0, 1)), animals))
     assert (dpa.labels[0], dpa.radius[0]) == ("cat", 0)
     assert (finite.labels[0], finite.radius[0]) == ("cat", 1)
+
+
+def test_the_picture_of_the_toy_example_is_what_its_script_draws():
+    docs = Path(__file__).parents[1] / "docs"
+    drawn = runpy.run_path(str(docs / "draw_toy.py"))["draw"]()
+    assert (docs / "toy.svg").read_text(encoding="utf-8") == drawn
+    assert [drawn.count(f">Radius {radius}<") for radius in (0, 1, 2)] == [1, 1, 0]
+    assert "toy.svg" in (docs / "what-is-proved.md").read_text()
 
 
 def votes_of(matrix, spread=None, **options):

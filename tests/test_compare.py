@@ -17,7 +17,7 @@ from bezoar import (
     InfiniteAggregationClassifier,
     Spread,
 )
-from bezoar.cli import app
+from bezoar.cli import app, options
 from bezoar.comparison import METHODS, compare, nearest_design
 from bezoar.data.dataset import Dataset
 from bezoar.learners.kernel_ridge import KernelRidgeClassifier
@@ -85,6 +85,7 @@ def test_the_record_and_the_table_say_the_same(blobs, compared):
         assert one["certified_fraction"] == pytest.approx(shares)
         assert one["clean_accuracy"] == pytest.approx(shares[0])
         assert one["unit"].startswith("training samples")
+        assert any(premise.startswith("learner: GaussianNB") for premise in one["premises"])
         text = dict(zip(names, cells(compared, row), strict=True))
         assert text["holds"] == ("proof" if row.proves else "99.9 %")
         assert 100 * shares[1] - 0.1 < float(text["1"]) <= 100 * shares[1] + 1e-6
@@ -187,6 +188,22 @@ def test_the_command_prints_one_table_and_writes_only_where_it_is_told(table, tm
     assert json.loads((tmp_path / "out" / "compare.json").read_text()) == record
     assert "Finite Aggregation, tight" in (tmp_path / "out" / "compare.svg").read_text()
     assert "| DPA (d = 1) | proof |" in (tmp_path / "out" / "compare.md").read_text()
+
+
+def test_a_narrow_terminal_gets_the_columns_in_two_tables(table, monkeypatch):
+    words = ["compare", str(table), "--label", "class", "--k", "4", "--classifiers", "8", "--n-jobs", "1"]
+    wide = CliRunner().invoke(app, [*words, "--rows", "dpa,finite"]).stdout
+    monkeypatch.setattr(options, "fits_terminal", lambda header, rows: False)
+    narrow = CliRunner().invoke(app, [*words, "--rows", "dpa,finite"]).stdout
+    assert (wide.count("DPA (d = 1)"), narrow.count("DPA (d = 1)")) == (1, 2)
+    assert max(map(len, narrow.splitlines()[2:-1])) < max(map(len, wide.splitlines()[2:-1]))
+    cells_of = [line.split()[5:] for line in narrow.splitlines() if "Theorem 2" in line]
+    assert [len(cells) for cells in cells_of] == [7, len(header_of_sizes(wide))]
+
+
+def header_of_sizes(printed):
+    line = next(line for line in printed.splitlines() if "mean radius" in line)
+    return [word for word in line.split() if word.isdigit()]
 
 
 def test_the_command_refuses_in_one_sentence(table, tmp_path):

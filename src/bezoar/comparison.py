@@ -108,6 +108,7 @@ class Row:
             "certified_fraction": self.certificate.certified_fraction(y, list(sizes)).tolist(),
             "seconds_to_train": self.seconds_to_train,
             "ms_per_sample": self.ms_per_sample,
+            "premises": [str(premise) for premise in self.certificate.premises],
         }
 
 

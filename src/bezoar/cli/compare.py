@@ -93,6 +93,8 @@ def command(
         options.print_json(found.as_dict())
         return
     _print(found)
+    for premise in samples.premises:
+        options.note(f"premise: {premise}")
 
 
 def _print(found: Comparison) -> None:
