@@ -1,5 +1,6 @@
 """The command line as a person meets it: real processes, real files."""
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -246,7 +247,10 @@ def test_interrupt_leaves_a_run_that_goes_on(tmp_path):
     deadline = time.monotonic() + 120
     while not list(tmp_path.glob("run/votes/block-*.npz")) and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    while process.poll() is None and time.monotonic() < deadline:
+        process.send_signal(signal.SIGINT)  # once may fall into a callback of a library that cannot pass it on
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=3)
     _, stderr = process.communicate(timeout=120)
     assert process.returncode == 130, stderr
     assert "Traceback" not in stderr

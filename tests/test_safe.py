@@ -242,5 +242,7 @@ def test_class_names_cannot_reach_into_the_report(tmp_path):
     model = FiniteAggregationClassifier(GaussianNB(), k=2, d=1, classes=hostile)
     text = write_report(run(dataset, model, tmp_path / "run", votes_only=True)).read_text()
     assert "&lt;img src=x" in text
-    assert "<script" not in text
-    assert "<img" not in text
+    assert "<img src=x" not in text
+    assert "<script>alert" not in text
+    assert "</title><script>" not in text
+    assert "</pre><script>" not in text
