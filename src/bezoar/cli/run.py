@@ -30,6 +30,9 @@ def command(
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", envvar="BEZOAR_DATA", help="Folder that holds the data files.")
     ] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="Fetch official files that are missing; checksums are known.")
+    ] = False,
     split: Annotated[str, typer.Option("--split", help="`content` or `pixel-sum`.")] = "content",
     n_jobs: Annotated[int, typer.Option("--n-jobs", help="Worker processes; -1 means one per core.")] = -1,
     votes_only: Annotated[bool, typer.Option("--votes-only", help="Do not keep the base classifiers.")] = False,
@@ -49,7 +52,7 @@ def command(
     from bezoar.run import run
 
     options.warnings_as_notes()
-    samples = data.load(dataset, data_dir)
+    samples = data.load(dataset, data_dir, download=download)
     model = FiniteAggregationClassifier(
         preset(learner),
         k=k,
