@@ -97,31 +97,6 @@ def test_a_block_of_another_run_is_not_taken(whole, tmp_path):
         assert results(tmp_path / name) == results(whole)
 
 
-def test_a_full_disk_leaves_a_run_that_goes_on(whole, tmp_path):
-    """ENOSPC from the first file operations on, and from every 17th of the others; benchmarks/kill.py tries all."""
-    failures = 0
-    for number in [*range(8), *range(8, 400, 17)]:
-        folder, left = tmp_path / f"run{number}", [number]
-
-        def full(left=left):
-            if left[0] <= 0:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            left[0] -= 1
-
-        with operations(full):
-            error = error_of(lambda folder=folder: START(folder))
-        if error is None:
-            break
-        assert error.errno == errno.ENOSPC
-        assert Path(error.filename).is_relative_to(folder)
-        assert not list(folder.rglob(".*"))
-        failures += 1
-        if number % 3 == 0:
-            START(folder)
-            assert results(folder) == results(whole)
-    assert failures > 12
-
-
 def test_a_device_that_is_full(tmp_path, monkeypatch):
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")

@@ -70,7 +70,7 @@ MaxSize = Annotated[
 ]
 
 
-def open_named_or_own(name: str, data_dir: Path | None, said: dict[str, Any]) -> Dataset:
+def open_named_or_own(name: str, data_dir: Path | None, said: dict[str, Any], *, download: bool = False) -> Dataset:
     """A data set by its name, or from the user's own files."""
     from bezoar import data
 
@@ -78,7 +78,7 @@ def open_named_or_own(name: str, data_dir: Path | None, said: dict[str, Any]) ->
     if name in data.DATASETS:
         if given:
             raise ValueError(f"--{next(iter(given))} is for your own files; write ./{name} for a folder of that name.")
-        return data.load(name, data_dir)
+        return data.load(name, data_dir, download=download)
     if not Path(name).exists():
         raise ValueError(
             f"There is no data set '{name}' (there are {', '.join(data.DATASETS)}), and no file or folder of that name."

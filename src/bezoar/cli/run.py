@@ -40,6 +40,9 @@ def command(
         ),
     ] = None,
     data_dir: options.DataDir = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="Fetch official files that are missing; checksums are known.")
+    ] = False,
     split: Annotated[str, typer.Option("--split", help="`content` or `pixel-sum`.")] = "content",
     n_jobs: options.Jobs = -1,
     votes_only: Annotated[bool, typer.Option("--votes-only", help="Do not keep the base classifiers.")] = False,
@@ -87,7 +90,7 @@ def command(
         "skip-bad": skip_bad,
         "max-size": max_size,
     }
-    samples = reading.open_named_or_own(dataset, data_dir, said)
+    samples = reading.open_named_or_own(dataset, data_dir, said, download=download)
     samples, estimator = with_learner(samples, learner)
     if samples.groups is not None and split != "content":
         raise ValueError(f"With a column of contributors the split is 'group'; leave --split {split} out.")

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from bezoar.bounded import limit_of, open_zip, tar_files
 from bezoar.data.dataset import Dataset, held_out
+from bezoar.data.download import cache, fetch
 from bezoar.data.npz import read_arrays
 from bezoar.files import DamagedFileError, reading
 
@@ -38,7 +39,7 @@ CLASSES = {"mnist": 10, "cifar10": 10, "gtsrb": 43}
 DATASETS = ("digits", *CLASSES)
 
 
-def load(name: str, folder: str | Path | None = None) -> Dataset:
+def load(name: str, folder: str | Path | None = None, *, download: bool = False) -> Dataset:
     """A data set by name.
 
     Parameters
@@ -47,15 +48,20 @@ def load(name: str, folder: str | Path | None = None) -> Dataset:
         ``digits`` is embedded; the others are read from files.
     folder : path, optional
         Where the files lie; otherwise the environment variable BEZOAR_DATA.
+    download : bool
+        Whether to fetch what is missing there, from where it was published (without a folder, into a cache).
     """
     if name == "digits":
         return _digits()
     if name not in CLASSES:
         raise ValueError(f"There is no data set '{name}'; there are {', '.join(DATASETS)}.")
-    place = folder or os.environ.get("BEZOAR_DATA")
+    place = folder or os.environ.get("BEZOAR_DATA") or (cache() if download else None)
     if not place:
-        raise ValueError(f"'{name}' is read from files: say where they are with --data-dir or BEZOAR_DATA.")
-    x_train, y_train, x_test, y_test = _read(name, Path(place))
+        raise ValueError(
+            f"'{name}' is read from files: say where they are with --data-dir or BEZOAR_DATA, "
+            "or fetch them with --download."
+        )
+    x_train, y_train, x_test, y_test = _read(name, Path(place), download)
     labels = np.arange(CLASSES[name])
     for part, y, x in (("training", y_train, x_train), ("test", y_test, x_test)):
         if x.ndim not in (3, 4) or y.ndim != 1 or x.shape[1:] != x_train.shape[1:]:
@@ -76,7 +82,7 @@ def _digits() -> Dataset:
     return Dataset("digits", X[~test], y[~test], X[test], y[test], np.arange(10))
 
 
-def _read(name: str, folder: Path) -> Arrays:
+def _read(name: str, folder: Path, download: bool) -> Arrays:
     if (folder / f"{name}.npz").exists():
         return _keras(folder / f"{name}.npz")
     readers: dict[str, tuple[list[str], Callable[[Path], Arrays]]] = {
@@ -86,9 +92,12 @@ def _read(name: str, folder: Path) -> Arrays:
     }
     needed, read = readers[name]
     missing = [file for file in needed if not (folder / file).exists()]
-    if missing:
+    if missing and download:
+        fetch(missing, folder)
+    elif missing:
         raise ValueError(
-            f"'{name}' is not in {folder}: put {name}.npz (keras layout) there, or the official {', '.join(missing)}."
+            f"'{name}' is not in {folder}: put {name}.npz (keras layout) there, or the official {', '.join(missing)}, "
+            "or fetch them with --download."
         )
     return read(folder)
 
