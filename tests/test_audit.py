@@ -73,7 +73,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_sound_ensembles_hold(kind):
     model, samples, test = KINDS[kind]
-    report = audit(model, samples, Y, test, targets=2, all_every=10, seed=3)
+    report = audit(model, samples, Y, test, targets=2 if kind == "numbers" else 1, all_every=10, seed=3)
     assert report.ok, str(report)
     assert (report.smallest[report.smallest > 0] > report.radius[report.smallest > 0]).all()
     tried = set(report.by_kind())

@@ -20,12 +20,12 @@ def certified(matrix, y, spread, n_classes, unseen, size, **options):
     return certified_accuracy(Votes(matrix, spread, range(n_classes), classes_inferred=unseen), y, size, **options)
 
 
-@pytest.mark.parametrize("method", ["finite-aggregation", "tight"])
-def test_the_truth_lies_between_the_bounds_and_time_closes_them(method):
-    """Every set of partitions, n ≤ 12: 250 cases for each method; given time, both bounds are the truth."""
+@pytest.mark.parametrize(("method", "cases"), [("finite-aggregation", 250), ("tight", 100)])
+def test_the_truth_lies_between_the_bounds_and_time_closes_them(method, cases):
+    """Every set of partitions, n ≤ 12; given time, both bounds are the truth."""
     rng = np.random.default_rng(5)
     better = 0
-    for _ in range(250):
+    for _ in range(cases):
         case = random_case(rng, 5, 13, 40)
         matrix, y, spread, n_classes, unseen, size = case
         truth = fewest_right_fast(matrix, y, spread.as_table(), n_classes, unseen, size)
@@ -36,7 +36,7 @@ def test_the_truth_lies_between_the_bounds_and_time_closes_them(method):
         better += found.lower_count > found.certified_count
         votes = Votes(matrix, spread, range(n_classes), classes_inferred=unseen)
         assert found.certified_fraction == certify(votes, method).certified_fraction(y, size)
-    assert better > 30
+    assert better > cases // 10
 
 
 def test_the_fast_twin_is_the_slow_one():
