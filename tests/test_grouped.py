@@ -137,6 +137,25 @@ def test_no_radius_is_broken_and_with_enough_nodes_each_is_exact(spread, n_group
     assert raised > 0 or spread not in (Spread.planes(2, 6), Spread.planes(3, 5))
 
 
+def test_a_rival_that_theorem_2_does_not_see_sets_the_radius():
+    """Rivals with equally many votes, scattered or in whole partitions: none is skipped that has an attack."""
+    spread, n_groups = Spread.planes(3, 10), 10
+    rng = np.random.default_rng(7)
+    matrix = np.full((150, spread.n_subsets), 0)
+    for row in matrix:
+        row[:] = p = int(rng.integers(4))
+        share = int(rng.uniform(0.02, 0.2) * len(row))
+        for c in rng.permutation([c for c in range(4) if c != p]):
+            partitions = [spread.subsets_of(j) for j in rng.permutation(len(row))]
+            order = rng.permutation(len(row)) if rng.random() < 0.5 else np.concatenate(partitions)
+            row[[i for i in dict.fromkeys(order.tolist()) if row[i] == p][:share]] = c
+    votes = Votes(matrix, spread, range(4))
+    others = certify(votes).runner_up != certify(votes, "tight").runner_up
+    assert others.sum() >= 5
+    covers = partial(largest_covers_by_residue, spread=spread, n_groups=n_groups)
+    check_radii(spread, matrix, 4, False, covers, True)
+
+
 def structured_weights(rng, spread):
     """Random weights, or heavy concurrent partitions whose common subset is cheap."""
     weight = rng.choice(3, spread.n_subsets, p=rng.dirichlet([0.7, 0.7, 1.5]))
