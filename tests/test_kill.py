@@ -35,7 +35,8 @@ def test_killed_processes_and_killed_file_operations(capsys):
 def test_workers_end_with_a_caller_that_was_killed_alone():
     code = (
         "import time\nfrom joblib import Parallel, delayed\nfrom bezoar.threads import caller, limit_worker\n"
-        "Parallel(2)(delayed(limit_worker)(caller()) for _ in range(4))\nprint('ready', flush=True)\ntime.sleep(60)"
+        "def work(parent):\n    limit_worker(parent)\n    time.sleep(2)\n"  # so that each worker gets one
+        "Parallel(2)(delayed(work)(caller()) for _ in range(4))\nprint('ready', flush=True)\ntime.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
     assert process.stdout.readline() == b"ready\n"
