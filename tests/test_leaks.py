@@ -1,4 +1,4 @@
-"""Every known leak (the list in docs/base-classifiers.md), end to end: one poisoned row, and only its d members move.
+"""Every known leak, end to end: one poisoned row, and only its d members move.
 
 Files have the same cases in test_tables.py, test_folder.py and test_own_data.py.
 """

@@ -1,6 +1,7 @@
 """Updates: what was retrained is what had to be, and the result is a refit's, to the bit."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -248,6 +249,9 @@ def test_a_pooled_run_is_updated_too(tmp_path, monkeypatch):
     assert trained[1] < 80, "only the samples of the two subsets were looked at"
     once(tmp_path / "fresh", changed)
     assert bytes_of(tmp_path / "run") == bytes_of(tmp_path / "fresh")
+    fewer = replace(changed, x_test=changed.x_test[:20], y_test=changed.y_test[:20])
+    once(tmp_path / "run", fewer, update=True)
+    assert len(list((tmp_path / "run" / "votes").iterdir())) == 2, "nothing of test samples that are gone"
 
 
 @pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")

@@ -153,6 +153,8 @@ class Votings:
         self.stale(len(wanted))
         done = int((current.all(axis=1)).sum())
         self.progress(done, len(runs))
+        for left in set((self.folder / "votes").glob("samples-*.npz")) - set(paths):
+            left.unlink()  # votes on test samples that are no longer there
         if len(wanted):
             members = fit_pooled(*training, only=None if len(wanted) == n else wanted.tolist())
         for at in np.flatnonzero(~current.all(axis=1)):
