@@ -244,7 +244,7 @@ def test_a_pooled_run_goes_on_by_test_samples_and_mends_damage(tmp_path, monkeyp
     dataset = data.Dataset("tiny", images[:240], labels[:240], images[240:], labels[240:], np.arange(10), "uint8")
     learner = KernelRidgeClassifier(DigitFeatures(copies=3), gamma=2.0)
     monkeypatch.setattr("bezoar.learners.pooled.KERNEL_BYTES", 1)
-    monkeypatch.setattr("bezoar.blocks.SAMPLES_PER_FILE", 16)
+    monkeypatch.setattr("bezoar.pooled_run.SAMPLES_PER_FILE", 16)
 
     def once(folder, **options):
         said = []

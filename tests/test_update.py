@@ -233,7 +233,7 @@ def test_an_interrupted_update_leaves_no_old_certificate_and_goes_on(tmp_path, m
 
 
 def test_a_pooled_run_is_updated_too(tmp_path, monkeypatch):
-    monkeypatch.setattr("bezoar.blocks.SAMPLES_PER_FILE", 16)
+    monkeypatch.setattr("bezoar.pooled_run.SAMPLES_PER_FILE", 16)
     _, _, learner, options = KINDS["pooled"]
     dataset = data.Dataset("tiny", IMAGES[:110], DIGITS[:110], IMAGES[110:], DIGITS[110:], np.arange(10), "uint8")
 

@@ -18,15 +18,14 @@ from numpy.typing import NDArray
 from bezoar.estimator import FiniteAggregationClassifier, Training
 from bezoar.files import DamagedFileError, open_arrays, reading, sha256_of, write_arrays
 from bezoar.learners.member import Member
-from bezoar.learners.pooled import fit_pooled, is_pooled
+from bezoar.learners.pooled import is_pooled
+from bezoar.pooled_run import PooledRun, vote_pooled
 from bezoar.rundir import SCRATCH
 from bezoar.samples import Samples, digest_of
 from bezoar.store import MEMBERS_PER_FILE, load_members, members_file, save_members, types_of
 from bezoar.train import Refusal, check_answered, train_and_vote, vote_again
-from bezoar.votes import vote_dtype
 
 BLOCK = MEMBERS_PER_FILE
-SAMPLES_PER_FILE = 1024
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,9 @@ class Votings:
         """
         digests = model.subset_digests_
         if is_pooled(training.estimator):
-            return self._train_pooled(training, digests, test, len(model.classes_))
+            own = PooledRun(self.folder, training, digests, self.rankings)
+            (votes,) = vote_pooled([own], test, len(model.classes_), self.say, self.progress, self.stale)
+            return votes
         n, n_classes = len(digests), len(model.classes_)
         ranges = [range(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
         test_digest = digest_of(test)
@@ -130,42 +131,6 @@ class Votings:
         save_members(path, [members[i] for i in sorted(members)])
         return sha256_of(path)
 
-    def _train_pooled(
-        self, training: Training, digests: NDArray[np.uint8], test: Samples, n_classes: int
-    ) -> NDArray[Any]:
-        """Votes kept in runs of test samples, since all subsets answer a run together."""
-        dtype, n_test, n = vote_dtype(n_classes), len(test), len(digests)
-        runs = [range(at, min(at + SAMPLES_PER_FILE, n_test)) for at in range(0, n_test, SAMPLES_PER_FILE)]
-        paths = [self.folder / "votes" / f"samples-{number:05d}.npz" for number in range(len(runs))]
-        parts = [test.subset(np.asarray(run)) for run in runs]
-        digest_of_part = [digest_of(part) for part in parts]
-        votes = np.empty((n_test, n, *([n_classes] if self.rankings else [])), dtype)
-        current = np.zeros((len(runs), n), np.bool_)
-        none = None, current[0].copy()
-        for number, (path, run) in enumerate(zip(paths, runs, strict=True)):
-            try:
-                known, current[number] = read_votes(path, digests, digest_of_part[number]) if path.exists() else none
-                if known is not None:
-                    votes[run] = known
-            except ValueError as error:
-                self.say(f"{error} It is computed again.")
-        wanted = np.flatnonzero(~current.all(axis=0))
-        self.stale(len(wanted))
-        done = int((current.all(axis=1)).sum())
-        self.progress(done, len(runs))
-        for left in set((self.folder / "votes").glob("samples-*.npz")) - set(paths):
-            left.unlink()  # votes on test samples that are no longer there
-        if len(wanted):
-            members = fit_pooled(*training, only=None if len(wanted) == n else wanted.tolist())
-        for at in np.flatnonzero(~current.all(axis=1)):
-            votes[np.asarray(runs[at])[:, None], wanted] = members.votes(
-                parts[at], n_classes, dtype, rankings=self.rankings
-            )
-            write_votes(paths[at], votes[runs[at]], digests, digest_of_part[at], runs[at][0])
-            done += 1
-            self.progress(done, len(runs))
-        return votes
-
     def _file(self, b: int) -> Path:
         return self.folder / "votes" / f"block-{b:05d}.npz"
 
@@ -229,20 +194,6 @@ def read_answers(path: Path, indices: Sequence[int]) -> AnswerBlock:
             for at, i in enumerate(indices)
         }
         return AnswerBlock(answers, facts["test"], facts["members"])
-
-
-def write_votes(path: Path, votes: NDArray[Any], digests: NDArray[np.uint8], test: str, first: int) -> None:
-    """Write the votes of all base classifiers on a run of test samples."""
-    write_arrays(path, {"votes": votes, "subsets": digests}, {"test": test, "first_sample": first})
-
-
-def read_votes(path: Path, digests: NDArray[np.uint8], test: str) -> tuple[NDArray[Any] | None, NDArray[np.bool_]]:
-    """Read them again, and tell which columns are those of base classifiers with these digests."""
-    arrays, facts = open_arrays(path, ("votes", "subsets"))
-    votes, known = arrays["votes"], arrays["subsets"]
-    if facts.get("test") != test or known.shape != digests.shape or votes.shape[1] != len(digests):
-        return None, np.zeros(len(digests), np.bool_)
-    return votes, (known == digests).all(axis=1)
 
 
 def _digest_rows(digests: Sequence[bytes]) -> NDArray[np.uint8]:

@@ -82,6 +82,7 @@ def run(
     *,
     votes_only: bool = False,
     rankings: bool = False,
+    undefended: bool = True,
     resume: bool = True,
     update: bool = False,
     asked: dict[str, Any] | None = None,
@@ -101,6 +102,8 @@ def run(
         Do not keep the base classifiers.
     rankings : bool
         Keep the rankings of the base classifiers with their votes, for method "run-off".
+    undefended : bool
+        Also train the same learner on all data, for comparison.
     resume : bool
         Whether to go on with a run that the folder holds; otherwise such a folder is refused.
     update : bool
@@ -138,8 +141,8 @@ def run(
         training.estimator.share(training.samples.take([0]))
     elif rankings:
         check_gives_scores(training.estimator)
-    _refuse_strangers(folder)
-    with _only_writer(folder):
+    refuse_strangers(folder)
+    with only_writer(folder):
         opened = _open(folder, settings, resume, update, say)
         opened["asked"] = asked if asked is not None else opened.get("asked")
         seconds = {"prepare": time.perf_counter() - started}
@@ -153,7 +156,7 @@ def run(
         certificate = replace(certify(votes), origin=_origin(settings, model.split_))
         seconds["certify"] = time.perf_counter() - started
         started = time.perf_counter()
-        undefended = _undefended_if_possible(training, dataset, model, say)
+        plain = _undefended_if_possible(training, dataset, model, say) if undefended else None
         seconds["undefended"] = time.perf_counter() - started
         truth = votes.indices_of(dataset.y_test)
         votes.save(folder / "votes.npy")
@@ -168,10 +171,10 @@ def run(
             folder,
             certificate,
             dataset.y_test,
-            undefended,
+            plain,
             float((votes.matrix == truth[:, None]).mean()),
             {name: round(value, 3) for name, value in seconds.items()},
-            _finish(folder, opened, model, certificate, dataset, undefended, seconds),
+            _finish(folder, opened, model, certificate, dataset, plain, seconds),
             dataset.x_test,
             votes,
             model.partition_sizes_,
@@ -284,7 +287,7 @@ def _log_stale(folder: Path, opened: dict[str, Any], count: int) -> None:
         write_record(folder / "manifest.json", opened)
 
 
-def _refuse_strangers(folder: Path) -> None:
+def refuse_strangers(folder: Path) -> None:
     """Leave a folder that holds something else as it is."""
     if folder.is_dir() and not (folder / "manifest.json").exists():
         strangers = [item.name for item in folder.iterdir() if item.name not in OWN and not item.name.endswith(PART)]
@@ -341,7 +344,7 @@ def _origin(settings: dict[str, Any], split: Split) -> dict[str, Any]:
 
 
 @contextmanager
-def _only_writer(folder: Path) -> Iterator[None]:
+def only_writer(folder: Path) -> Iterator[None]:
     """Hold the folder's lock; a second process that wants to write there is told so."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "run.lock").open("w") as lock:

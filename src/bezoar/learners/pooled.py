@@ -58,36 +58,50 @@ class PooledMembers:
         return self.coefficients[self.coefficient_starts[i] : self.coefficient_starts[i + 1]]
 
     def votes(self, samples: Samples, n_classes: int, dtype: Any, *, rankings: bool = False) -> NDArray[Any]:
-        """The vote matrix (samples, members), or rankings (samples, members, n_classes), first places the votes.
+        """The vote matrix (samples, members), or rankings (samples, members, n_classes), first places the votes."""
+        return votes_together([self], samples, n_classes, dtype, [rankings])[0]
 
-        Computed by runs of samples whose kernel fits the memory set aside for it.
-        """
-        size = max(16, min(1024, KERNEL_BYTES // (4 * max(1, self.pool.n_rows)) // 16 * 16))
-        chunks = [range(start, min(start + size, len(samples))) for start in range(0, len(samples), size)]
-        parts = [self._votes_on(samples, chunk, n_classes, dtype, rankings) for chunk in chunks]
-        return np.concatenate([np.empty((0, len(self), *([n_classes] if rankings else [])), dtype), *parts])
-
-    def _votes_on(self, samples: Samples, chunk: range, n_classes: int, dtype: Any, rankings: bool) -> NDArray[Any]:
-        """The votes on one run of samples: their kernel with all training rows, then every subset's scores."""
-        places = np.full((len(chunk), len(self), n_classes if rankings else 1), n_classes, dtype)
+    def places(self, kernel: NDArray[np.float32], n_classes: int, dtype: Any, rankings: bool) -> NDArray[Any]:
+        """The same on a run of samples, from their kernel with all rows of the pool."""
+        places = np.full((kernel.shape[1], len(self), n_classes if rankings else 1), n_classes, dtype)
         places[..., 0] = np.where(self.fallback < 0, n_classes, self.fallback)
-        with one_linear_algebra_thread():
-            kernel = self.pool.kernel_columns(self.pool.test_features(samples.take(np.asarray(chunk))))
 
-            def work(start: int, stop: int) -> None:
-                vote_of_subsets(
-                    kernel,
-                    self.rows,
-                    self.starts[start : stop + 1],
-                    self.coefficients,
-                    self.coefficient_starts[start : stop + 1],
-                    self.codes,
-                    self.code_starts[start : stop + 1],
-                    places[:, start:stop],
-                )
+        def work(start: int, stop: int) -> None:
+            vote_of_subsets(
+                kernel,
+                self.rows,
+                self.starts[start : stop + 1],
+                self.coefficients,
+                self.coefficient_starts[start : stop + 1],
+                self.codes,
+                self.code_starts[start : stop + 1],
+                places[:, start:stop],
+            )
 
-            in_threads(len(self), SUBSETS_PER_TASK, work)
+        in_threads(len(self), SUBSETS_PER_TASK, work)
         return places if rankings else places[..., 0]
+
+
+def votes_together(
+    members: Sequence[PooledMembers], samples: Samples, n_classes: int, dtype: Any, rankings: Sequence[bool]
+) -> list[NDArray[Any]]:
+    """The votes (or rankings) of several ensembles on one pool, which so share its kernel.
+
+    Computed by runs of samples whose kernel fits the memory set aside for it.
+    """
+    pool = members[0].pool
+    if any(other.pool is not pool for other in members):
+        raise ValueError("Ensembles that vote together must have been trained on one pool.")
+    size = max(16, min(1024, KERNEL_BYTES // (4 * max(1, pool.n_rows)) // 16 * 16))
+    shapes = [(0, len(own), *([n_classes] if ranked else [])) for own, ranked in zip(members, rankings, strict=True)]
+    parts = [[np.empty(shape, dtype)] for shape in shapes]
+    with one_linear_algebra_thread():
+        for start in range(0, len(samples), size):
+            chunk = np.arange(start, min(start + size, len(samples)))
+            kernel = pool.kernel_columns(pool.test_features(samples.take(chunk)))
+            for own, part, ranked in zip(members, parts, rankings, strict=True):
+                part.append(own.places(kernel, n_classes, dtype, ranked))
+    return [np.concatenate(part) for part in parts]
 
 
 class Kept(NamedTuple):
@@ -104,15 +118,16 @@ def fit_pooled(
     subsets: TrainingSets,
     earlier: Kept | None = None,
     only: Sequence[int] | None = None,
+    pool: Pool | None = None,
 ) -> PooledMembers:
     """Train all base classifiers of a pooled learner, but for those that stay as they were.
 
-    With ``only``, train just these subsets, on a pool of their own samples.
+    With ``only``, train just these subsets, on a pool of their own samples. A ``pool`` of all samples may be given.
     """
     indices = range(len(subsets)) if only is None else only
-    used = np.arange(len(samples)) if only is None else _samples_of(subsets, only)
+    used = np.arange(len(samples)) if only is None or pool is not None else _samples_of(subsets, only)
     used = used if len(used) else np.zeros(1, np.int64)  # a pool holds something, even if nobody uses it
-    pool = estimator.share(samples.take(used))
+    pool = estimator.share(samples.take(used)) if pool is None else pool
     place = np.full(len(samples), -1, np.int64)
     place[used] = np.arange(len(used))
     same = set() if earlier is None else set(earlier.indices.tolist())

@@ -1,0 +1,62 @@
+"""bezoar paper: the paper's tables and figures from our own runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bezoar.cli import options
+from bezoar.cli.run import progress_bar
+
+EXAMPLES = (
+    "Example: `bezoar paper --quick --data-dir DIR`; `bezoar paper --data-dir DIR --out runs/paper`; "
+    "`bezoar paper --only mnist --data-dir DIR`; `bezoar paper --collect --out runs/paper`"
+)
+
+
+def command(
+    data_dir: options.DataDir = None,
+    out: Annotated[
+        Path, typer.Option("--out", help="Where runs, tables and figures go; what is there is kept.")
+    ] = Path("runs/paper"),
+    only: Annotated[str, typer.Option("--only", help="Data sets, such as mnist,gtsrb.")] = "mnist,cifar10,gtsrb",
+    frontier: Annotated[
+        bool, typer.Option("--frontier/--no-frontier", help="Also larger k and designed spreads.")
+    ] = True,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A few thousand training images, smaller k: see it work in minutes.")
+    ] = False,
+    collect: Annotated[
+        bool, typer.Option("--collect", help="Train nothing: tables and figures of what has been run.")
+    ] = False,
+    learner: Annotated[
+        str | None, typer.Option("--learner", help="Another learner for all rows, such as `nin`, the authors' own.")
+    ] = None,
+    n_jobs: options.Jobs = -1,
+    json: options.Json = False,
+) -> None:
+    """Run all rows of the paper's Table 1 and beyond; write its tables and figures beside the published numbers.
+
+    The rows of one data set share features and kernels. Interrupted, the same command goes on.
+    """
+    from bezoar.data import load
+    from bezoar.learners.presets import preset
+    from bezoar.paper.campaign import QUICK, measured, quick_look, run_rows
+    from bezoar.paper.rows import chosen, frontier_rows, learner_of, table_rows
+
+    if quick and out == Path("runs/paper"):
+        out = Path("runs/paper-quick")
+    records = []
+    for name in chosen([part.strip() for part in only.split(",") if part.strip()]):
+        rows = table_rows(name, QUICK[name][2] if quick else 1)
+        rows += frontier_rows(name) if frontier and not quick else []
+        if not collect:
+            dataset = load(name, data_dir)
+            dataset = quick_look(dataset) if quick else dataset
+            make = (lambda: preset(learner)) if learner else (lambda name=name: learner_of(name))  # type: ignore[misc]
+            (out / name).mkdir(parents=True, exist_ok=True)
+            with progress_bar(name) as progress:
+                run_rows(dataset, rows, make, out / name, n_jobs=n_jobs, say=options.note, progress=progress)
+        records += measured(out / name, rows)

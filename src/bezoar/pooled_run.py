@@ -1,0 +1,160 @@
+"""Votes of pooled learners on disk, in runs of test samples, since all subsets answer a run together.
+
+Several runs on one data set with one learner (other k, other d, other spreads) can be voted together: features and
+kernel are then computed once for all of them. What is written does not depend on the company.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bezoar.estimator import Training
+from bezoar.files import open_arrays, write_arrays
+from bezoar.learners.pooled import PooledMembers, fit_pooled, votes_together
+from bezoar.samples import Samples, digest_of
+from bezoar.votes import vote_dtype
+
+SAMPLES_PER_FILE = 1024
+
+
+@dataclass(frozen=True)
+class PooledRun:
+    """One run: where its votes are kept, what its base classifiers are trained on, and whether rankings are kept."""
+
+    folder: Path
+    training: Training
+    digests: NDArray[np.uint8]
+    rankings: bool = False
+    seconds: dict[str, float] = field(default_factory=dict)
+    """What training took here."""
+
+    def file(self, number: int) -> Path:
+        """Where the votes on a run of test samples are kept."""
+        return self.folder / "votes" / f"samples-{number:05d}.npz"
+
+
+def vote_pooled(
+    runs: Sequence[PooledRun],
+    test: Samples,
+    n_classes: int,
+    say: Callable[[str], None],
+    progress: Callable[[int, int], None],
+    stale: Callable[[int], None] = lambda count: None,
+) -> list[NDArray[Any]]:
+    """Train what is missing, let it vote, keep the votes, and return the vote matrices (or rankings).
+
+    Parameters
+    ----------
+    runs : sequence of PooledRun
+        On the same samples with the same learner.
+    test : Samples
+    n_classes : int
+    say, progress : callables
+        Told what is damaged; told how much is done, of how much.
+    stale : callable
+        Told once, before any training, how many base classifiers have to be trained.
+    """
+    dtype, n_test = vote_dtype(n_classes), len(test)
+    parts = [np.arange(at, min(at + SAMPLES_PER_FILE, n_test)) for at in range(0, n_test, SAMPLES_PER_FILE)]
+    samples = [test.subset(part) for part in parts]
+    tests = [digest_of(own) for own in samples]
+    seats = [_Seat(run, tests) for run in runs]
+    votes = []
+    for seat in seats:
+        own = seat.run
+        votes.append(np.empty((n_test, len(own.digests), *([n_classes] if own.rankings else [])), dtype))
+        for number, part in enumerate(parts):
+            known = seat.read(number, say)
+            if known is not None:
+                votes[-1][part] = known
+        seat.drop_others(len(parts))
+    missing = [[seat for seat in seats if not seat.current[number].all()] for number in range(len(parts))]
+    done = sum(not wanting for wanting in missing)
+    stale(sum(len(seat.wanted) for seat in seats))
+    progress(done, len(parts))
+    _train([seat for seat in seats if len(seat.wanted)])
+    for number, (part, wanting) in enumerate(zip(parts, missing, strict=True)):
+        if not wanting:
+            continue
+        members = [seat.trained for seat in wanting]
+        said = votes_together(members, samples[number], n_classes, dtype, [seat.run.rankings for seat in wanting])
+        for seat, fresh in zip(wanting, said, strict=True):
+            whole = votes[seats.index(seat)]
+            whole[part[:, None], seat.wanted] = fresh
+            write_votes(seat.run.file(number), whole[part], seat.run.digests, seat.tests[number], int(part[0]))
+        done += 1
+        progress(done, len(parts))
+    return votes
+
+
+class _Seat:
+    """A run at the table: which of its votes are on disk and true of the data at hand, and who is to train."""
+
+    def __init__(self, run: PooledRun, tests: list[str]) -> None:
+        self.run, self.tests = run, tests
+        self.current = np.zeros((len(tests), len(run.digests)), np.bool_)
+        self.members: PooledMembers | None = None
+
+    @property
+    def wanted(self) -> NDArray[np.int64]:
+        """Base classifiers whose votes are missing somewhere."""
+        return np.flatnonzero(~self.current.all(axis=0))
+
+    @property
+    def trained(self) -> PooledMembers:
+        assert self.members is not None
+        return self.members
+
+    def read(self, number: int, say: Callable[[str], None]) -> NDArray[Any] | None:
+        """The votes kept of a run of test samples, if there are any."""
+        path = self.run.file(number)
+        if not path.exists():
+            return None
+        try:
+            known, self.current[number] = read_votes(path, self.run.digests, self.tests[number])
+        except ValueError as error:
+            say(f"{error} It is computed again.")
+            return None
+        return known
+
+    def drop_others(self, n_parts: int) -> None:
+        """Delete votes on test samples that are no longer there."""
+        mine = {self.run.file(number) for number in range(n_parts)}
+        for left in set((self.run.folder / "votes").glob("samples-*.npz")) - mine:
+            left.unlink()
+
+
+def _train(seats: Sequence[_Seat]) -> None:
+    """Train what is wanted: alone on a pool of the samples concerned, in company on a pool of all samples."""
+    pool = None
+    for seat in seats:
+        started = time.perf_counter()
+        training, wanted = seat.run.training, seat.wanted
+        if pool is None and len(seats) > 1:
+            pool = training.estimator.share(training.samples.take(np.arange(len(training.samples))))
+            seat.run.seconds["features"] = time.perf_counter() - started
+            started = time.perf_counter()
+        only = None if len(wanted) == len(seat.run.digests) else wanted.tolist()
+        seat.members = fit_pooled(*training, only=only, pool=pool)
+        seat.run.seconds["train"] = time.perf_counter() - started
+
+
+def write_votes(path: Path, votes: NDArray[Any], digests: NDArray[np.uint8], test: str, first: int) -> None:
+    """Write the votes of all base classifiers on a run of test samples."""
+    write_arrays(path, {"votes": votes, "subsets": digests}, {"test": test, "first_sample": first})
+
+
+def read_votes(path: Path, digests: NDArray[np.uint8], test: str) -> tuple[NDArray[Any] | None, NDArray[np.bool_]]:
+    """Read them again, and tell which columns are those of base classifiers with these digests."""
+    arrays, facts = open_arrays(path, ("votes", "subsets"))
+    votes, known = arrays["votes"], arrays["subsets"]
+    if facts.get("test") != test or known.shape != digests.shape or votes.shape[1] != len(digests):
+        return None, np.zeros(len(digests), np.bool_)
+    return votes, (known == digests).all(axis=1)
