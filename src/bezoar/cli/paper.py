@@ -15,6 +15,8 @@ EXAMPLES = (
     "`bezoar paper --only mnist --data-dir DIR`; `bezoar paper --collect --out runs/paper`"
 )
 
+PRINTED = ("certified_fraction", "statistics", "certified_accuracy_attack_size_1")
+
 
 def command(
     data_dir: options.DataDir = None,
@@ -43,12 +45,14 @@ def command(
     """
     from bezoar.data import load
     from bezoar.learners.presets import preset
-    from bezoar.paper.campaign import QUICK, measured, quick_look, run_rows
+    from bezoar.paper.campaign import QUICK, costs, measured, quick_look, run_rows
+    from bezoar.paper.page import cells_above, write_campaign
     from bezoar.paper.rows import chosen, frontier_rows, learner_of, table_rows
+    from bezoar.paper.tables import joined, tables
 
     if quick and out == Path("runs/paper"):
         out = Path("runs/paper-quick")
-    records = []
+    records, spent = [], {}
     for name in chosen([part.strip() for part in only.split(",") if part.strip()]):
         rows = table_rows(name, QUICK[name][2] if quick else 1)
         rows += frontier_rows(name) if frontier and not quick else []
@@ -60,3 +64,14 @@ def command(
             with progress_bar(name) as progress:
                 run_rows(dataset, rows, make, out / name, n_jobs=n_jobs, say=options.note, progress=progress)
         records += measured(out / name, rows)
+        spent[name] = costs(out / name)
+    if not records:
+        raise ValueError(f"Nothing has been run in {out} yet; leave --collect out.")
+    results = write_campaign(out, records, spent)
+    above, cells = cells_above(results)
+    if json:
+        options.print_json({name: results[name] for name in PRINTED} | {"above": above, "cells": cells})
+        return
+    typer.echo(joined([table for name in ("table1", "table2", "table3") for table in tables(results)[name]], "text"))
+    options.note(f"{above} of {cells} cells of the paper's Table 1 are higher here" if cells else "a quick look")
+    options.note(f"tables, figures and page: {out / 'paper.html'}")

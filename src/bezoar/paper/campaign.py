@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import resource
 import sys
 from collections.abc import Callable, Sequence
@@ -53,7 +51,8 @@ def run_rows(
     seconds: dict[str, float] = {}
     for outcome in run_together(dataset, wanted, seconds=seconds, say=say, progress=progress):
         row = missing[outcome.folder]
-        write_record(measures_file(folder, row), measure(row, outcome))
+        found = measure(outcome.votes, outcome.certificate, outcome.y_test, outcome.manifest, row.methods)
+        write_record(measures_file(folder, row), {**found, "divisor": row.divisor})
         say(f"{outcome.folder}: clean accuracy {100 * outcome.certificate.clean_accuracy(outcome.y_test):.2f} %")
     _log_cost(folder, list(missing.values()), seconds)
 
@@ -94,10 +93,3 @@ def quick_look(dataset: Dataset) -> Dataset:
     return replace(
         dataset, name=f"{dataset.name}-quick", x_train=x[train], y_train=y[train], x_test=x[test], y_test=y[test]
     )
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Plain JSON that a person can read and a diff can show: one line for each list of numbers."""
-    text = json.dumps(value, indent=1, ensure_ascii=False)
-    joined = re.sub(r"\[\s+([-\d.,\s]+?)\s+\]", lambda numbers: f"[{' '.join(numbers[1].split())}]", text)
-    path.write_text(joined + "\n", "utf-8")

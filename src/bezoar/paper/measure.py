@@ -3,54 +3,69 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bezoar.certificates import Certificate, certify
+from bezoar.certificates import Certificate, Method, certify
 from bezoar.certificates.shared import certified_accuracy
-from bezoar.paper.rows import NAMES, Row
-from bezoar.run import Outcome
+from bezoar.groups import find_groups
+from bezoar.paper.rows import NAMES
 from bezoar.votes import Votes
 
 
-def measure(row: Row, outcome: Outcome) -> dict[str, Any]:
-    """The measures of a completed run, as plain values; counts of test samples are whole numbers."""
-    votes, y = outcome.votes, outcome.y_test
+def measure(
+    votes: Votes, theorem: Certificate, y: Any, manifest: dict[str, Any], methods: Sequence[Method] = ()
+) -> dict[str, Any]:
+    """The measures of a completed run, as plain values; counts of test samples are whole numbers.
+
+    Parameters
+    ----------
+    votes : Votes
+    theorem : Certificate
+        By Theorem 2.
+    y : true labels
+    manifest : dict
+        Of the run.
+    methods : names
+        Further certificates to draw curves of.
+    """
     truth = votes.indices_of(y)
-    theorem = outcome.certificate
     right = theorem.prediction == truth
     bound = certify(votes, "dpa-bound")
     grown = right & (theorem.radius > bound.radius)
     curves: dict[str, Any] = {"finite-aggregation": curve(theorem, truth), "dpa-bound": curve(bound, truth)}
+    radii = {"finite-aggregation": float(theorem.radius.mean())}
     seconds = {}
-    for method in (("tight",) if row.plane else ()) + (("run-off",) if row.rankings else ()):
+    for method in methods:
         started = time.process_time()
-        certificate = certify(votes, method)  # type: ignore[arg-type]
+        certificate = certify(votes, method)
         seconds[method] = round(time.process_time() - started, 2)
-        curves[method] = curve(certificate, truth)
+        curves[method], radii[method] = curve(certificate, truth), float(certificate.radius.mean())
     shared = certified_accuracy(votes, y, 1)
+    spread = votes.spread
     return {
-        "dataset": NAMES[row.dataset],
-        "k": row.k,
-        "d": row.d,
-        "spread": f"plane:{row.plane[0]},{row.plane[1]}" if row.plane else "random",
-        "n_subsets": votes.spread.n_subsets,
-        "n_train": outcome.manifest["n_train"],
+        "dataset": NAMES.get(manifest["settings"]["dataset"]["name"], manifest["settings"]["dataset"]["name"]),
+        "k": spread.k,
+        "d": spread.d,
+        "designed": spread.d > 1 and find_groups(spread) is not None,
+        "n_subsets": spread.n_subsets,
+        "n_train": manifest["n_train"],
         "n_test": votes.n_test,
-        "learner": outcome.manifest["settings"]["learner"],
+        "learner": manifest["settings"]["learner"],
         "clean": int(right.sum()),
         "base": int((votes.matrix == truth[:, None]).sum()),
         "grown": int(grown.sum()),
         "growth": int((theorem.radius - bound.radius)[grown].sum()),
         "tied": int(_tied(votes).sum()),
-        "mean_radius": float(theorem.radius.mean()),
+        "mean_radius": radii,
         "certified": curves,
         "shared_attack_of_size_1": {"lower": shared.lower_count, "upper": shared.upper_count},
         "cpu_seconds_to_certify": seconds,
-        "votes_sha256": outcome.manifest["files"]["votes.npy"],
-        "environment": outcome.manifest["environment"],
+        "votes_sha256": manifest["files"]["votes.npy"],
+        "environment": manifest["environment"],
     }
 
 

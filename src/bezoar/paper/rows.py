@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bezoar.certificates import Method
 from bezoar.spread import Spread
 
 NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "gtsrb": "GTSRB"}
@@ -63,15 +64,9 @@ class Row:
         return "plane-{}-{}".format(*self.plane) if self.plane else f"k{self.k:g}-d{self.d}"
 
     @property
-    def in_table(self) -> bool:
-        """Whether the paper has this row."""
-        return self.plane is None and self.d in TABLE[self.dataset].get(round(self.k * self.divisor), ())
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """The attack sizes of its table."""
-        sizes = SIZES[self.dataset, round(self.k * self.divisor)]
-        return sizes if self.divisor == 1 else tuple(max(1, round(size / self.divisor)) for size in sizes)
+    def methods(self) -> tuple[Method, ...]:
+        """The certificates besides Theorem 2 that are worth their time on these votes."""
+        return (*(("tight",) if self.plane else ()), *(("run-off",) if self.rankings else ()))
 
     def spread(self) -> Spread:
         """What makes subsets of partitions."""

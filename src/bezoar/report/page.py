@@ -59,9 +59,9 @@ def page(outcome: Outcome) -> str:
     sizes = sorted({*attack_sizes(certificate), *(cell.attack_size for cell in published)})
     partitions = outcome.partition_sizes
     largest = int(partitions.max(initial=0)) + 1
-    script = _source("page.js")
+    script = own_source("page.js")
     return (
-        _environment()
+        templates()
         .get_template("page.html.j2")
         .render(
             outcome=outcome,
@@ -101,7 +101,7 @@ def page(outcome: Outcome) -> str:
                 "classes": [{"n": row.n, "radii": row.radii} for row in classes],
                 "tiles": [_facts(tile) for group in groups for tile in group.tiles],
             },
-            style=_source("page.css"),
+            style=own_source("page.css"),
             script=script,
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )
@@ -143,7 +143,8 @@ def _median(numbers: NDArray[np.int64]) -> int:
     return int(np.percentile(numbers, 50, method="lower"))
 
 
-def _environment() -> Environment:
+def templates() -> Environment:
+    """Our templates; whatever is put into them is escaped."""
     environment = Environment(
         loader=TEMPLATES,
         autoescape=select_autoescape(["html", "j2"]),
@@ -154,6 +155,6 @@ def _environment() -> Environment:
     return environment
 
 
-def _source(name: str) -> Markup:
+def own_source(name: str) -> Markup:
     """A file of our own, as it stands."""
     return Markup(TEMPLATES.get_source(Environment(), name)[0])
