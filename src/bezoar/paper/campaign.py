@@ -88,6 +88,7 @@ def quick_look(dataset: Dataset) -> Dataset:
     """A small data set out of the training set; the test set is not touched."""
     n_train, n_test, _ = QUICK[dataset.name]
     order = np.random.default_rng(0).permutation(len(dataset.y_train))
+    n_train = min(n_train, len(order) * 3 // 4)
     train, test = order[:n_train], order[n_train : n_train + n_test]
     x, y = dataset.x_train, dataset.y_train
     return replace(

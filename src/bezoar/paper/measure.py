@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from bezoar.certificates import Certificate, Method, certify
 from bezoar.certificates.shared import certified_accuracy
-from bezoar.groups import find_groups
 from bezoar.paper.rows import NAMES
+from bezoar.spread import Spread
 from bezoar.votes import Votes
 
 
@@ -50,7 +50,7 @@ def measure(
         "dataset": NAMES.get(manifest["settings"]["dataset"]["name"], manifest["settings"]["dataset"]["name"]),
         "k": spread.k,
         "d": spread.d,
-        "designed": spread.d > 1 and find_groups(spread) is not None,
+        "designed": not _plain(spread),
         "n_subsets": spread.n_subsets,
         "n_train": manifest["n_train"],
         "n_test": votes.n_test,
@@ -83,6 +83,12 @@ def at(counts: list[int], size: int) -> int:
 def half(counts: list[int], n_test: int) -> int:
     """The largest attack size at which half of the test set is certified: the median certified radius."""
     return max((size for size, count in enumerate(counts) if 2 * count >= n_test), default=0)
+
+
+def _plain(spread: Spread) -> bool:
+    """Whether this is one of the paper's random spreads, not one made for a certificate."""
+    n, d = spread.n_subsets, spread.d
+    return n % d == 0 and spread in (Spread.random(n // d, d), Spread.paper(n // d, d))
 
 
 def _tied(votes: Votes) -> NDArray[np.bool_]:

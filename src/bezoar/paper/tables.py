@@ -81,8 +81,9 @@ def _certified_fraction(results: dict[str, Any]) -> list[Table]:
                 change = "" if base is None or row is base else f" ({value - base['certified_fraction'][at]:+.2f})"
                 line.append(f"{value:.2f}{change}" + (f" / {published_at[size]:.2f}" if size in published_at else ""))
             cells.append(tuple(line))
+        beside = " / paper" if published_cell("certified_fraction", dataset, k, own[0]["d"]) else ""
         title = (
-            f"{dataset}, k = {k:g}: certified fraction, % (pointwise), by attack size; change against d = 1; / paper"
+            f"{dataset}, k = {k:g}: certified fraction, % (pointwise), by attack size (change against d = 1){beside}"
         )
         made.append(Table(title, ("d", *map(str, own[0]["attack_size"])), tuple(cells)))
     return made
