@@ -42,7 +42,7 @@ bench: $(VENV)/.dev  ## measure speed and memory; prints what benchmarks/RESULTS
 	$(BIN)/python benchmarks/kill.py --kills 50
 	$(BIN)/python benchmarks/fuzz.py --seconds 120
 	$(BIN)/python benchmarks/audit.py
-	@if [ -n "$$BEZOAR_DATA" ]; then $(BIN)/python benchmarks/pooled.py && $(BIN)/python benchmarks/objects.py "$$BEZOAR_DATA"; \
+	@if [ -n "$$BEZOAR_DATA" ]; then $(BIN)/python benchmarks/pooled.py && $(BIN)/python benchmarks/growth.py "$$BEZOAR_DATA" && $(BIN)/python benchmarks/objects.py "$$BEZOAR_DATA"; \
 	else echo "*** BEZOAR_DATA is not set: the benchmarks on MNIST and CIFAR-10 are left out ***"; fi
 
 # The report is tested in a real browser; where none can be had, the tests say so.
