@@ -14,6 +14,7 @@ from bezoar.run import environment
 
 Measures = dict[str, Any]
 THEOREM = "finite-aggregation"
+TENS = (30, 35, 40, 45, 50, 60, 70, 80, 90)
 
 
 @cache
@@ -117,9 +118,7 @@ def _best(rows: Sequence[Measures], size: int) -> Any:
 
 
 def _round_sizes() -> list[int]:
-    return sorted(
-        {m * 10**e for e in range(4) for m in (1, 2, 3, 4, 5, 6, 7, 8, 9)} | {12, 15, 18, 22, 24, 25, 26, 27, 28}
-    )
+    return [*range(1, 10), *(m * 10**e // 10 for e in (1, 2, 3) for m in (10, 12, 15, 18, 20, 22, 24, 26, 28, *TENS))]
 
 
 def _key(row: Measures) -> dict[str, Any]:
