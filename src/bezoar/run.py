@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ NOT_COVERED = (
     "control the training machine",
 )
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "xxhash", "skops")
+OPTIONAL_LIBRARIES = ("torch",)
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,7 @@ def environment() -> dict[str, Any]:
         "machine": platform.machine(),
         "system": platform.system(),
         **{name: version(name) for name in LIBRARIES},
+        **{name: version(name) for name in OPTIONAL_LIBRARIES if find_spec(name)},
     }
 
 

@@ -27,6 +27,8 @@ OWN_TYPES = (
     "bezoar.learners.table.TableClassifier",
     "bezoar.learners.text.TextClassifier",
     "bezoar.learners.seed_averaged.SeedAveragedClassifier",
+    "bezoar.learners.network.TorchClassifier",
+    "bezoar.learners.network_in_network.network_in_network",
 )
 RECORD = "model.json"
 MEMBERS_PER_FILE = 64

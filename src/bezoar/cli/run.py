@@ -36,7 +36,8 @@ def command(
         str | None,
         typer.Option(
             "--learner",
-            help="`table`, `text`; for images `digits` (glyphs), `signs` (emblems), `objects` (photographs).",
+            help="`table`, `text`; for images `digits` (glyphs), `signs` (emblems), `objects` (photographs), "
+            "`nin` and `nin-mirror` (the paper's network, in hours).",
         ),
     ] = None,
     data_dir: options.DataDir = None,
