@@ -216,8 +216,9 @@ def test_subsets_of_every_kind():
     assert member([]).fallback is None
     assert member([4, 4, 4, 5]).failure is None
     assert member(range(17)).failure is None
-    vectors = quick(layers, batch_size=8).fit(WINE[::9][:17], KINDS[::9][:17])
-    assert np.isfinite(vectors.decision_function(WINE)).all()
+    constant = np.hstack([WINE, np.ones((len(WINE), 1))])
+    vectors = quick(layers, batch_size=8).fit(constant[::9][:17], KINDS[::9][:17])
+    assert np.isfinite(vectors.decision_function(constant)).all()
 
 
 def test_batches_hold_every_sample_once_and_two_at_least():
