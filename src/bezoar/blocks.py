@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from bezoar.estimator import FiniteAggregationClassifier, Training
 from bezoar.files import DamagedFileError, open_arrays, reading, sha256_of, write_arrays
 from bezoar.learners.member import Member
-from bezoar.learners.pooled import fit_pooled, is_pooled
+from bezoar.learners.pooled import Kept, fit_pooled, is_pooled
+from bezoar.pooled_store import POOL, kept_pooled, save_pooled
 from bezoar.rundir import SCRATCH
 from bezoar.samples import Samples, digest_of
 from bezoar.store import MEMBERS_PER_FILE, load_members, members_file, save_members, types_of
@@ -40,6 +41,8 @@ class Votings:
     progress: Callable[[int, int], None]
     stale: Callable[[int], None]
     """Told once, before any training, how many base classifiers have to be trained."""
+    kernel_bytes: int | None = None
+    """How much memory the kernel of a pooled learner may take."""
 
     def train(self, training: Training, model: FiniteAggregationClassifier, test: Samples) -> NDArray[Any]:
         """Train what is missing, keep it, and return the whole vote matrix (test samples, base classifiers).
@@ -141,7 +144,7 @@ class Votings:
         digest_of_part = [digest_of(part) for part in parts]
         votes = np.empty((n_test, n, *([n_classes] if self.rankings else [])), dtype)
         current = np.zeros((len(runs), n), np.bool_)
-        none = None, current[0].copy()
+        none = None, np.zeros(n, np.bool_)
         for number, (path, run) in enumerate(zip(paths, runs, strict=True)):
             try:
                 known, current[number] = read_votes(path, digests, digest_of_part[number]) if path.exists() else none
@@ -150,21 +153,45 @@ class Votings:
             except ValueError as error:
                 self.say(f"{error} It is computed again.")
         wanted = np.flatnonzero(~current.all(axis=0))
-        self.stale(len(wanted))
+        kept = self._kept_pooled(training.estimator, digests, n_classes) if self.keep_members else None
+        self.stale(len(wanted) if kept is None else n - len(kept.indices))
         done = int((current.all(axis=1)).sum())
         self.progress(done, len(runs))
         for left in set((self.folder / "votes").glob("samples-*.npz")) - set(paths):
             left.unlink()  # votes on test samples that are no longer there
-        if len(wanted):
-            members = fit_pooled(*training, only=None if len(wanted) == n else wanted.tolist())
+        if kept is not None:
+            kept = self._all_pooled(kept, training, digests)
+        if kept is not None and len(wanted) == n:
+            members = kept.members
+        elif len(wanted):
+            members = fit_pooled(*training, earlier=kept, only=None if len(wanted) == n else wanted.tolist())
         for at in np.flatnonzero(~current.all(axis=1)):
             votes[np.asarray(runs[at])[:, None], wanted] = members.votes(
-                parts[at], n_classes, dtype, rankings=self.rankings
+                parts[at], n_classes, dtype, rankings=self.rankings, kernel_bytes=self.kernel_bytes
             )
             write_votes(paths[at], votes[runs[at]], digests, digest_of_part[at], runs[at][0])
             done += 1
             self.progress(done, len(runs))
         return votes
+
+    def _kept_pooled(self, estimator: Any, digests: NDArray[np.uint8], n_classes: int) -> Kept:
+        """Base classifiers that an earlier run wrote and that are still those of these subsets."""
+        nothing = Kept(None, np.zeros(0, np.int64))
+        if not (self.folder / "models" / POOL).exists():
+            return nothing
+        try:
+            return kept_pooled(self.folder / "models", estimator, n_classes, digests)
+        except ValueError as error:
+            self.say(f"{error} It is computed again.")
+            return nothing
+
+    def _all_pooled(self, kept: Kept, training: Training, digests: NDArray[np.uint8]) -> Kept:
+        """Train the others, and keep all of them."""
+        if len(kept.indices) == len(digests):
+            return kept
+        members = fit_pooled(*training, earlier=kept if len(kept.indices) else None)
+        save_pooled(self.folder / "models", members, digests)
+        return Kept(members, np.arange(len(digests)))
 
     def _file(self, b: int) -> Path:
         return self.folder / "votes" / f"block-{b:05d}.npz"

@@ -20,6 +20,7 @@ from bezoar.subsets import TrainingSets
 from bezoar.threads import in_threads, one_linear_algebra_thread
 
 KERNEL_BYTES = 1 << 29
+FEWEST_AT_ONCE = 16
 SUBSETS_PER_TASK = 32
 
 
@@ -57,12 +58,15 @@ class PooledMembers:
         """The coefficients of base classifier i, in the canonical order of its rows."""
         return self.coefficients[self.coefficient_starts[i] : self.coefficient_starts[i + 1]]
 
-    def votes(self, samples: Samples, n_classes: int, dtype: Any, *, rankings: bool = False) -> NDArray[Any]:
+    def votes(
+        self, samples: Samples, n_classes: int, dtype: Any, *, rankings: bool = False, kernel_bytes: int | None = None
+    ) -> NDArray[Any]:
         """The vote matrix (samples, members), or rankings (samples, members, n_classes), first places the votes.
 
         Computed by runs of samples whose kernel fits the memory set aside for it.
         """
-        size = max(16, min(1024, KERNEL_BYTES // (4 * max(1, self.pool.n_rows)) // 16 * 16))
+        room = (KERNEL_BYTES if kernel_bytes is None else kernel_bytes) // (4 * max(1, self.pool.n_rows))
+        size = max(FEWEST_AT_ONCE, min(1024, room // FEWEST_AT_ONCE * FEWEST_AT_ONCE))
         chunks = [range(start, min(start + size, len(samples))) for start in range(0, len(samples), size)]
         parts = [self._votes_on(samples, chunk, n_classes, dtype, rankings) for chunk in chunks]
         return np.concatenate([np.empty((0, len(self), *([n_classes] if rankings else [])), dtype), *parts])
@@ -107,7 +111,7 @@ def fit_pooled(
 ) -> PooledMembers:
     """Train all base classifiers of a pooled learner, but for those that stay as they were.
 
-    With ``only``, train just these subsets, on a pool of their own samples.
+    With ``only``, give just those of these subsets, on a pool of their own samples.
     """
     indices = range(len(subsets)) if only is None else only
     used = np.arange(len(samples)) if only is None else _samples_of(subsets, only)
@@ -132,7 +136,8 @@ def fit_pooled(
                 fallback[i] = held[i][np.bincount(local).argmax()]
             if len(held[i]) >= 2:
                 rows[i] = pool.rows_of(own)
-                coefficients[i] = earlier.members.own_coefficients(i) if i in same else pool.solve(own, local)  # type: ignore[union-attr]
+                known = earlier is not None and indices[i] in same
+                coefficients[i] = earlier.members.own_coefficients(indices[i]) if known else pool.solve(own, local)  # type: ignore[union-attr]
 
     with one_linear_algebra_thread():
         in_threads(n, 8, work)
