@@ -40,6 +40,8 @@ def test_every_command_has_help_with_an_example():
     group = typer.main.get_command(app)
     assert set(group.commands) == {
         "run",
+        "train",
+        "vote",
         "predict",
         "audit",
         "update",

@@ -8,6 +8,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from bezoar.estimator import Training
 from bezoar.learners.kernel_ridge import NUMBERS_PER_PRODUCT, ROWS_PER_PRODUCT, Pool
 from bezoar.learners.pooled import FEWEST_AT_ONCE
@@ -72,7 +74,7 @@ def pooled_memory(training: Training, n_classes: int, n_test: int, *, rankings: 
     members = int((rows * (8 + 4 * n_classes)).sum())
     largest = int(rows.max(initial=0))
     threads = n_cores()
-    votes = n_test * len(rows) * vote_dtype(n_classes).itemsize * (2 * n_classes if rankings else 1)
+    votes = n_test * len(rows) * np.dtype(vote_dtype(n_classes)).itemsize * (2 * n_classes if rankings else 1)
     at_once = max(1, min(ROWS_PER_PRODUCT, NUMBERS_PER_PRODUCT // max(1, width)))
     before = _peak_so_far()
     return PooledMemory(

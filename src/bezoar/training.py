@@ -43,6 +43,5 @@ def train(
         earlier = opened.get("seconds", {}).get("train and vote", 0.0)
         seconds = {"train and vote": round(time.perf_counter() - started + earlier, 3)}
         manifest = {**opened, "status": "trained", "n_train": len(training.codes), "seconds": seconds}
-        manifest.pop("digest", None)
         write_record(folder / "manifest.json", manifest)
         return manifest
