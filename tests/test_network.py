@@ -158,6 +158,8 @@ def test_what_the_process_does_with_pytorch_changes_no_bit(module):
     try:
         torch.set_num_threads(3)
         torch.set_float32_matmul_precision("medium")
+        if hasattr(torch.backends.mkldnn, "conv"):
+            torch.backends.mkldnn.conv.fp32_precision = "bf16"
         torch.backends.mkldnn.enabled = False
         torch.set_default_dtype(torch.float64)
         torch.manual_seed(99)
@@ -176,6 +178,8 @@ def test_what_the_process_does_with_pytorch_changes_no_bit(module):
         torch.set_num_threads(before[0])
         torch.set_float32_matmul_precision(before[1])
         torch.backends.mkldnn.enabled = True
+        if hasattr(torch.backends.mkldnn, "conv"):
+            torch.backends.mkldnn.conv.fp32_precision = "none"
         torch.set_default_dtype(torch.float32)
     assert same(expected, again)
     assert np.array_equal(scores, repeated)

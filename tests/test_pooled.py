@@ -201,7 +201,7 @@ def test_a_saved_pooled_model_votes_the_same_and_can_be_updated(name, options, t
         ("n_codes", lambda a: a * np.uint32(0), "do not fit"),
         ("fallback", lambda a: a + 3, "its fallback do not fit"),
         ("fallback", lambda a: a - 9, "its fallback do not fit"),
-        ("copies", lambda copies: copies + 1, "its copies do not fit"),
+        ("copies", lambda copies: copies + 1, "its samples do not fit"),
         ("copies", lambda copies: 0, "its copies do not fit"),
         (COEFFICIENTS, lambda a: a[:-3], "its coefficients do not fit"),
         (COEFFICIENTS, lambda a: a.astype(np.float64), "its coefficients do not fit"),
@@ -231,6 +231,22 @@ def test_extreme_and_missing_numbers_stay_numbers():
     assert rows.tolist() == [[[1000, -1000, 0, 19]]]
 
 
+@pytest.mark.parametrize("value", [1e300, -1e300, np.inf, 15.0])
+def test_one_row_of_extreme_values_stops_nobody(value):
+    """Long rows are shortened by themselves: a radius would be worth little if one row could stop training."""
+    X, y = np.random.default_rng(0).normal(size=(90, 40)), np.arange(90) % 3
+    learner = KernelRidgeClassifier(gamma=0.05)
+    model = FiniteAggregationClassifier(learner, k=5, d=2, classes=[0, 1, 2]).fit(X, y)
+    poisoned = np.vstack([X, np.full((1, 40), value)])
+    if np.isfinite(value):
+        other = FiniteAggregationClassifier(learner, k=5, d=2, classes=[0, 1, 2]).fit(poisoned, [*y, 0])
+        assert (other.votes(X).matrix != model.votes(X).matrix).any(axis=0).sum() <= 2
+    rows = VectorFeatures()(poisoned)
+    assert (rows[:-1] == VectorFeatures()(X)).all()
+    assert 0.99 * 2**24 < squared_lengths(rows[-1:, 0])[0] <= 2**24
+    assert len(set(rows[-1, 0].tolist())) == 1, "the direction stays"
+
+
 def test_too_many_rows_for_one_solve_say_how_much_they_need(monkeypatch):
     monkeypatch.setattr(kernel_ridge, "MOST_ROWS", 100)
     with pytest.raises(MemoryError, match=r"178 rows \(1 copies of 178 samples\) needs .* GB; a larger k"):
@@ -252,7 +268,7 @@ def test_every_preset_is_a_classifier():
         (lambda: KernelRidgeClassifier().fit(WINE, np.zeros(len(WINE), int)), "at least 2 classes"),
         (
             lambda: KernelRidgeClassifier(VectorFeatures(scale=9000, limit=9000)).fit(WINE, KINDS),
-            "choose a coarser scale",
+            "'limit' of vector features must be from 1 to 4095",
         ),
         (lambda: DigitFeatures(copies=5)(IMAGES[:2]), r"must be in \[1, 3, 9\]. Got 5"),
         (lambda: DigitFeatures()(IMAGES[0]), r"need grey images, \(n, height, width\)"),

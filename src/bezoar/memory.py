@@ -97,7 +97,7 @@ def _peak_so_far() -> int:
 
 def gigabytes(size: int) -> str:
     """A size in words, rounded up."""
-    return f"{-(-size // 10**7) / 100:g}GB"
+    return f"{-(-size // 10**7) / 100:.2f}".rstrip("0").rstrip(".") + "GB"
 
 
 def bytes_of(text: str) -> int:

@@ -187,8 +187,9 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):
 
     def _fed(self, torch: Any, X: NDArray[Any]) -> Any:
         """Samples as the module is fed them: standardised, in single precision, channels first."""
-        values = (_channels_last(X) - self.mean_) / self.deviation_
-        return torch.tensor(np.moveaxis(values, -1, 1).astype(np.float32, order="C")).to(self.device)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is told of where it matters
+            values = ((_channels_last(X) - self.mean_) / self.deviation_).astype(np.float32)
+        return torch.tensor(np.ascontiguousarray(np.moveaxis(values, -1, 1))).to(self.device)
 
     def _check_parameters(self, X: NDArray[Any]) -> None:
         for name in ("epochs", "batch_size"):
