@@ -213,7 +213,7 @@ def pooled_run() -> Start:
 
     def start(folder: Path, say: Callable[[str], None] = silent) -> None:
         model = FiniteAggregationClassifier(learner, k=6, d=2, classes=range(10), split=Split(dtype="uint8"))
-        write_report(run(tiny, model, folder, votes_only=True, say=say))
+        write_report(run(tiny, model, folder, say=say))
 
     return start
 

@@ -8,12 +8,14 @@ from sklearn.kernel_ridge import KernelRidge
 import bezoar.learners.kernel_ridge as kernel_ridge
 import bezoar.learners.pooled as pooled
 from bezoar import FiniteAggregationClassifier, Split, check_estimator_purity
+from bezoar.files import open_arrays, write_arrays
 from bezoar.learners.features.digits import DigitFeatures
 from bezoar.learners.features.signs import SignFeatures
 from bezoar.learners.features.vectors import VectorFeatures
 from bezoar.learners.kernel_ridge import KernelRidgeClassifier, squared_lengths
 from bezoar.learners.member import fit_member, vote_of
 from bezoar.learners.presets import LEARNERS, preset
+from bezoar.pooled_store import COEFFICIENTS, FEATURES, POOL, load_pooled, save_pooled
 from bezoar.threads import n_cores
 
 DIGITS = load_digits()
@@ -173,9 +175,76 @@ def test_digit_features_forgive_place_size_and_slant():
     assert not DigitFeatures()(np.zeros((1, 28, 28), np.uint8)).any()
 
 
+@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.parametrize(("name", "options"), [("digits, 3 copies", {}), ("rbf", {"k": 60, "d": 2}), ("linear", {})])
+def test_a_saved_pooled_model_votes_the_same_and_can_be_updated(name, options, tmp_path):
+    X, y, _ = data_for(name)
+    model = ensemble(name, **options).fit(X[:150], y[:150])
+    model.save(tmp_path)
+    back = FiniteAggregationClassifier.load(tmp_path)
+    expected = model.votes(X[:60], rankings=True)
+    assert (back.votes(X[:60], rankings=True).rankings == expected.rankings).all()
+    assert back.certify(X[:60]).facts() == model.certify(X[:60]).facts()
+    assert back.members_.n_trained == model.members_.n_trained
+    again = back.update(remove=[3, 70], data=(X[:150], y[:150])).retrained
+    assert again.tolist() == model.update(remove=[3, 70]).retrained.tolist()
+    assert (back.votes(X[:60]).matrix == model.votes(X[:60]).matrix).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("samples", lambda a: a + np.uint32(160), "its samples do not fit"),
+        ("sizes", lambda a: a[:-1], "is damaged"),
+        ("sizes", lambda a: np.roll(a * np.uint32(2), 1), "do not fit"),
+        ("codes", lambda a: a + np.uint32(9), "its codes do not fit"),
+        ("n_codes", lambda a: a * np.uint32(0), "do not fit"),
+        ("fallback", lambda a: a + 3, "its fallback do not fit"),
+        ("fallback", lambda a: a - 9, "its fallback do not fit"),
+        ("copies", lambda copies: copies + 1, "its samples do not fit"),
+        ("copies", lambda copies: 0, "its copies do not fit"),
+        (COEFFICIENTS, lambda a: a[:-3], "its coefficients do not fit"),
+        (COEFFICIENTS, lambda a: a.astype(np.float64), "its coefficients do not fit"),
+        (FEATURES, lambda a: a[:-1], "its samples do not fit"),
+        (FEATURES, lambda a: a.astype(np.float32), "its features do not fit"),
+        (FEATURES, lambda a: a[0], "its features do not fit"),
+    ],
+)
+def test_forged_members_are_refused_whatever_their_digests(name, change, message, tmp_path):
+    """Votes are read off arrays without looking at bounds, so opening looks at them."""
+    model = ensemble("rbf", k=4, d=2).fit(WINE[:160], KINDS[:160])
+    save_pooled(tmp_path, model.members_, model.subset_digests_)
+    load_pooled(tmp_path, LEARNER["rbf"], 3)
+    arrays, facts = open_arrays(tmp_path / POOL)
+    if name in arrays:
+        write_arrays(tmp_path / POOL, {**arrays, name: change(arrays[name])}, facts)
+    elif name == "copies":
+        write_arrays(tmp_path / POOL, arrays, {**facts, "copies": change(1)})
+    else:
+        np.save(tmp_path / name, change(np.load(tmp_path / name)))
+    with pytest.raises(ValueError, match=message):
+        load_pooled(tmp_path, LEARNER["rbf"], 3)
+
+
 def test_extreme_and_missing_numbers_stay_numbers():
     rows = VectorFeatures()(np.array([[1e300, -1e300, np.nan, 0.3]]))
     assert rows.tolist() == [[[1000, -1000, 0, 19]]]
+
+
+@pytest.mark.parametrize("value", [1e300, -1e300, np.inf, 15.0])
+def test_one_row_of_extreme_values_stops_nobody(value):
+    """Long rows are shortened by themselves: a radius would be worth little if one row could stop training."""
+    X, y = np.random.default_rng(0).normal(size=(90, 40)), np.arange(90) % 3
+    learner = KernelRidgeClassifier(gamma=0.05)
+    model = FiniteAggregationClassifier(learner, k=5, d=2, classes=[0, 1, 2]).fit(X, y)
+    poisoned = np.vstack([X, np.full((1, 40), value)])
+    if np.isfinite(value):
+        other = FiniteAggregationClassifier(learner, k=5, d=2, classes=[0, 1, 2]).fit(poisoned, [*y, 0])
+        assert (other.votes(X).matrix != model.votes(X).matrix).any(axis=0).sum() <= 2
+    rows = VectorFeatures()(poisoned)
+    assert (rows[:-1] == VectorFeatures()(X)).all()
+    assert 0.99 * 2**24 < squared_lengths(rows[-1:, 0])[0] <= 2**24
+    assert len(set(rows[-1, 0].tolist())) == 1, "the direction stays"
 
 
 def test_too_many_rows_for_one_solve_say_how_much_they_need(monkeypatch):
@@ -199,7 +268,7 @@ def test_every_preset_is_a_classifier():
         (lambda: KernelRidgeClassifier().fit(WINE, np.zeros(len(WINE), int)), "at least 2 classes"),
         (
             lambda: KernelRidgeClassifier(VectorFeatures(scale=9000, limit=9000)).fit(WINE, KINDS),
-            "choose a coarser scale",
+            "'limit' of vector features must be from 1 to 4095",
         ),
         (lambda: DigitFeatures(copies=5)(IMAGES[:2]), r"must be in \[1, 3, 9\]. Got 5"),
         (lambda: DigitFeatures()(IMAGES[0]), r"need grey images, \(n, height, width\)"),
@@ -207,7 +276,6 @@ def test_every_preset_is_a_classifier():
         (lambda: SignFeatures(copies=5)(IMAGES[:2]), r"must be in \[1, 3, 7\]. Got 5"),
         (lambda: SignFeatures()(IMAGES[0]), r"need images"),
         (lambda: SignFeatures(crops=(0.5,))(IMAGES[:2]), "as many as there are blocks"),
-        (lambda: ensemble("rbf").fit(WINE, KINDS).save("nowhere"), "cannot be saved yet"),
     ],
 )
 def test_bad_input_gets_one_sentence(call, message):

@@ -18,8 +18,10 @@ from bezoar.learners.describe import describe
 from bezoar.learners.features.digits import DigitFeatures
 from bezoar.learners.kernel_ridge import KernelRidgeClassifier
 from bezoar.learners.presets import preset
+from bezoar.pooled_store import FEATURES, POOLED_FILES
 from bezoar.report.page import write_report
 from bezoar.run import attack_sizes, run, threat_model
+from bezoar.rundir import damage
 from bezoar.split import Split
 
 DIGITS = data.load("digits")
@@ -238,7 +240,8 @@ def test_tables_texts_and_sparse_rows_run_too(tmp_path):
         assert len(outcome.certificate) == 9
 
 
-def test_a_pooled_run_goes_on_by_test_samples_and_mends_damage(tmp_path, monkeypatch):
+@pytest.mark.parametrize("votes_only", [True, False])
+def test_a_pooled_run_goes_on_by_test_samples_and_mends_damage(votes_only, tmp_path, monkeypatch):
     images = load_digits().images[:300].astype(np.uint8) * 15
     labels = load_digits().target[:300]
     dataset = data.Dataset("tiny", images[:240], labels[:240], images[240:], labels[240:], np.arange(10), "uint8")
@@ -246,13 +249,17 @@ def test_a_pooled_run_goes_on_by_test_samples_and_mends_damage(tmp_path, monkeyp
     monkeypatch.setattr("bezoar.learners.pooled.KERNEL_BYTES", 1)
     monkeypatch.setattr("bezoar.pooled_run.SAMPLES_PER_FILE", 16)
 
-    def once(folder, **options):
+    def once(folder):
         said = []
         model = FiniteAggregationClassifier(learner, k=6, d=2, classes=range(10), split=Split(dtype="uint8"))
-        return run(dataset, model, folder, say=said.append, **{"votes_only": True, **options}), said
+        return run(dataset, model, folder, say=said.append, votes_only=votes_only), said
+
+    def everything(folder):
+        kept = [] if votes_only else [(folder / "models" / name).read_bytes() for name in POOLED_FILES]
+        return bytes_of(folder), kept
 
     outcome, _ = once(tmp_path / "run")
-    before = bytes_of(tmp_path / "run")
+    before = everything(tmp_path / "run")
     alone = FiniteAggregationClassifier(learner, k=6, d=2, classes=range(10), split=Split(dtype="uint8"))
     alone.fit(images[:240], labels[:240])
     assert (outcome.certificate.radius == alone.certify(images[240:]).radius).all()
@@ -266,6 +273,25 @@ def test_a_pooled_run_goes_on_by_test_samples_and_mends_damage(tmp_path, monkeyp
     _, said = once(tmp_path / "run")
     assert any(files[1].name in line and "computed again" in line for line in said)
     assert files[0].stat().st_mtime_ns == kept
-    assert bytes_of(tmp_path / "run") == before
-    with pytest.raises(ValueError, match="cannot be kept yet"):
-        once(tmp_path / "other", votes_only=False)
+    assert everything(tmp_path / "run") == before
+    if votes_only:
+        assert not (tmp_path / "run" / "models").exists()
+        return
+    back = FiniteAggregationClassifier.load(tmp_path / "run" / "models")
+    assert (back.votes(images[240:]).matrix == outcome.votes.matrix).all()
+    for name in POOLED_FILES:
+        path = tmp_path / "run" / "models" / name
+        body = bytearray(path.read_bytes())
+        body[len(body) // 2] ^= 1
+        path.write_bytes(body)
+        assert any(name in line for line in damage(tmp_path / "run"))
+        with pytest.raises(ValueError, match=rf"{name} is (altered|damaged)"):
+            FiniteAggregationClassifier.load(tmp_path / "run" / "models")
+        _, said = once(tmp_path / "run")
+        assert any(name in line and "computed again" in line for line in said)
+        assert everything(tmp_path / "run") == before
+    (tmp_path / "run" / "models" / FEATURES).unlink()
+    _, said = once(tmp_path / "run")
+    assert any(f"{FEATURES} is damaged or missing. It is computed again." in line for line in said)
+    assert everything(tmp_path / "run") == before
+    assert not damage(tmp_path / "run")

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from bezoar import FiniteAggregationClassifier, data
 from bezoar.files import read_record, sha256_of
 from bezoar.learners.features.digits import DigitFeatures
-from bezoar.learners.kernel_ridge import KernelRidgeClassifier
+from bezoar.learners.kernel_ridge import KernelRidgeClassifier, Pool
 from bezoar.rows import count_rows, join_rows, take_rows
 from bezoar.run import run
 from bezoar.rundir import RESULTS
@@ -232,21 +232,25 @@ def test_an_interrupted_update_leaves_no_old_certificate_and_goes_on(tmp_path, m
     assert outcome.manifest["changes"][0]["retrained"] == 4
 
 
-def test_a_pooled_run_is_updated_too(tmp_path, monkeypatch):
+@pytest.mark.parametrize("votes_only", [True, False])
+def test_a_pooled_run_is_updated_too(votes_only, tmp_path, monkeypatch):
     monkeypatch.setattr("bezoar.pooled_run.SAMPLES_PER_FILE", 16)
     _, _, learner, options = KINDS["pooled"]
     dataset = data.Dataset("tiny", IMAGES[:110], DIGITS[:110], IMAGES[110:], DIGITS[110:], np.arange(10), "uint8")
 
     def once(folder, dataset, **more):
-        run(dataset, FiniteAggregationClassifier(learner, k=6, d=2, **options), folder, votes_only=True, **more)
+        run(dataset, FiniteAggregationClassifier(learner, k=6, d=2, **options), folder, votes_only=votes_only, **more)
 
     once(tmp_path / "run", dataset)
     changed = dataset.without([17])
-    trained = []
-    real = learner.__class__.share
-    monkeypatch.setattr(learner.__class__, "share", lambda self, X: trained.append(len(X)) or real(self, X))
+    shared, solved = [], []
+    real, solve = learner.__class__.share, Pool.solve
+    monkeypatch.setattr(learner.__class__, "share", lambda self, X: shared.append(len(X)) or real(self, X))
+    monkeypatch.setattr(Pool, "solve", lambda self, *rest: solved.append(1) or solve(self, *rest))
     once(tmp_path / "run", changed, update=True)
-    assert trained[1] < 80, "only the samples of the two subsets were looked at"
+    assert len(solved) == 3, "two base classifiers were trained again, and the undefended one"
+    if votes_only:
+        assert shared[1] < 80, "only the samples of the two subsets were looked at"
     once(tmp_path / "fresh", changed)
     assert bytes_of(tmp_path / "run") == bytes_of(tmp_path / "fresh")
     fewer = replace(changed, x_test=changed.x_test[:20], y_test=changed.y_test[:20])

@@ -39,6 +39,8 @@ class Votings:
     progress: Callable[[int, int], None]
     stale: Callable[[int], None]
     """Told once, before any training, how many base classifiers have to be trained."""
+    kernel_bytes: int | None = None
+    """How much memory the kernel of a pooled learner may take."""
 
     def train(self, training: Training, model: FiniteAggregationClassifier, test: Samples) -> NDArray[Any]:
         """Train what is missing, keep it, and return the whole vote matrix (test samples, base classifiers).
@@ -47,8 +49,10 @@ class Votings:
         """
         digests = model.subset_digests_
         if is_pooled(training.estimator):
-            own = PooledRun(self.folder, training, digests, self.rankings)
-            (votes,) = vote_pooled([own], test, len(model.classes_), self.say, self.progress, self.stale)
+            own = PooledRun(self.folder, training, digests, self.rankings, self.keep_members)
+            (votes,) = vote_pooled(
+                [own], test, len(model.classes_), self.say, self.progress, self.stale, self.kernel_bytes
+            )
             return votes
         n, n_classes = len(digests), len(model.classes_)
         ranges = [range(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]

@@ -271,8 +271,6 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         from bezoar.store import save_model
 
         check_is_fitted(self, "members_")
-        if isinstance(self.members_, PooledMembers):
-            raise ValueError("Base classifiers of a pooled learner cannot be saved yet; keep their votes instead.")
         save_model(self, path)
 
     @classmethod

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from bezoar.estimator import Training
 from bezoar.files import open_arrays, write_arrays
-from bezoar.learners.pooled import PooledMembers, fit_pooled, votes_together
+from bezoar.learners.pooled import Kept, PooledMembers, fit_pooled, votes_together
+from bezoar.pooled_store import POOL, kept_pooled, save_pooled
 from bezoar.samples import Samples, digest_of
 from bezoar.votes import vote_dtype
 
@@ -32,6 +33,8 @@ class PooledRun:
     training: Training
     digests: NDArray[np.uint8]
     rankings: bool = False
+    keep: bool = False
+    """Whether base classifiers are kept on disk too."""
     seconds: dict[str, float] = field(default_factory=dict)
     """What training took here."""
 
@@ -47,6 +50,7 @@ def vote_pooled(
     say: Callable[[str], None],
     progress: Callable[[int, int], None],
     stale: Callable[[int], None] = lambda count: None,
+    kernel_bytes: int | None = None,
 ) -> list[NDArray[Any]]:
     """Train what is missing, let it vote, keep the votes, and return the vote matrices (or rankings).
 
@@ -60,7 +64,11 @@ def vote_pooled(
         Told what is damaged; told how much is done, of how much.
     stale : callable
         Told once, before any training, how many base classifiers have to be trained.
+    kernel_bytes : int, optional
+        Memory for the kernel between training samples and the test samples that are asked at the same time.
     """
+    if len(runs) > 1 and any(run.keep for run in runs):
+        raise ValueError("Base classifiers are kept by runs of their own; those that vote together keep only votes.")
     dtype, n_test = vote_dtype(n_classes), len(test)
     parts = [np.arange(at, min(at + SAMPLES_PER_FILE, n_test)) for at in range(0, n_test, SAMPLES_PER_FILE)]
     samples = [test.subset(part) for part in parts]
@@ -77,14 +85,16 @@ def vote_pooled(
         seat.drop_others(len(parts))
     missing = [[seat for seat in seats if not seat.current[number].all()] for number in range(len(parts))]
     done = sum(not wanting for wanting in missing)
-    stale(sum(len(seat.wanted) for seat in seats))
+    kept = [seat.kept(n_classes, say) for seat in seats]
+    stale(sum(seat.n_stale(own) for seat, own in zip(seats, kept, strict=True)))
     progress(done, len(parts))
-    _train([seat for seat in seats if len(seat.wanted)])
+    _train([(seat, own) for seat, own in zip(seats, kept, strict=True) if own is not None or len(seat.wanted)])
     for number, (part, wanting) in enumerate(zip(parts, missing, strict=True)):
         if not wanting:
             continue
         members = [seat.trained for seat in wanting]
-        said = votes_together(members, samples[number], n_classes, dtype, [seat.run.rankings for seat in wanting])
+        rankings = [seat.run.rankings for seat in wanting]
+        said = votes_together(members, samples[number], n_classes, dtype, rankings, kernel_bytes)
         for seat, fresh in zip(wanting, said, strict=True):
             whole = votes[seats.index(seat)]
             whole[part[:, None], seat.wanted] = fresh
@@ -124,6 +134,24 @@ class _Seat:
             return None
         return known
 
+    def kept(self, n_classes: int, say: Callable[[str], None]) -> Kept | None:
+        """Base classifiers of an earlier run that are still those of these subsets; None if this run keeps none."""
+        if not self.run.keep:
+            return None
+        nothing = Kept(None, np.zeros(0, np.int64))
+        models = self.run.folder / "models"
+        if not (models / POOL).exists():
+            return nothing
+        try:
+            return kept_pooled(models, self.run.training.estimator, n_classes, self.run.digests)
+        except ValueError as error:
+            say(f"{error} It is computed again.")
+            return nothing
+
+    def n_stale(self, kept: Kept | None) -> int:
+        """How many base classifiers have to be trained."""
+        return len(self.wanted) if kept is None else len(self.run.digests) - len(kept.indices)
+
     def drop_others(self, n_parts: int) -> None:
         """Delete votes on test samples that are no longer there."""
         mine = {self.run.file(number) for number in range(n_parts)}
@@ -131,10 +159,10 @@ class _Seat:
             left.unlink()
 
 
-def _train(seats: Sequence[_Seat]) -> None:
+def _train(seats: Sequence[tuple[_Seat, Kept | None]]) -> None:
     """Train what is wanted: alone on a pool of the samples concerned, in company on a pool of all samples."""
     pool = None
-    for seat in seats:
+    for seat, kept in seats:
         started = time.perf_counter()
         training, wanted = seat.run.training, seat.wanted
         if pool is None and len(seats) > 1:
@@ -142,8 +170,22 @@ def _train(seats: Sequence[_Seat]) -> None:
             seat.run.seconds["features"] = time.perf_counter() - started
             started = time.perf_counter()
         only = None if len(wanted) == len(seat.run.digests) else wanted.tolist()
-        seat.members = fit_pooled(*training, only=only, pool=pool)
+        if kept is not None:
+            kept = _all_kept(seat.run, kept)
+        if kept is not None and only is None:
+            seat.members = kept.members
+        elif len(wanted):
+            seat.members = fit_pooled(*training, earlier=kept, only=only, pool=pool)
         seat.run.seconds["train"] = time.perf_counter() - started
+
+
+def _all_kept(run: PooledRun, kept: Kept) -> Kept:
+    """Train those that are not kept yet, and keep all of them."""
+    if len(kept.indices) == len(run.digests):
+        return kept
+    members = fit_pooled(*run.training, earlier=kept if len(kept.indices) else None)
+    save_pooled(run.folder / "models", members, run.digests)
+    return Kept(members, np.arange(len(run.digests)))
 
 
 def write_votes(path: Path, votes: NDArray[Any], digests: NDArray[np.uint8], test: str, first: int) -> None:

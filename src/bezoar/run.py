@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,8 @@ from bezoar.files import (
 from bezoar.learners.describe import describe
 from bezoar.learners.member import isolated, seeded
 from bezoar.learners.pooled import is_pooled
+from bezoar.memory import PooledMemory, pooled_memory
+from bezoar.rows import count_rows
 from bezoar.rundir import CONCLUSIONS, OWN, SCHEMA, SCRATCH, altered, results_of
 from bezoar.split import Split
 from bezoar.store import save_model_record
@@ -57,6 +60,7 @@ NOT_COVERED = (
     "control the training machine",
 )
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "xxhash", "skops")
+OPTIONAL_LIBRARIES = ("torch",)
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,7 @@ def run(
     resume: bool = True,
     update: bool = False,
     asked: dict[str, Any] | None = None,
+    max_memory: int | None = None,
     say: Callable[[str], None] = lambda text: None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Outcome:
@@ -111,15 +116,80 @@ def run(
         subset changed are trained again, and everything that saw removed data is overwritten.
     asked : dict, optional
         How the command line was told to read the data; kept in the manifest, so that it can be read again.
+    max_memory : int, optional
+        Bytes that the process may take with a pooled learner; too few are refused before any work is done.
     say : callable
         Told what a person should know (a damaged block, another machine).
     progress : callable
         Told how much is done, of how much.
     """
     folder = Path(folder)
-    if is_pooled(model.estimator) and not votes_only:
-        raise ValueError("Base classifiers of a pooled learner cannot be kept yet; ask for votes only (--votes-only).")
     started = time.perf_counter()
+    opening = opened_run(dataset, model, folder, votes_only, rankings, resume, update, asked, max_memory, say)
+    with opening as (training, opened, settings, memory):
+        seconds = {"prepare": time.perf_counter() - started}
+        started = time.perf_counter()
+        kernel_bytes = None if max_memory is None or memory is None else memory.kernel_bytes(max_memory)
+        votings = Votings(
+            folder, not votes_only, rankings, say, progress, partial(_log_stale, folder, opened), kernel_bytes
+        )
+        said = votings.train(training, model, model.split_.samples(dataset.x_test))
+        earlier = 0.0 if opened.get("changing") else opened.get("seconds", {}).get("train and vote", 0.0)
+        seconds["train and vote"] = time.perf_counter() - started + earlier
+        votes = model.as_votes(said)
+        started = time.perf_counter()
+        certificate = replace(certify(votes), origin=_origin(settings, model.split_))
+        seconds["certify"] = time.perf_counter() - started
+        started = time.perf_counter()
+        dear = memory is not None and max_memory is not None and memory.undefended > max_memory
+        plain = _undefended_if_possible(training, dataset, model, say) if undefended and not dear else None
+        if undefended and dear:
+            say("the undefended learner was not trained on all data: it needs more than --max-memory")
+        seconds["undefended"] = time.perf_counter() - started
+        truth = votes.indices_of(dataset.y_test)
+        votes.save(folder / "votes.npy")
+        certificate.save(folder / "certificate.npz")
+        write_ensemble(folder, model, training, dataset, votes_only)
+        return Outcome(
+            folder,
+            certificate,
+            dataset.y_test,
+            plain,
+            float((votes.matrix == truth[:, None]).mean()),
+            {name: round(value, 3) for name, value in seconds.items()},
+            _finish(folder, opened, model, certificate, dataset, plain, seconds),
+            dataset.x_test,
+            votes,
+            model.partition_sizes_,
+        )
+
+
+class OpenedRun(NamedTuple):
+    """A run whose folder is ours to write: what is to be trained, the manifest as it stands, and what was asked for.
+
+    ``memory`` is None unless the learner is pooled.
+    """
+
+    training: Training
+    opened: dict[str, Any]
+    settings: dict[str, Any]
+    memory: PooledMemory | None
+
+
+@contextmanager
+def opened_run(
+    dataset: Dataset,
+    model: FiniteAggregationClassifier,
+    folder: Path,
+    votes_only: bool,
+    rankings: bool,
+    resume: bool,
+    update: bool,
+    asked: dict[str, Any] | None,
+    max_memory: int | None,
+    say: Callable[[str], None],
+) -> Iterator[OpenedRun]:
+    """Prepare the training and take hold of the folder; everything is checked before a file is written."""
     training = model.prepare(dataset.x_train, dataset.y_train, dataset.groups)
     model.premises_ = tuple({premise.what: premise for premise in (*model.premises_, *dataset.premises)}.values())
     settings = {
@@ -133,52 +203,38 @@ def run(
         "votes_only": votes_only,
         "subsets_per_block": BLOCK,
         "rankings": rankings or None,  # runs that were begun before there were any say nothing
+        "pooled": (is_pooled(training.estimator) and not votes_only) or None,  # how base classifiers are kept
     }
     if dataset.schema is not None:
         settings["schema"] = dataset.schema.as_dict()
+    memory = None
     if is_pooled(training.estimator):
         # A learner for another kind of sample says so here, before a file is written.
-        training.estimator.share(training.samples.take([0]))
+        memory = pooled_memory(training, len(model.classes_), count_rows(dataset.x_test), rankings=rankings)
+        memory.check_machine()
+        if max_memory is not None:
+            memory.kernel_bytes(max_memory)
+    elif max_memory is not None:
+        raise ValueError(f"--max-memory bounds pooled learners, and {settings['learner']} is none; leave it out.")
     elif rankings:
         check_gives_scores(training.estimator)
     refuse_strangers(folder)
     with only_writer(folder):
         opened = _open(folder, settings, resume, update, say)
         opened["asked"] = asked if asked is not None else opened.get("asked")
-        seconds = {"prepare": time.perf_counter() - started}
-        started = time.perf_counter()
-        votings = Votings(folder, not votes_only, rankings, say, progress, partial(_log_stale, folder, opened))
-        said = votings.train(training, model, model.split_.samples(dataset.x_test))
-        earlier = 0.0 if opened.get("changing") else opened.get("seconds", {}).get("train and vote", 0.0)
-        seconds["train and vote"] = time.perf_counter() - started + earlier
-        votes = model.as_votes(said)
-        started = time.perf_counter()
-        certificate = replace(certify(votes), origin=_origin(settings, model.split_))
-        seconds["certify"] = time.perf_counter() - started
-        started = time.perf_counter()
-        plain = _undefended_if_possible(training, dataset, model, say) if undefended else None
-        seconds["undefended"] = time.perf_counter() - started
-        truth = votes.indices_of(dataset.y_test)
-        votes.save(folder / "votes.npy")
-        certificate.save(folder / "certificate.npz")
-        model.spread_.save(folder / "spread.npz")
-        write_whole(folder / "split.npy", lambda file: np.save(file, training.subsets.partition))
-        if dataset.schema is not None:
-            write_text(folder / SCHEMA, json.dumps(dataset.schema.as_dict(), indent=1, ensure_ascii=False) + "\n")
-        if not votes_only:
-            save_model_record(model, folder / "models")
-        return Outcome(
-            folder,
-            certificate,
-            dataset.y_test,
-            plain,
-            float((votes.matrix == truth[:, None]).mean()),
-            {name: round(value, 3) for name, value in seconds.items()},
-            _finish(folder, opened, model, certificate, dataset, plain, seconds),
-            dataset.x_test,
-            votes,
-            model.partition_sizes_,
-        )
+        yield OpenedRun(training, opened, settings, memory)
+
+
+def write_ensemble(
+    folder: Path, model: FiniteAggregationClassifier, training: Training, dataset: Dataset, votes_only: bool
+) -> None:
+    """Write what base classifiers have in common: spread, split, schema, and the record of those that are kept."""
+    model.spread_.save(folder / "spread.npz")
+    write_whole(folder / "split.npy", lambda file: np.save(file, training.subsets.partition))
+    if dataset.schema is not None:
+        write_text(folder / SCHEMA, json.dumps(dataset.schema.as_dict(), indent=1, ensure_ascii=False) + "\n")
+    if not votes_only:
+        save_model_record(model, folder / "models")
 
 
 def undefended_accuracy(training: Training, dataset: Dataset, model: FiniteAggregationClassifier) -> float:
@@ -212,6 +268,7 @@ def environment() -> dict[str, Any]:
         "machine": platform.machine(),
         "system": platform.system(),
         **{name: version(name) for name in LIBRARIES},
+        **{name: version(name) for name in OPTIONAL_LIBRARIES if find_spec(name)},
     }
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bezoar.files import DamagedFileError, open_arrays, read_record, reading, sha256_of
+from bezoar.pooled_store import POOL, check_pooled
 from bezoar.store import ESTIMATOR, MEMBERS_PER_FILE, RECORD, members_file, model_files
 from bezoar.votes import rankings_file
 
@@ -53,6 +54,11 @@ def damage(folder: str | Path) -> list[str]:
                         raise DamagedFileError(f"{members} is damaged or missing.")
         except DamagedFileError as error:
             said.append(str(error))
+    if (folder / "models" / POOL).exists():
+        try:
+            check_pooled(folder / "models")
+        except DamagedFileError as error:
+            said.append(str(error))
     return list(dict.fromkeys(said))
 
 
@@ -61,7 +67,9 @@ def results_of(folder: Path, settings: dict[str, Any]) -> list[str]:
     names = [*RESULTS, *([SCHEMA] if "schema" in settings else []), *([RANKINGS] if settings.get("rankings") else [])]
     names += sorted(f"votes/{path.name}" for path in (folder / "votes").glob("*.npz"))
     if not settings["votes_only"]:
-        names += [f"models/{name}" for name in (*model_files(n_subsets_of(settings)), RECORD)]
+        names += [
+            f"models/{name}" for name in (*model_files(n_subsets_of(settings), bool(settings.get("pooled"))), RECORD)
+        ]
     return names
 
 
@@ -75,7 +83,8 @@ def altered(folder: Path, manifest: dict[str, Any], members: bool = False) -> li
         return []
     with reading(folder / "manifest.json"):
         settings = manifest["settings"]
-        if not settings["votes_only"] and n_subsets_of(settings) > MEMBERS_PER_FILE * len(stated):
+        blocks = not (settings["votes_only"] or settings.get("pooled"))
+        if blocks and n_subsets_of(settings) > MEMBERS_PER_FILE * len(stated):
             raise ValueError("it lists fewer files than it has blocks")
         expected = results_of(folder, settings)
         names = [*expected, *(name for name in stated if BLOCK_FILE.fullmatch(name) and name not in expected)]

@@ -15,6 +15,8 @@ import numpy as np
 from bezoar.bounded import check_arrays, open_zip
 from bezoar.files import DamagedFileError, read_record, reading, sha256_of, write_bytes, write_record
 from bezoar.learners.member import Member
+from bezoar.learners.pooled import PooledMembers, is_pooled
+from bezoar.pooled_store import POOLED_FILES, load_pooled, save_pooled
 from bezoar.premises import Premise
 from bezoar.split import Split
 from bezoar.spread import Spread
@@ -27,6 +29,13 @@ OWN_TYPES = (
     "bezoar.learners.table.TableClassifier",
     "bezoar.learners.text.TextClassifier",
     "bezoar.learners.seed_averaged.SeedAveragedClassifier",
+    "bezoar.learners.kernel_ridge.KernelRidgeClassifier",
+    "bezoar.learners.features.digits.DigitFeatures",
+    "bezoar.learners.features.objects.ObjectFeatures",
+    "bezoar.learners.features.signs.SignFeatures",
+    "bezoar.learners.features.vectors.VectorFeatures",
+    "bezoar.learners.network.TorchClassifier",
+    "bezoar.learners.network_in_network.network_in_network",
 )
 RECORD = "model.json"
 MEMBERS_PER_FILE = 64
@@ -122,8 +131,11 @@ def save_model(model: Any, path: str | Path) -> None:
     """Write a fitted FiniteAggregationClassifier into a folder."""
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
-    for block, start in enumerate(range(0, len(model.members_), MEMBERS_PER_FILE)):
-        save_members(folder / members_file(block), model.members_[start : start + MEMBERS_PER_FILE])
+    if isinstance(model.members_, PooledMembers):
+        save_pooled(folder, model.members_, model.subset_digests_)
+    else:
+        for block, start in enumerate(range(0, len(model.members_), MEMBERS_PER_FILE)):
+            save_members(folder / members_file(block), model.members_[start : start + MEMBERS_PER_FILE])
     save_model_record(model, folder)
 
 
@@ -131,11 +143,13 @@ def save_model_record(model: Any, folder: Path) -> None:
     """Write all of a model but its base classifiers, and the digests of the files that hold them."""
     names = getattr(model, "feature_names_in_", None)
     write_bytes(folder / ESTIMATOR, _dumped(model.estimator))
-    files = model_files(len(model.subset_sizes_))
+    pooled = is_pooled(model.estimator)
+    files = model_files(len(model.subset_sizes_), pooled)
     write_record(
         folder / RECORD,
         {
             "format": FORMAT,
+            **({"pooled": True} if pooled else {}),
             "files": {name: sha256_of(folder / name) for name in files},
             "spread": model.spread_.as_dict(),
             "split": model.split_.as_dict(),
@@ -162,7 +176,8 @@ def load_model(cls: Any, path: str | Path, trusted: Sequence[str]) -> Any:
 
 
 def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[str]) -> Any:
-    if list(record["files"]) != model_files(len(record["subset_sizes"])):
+    pooled = bool(record.get("pooled"))
+    if list(record["files"]) != model_files(len(record["subset_sizes"]), pooled):
         raise DamagedFileError(f"{folder / RECORD} is altered: it does not list the files of a model.")
     for name, stated in record["files"].items():
         if sha256_of(folder / name) != stated:
@@ -178,8 +193,13 @@ def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[
         classes=None if record["classes_inferred"] else classes.tolist(),
     )
     model.spread_, model.split_, model.classes_ = spread, model.split, classes
-    files = [name for name in record["files"] if name != ESTIMATOR]
-    model.members_ = [member for name in files for member in load_members(folder / name, trusted)]
+    if pooled:
+        model.members_ = load_pooled(folder, model.estimator, len(classes))
+    else:
+        files = [name for name in record["files"] if name != ESTIMATOR]
+        model.members_ = [member for name in files for member in load_members(folder / name, trusted)]
+    if len(model.members_) != len(record["subset_sizes"]):
+        raise DamagedFileError(f"{folder} does not hold one base classifier for each subset.")
     model.subset_sizes_ = np.array(record["subset_sizes"], np.int64)
     model.partition_sizes_ = np.array(record["partition_sizes"], np.int64)
     digests = np.frombuffer(bytes.fromhex(record["subset_digests"]), np.uint8)
@@ -192,8 +212,10 @@ def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[
     return model
 
 
-def model_files(n_subsets: int) -> list[str]:
+def model_files(n_subsets: int, pooled: bool = False) -> list[str]:
     """The files of a model, so that no record can name others."""
+    if pooled:
+        return [ESTIMATOR, *POOLED_FILES]
     return [ESTIMATOR, *(members_file(block) for block in range(-(-n_subsets // MEMBERS_PER_FILE)))]
 
 

@@ -27,8 +27,10 @@ from bezoar.cli import (
     split,
     spread,
     table,
+    train,
     update,
     verify,
+    vote,
 )
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -76,7 +78,23 @@ def _sentence(error: Exception) -> str:
     return str(error)
 
 
-for _room in (run, predict, audit, update, verify, certify, accuracy, compare, table, plot, paper, split, spread):
+for _room in (
+    run,
+    train,
+    vote,
+    predict,
+    audit,
+    update,
+    verify,
+    certify,
+    accuracy,
+    compare,
+    table,
+    plot,
+    paper,
+    split,
+    spread,
+):
     app.command(_room.__name__.rpartition(".")[2], epilog=_room.EXAMPLES)(graceful(_room.command))
 
 

@@ -11,6 +11,7 @@ import typer
 from bezoar.cli import options, reading
 
 if TYPE_CHECKING:
+    from bezoar import FiniteAggregationClassifier
     from bezoar.data.part import Part
 
 EXAMPLES = "Example: `bezoar predict runs/my.csv-k20-d16 new.csv --out answers.csv`"
@@ -31,19 +32,9 @@ def command(
     The file is read by the schema of the run; it needs no labels. `sample` is the line of a CSV file, the row of a
     Parquet file, the picture of a folder, or the index in an array.
     """
-    from bezoar import FiniteAggregationClassifier, certify
-    from bezoar.data.own import read_part
+    from bezoar import certify
 
-    manifest = _manifest(run)
-    schema = _schema(run, manifest)
-    _check_models(run, manifest)
-    how = reading.how({"skip-bad": skip_bad, "max-size": max_size, "image-size": _same_size(schema)})
-    part = read_part(data, schema, labelled=False, how=how)
-    for note in part.notes:
-        options.note(note)
-    if not len(part):
-        raise ValueError(f"{data} holds no sample that can be read.")
-    model = FiniteAggregationClassifier.load(run / "models").set_params(n_jobs=n_jobs)
+    part, model = asked_again(run, data, skip_bad, max_size, n_jobs)
     votes = model.votes(part.X)
     certificate = certify(votes)
     _write(out, part, certificate, votes)
@@ -62,13 +53,32 @@ def command(
         )
 
 
+def asked_again(
+    run: Path, data: Path, skip_bad: bool, max_size: float | None, n_jobs: int
+) -> tuple[Part, FiniteAggregationClassifier]:
+    """New samples, read by the schema of the run, and its base classifiers."""
+    from bezoar import FiniteAggregationClassifier
+    from bezoar.data.own import read_part
+
+    manifest = _manifest(run)
+    schema = _schema(run, manifest)
+    _check_models(run, manifest)
+    how = reading.how({"skip-bad": skip_bad, "max-size": max_size, "image-size": _same_size(schema)})
+    part = read_part(data, schema, labelled=False, how=how)
+    for note in part.notes:
+        options.note(note)
+    if not len(part):
+        raise ValueError(f"{data} holds no sample that can be read.")
+    return part, FiniteAggregationClassifier.load(run / "models").set_params(n_jobs=n_jobs)
+
+
 def _manifest(run: Path) -> dict[str, Any]:
     from bezoar.files import read_record
 
     if not (run / "manifest.json").exists():
         raise ValueError(f"{run} holds no run; make one with `bezoar run DATA --out {run}`.")
     manifest = read_record(run / "manifest.json")
-    if manifest.get("status") != "complete":
+    if manifest.get("status") not in ("complete", "trained"):
         raise ValueError(f"The run in {run} is not complete; the `bezoar run` command that began it goes on with it.")
     return manifest
 

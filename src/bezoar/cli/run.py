@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from bezoar.cli import options, reading
 
 if TYPE_CHECKING:
+    from bezoar import FiniteAggregationClassifier
     from bezoar.data import Dataset
     from bezoar.run import Outcome
 
 EXAMPLES = (
     "Example: `bezoar run digits --k 50 --d 16 --out runs/digits`; `bezoar run my.csv --label class --k 20`; "
-    "`bezoar run mnist --data-dir DIR --learner digits --k 1200 --d 16 --votes-only`"
+    "`bezoar run mnist --data-dir DIR --learner digits --k 1200 --d 16`"
 )
 
 
@@ -36,7 +37,8 @@ def command(
         str | None,
         typer.Option(
             "--learner",
-            help="`table`, `text`; for images `digits` (glyphs), `signs` (emblems), `objects` (photographs).",
+            help="`table`, `text`; for images `digits` (glyphs), `signs` (emblems), `objects` (photographs), "
+            "`nin` and `nin-mirror` (the paper's network, in hours).",
         ),
     ] = None,
     data_dir: options.DataDir = None,
@@ -49,6 +51,10 @@ def command(
     rankings: Annotated[
         bool, typer.Option("--rankings", help="Keep rankings too, for `bezoar certify OUT/votes.npy --method run-off`.")
     ] = False,
+    max_memory: Annotated[
+        str | None,
+        typer.Option("--max-memory", help="Bound for `digits`, `signs` and `objects`, such as 4GB."),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume/--no-resume", help="Go on with the run that --out holds, or refuse such a folder.")
     ] = True,
@@ -71,11 +77,9 @@ def command(
     Prints the certified fraction at a range of attack sizes, and the accuracy of the same learner trained
     undefended on all data: the price of the proof.
     """
-    from bezoar import FiniteAggregationClassifier, Split
     from bezoar.report.page import write_report
     from bezoar.run import run
 
-    options.warnings_as_notes()
     said = {
         "label": label,
         "test": test,
@@ -85,11 +89,54 @@ def command(
         "classes": classes,
         "delimiter": delimiter,
         "image-size": image_size,
-        "colour": None if colour is None else "colour" if colour else "grey",
+        "colour": colour,
         "n-features": n_features,
         "skip-bad": skip_bad,
         "max-size": max_size,
     }
+    asked = prepare(dataset, k, d, out, spread, learner, data_dir, download, split, n_jobs, max_memory, said)
+    with progress_bar() as progress:
+        outcome = run(
+            *asked.what,
+            votes_only=votes_only,
+            rankings=rankings,
+            resume=resume,
+            **asked.how,
+            say=options.note,
+            progress=progress,
+        )
+    report = write_report(outcome)
+    show(outcome, report, json)
+
+
+class Asked(NamedTuple):
+    """The data, the ensemble and the folder of a run, and the rest that its function takes by name."""
+
+    what: tuple[Dataset, FiniteAggregationClassifier, Path]
+    how: dict[str, Any]
+
+
+def prepare(
+    dataset: str,
+    k: int,
+    d: int,
+    out: Path | None,
+    spread: str | None,
+    learner: str | None,
+    data_dir: Path | None,
+    download: bool,
+    split: str,
+    n_jobs: int,
+    max_memory: str | None,
+    said: dict[str, Any],
+) -> Asked:
+    """Read the data and put the ensemble together, as the command line says."""
+    from bezoar import FiniteAggregationClassifier, Split
+    from bezoar.memory import bytes_of
+
+    options.warnings_as_notes()
+    most = None if max_memory is None else bytes_of(max_memory)
+    said = said | {"colour": {None: None, True: "colour", False: "grey"}[said["colour"]]}
     samples = reading.open_named_or_own(dataset, data_dir, said, download=download)
     samples, estimator = with_learner(samples, learner)
     if samples.groups is not None and split != "content":
@@ -109,20 +156,7 @@ def command(
         "learner": learner,
         "options": {name: str(value) if isinstance(value, Path) else value for name, value in said.items() if value},
     }
-    with progress_bar() as progress:
-        outcome = run(
-            samples,
-            model,
-            folder,
-            votes_only=votes_only,
-            rankings=rankings,
-            resume=resume,
-            asked=asked,
-            say=options.note,
-            progress=progress,
-        )
-    report = write_report(outcome)
-    _print(outcome, report, json)
+    return Asked((samples, model, folder), {"asked": asked, "max_memory": most})
 
 
 def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
@@ -145,7 +179,8 @@ def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
     return samples, estimator
 
 
-def _print(outcome: Outcome, report: Path, json: bool) -> None:
+def show(outcome: Outcome, report: Path, json: bool) -> None:
+    """What came out, on stdout."""
     from bezoar.report.page import percent
     from bezoar.run import attack_sizes
 

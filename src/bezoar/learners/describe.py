@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import fields, is_dataclass
-from types import FunctionType
+from functools import partial
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,13 @@ def describe(value: Any) -> str:
     if isinstance(value, FunctionType):
         code = value.__code__
         body = hashlib.sha256(code.co_code + repr((code.co_names, _constants(code))).encode()).hexdigest()
-        return f"{value.__module__}.{value.__qualname__}:{body[:16]}"
+        held = [cell.cell_contents for cell in value.__closure__ or () if cell.cell_contents is not value]
+        held += [part for part in (value.__defaults__, value.__kwdefaults__) if part]
+        return f"{value.__module__}.{value.__qualname__}:{body[:16]}{describe(held) if held else ''}"
+    if isinstance(value, partial):
+        return f"partial({describe([value.func, value.args, value.keywords])})"
+    if isinstance(value, ModuleType):
+        return value.__name__
     if isinstance(value, type) or callable(value):
         return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
     return repr(value)

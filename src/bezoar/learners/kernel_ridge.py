@@ -103,15 +103,26 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
 
     def share(self, X: Any) -> Pool:
         """Everything about these training samples that subsets can share."""
+        self._check()
+        return self.pool_of(np.asarray(self._features(X, training=True)))
+
+    def pool_of(self, rows: NDArray[Any]) -> Pool:
+        """The same, from the features (n, copies, features) of the training samples."""
+        self._check()
+        features = self._features
+        flat = rows.reshape(-1, rows.shape[2])
+        lengths = squared_lengths(flat, mirrored=_mirrored(features))
+        return Pool(features, flat, lengths, rows.shape[1], self.kernel, self.gamma, self.ridge, self.balance)
+
+    @property
+    def _features(self) -> Any:
+        return VectorFeatures() if self.features is None else self.features
+
+    def _check(self) -> None:
         if self.kernel not in KERNELS:
             raise ValueError(f"The 'kernel' parameter must be one of {list(KERNELS)}. Got {self.kernel!r} instead.")
         if not (self.gamma > 0 and self.ridge > 0):
             raise ValueError(f"'gamma' and 'ridge' must be positive. Got {self.gamma!r} and {self.ridge!r} instead.")
-        features = VectorFeatures() if self.features is None else self.features
-        rows = np.asarray(features(X, training=True))
-        flat = rows.reshape(-1, rows.shape[2])
-        lengths = squared_lengths(flat, mirrored=_mirrored(features))
-        return Pool(features, flat, lengths, rows.shape[1], self.kernel, self.gamma, self.ridge, self.balance)
 
 
 @dataclass(frozen=True)

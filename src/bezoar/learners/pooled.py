@@ -20,6 +20,7 @@ from bezoar.subsets import TrainingSets
 from bezoar.threads import in_threads, one_linear_algebra_thread
 
 KERNEL_BYTES = 1 << 29
+FEWEST_AT_ONCE = 16
 SUBSETS_PER_TASK = 32
 
 
@@ -57,9 +58,11 @@ class PooledMembers:
         """The coefficients of base classifier i, in the canonical order of its rows."""
         return self.coefficients[self.coefficient_starts[i] : self.coefficient_starts[i + 1]]
 
-    def votes(self, samples: Samples, n_classes: int, dtype: Any, *, rankings: bool = False) -> NDArray[Any]:
+    def votes(
+        self, samples: Samples, n_classes: int, dtype: Any, *, rankings: bool = False, kernel_bytes: int | None = None
+    ) -> NDArray[Any]:
         """The vote matrix (samples, members), or rankings (samples, members, n_classes), first places the votes."""
-        return votes_together([self], samples, n_classes, dtype, [rankings])[0]
+        return votes_together([self], samples, n_classes, dtype, [rankings], kernel_bytes)[0]
 
     def places(self, kernel: NDArray[np.float32], n_classes: int, dtype: Any, rankings: bool) -> NDArray[Any]:
         """The same on a run of samples, from their kernel with all rows of the pool."""
@@ -83,7 +86,12 @@ class PooledMembers:
 
 
 def votes_together(
-    members: Sequence[PooledMembers], samples: Samples, n_classes: int, dtype: Any, rankings: Sequence[bool]
+    members: Sequence[PooledMembers],
+    samples: Samples,
+    n_classes: int,
+    dtype: Any,
+    rankings: Sequence[bool],
+    kernel_bytes: int | None = None,
 ) -> list[NDArray[Any]]:
     """The votes (or rankings) of several ensembles on one pool, which so share its kernel.
 
@@ -92,7 +100,8 @@ def votes_together(
     pool = members[0].pool
     if any(other.pool is not pool for other in members):
         raise ValueError("Ensembles that vote together must have been trained on one pool.")
-    size = max(16, min(1024, KERNEL_BYTES // (4 * max(1, pool.n_rows)) // 16 * 16))
+    room = (KERNEL_BYTES if kernel_bytes is None else kernel_bytes) // (4 * max(1, pool.n_rows))
+    size = max(FEWEST_AT_ONCE, min(1024, room // FEWEST_AT_ONCE * FEWEST_AT_ONCE))
     shapes = [(0, len(own), *([n_classes] if ranked else [])) for own, ranked in zip(members, rankings, strict=True)]
     parts = [[np.empty(shape, dtype)] for shape in shapes]
     with one_linear_algebra_thread():
@@ -122,7 +131,7 @@ def fit_pooled(
 ) -> PooledMembers:
     """Train all base classifiers of a pooled learner, but for those that stay as they were.
 
-    With ``only``, train just these subsets, on a pool of their own samples. A ``pool`` of all samples may be given.
+    With ``only``, give just those of these subsets, on a pool of their own samples. ``pool`` may be one of all samples.
     """
     indices = range(len(subsets)) if only is None else only
     used = np.arange(len(samples)) if only is None or pool is not None else _samples_of(subsets, only)
@@ -147,7 +156,8 @@ def fit_pooled(
                 fallback[i] = held[i][np.bincount(local).argmax()]
             if len(held[i]) >= 2:
                 rows[i] = pool.rows_of(own)
-                coefficients[i] = earlier.members.own_coefficients(i) if i in same else pool.solve(own, local)  # type: ignore[union-attr]
+                known = earlier is not None and indices[i] in same
+                coefficients[i] = earlier.members.own_coefficients(indices[i]) if known else pool.solve(own, local)  # type: ignore[union-attr]
 
     with one_linear_algebra_thread():
         in_threads(n, 8, work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-LEARNERS = ("table", "text", "digits", "signs", "objects")
+LEARNERS = ("table", "text", "digits", "signs", "objects", "nin", "nin-mirror")
 
 
 def preset(name: str, texts: Sequence[str] = ()) -> Any:
@@ -17,7 +17,8 @@ def preset(name: str, texts: Sequence[str] = ()) -> Any:
     out from the training subsets. ``signs``: the same on levelled edge directions, for images with one emblem in
     the middle; chosen on tracks of GTSRB's training set held out from the training subsets. ``objects``: the same on
     patches compared with procedural pictures, for small colour photographs, averaged over mirroring; chosen on
-    CIFAR-10 training images held out from the training subsets.
+    CIFAR-10 training images held out from the training subsets. ``nin``: the network of the Finite Aggregation paper
+    with its training recipe, in PyTorch; ``nin-mirror`` also mirrors training images, as the paper does on CIFAR-10.
     """
     if name == "table":
         from bezoar.learners.table import TableClassifier
@@ -42,6 +43,11 @@ def preset(name: str, texts: Sequence[str] = ()) -> Any:
         from bezoar.learners.kernel_ridge import KernelRidgeClassifier
 
         return KernelRidgeClassifier(ObjectFeatures(), kernel="rbf", gamma=1.0, ridge=0.03, balance=0.7)
+    if name in ("nin", "nin-mirror"):
+        from bezoar.learners.network import TorchClassifier
+        from bezoar.learners.network_in_network import network_in_network
+
+        return TorchClassifier(network_in_network, crop=4, mirror=name == "nin-mirror")
     raise ValueError(f"There is no learner '{name}'; there are {', '.join(LEARNERS)}.")
 
 

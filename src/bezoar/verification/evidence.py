@@ -23,10 +23,10 @@ FORMATS = {
 }
 REQUIRED = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
 MAY_BE_ABSENT = re.compile(
-    r"votes/(block|samples)-\d{5,}\.npz|models/(model\.json|estimator\.skops|members-\d{5,}\.skops)"
+    r"votes/(block|samples)-\d{5,}\.npz|models/(model\.json|estimator\.skops|members-(\d{5,}\.skops|pool\.npz|features\.npy|coefficients\.npy))"
     r"|schema\.json|votes\.rankings\.npy"
 )
-MODEL_FILE = re.compile(r"estimator\.skops|members-\d{5,}\.skops")
+MODEL_FILE = re.compile(r"estimator\.skops|members-(\d{5,}\.skops|pool\.npz|features\.npy|coefficients\.npy)")
 WITHOUT_DIGEST = ("manifest.json", "report.html", "run.lock", "audit.json", "audit.svg")
 
 

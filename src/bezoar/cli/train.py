@@ -1,0 +1,64 @@
+"""bezoar train: the first stage of a run by itself."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import typer
+
+from bezoar.cli import options, run
+
+EXAMPLES = "Example: `bezoar train my.csv --label class --k 20 --out runs/my`; then `bezoar vote runs/my`"
+OF_LATER_STAGES = ("votes_only", "rankings", "resume")
+OF_THE_RUN = (
+    "dataset",
+    "k",
+    "d",
+    "out",
+    "spread",
+    "learner",
+    "data_dir",
+    "download",
+    "split",
+    "n_jobs",
+    "max_memory",
+)
+
+
+def command(**given: Any) -> None:
+    """Split the data and train the base classifiers; keep them in a run directory, where they vote later.
+
+    Takes what `bezoar run` takes. An interrupted training goes on with the same command. `bezoar vote RUN` lets the
+    base classifiers vote on the test samples and certifies; `bezoar vote RUN DATA` and `bezoar predict` ask them about
+    new data.
+    """
+    from bezoar.training import train
+
+    json = given.pop("json")
+    said = {name.replace("_", "-"): given.pop(name) for name in list(given) if name not in OF_THE_RUN}
+    asked = run.prepare(**given, said=said)
+    with run.progress_bar() as progress:
+        manifest = train(*asked.what, **asked.how, say=options.note, progress=progress)
+    folder = asked.what[2]
+    size = sum(path.stat().st_size for path in (folder / "models").iterdir())
+    record = {
+        "out": str(folder),
+        "status": manifest["status"],
+        "n_train": manifest["n_train"],
+        "base_classifiers": asked.what[1].spread_.n_subsets,
+        "bytes": size,
+    }
+    if json:
+        options.print_json(record)
+    else:
+        typer.echo(
+            f"{folder}: {record['base_classifiers']} base classifiers on {record['n_train']} training samples, "
+            f"{size / 1e6:.1f} MB; `bezoar vote {folder}` lets them vote."
+        )
+
+
+_taken = inspect.signature(run.command, eval_str=True)
+command.__signature__ = _taken.replace(  # type: ignore[attr-defined]
+    parameters=[option for name, option in _taken.parameters.items() if name not in OF_LATER_STAGES]
+)
