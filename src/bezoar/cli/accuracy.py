@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bezoar.cli import certify, options
+from bezoar.cli import certify, completion, options
 
 if TYPE_CHECKING:
     from bezoar import CertifiedAccuracy
@@ -23,7 +23,12 @@ def command(
     spread: options.SpreadName = None,
     classes: certify.Classes = None,
     method: Annotated[
-        str, typer.Option("--method", help="Pointwise radii to start from: `finite-aggregation` or `tight`.")
+        str,
+        typer.Option(
+            "--method",
+            autocompletion=completion.one_of("finite-aggregation", "tight"),
+            help="Pointwise radii to start from: `finite-aggregation` or `tight`.",
+        ),
     ] = "finite-aggregation",
     seed: Annotated[int, typer.Option("--seed", help="Seed of the search for an attack.")] = 0,
     json: options.Json = False,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bezoar.cli import options
+from bezoar.cli import completion, options
 
 if TYPE_CHECKING:
     from bezoar import Votes
@@ -33,7 +33,12 @@ def command(
     classes: Classes = None,
     split: Annotated[str | None, typer.Option("--split", help="How the training set was split, if you know.")] = None,
     method: Annotated[
-        str, typer.Option("--method", help="`finite-aggregation`, `dpa-bound`, `tight` or `run-off`.")
+        str,
+        typer.Option(
+            "--method",
+            autocompletion=completion.of_methods,
+            help="`finite-aggregation`, `dpa-bound`, `tight` or `run-off`.",
+        ),
     ] = "finite-aggregation",
     out: Annotated[Path | None, typer.Option("--out", help="Also write the certificate as .npz.")] = None,
     json: options.Json = False,

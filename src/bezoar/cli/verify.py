@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bezoar.cli import options, reopening
+from bezoar.cli import completion, options, reopening
 
 if TYPE_CHECKING:
     from bezoar.data import Dataset
@@ -24,7 +24,11 @@ def command(
     votes: Annotated[Path | None, typer.Option("--votes", help="The votes (.npy) of a loose certificate.")] = None,
     dataset: Annotated[
         str | None,
-        typer.Option("--dataset", help="Data to check against; by default what the run was made from."),
+        typer.Option(
+            "--dataset",
+            autocompletion=completion.of_data,
+            help="Data to check against; by default what the run was made from.",
+        ),
     ] = None,
     data_dir: Annotated[Path | None, typer.Option("--data-dir", help="Folder that holds its files.")] = None,
     sample: Annotated[
