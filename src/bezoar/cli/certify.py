@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bezoar.cli import completion, options
+from bezoar.cli.run import progress_bar
 
 if TYPE_CHECKING:
     from bezoar import Votes
@@ -50,9 +51,11 @@ def command(
     NAME.npy, an array (test samples, base classifiers, classes) of classes from best to worst.
     """
     from bezoar import certify
+    from bezoar.progress import watched
 
     matrix = open_votes(votes, spread, labels, classes, split, rankings=method == "run-off")
-    certificate = certify(matrix, method)  # type: ignore[arg-type]
+    with progress_bar("certifying") as progress, watched(progress):
+        certificate = certify(matrix, method)  # type: ignore[arg-type]
     truth = open_labels(labels, matrix)
     if out:
         certificate.save(out)

@@ -9,7 +9,7 @@ import typer
 
 from bezoar.cli import completion, options, reading
 from bezoar.cli.accuracy import whole_sizes
-from bezoar.cli.run import with_learner
+from bezoar.cli.run import progress_bar, with_learner
 
 if TYPE_CHECKING:
     from bezoar.comparison import Comparison
@@ -68,6 +68,7 @@ def command(
     without --out.
     """
     from bezoar.comparison import METHODS, compare
+    from bezoar.progress import watched
     from bezoar.report import comparison as report
 
     options.warnings_as_notes()
@@ -83,17 +84,18 @@ def command(
         "classes": classes,
     }
     samples, estimator = with_learner(reading.open_named_or_own(dataset, data_dir, said), learner)
-    found = compare(
-        samples,
-        estimator,
-        k=k,
-        n_classifiers=classifiers,
-        rows=tuple(METHODS) if rows is None else [name.strip() for name in rows.split(",")],
-        sizes=sizes,
-        seed=seed,
-        n_jobs=n_jobs,
-        say=options.note,
-    )
+    with progress_bar("working") as progress, watched(progress):
+        found = compare(
+            samples,
+            estimator,
+            k=k,
+            n_classifiers=classifiers,
+            rows=tuple(METHODS) if rows is None else [name.strip() for name in rows.split(",")],
+            sizes=sizes,
+            seed=seed,
+            n_jobs=n_jobs,
+            say=options.note,
+        )
     if out is not None:
         report.write_comparison(found, out)
         options.note(f"written: {', '.join(str(out / name) for name in report.FILES)}")

@@ -16,8 +16,8 @@ def command(
     name: Annotated[
         str,
         typer.Argument(
-            help="`table` (CSV with categories and missing cells), `contributors` (the same with ids), `text`, `images` "
-            "(a folder) or `votes`.",
+            help="`table` (CSV with categories and missing cells), `contributors` (the same with ids), `text`, "
+            "`images` (a folder) or `votes`.",
             autocompletion=completion.of_examples,
         ),
     ],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bezoar.cli import options, reading
+from bezoar.cli.run import progress_bar
 
 if TYPE_CHECKING:
     from bezoar.data.part import Part
@@ -33,6 +34,7 @@ def command(
     """
     from bezoar import FiniteAggregationClassifier, certify
     from bezoar.data.own import read_part
+    from bezoar.progress import watched
 
     manifest = _manifest(run)
     schema = _schema(run, manifest)
@@ -44,8 +46,9 @@ def command(
     if not len(part):
         raise ValueError(f"{data} holds no sample that can be read.")
     model = FiniteAggregationClassifier.load(run / "models").set_params(n_jobs=n_jobs)
-    votes = model.votes(part.X)
-    certificate = certify(votes)
+    with progress_bar("voting") as progress, watched(progress):
+        votes = model.votes(part.X)
+        certificate = certify(votes)
     _write(out, part, certificate, votes)
     record = {
         "out": str(out),

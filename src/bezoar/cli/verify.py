@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bezoar.cli import completion, options, reopening
+from bezoar.cli.run import progress_bar
 
 if TYPE_CHECKING:
     from bezoar.data import Dataset
@@ -52,15 +53,17 @@ def command(
 
     wanted = dataset is not None or data_dir is not None or retrain > 0
     at_hand = _data(path, dataset, data_dir) if wanted else None
-    verdict = verify(
-        path,
-        votes=votes,
-        data=at_hand,
-        groups=None if at_hand is None else at_hand.groups,
-        sample=sample,
-        retrain=retrain,
-        seed=seed,
-    )
+    with progress_bar("checking") as progress:
+        verdict = verify(
+            path,
+            votes=votes,
+            data=at_hand,
+            groups=None if at_hand is None else at_hand.groups,
+            sample=sample,
+            retrain=retrain,
+            seed=seed,
+            progress=progress,
+        )
     if json:
         options.print_json(verdict.as_dict())
     else:
