@@ -28,6 +28,7 @@ from bezoar.comparison import METHODS
 from bezoar.data import DATASETS, How, open_own
 from bezoar.examples import EXAMPLES, write_example
 from bezoar.learners.presets import LEARNERS
+from bezoar.memory import memory
 from bezoar.premises import Premise
 from bezoar.progress import counted, watched
 from bezoar.threads import in_threads
@@ -246,11 +247,14 @@ def test_doctor_refuses_an_installation_that_cannot_count(monkeypatch):
     assert "NOT 1" in done.stdout
 
 
-def test_doctor_without_linux(monkeypatch):
+def test_memory_with_and_without_linux(monkeypatch):
+    said = "MemTotal:       2000 kB\nMemFree:         100 kB\nMemAvailable:    500 kB\n"
+    monkeypatch.setattr(Path, "read_text", lambda *args, **more: said)
+    assert memory() == (2_048_000, 512_000)
     monkeypatch.setattr(Path, "read_text", lambda *args, **more: (_ for _ in ()).throw(OSError()))
-    total, free = doctor._memory()
-    assert total is None or total > 1 << 20
-    assert free is None
+    assert memory() == (os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), None)
+    monkeypatch.delattr(os, "sysconf")
+    assert memory() == (None, None)
 
 
 # bezoar example

@@ -96,11 +96,12 @@ class Findings:
 
 def examine(data_dir: Path | None = None) -> Findings:
     """Look at this machine."""
+    from bezoar.memory import memory
     from bezoar.threads import n_cores
 
     required, optional = _requirements()
     radius, seconds = _toy()
-    total, free = _memory()
+    total, free = memory()
     return Findings(
         versions={"bezoar": __version__, "Python": platform.python_version(), **required},
         system=f"{platform.system()} {platform.release()}, {platform.machine()}",
@@ -146,20 +147,6 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _memory() -> tuple[int | None, int | None]:
-    """Bytes of memory in all and free, as Linux says; elsewhere what the C library knows."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        kilobytes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
-        return kilobytes["MemTotal"] * 1024, kilobytes["MemAvailable"] * 1024
-    except (OSError, KeyError, ValueError, IndexError):
-        pass
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), None
-    except (AttributeError, OSError, ValueError):
-        return None, None
 
 
 def _linear_algebra() -> tuple[str, ...]:
