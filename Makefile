@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: help run test check format bench browser clean
+.PHONY: help run test check format docs bench browser clean
 
 help:  ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
@@ -23,6 +23,9 @@ check: $(VENV)/.dev  ## style (ruff) and types (mypy)
 format: $(VENV)/.dev  ## put the code into the house style
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/.dev  ## build the site into site/; site/index.html opens without a server or a network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/.dev  ## measure speed and memory; prints what benchmarks/RESULTS.md reports
 	$(BIN)/python benchmarks/certify.py
@@ -66,4 +69,4 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@ $(VENV)/.run
 
 clean:
-	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis

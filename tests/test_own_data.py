@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 from bezoar import Certificate, FiniteAggregationClassifier, Votes
 from bezoar.cli import app
 from bezoar.data import How, open_own
+from bezoar.data.lines import check_memory
 from bezoar.files import read_record, sha256_of
+from bezoar.memory import Memory
 from tables import wine_rows, write_csv
 
 NAMES, ROWS = wine_rows()
@@ -206,6 +208,27 @@ def test_bad_input_gets_one_sentence_and_writes_nothing(tmp_path, monkeypatch, w
     assert message in sentence
     assert len(sentence) < 400
     assert sorted(item.name for item in tmp_path.iterdir()) == before
+
+
+def test_two_gigabytes_are_not_begun_where_memory_will_not_do(tmp_path, monkeypatch):
+    """Refused by its size before a line is read; where there is room, or where the user insists, it is read."""
+    with (tmp_path / "t.csv").open("wb") as file:
+        file.write(b"x,y\n1,a\n")
+        file.truncate(2_000_000_000)  # takes no room on disk
+    monkeypatch.setattr("bezoar.data.lines.memory", lambda: Memory(8_000_000_000, 5_900_000_000))
+    message = "holds 2 GB of data, and reading it takes about 6 GB of memory, of which 5.9 GB are free"
+    assert message in bezoar("run", tmp_path / "t.csv", "--label", "y", code=2).stderr
+    check_memory(tmp_path / "t.csv", 1_900_000_000)
+    monkeypatch.setattr("bezoar.data.lines.memory", lambda: Memory(None, None))
+    check_memory(tmp_path / "t.csv", 2_000_000_000)
+
+
+def test_what_the_user_insists_on_is_read(tmp_path, monkeypatch):
+    (tmp_path / "t.csv").write_bytes(GOOD)
+    monkeypatch.setattr("bezoar.data.lines.memory", lambda: Memory(1, 1))
+    with pytest.raises(ValueError, match=r"insist with --max-size"):
+        open_own(tmp_path / "t.csv", How(label="y"))
+    assert len(open_own(tmp_path / "t.csv", How(label="y", most_bytes=10**9)).y_train) > 20
 
 
 def test_mixed_encodings_are_said_and_cost_nothing(tmp_path):

@@ -12,7 +12,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
-import bezoar.memory as memory
+import bezoar.pooled_memory as memory
 from bezoar import FiniteAggregationClassifier, Split, Votes, data
 from bezoar.files import read_record
 from bezoar.learners.features.digits import DigitFeatures
@@ -138,7 +138,7 @@ import numpy as np
 from bezoar import FiniteAggregationClassifier, Split, data
 from bezoar.learners.features.digits import DigitFeatures
 from bezoar.learners.kernel_ridge import KernelRidgeClassifier
-from bezoar.memory import pooled_memory
+from bezoar.pooled_memory import pooled_memory
 from bezoar.run import run
 rng = np.random.default_rng(0)
 X, y = rng.integers(0, 256, (4000, 8, 8), dtype=np.uint8), rng.integers(0, 10, 4000)

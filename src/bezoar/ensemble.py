@@ -49,6 +49,18 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = accepts_nan(self._learner())
         return tags
 
+    def _repr_html_inner(self) -> str:
+        """scikit-learn's diagram, and beneath it what is certified; for notebooks."""
+        from bezoar.report.notebook import model_html
+
+        return str(super()._repr_html_inner()) + model_html(self)
+
+    def _repr_mimebundle_(self, **more: Any) -> dict[str, str]:
+        from bezoar.report.notebook import model_html
+
+        bundle: dict[str, str] = super()._repr_mimebundle_(**more)
+        return {kind: text + model_html(self) if kind == "text/html" else text for kind, text in bundle.items()}
+
     def read_training(self, X: Any, y: Any, split: Split) -> TrainingData:
         """Training samples and labels, checked; sets ``classes_``, the kind of the samples and scikit-learn's own."""
         learner = self._learner()

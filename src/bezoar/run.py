@@ -44,7 +44,7 @@ from bezoar.files import (
 from bezoar.learners.describe import describe
 from bezoar.learners.member import isolated, seeded
 from bezoar.learners.pooled import is_pooled
-from bezoar.memory import PooledMemory, pooled_memory
+from bezoar.pooled_memory import PooledMemory, pooled_memory
 from bezoar.rows import count_rows
 from bezoar.rundir import CONCLUSIONS, OWN, SCHEMA, SCRATCH, altered, results_of
 from bezoar.split import Split

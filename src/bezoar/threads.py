@@ -18,6 +18,8 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from bezoar.progress import counted
+
 PARENT_CHECK_SECONDS = 1.0
 
 _lock = threading.Lock()
@@ -84,13 +86,13 @@ def in_threads(count: int, size: int, work: Callable[[int, int], None], n_jobs: 
     starts = range(0, count, size)
     threads = min(len(starts), n_cores() if n_jobs == -1 else n_jobs)
     if threads <= 1:
-        for start in starts:
+        for start in counted(starts, len(starts)):
             work(start, min(start + size, count))
         return
     with ThreadPoolExecutor(threads) as pool:
         tasks = [pool.submit(work, start, min(start + size, count)) for start in starts]
         try:
-            for task in tasks:
+            for task in counted(tasks, len(tasks)):
                 task.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)

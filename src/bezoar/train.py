@@ -18,6 +18,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from bezoar.cluster import dead_workers_told, sent_once
 from bezoar.learners.member import Member, fit_member, ranking_of, vote_of
 from bezoar.learners.pooled import Kept, PooledMembers, fit_pooled, is_pooled
+from bezoar.progress import counted
 from bezoar.samples import Samples
 from bezoar.subsets import Subsets, TrainingSets
 from bezoar.threads import caller, limit_worker, one_linear_algebra_thread
@@ -46,13 +47,15 @@ def fit_members(
         return fit_pooled(estimator, samples, codes, subsets, earlier)
     members: dict[int, Member] = {} if earlier is None else {int(i): earlier.members[i] for i in earlier.indices}
     wanted = [i for i in range(len(subsets)) if i not in members]
+    planned = blocks(wanted, n_jobs)
     tasks = (
         delayed(_fit_block)(
             estimator, samples, codes, [subsets.seed(i) for i in block], [subsets.rows(i) for i in block], caller()
         )
-        for block in blocks(wanted, n_jobs)
+        for block in planned
     )
-    fitted = (member for part in _run(tasks, (samples, codes), n_jobs, verbose) for member in part)
+    parts = counted(_run(tasks, (samples, codes), n_jobs, verbose), len(planned))
+    fitted = (member for part in parts for member in part)
     members |= dict(zip(wanted, fitted, strict=True))
     return [members[i] for i in range(len(subsets))]
 
@@ -72,11 +75,11 @@ def collect_votes(
     """
     if isinstance(members, PooledMembers):
         return members.votes(samples, n_classes, vote_dtype(n_classes), rankings=rankings)
+    planned = blocks(range(len(members)), n_jobs)
     tasks = (
-        delayed(_vote_block)([members[i] for i in block], samples, n_classes, caller(), rankings)
-        for block in blocks(range(len(members)), n_jobs)
+        delayed(_vote_block)([members[i] for i in block], samples, n_classes, caller(), rankings) for block in planned
     )
-    parts = list(_run(tasks, (samples,), n_jobs, verbose))
+    parts = list(counted(_run(tasks, (samples,), n_jobs, verbose), len(planned)))
     refusals = [refusal for _, refused in parts for refusal in refused.values()]
     check_answered(refusals, sum(member.model is not None for member in members))
     return np.concatenate([votes for votes, _ in parts], axis=1)

@@ -189,6 +189,14 @@ class Certificate:
         if self.prediction.max(initial=0) >= len(self.classes) or self.runner_up.max(initial=0) > len(self.classes):
             raise DamagedFileError(f"{path} is altered: it names a class beyond its {len(self.classes)} classes.")
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from bezoar.report.notebook import certificate_html
+
+        ensemble = f"{self.spread.n_subsets} base classifiers, k = {self.spread.k:g}, d = {self.spread.d}"
+        title = f"Certificate ({self.method}) for {len(self):,} predictions"
+        return certificate_html(title, self.radius, len(self), self.unit, [ensemble], self.premises)
+
     def __str__(self) -> str:
         radii = (
             f"radius median {np.percentile(self.radius, 50, method='lower'):d}, "

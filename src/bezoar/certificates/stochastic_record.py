@@ -145,6 +145,18 @@ class StochasticCertificate:
             premises=tuple(Premise(*premise) for premise in facts["premises"]),
         )
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from bezoar.report.notebook import certificate_html
+
+        lines = [
+            f"abstentions: {int(self.abstained.sum()):,}; the radii are those of the others",
+            f"It {self.confidence}: {self.n_draws} draws, seed {self.seed}",
+        ]
+        title = f"Stochastic certificate ({self.method}) for {len(self):,} predictions"
+        radii = self.radius[~self.abstained]
+        return certificate_html(title, radii, len(self), self.unit, lines, self.premises)
+
     def __str__(self) -> str:
         held = self.radius[~self.abstained]
         radii = f"radius median {np.percentile(held, 50, method='lower'):d}, " if len(held) else "no radius, "

@@ -20,6 +20,8 @@ from bezoar.cli import (
     audit,
     certify,
     compare,
+    doctor,
+    example,
     paper,
     plot,
     predict,
@@ -94,6 +96,8 @@ for _room in (
     paper,
     split,
     spread,
+    example,
+    doctor,
 ):
     app.command(_room.__name__.rpartition(".")[2], epilog=_room.EXAMPLES)(graceful(_room.command))
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bezoar.cli import certify, options
+from bezoar.cli import certify, completion, options
+from bezoar.cli.run import progress_bar
 
 if TYPE_CHECKING:
     from bezoar import CertifiedAccuracy
@@ -23,7 +24,12 @@ def command(
     spread: options.SpreadName = None,
     classes: certify.Classes = None,
     method: Annotated[
-        str, typer.Option("--method", help="Pointwise radii to start from: `finite-aggregation` or `tight`.")
+        str,
+        typer.Option(
+            "--method",
+            autocompletion=completion.one_of("finite-aggregation", "tight"),
+            help="Pointwise radii to start from: `finite-aggregation` or `tight`.",
+        ),
     ] = "finite-aggregation",
     seed: Annotated[int, typer.Option("--seed", help="Seed of the search for an attack.")] = 0,
     json: options.Json = False,
@@ -38,13 +44,14 @@ def command(
     sizes = whole_sizes(attack_size)
     matrix = certify.open_votes(votes, spread, labels, classes, None)
     truth = certify.open_labels(labels, matrix)
-    found = []
-    for size in sizes:
-        found.append(
-            certified_accuracy(matrix, truth, size, method=method, time_limit=time_limit, seed=seed)  # type: ignore[arg-type]
-        )
-        if not json:
-            options.note(f"attack size {size}: {found[-1].proved} ({found[-1].seconds:.1f} s)")
+    found: list[CertifiedAccuracy] = []
+    with progress_bar("attack sizes") as progress:
+        for size in sizes:
+            progress(len(found), len(sizes))
+            one = certified_accuracy(matrix, truth, size, method=method, time_limit=time_limit, seed=seed)  # type: ignore[arg-type]
+            found.append(one)
+            if not json:
+                options.note(f"attack size {size}: {one.proved} ({one.seconds:.1f} s)")
     if json:
         options.print_json({"accuracies": [one.as_dict() for one in found]})
         return

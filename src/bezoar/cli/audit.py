@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bezoar.cli import options, reopening
+from bezoar.cli import completion, options, reopening
 from bezoar.cli.run import progress_bar
 
 VIOLATED = 3
@@ -19,10 +19,22 @@ def command(
     data: reopening.Data = None,
     targets: Annotated[int, typer.Option("--targets", min=1, help="How many test samples to attack.")] = 5,
     kinds: Annotated[
-        str | None, typer.Option("--kinds", help="Which attacks: `remove,insert,flip,…`; otherwise all that apply.")
+        str | None,
+        typer.Option(
+            "--kinds",
+            autocompletion=completion.of_attacks,
+            help="Which attacks: `remove,insert,flip,…`; otherwise all that apply.",
+        ),
     ] = None,
     sizes: Annotated[str | None, typer.Option("--sizes", help="Attack sizes instead of growing ones: `5,6`.")] = None,
-    method: Annotated[str, typer.Option("--method", help="`finite-aggregation` or `tight`.")] = "finite-aggregation",
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method",
+            autocompletion=completion.one_of("finite-aggregation", "tight"),
+            help="`finite-aggregation` or `tight`.",
+        ),
+    ] = "finite-aggregation",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of targets and attacks; the same gives the same.")] = 0,
     data_dir: options.DataDir = None,
     json: options.Json = False,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bezoar.cli import options
+from bezoar.cli import completion, options
+from bezoar.cli.run import progress_bar
 
 if TYPE_CHECKING:
     from bezoar import Votes
@@ -33,7 +34,12 @@ def command(
     classes: Classes = None,
     split: Annotated[str | None, typer.Option("--split", help="How the training set was split, if you know.")] = None,
     method: Annotated[
-        str, typer.Option("--method", help="`finite-aggregation`, `dpa-bound`, `tight` or `run-off`.")
+        str,
+        typer.Option(
+            "--method",
+            autocompletion=completion.of_methods,
+            help="`finite-aggregation`, `dpa-bound`, `tight` or `run-off`.",
+        ),
     ] = "finite-aggregation",
     out: Annotated[Path | None, typer.Option("--out", help="Also write the certificate as .npz.")] = None,
     json: options.Json = False,
@@ -45,9 +51,11 @@ def command(
     NAME.npy, an array (test samples, base classifiers, classes) of classes from best to worst.
     """
     from bezoar import certify
+    from bezoar.progress import watched
 
     matrix = open_votes(votes, spread, labels, classes, split, rankings=method == "run-off")
-    certificate = certify(matrix, method)  # type: ignore[arg-type]
+    with progress_bar("certifying") as progress, watched(progress):
+        certificate = certify(matrix, method)  # type: ignore[arg-type]
     truth = open_labels(labels, matrix)
     if out:
         certificate.save(out)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bezoar.cli import options, reading
+from bezoar.cli import completion, options, reading
 from bezoar.cli.accuracy import whole_sizes
-from bezoar.cli.run import with_learner
+from bezoar.cli.run import progress_bar, with_learner
 
 if TYPE_CHECKING:
     from bezoar.comparison import Comparison
@@ -22,7 +22,12 @@ EXAMPLES = (
 
 def command(
     dataset: Annotated[
-        str, typer.Argument(metavar="DATA", help="A data set by name, or your own files, as `bezoar run` takes them.")
+        str,
+        typer.Argument(
+            metavar="DATA",
+            autocompletion=completion.of_data,
+            help="A data set by name, or your own files, as `bezoar run` takes them.",
+        ),
     ],
     k: options.K = 50,
     classifiers: Annotated[
@@ -32,6 +37,7 @@ def command(
         str | None,
         typer.Option(
             "--rows",
+            autocompletion=completion.of_rows,
             help="Which of dpa, dpa-run-off, finite, finite-tight, finite-run-off, designed, designed-tight, "
             "infinite, binomial, bagging, with commas between; otherwise all.",
         ),
@@ -42,7 +48,9 @@ def command(
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for compare.json, compare.md and compare.svg.")
     ] = None,
-    learner: Annotated[str | None, typer.Option("--learner", help="As in `bezoar run`.")] = None,
+    learner: Annotated[
+        str | None, typer.Option("--learner", autocompletion=completion.of_learners, help="As in `bezoar run`.")
+    ] = None,
     data_dir: options.DataDir = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the methods that draw their subsets.")] = 0,
     n_jobs: options.Jobs = -1,
@@ -60,6 +68,7 @@ def command(
     without --out.
     """
     from bezoar.comparison import METHODS, compare
+    from bezoar.progress import watched
     from bezoar.report import comparison as report
 
     options.warnings_as_notes()
@@ -75,17 +84,18 @@ def command(
         "classes": classes,
     }
     samples, estimator = with_learner(reading.open_named_or_own(dataset, data_dir, said), learner)
-    found = compare(
-        samples,
-        estimator,
-        k=k,
-        n_classifiers=classifiers,
-        rows=tuple(METHODS) if rows is None else [name.strip() for name in rows.split(",")],
-        sizes=sizes,
-        seed=seed,
-        n_jobs=n_jobs,
-        say=options.note,
-    )
+    with progress_bar("working") as progress, watched(progress):
+        found = compare(
+            samples,
+            estimator,
+            k=k,
+            n_classifiers=classifiers,
+            rows=tuple(METHODS) if rows is None else [name.strip() for name in rows.split(",")],
+            sizes=sizes,
+            seed=seed,
+            n_jobs=n_jobs,
+            say=options.note,
+        )
     if out is not None:
         report.write_comparison(found, out)
         options.note(f"written: {', '.join(str(out / name) for name in report.FILES)}")

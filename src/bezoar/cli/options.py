@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bezoar.cli import completion
+
 if TYPE_CHECKING:
     from bezoar import Spread
 
@@ -25,9 +27,13 @@ SpreadName = Annotated[
     str | None,
     typer.Option(
         "--spread",
+        autocompletion=completion.of_spreads,
         help="FILE, `paper:K,D`, `random:K,D[,SEED]`, `dpa:K` (d = 1), or designed for the tight certificate: "
         "`plane:Q,GROUPS`, `quartic:P,GROUPS`, `difference:V,GROUPS,R1,R2,…` (`bezoar spread K D` suggests some).",
     ),
+]
+SplitName = Annotated[
+    str, typer.Option("--split", autocompletion=completion.of_splits, help="`content` or `pixel-sum`.")
 ]
 WIDE = 1000
 FORMS = "paper:K,D, random:K,D,SEED, dpa:K, plane:Q,GROUPS, quartic:P,GROUPS or difference:V,GROUPS,R1,R2,…"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bezoar.cli import options, reading
+from bezoar.cli.run import progress_bar
 
 if TYPE_CHECKING:
     from bezoar import FiniteAggregationClassifier
@@ -33,10 +34,12 @@ def command(
     Parquet file, the picture of a folder, or the index in an array.
     """
     from bezoar import certify
+    from bezoar.progress import watched
 
     part, model = asked_again(run, data, skip_bad, max_size, n_jobs)
-    votes = model.votes(part.X)
-    certificate = certify(votes)
+    with progress_bar("voting") as progress, watched(progress):
+        votes = model.votes(part.X)
+        certificate = certify(votes)
     _write(out, part, certificate, votes)
     record = {
         "out": str(out),

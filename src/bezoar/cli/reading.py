@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,12 +82,21 @@ def open_named_or_own(name: str, data_dir: Path | None, said: dict[str, Any], *,
         return data.load(name, data_dir, download=download)
     if not Path(name).exists():
         raise ValueError(
-            f"There is no data set '{name}' (there are {', '.join(data.DATASETS)}), and no file or folder of that name."
+            f"There is no data set '{name}' (there are {', '.join(data.DATASETS)}), and no file or folder of that "
+            f"name; {_what_else(name, data.DATASETS)}"
         )
     found = data.open_own(Path(name), how(given))
     for note in found.notes:
         options.note(note)
     return found
+
+
+def _what_else(name: str, known: Sequence[str]) -> str:
+    """What was probably meant, among the data sets and what lies in the current folder; or something to try."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, [*known, *sorted(item.name for item in Path().iterdir())], 1, 0.6)
+    return f"did you mean '{close[0]}'?" if close else "`bezoar example table` writes a small one to try."
 
 
 def how(said: dict[str, Any]) -> Any:

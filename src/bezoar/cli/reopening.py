@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from bezoar.cli import reading
+from bezoar.cli import completion, reading
 from bezoar.cli.run import with_learner
 
 if TYPE_CHECKING:
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 Run = Annotated[Path, typer.Argument(help="Directory of a run.")]
 Data = Annotated[
-    str | None, typer.Argument(help="The data, if it is not where the run found it; read with the run's options.")
+    str | None,
+    typer.Argument(
+        autocompletion=completion.of_data,
+        help="The data, if it is not where the run found it; read with the run's options.",
+    ),
 ]
 
 

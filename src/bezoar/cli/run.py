@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from bezoar.cli import options, reading
+from bezoar.cli import completion, options, reading
 
 if TYPE_CHECKING:
     from bezoar import FiniteAggregationClassifier
@@ -26,7 +26,8 @@ def command(
         str,
         typer.Argument(
             help="`digits` (embedded), `mnist`, `cifar10`, `gtsrb` from files, or your own: .csv, .csv.gz, .parquet, "
-            ".npz, .svm, or a folder of images with a sub-folder for each class."
+            ".npz, .svm, or a folder of images with a sub-folder for each class.",
+            autocompletion=completion.of_data,
         ),
     ],
     k: options.K = 50,
@@ -37,6 +38,7 @@ def command(
         str | None,
         typer.Option(
             "--learner",
+            autocompletion=completion.of_learners,
             help="`table`, `text`; for images `digits` (glyphs), `signs` (emblems), `objects` (photographs), "
             "`nin` and `nin-mirror` (the paper's network, in hours).",
         ),
@@ -45,7 +47,7 @@ def command(
     download: Annotated[
         bool, typer.Option("--download", help="Fetch official files that are missing; checksums are known.")
     ] = False,
-    split: Annotated[str, typer.Option("--split", help="`content` or `pixel-sum`.")] = "content",
+    split: options.SplitName = "content",
     n_jobs: options.Jobs = -1,
     votes_only: Annotated[bool, typer.Option("--votes-only", help="Do not keep the base classifiers.")] = False,
     rankings: Annotated[
@@ -132,7 +134,7 @@ def prepare(
 ) -> Asked:
     """Read the data and put the ensemble together, as the command line says."""
     from bezoar import FiniteAggregationClassifier, Split
-    from bezoar.memory import bytes_of
+    from bezoar.pooled_memory import bytes_of
 
     options.warnings_as_notes()
     most = None if max_memory is None else bytes_of(max_memory)

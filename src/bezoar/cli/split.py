@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bezoar.cli import options
+from bezoar.cli import completion, options
 
 EXAMPLES = "Example: `bezoar split train.npz --k 50 --d 16 --out subsets.npz`"
 
@@ -20,9 +20,14 @@ def command(
     k: options.K = 50,
     d: options.D = 16,
     spread: options.SpreadName = None,
-    split: Annotated[str, typer.Option("--split", help="`content` or `pixel-sum`.")] = "content",
+    split: options.SplitName = "content",
     dtype: Annotated[
-        str, typer.Option("--dtype", help="Declared form of the samples: `float64` or `uint8`.")
+        str,
+        typer.Option(
+            "--dtype",
+            autocompletion=completion.one_of("float64", "uint8"),
+            help="Declared form of the samples: `float64` or `uint8`.",
+        ),
     ] = "float64",
     json: options.Json = False,
 ) -> None:

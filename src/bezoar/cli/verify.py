@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bezoar.cli import options, reopening
+from bezoar.cli import completion, options, reopening
+from bezoar.cli.run import progress_bar
 
 if TYPE_CHECKING:
     from bezoar.data import Dataset
@@ -24,7 +25,11 @@ def command(
     votes: Annotated[Path | None, typer.Option("--votes", help="The votes (.npy) of a loose certificate.")] = None,
     dataset: Annotated[
         str | None,
-        typer.Option("--dataset", help="Data to check against; by default what the run was made from."),
+        typer.Option(
+            "--dataset",
+            autocompletion=completion.of_data,
+            help="Data to check against; by default what the run was made from.",
+        ),
     ] = None,
     data_dir: Annotated[Path | None, typer.Option("--data-dir", help="Folder that holds its files.")] = None,
     sample: Annotated[
@@ -48,15 +53,17 @@ def command(
 
     wanted = dataset is not None or data_dir is not None or retrain > 0
     at_hand = _data(path, dataset, data_dir) if wanted else None
-    verdict = verify(
-        path,
-        votes=votes,
-        data=at_hand,
-        groups=None if at_hand is None else at_hand.groups,
-        sample=sample,
-        retrain=retrain,
-        seed=seed,
-    )
+    with progress_bar("checking") as progress:
+        verdict = verify(
+            path,
+            votes=votes,
+            data=at_hand,
+            groups=None if at_hand is None else at_hand.groups,
+            sample=sample,
+            retrain=retrain,
+            seed=seed,
+            progress=progress,
+        )
     if json:
         options.print_json(verdict.as_dict())
     else:

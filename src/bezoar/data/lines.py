@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from bezoar.memory import memory
+
 LONGEST_LINE = 1 << 22
 MOST_BYTES = 1 << 32
 MOST_EXPANSION = 100
@@ -39,6 +41,8 @@ def lines(path: Path, most_bytes: int | None, faults: Counter[str]) -> Iterator[
         allowed = min(allowed, max(FREE_EXPANSION, MOST_EXPANSION * size))
     if not compressed:
         check_size(path, size, allowed)
+        if most_bytes is None:
+            check_memory(path, size)
     with gzip.open(path) if compressed else path.open("rb") as file:
         try:
             yield from _lines(path, cast(BinaryIO, file), allowed, faults)
@@ -52,6 +56,16 @@ def check_size(path: Path, size: int, allowed: int) -> None:
         raise ValueError(
             f"{path} holds {gigabytes(size)} of data, of which at most {gigabytes(allowed)} are read unless --max-size "
             f"allows more; reading all of it takes about {gigabytes(MEMORY_PER_BYTE * size)} of memory."
+        )
+
+
+def check_memory(path: Path, size: int) -> None:
+    """Refuse what would not fit into the memory that is free, and say what it would need."""
+    needed, free = MEMORY_PER_BYTE * size, memory().free
+    if free is not None and needed > free:
+        raise ValueError(
+            f"{path} holds {gigabytes(size)} of data, and reading it takes about {gigabytes(needed)} of memory, of "
+            f"which {gigabytes(free)} are free; read a part of it, or insist with --max-size {-(-size // 10**8) / 10}."
         )
 
 

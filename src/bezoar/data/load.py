@@ -35,6 +35,11 @@ MNIST_FILES = {
 }
 CIFAR_ARCHIVE = "cifar-10-binary.tar.gz"
 GTSRB_ARCHIVES = ("GTSRB_Final_Training_Images.zip", "GTSRB_Final_Test_Images.zip", "GTSRB_Final_Test_GT.zip")
+OFFICIAL = {
+    "mnist": tuple(f"{file}.gz" for file in MNIST_FILES.values()),
+    "cifar10": (CIFAR_ARCHIVE,),
+    "gtsrb": GTSRB_ARCHIVES,
+}
 CLASSES = {"mnist": 10, "cifar10": 10, "gtsrb": 43}
 DATASETS = ("digits", *CLASSES)
 
@@ -85,13 +90,8 @@ def _digits() -> Dataset:
 def _read(name: str, folder: Path, download: bool) -> Arrays:
     if (folder / f"{name}.npz").exists():
         return _keras(folder / f"{name}.npz")
-    readers: dict[str, tuple[list[str], Callable[[Path], Arrays]]] = {
-        "mnist": ([f"{file}.gz" for file in MNIST_FILES.values()], _mnist),
-        "cifar10": ([CIFAR_ARCHIVE], _cifar10),
-        "gtsrb": (list(GTSRB_ARCHIVES), _gtsrb),
-    }
-    needed, read = readers[name]
-    missing = [file for file in needed if not (folder / file).exists()]
+    readers: dict[str, Callable[[Path], Arrays]] = {"mnist": _mnist, "cifar10": _cifar10, "gtsrb": _gtsrb}
+    missing = missing_files(name, folder)
     if missing and download:
         fetch(missing, folder)
     elif missing:
@@ -99,7 +99,14 @@ def _read(name: str, folder: Path, download: bool) -> Arrays:
             f"'{name}' is not in {folder}: put {name}.npz (keras layout) there, or the official {', '.join(missing)}, "
             "or fetch them with --download."
         )
-    return read(folder)
+    return readers[name](folder)
+
+
+def missing_files(name: str, folder: Path) -> list[str]:
+    """The official files of a data set that a folder lacks; none where its keras-layout file lies there."""
+    if (folder / f"{name}.npz").exists():
+        return []
+    return [file for file in OFFICIAL[name] if not (folder / file).exists()]
 
 
 def _keras(path: Path) -> Arrays:

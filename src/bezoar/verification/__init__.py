@@ -30,6 +30,7 @@ def verify(
     sample: int | None = None,
     retrain: int = 0,
     seed: int | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Verdict:
     """Whether a run or a certificate is what it says, as far as its files and the data at hand can tell.
 
@@ -54,6 +55,8 @@ def verify(
         Train that many base classifiers again, drawn at random, and compare their votes. Needs ``data``.
     seed : int, optional
         Of the draws. By default a fresh one, which a forger cannot know; the verdict tells it.
+    progress : callable
+        Told how many radii, and then how many base classifiers, are done, of how many.
     """
     path = Path(path)
     if sample is not None and sample < 1:
@@ -77,7 +80,7 @@ def verify(
     if not opened:
         return Verdict(str(path), tuple(found), seed)
     evidence = opened[0]
-    again = Arithmetic(evidence, sample, seed)
+    again = Arithmetic(evidence, sample, seed, progress)
 
     def retraining() -> Finding:
         if not retrain:
@@ -86,7 +89,7 @@ def verify(
             )
         from bezoar.verification.retrain import retrained
 
-        return retrained(evidence, data, groups, estimator, retrain, seed)
+        return retrained(evidence, data, groups, estimator, retrain, seed, progress)
 
     rest: dict[str, Callable[[], str | Finding]] = {
         "spread": lambda: checks.spread(evidence),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -20,8 +21,8 @@ TIGHT_ROWS = 25  # without ``sample``: how many radii above Theorem 2, and how m
 class Arithmetic:
     """Predictions and margins of all test samples, radii of all or of a random sample; each computed once."""
 
-    def __init__(self, evidence: Evidence, sample: int | None, seed: int) -> None:
-        self.evidence, self.sample, self.seed = evidence, sample, seed
+    def __init__(self, evidence: Evidence, sample: int | None, seed: int, progress: Callable[[int, int], None]) -> None:
+        self.evidence, self.sample, self.seed, self.progress = evidence, sample, seed, progress
 
     @cached_property
     def ready(self) -> bool:
@@ -54,7 +55,10 @@ class Arithmetic:
     def certified(self) -> list[Row]:
         """Their votes, certified."""
         evidence, inferred = self.evidence, self.evidence.facts["classes_inferred"]
-        found = [theorem_2(evidence.matrix[t], evidence.spread, evidence.n_classes, inferred) for t in self.rows]
+        found = []
+        for t in self.rows:
+            found.append(theorem_2(evidence.matrix[t], evidence.spread, evidence.n_classes, inferred))
+            self.progress(len(found), len(self.rows))
         return (
             [dpa_bound(row, evidence.spread.d) for row in found] if evidence.facts["method"] == "dpa-bound" else found
         )

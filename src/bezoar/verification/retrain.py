@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,15 @@ from bezoar.verification.verdict import Finding, NotCheckedError, NotTrueError, 
 from bezoar.votes import labels_from_json, vote_dtype
 
 
-def retrained(evidence: Evidence, data: Any, groups: Any, estimator: Any, wanted: int, seed: int) -> Finding:
+def retrained(
+    evidence: Evidence,
+    data: Any,
+    groups: Any,
+    estimator: Any,
+    wanted: int,
+    seed: int,
+    progress: Callable[[int, int], None],
+) -> Finding:
     """Train some base classifiers again on the data at hand and compare their votes, bit by bit."""
     if data is None:
         raise NotCheckedError(NO_DATA)
@@ -33,7 +42,7 @@ def retrained(evidence: Evidence, data: Any, groups: Any, estimator: Any, wanted
         raise NotCheckedError("the certificate does not say how the training data were split.")
     matrix, n = evidence.matrix, evidence.matrix.shape[1]
     chosen = draw(n, wanted, seed, 3).tolist()
-    votes = _votes(evidence, data, groups, _learner(evidence, estimator), chosen)
+    votes = _votes(evidence, data, groups, _learner(evidence, estimator), chosen, progress)
     if votes.shape != (len(matrix), len(chosen)):
         raise NotTrueError(f"the data hold {len(votes)} test samples, but the votes {len(matrix)}.")
     differing = (votes != matrix[:, chosen]).sum(axis=0)
@@ -69,7 +78,14 @@ def _learner(evidence: Evidence, estimator: Any) -> Any:
     raise NotCheckedError(f"the learner {stated or '(none stated)'} is no preset and was not kept; give estimator=.")
 
 
-def _votes(evidence: Evidence, data: Any, groups: Any, learner: Any, chosen: Any) -> NDArray[Any]:
+def _votes(
+    evidence: Evidence,
+    data: Any,
+    groups: Any,
+    learner: Any,
+    chosen: Sequence[int],
+    progress: Callable[[int, int], None],
+) -> NDArray[Any]:
     """What the chosen base classifiers say about every test sample."""
     facts = evidence.facts
     classes = labels_from_json(facts["classes"])
@@ -86,8 +102,11 @@ def _votes(evidence: Evidence, data: Any, groups: Any, learner: Any, chosen: Any
         raise NotTrueError("the training labels at hand give other classes.")
     test, n_classes = model.split_.samples(data.x_test), len(classes)
     if not is_pooled(training.estimator):
-        parts = train_and_vote(*training, test, n_classes, [[i] for i in chosen])
-        return np.concatenate([part.votes for part in parts], axis=1)
+        columns = []
+        for part in train_and_vote(*training, test, n_classes, [[i] for i in chosen]):
+            columns.append(part.votes)
+            progress(len(columns), len(chosen))
+        return np.concatenate(columns, axis=1)
     pooled = fit_pooled(*training, only=chosen)
     return pooled.votes(test, n_classes, vote_dtype(n_classes))
 
