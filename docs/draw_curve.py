@@ -17,10 +17,10 @@ from matplotlib.figure import Figure
 
 from bezoar import Votes, certify, data
 from bezoar.files import read_record, write_text
+from bezoar.paper.rows import NAMES
 from bezoar.report.published import published_for
 
 OURS, THEIRS, INK, SOFT = "#0b6e4f", "#b35900", "#24292f", "#57606a"
-NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "gtsrb": "GTSRB"}
 
 
 def draw(run: Path, folder: Path) -> str:

@@ -32,6 +32,7 @@ def command(
     On its test samples the run is completed, with certificate and report, as `bezoar run` would. Votes on new samples
     are written to a file that knows its spread and split.
     """
+    from bezoar.progress import watched
     from bezoar.report.page import write_report
     from bezoar.run import run as go_on
 
@@ -55,7 +56,8 @@ def command(
     if out is None or out.suffix != ".npy":
         raise ValueError("Votes on new samples need a file to be written to: --out NAME.npy.")
     part, model = predict.asked_again(run, data, skip_bad, max_size, n_jobs)
-    votes = model.votes(part.X)
+    with running.progress_bar("voting") as progress, watched(progress):
+        votes = model.votes(part.X)
     votes.save(out)
     if json:
         options.print_json({"out": str(out), "samples": len(part), "base_classifiers": votes.spread.n_subsets})
