@@ -86,13 +86,15 @@ def collected(rows: Sequence[Measures], costs: dict[str, Any] | None = None) -> 
 
 
 def frontier(rows: Sequence[Measures]) -> dict[str, Any]:
-    """At every round attack size the best plain and the best designed spread over all k, and median radii."""
+    """At every round attack size the best over all k: plain spreads, plain with run-off, designed; and median radii."""
     largest = max(len(counts) for row in rows for counts in row["certified"].values()) - 1
+    plain = [row for row in rows if not row["designed"]]
     sizes = sorted({*(size for size in _round_sizes() if size <= largest), largest})
     return {
         "attack_size": sizes,
-        "plain": [_best([row for row in rows if not row["designed"]], size) for size in sizes],
-        "designed": [_best([row for row in rows if row["designed"]], size) for size in sizes],
+        "plain": [best(plain, (THEOREM,), size) for size in sizes],
+        "run_off": [best(plain, ("run-off",), size) for size in sizes],
+        "designed": [best([row for row in rows if row["designed"]], (THEOREM, "tight"), size) for size in sizes],
         "median_radius": [
             {**_key(row), "designed": row["designed"], "method": method, "median_radius": half(counts, row["n_test"])}
             for row in rows
@@ -102,19 +104,19 @@ def frontier(rows: Sequence[Measures]) -> dict[str, Any]:
     }
 
 
-def _best(rows: Sequence[Measures], size: int) -> Any:
+def best(rows: Sequence[Measures], methods: Sequence[str], size: int) -> Any:
     """The row and certificate with the largest certified fraction at an attack size; the cheapest among equals."""
     found = [
-        (at(counts, size), -row["d"], -row["n_subsets"], method, row)
+        (at(row["certified"][method], size), -row["d"], -row["n_subsets"], method, row)
         for row in rows
-        for method, counts in row["certified"].items()
-        if method not in ("dpa-bound", "run-off")
+        for method in methods
+        if method in row["certified"]
     ]
     if not found:
         return None
     count, _, _, method, row = max(found, key=lambda entry: entry[:3])
-    best = {"certified_fraction": percent(count, row["n_test"]), **_key(row), "n_subsets": row["n_subsets"]}
-    return {**best, "method": method}
+    share = {"certified_fraction": percent(count, row["n_test"]), "method": method}
+    return {**share, **_key(row), "n_subsets": row["n_subsets"]}
 
 
 def _round_sizes() -> list[int]:
