@@ -105,5 +105,7 @@ def test_votes_are_a_function_of_the_subset(name, monkeypatch):
         assert np.array_equal(said(fitted(X, y)), expected)
     with parallel_config("threading", n_jobs=3):
         assert np.array_equal(said(fitted(X, y)), expected)
+    if name == "nin-mirror":
+        return  # more processes that import PyTorch would show nothing that "nin" does not
     with parallel_config("loky", n_jobs=2), threadpool_limits(3):
         assert np.array_equal(said(fitted(X, y)), expected)

@@ -148,24 +148,28 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):
 
     def _train(self, torch: Any, module: Any, X: NDArray[Any], codes: NDArray[np.int64]) -> None:
         rng = np.random.default_rng(self.seed_)
-        steps = torch.optim.SGD(
-            module.parameters(),
-            self.learning_rate,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-            nesterov=self.momentum > 0,
-        )
+        parameters = list(module.parameters())
+        speeds = [torch.zeros_like(parameter) for parameter in parameters]
         module.train()
         for epoch in range(self.epochs):
-            rate = self.learning_rate * self.decay ** sum(epoch >= milestone for milestone in self.milestones)
-            for group in steps.param_groups:
-                group["lr"] = rate
             for batch in _batches(rng.permutation(len(X)), self.batch_size):
                 images = _moved(X[batch], self.crop, self.mirror, rng)
                 targets = torch.tensor(codes[batch]).to(self.device)
-                steps.zero_grad()
                 torch.nn.functional.cross_entropy(module(self._fed(torch, images)), targets).backward()
-                steps.step()
+                self._step(torch, parameters, speeds, self._rate(epoch))
+
+    def _rate(self, epoch: int) -> float:
+        return float(self.learning_rate * self.decay ** sum(epoch >= milestone for milestone in self.milestones))
+
+    def _step(self, torch: Any, parameters: list[Any], speeds: list[Any], rate: float) -> None:
+        """One of Nesterov's; torch.optim takes the same one and a second to be imported, in every worker."""
+        with torch.no_grad():
+            for parameter, speed in zip(parameters, speeds, strict=True):
+                if parameter.grad is not None:
+                    slope = parameter.grad.add(parameter, alpha=self.weight_decay)
+                    speed.mul_(self.momentum).add_(slope)
+                    parameter.add_(slope.add(speed, alpha=self.momentum), alpha=-rate)
+                    parameter.grad = None
 
     def _built(self, torch: Any) -> Any:
         """A module as the seed makes it."""
