@@ -15,7 +15,15 @@ EXAMPLES = (
     "`bezoar table runs/digits --table 3 --format json`"
 )
 Runs = Annotated[list[Path], typer.Argument(help="Directories of runs.", show_default=False)]
-KINDS = {"1": "table1", "2": "table2", "3": "table3", "later": "later", "frontier": "frontier", "medians": "medians"}
+KINDS = {
+    "1": "table1",
+    "2": "table2",
+    "3": "table3",
+    "later": "later",
+    "frontier": "frontier",
+    "medians": "medians",
+    "certificates": "certificates",
+}
 RECORDS = {
     "1": "certified_fraction",
     "2": "statistics",
@@ -32,7 +40,7 @@ def command(
         typer.Option(
             "--table",
             help="`1` certified fraction, `2` statistics, `3` one shared attack of size 1, `later` the best published "
-            "numbers, `frontier` the best over all k, `medians`.",
+            "numbers, `frontier` the best over all k, `medians`, `certificates`.",
         ),
     ] = "1",
     form: Annotated[str, typer.Option("--format", help="`text`, `markdown`, `latex` or `json`.")] = "text",

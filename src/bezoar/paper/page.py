@@ -23,6 +23,7 @@ HEADINGS = {
     "later": "Against the best later numbers",
     "frontier": "The frontier: k beyond the paper's, designed spreads",
     "medians": "Half of the test set",
+    "certificates": "Other certificates on the same votes",
 }
 
 
