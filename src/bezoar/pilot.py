@@ -116,7 +116,7 @@ class Bench:
             return model, model.prepare(self.X, self.y, self.groups)
 
     def start(self, k: int) -> float:
-        """Seconds that only the first use takes: starting worker processes, and what keeping base classifiers imports."""
+        """Seconds that only the first use takes: to start worker processes, and to import what keeps models."""
         workers = effective_n_jobs(self.n_jobs)
         if is_pooled(self.estimator):
             return 0.0

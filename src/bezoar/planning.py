@@ -78,6 +78,7 @@ class Plan:
 
     data: dict[str, str]
     learner: str
+    learner_name: str | None
     attack_size: int
     unit: str
     n_train: int
@@ -94,14 +95,14 @@ class Plan:
         """The recommended row."""
         return self.rows[self.recommended]
 
-    def premise(self) -> Premise:
-        """What a run that follows this plan takes as given: an attacker of the pilot could have changed it."""
-        choice = self.choice
-        how = f"k = {choice.k:g}, d = {choice.d}, by a pilot on this training data for attack size {self.attack_size}"
-        return Premise(PREMISE, how, False)
+    def followed(self) -> dict[str, Any]:
+        """What a run that follows this plan keeps of it: the attack size and the recommended row."""
+        return {"attack_size": self.attack_size, **asdict(self.choice)}
 
-    def check_data(self, dataset: Dataset) -> None:
-        """Refuse training data that the pilot was not made on."""
+    def check(self, dataset: Dataset, estimator: Any) -> None:
+        """Refuse training data that the pilot was not made on, and another learner."""
+        if describe(estimator) != self.learner:
+            raise ValueError(f"The plan was made with the learner {self.learner}. Got {describe(estimator)} instead.")
         if dataset.digests(["train"]) != {name: value for name, value in self.data.items() if name != "name"}:
             raise ValueError(
                 f"The plan was made on other training data than {dataset.name} is now; make a new one with `bezoar "
@@ -133,11 +134,18 @@ class Plan:
         return plan
 
 
+def followed_premise(followed: dict[str, Any]) -> Premise:
+    """What a run that followed a plan takes as given: who could poison the pilot could have changed the choice."""
+    how = f"k = {followed['k']:g}, d = {followed['d']}, {followed['spread']} spread"
+    return Premise(PREMISE, f"{how}, by a pilot on its training data for attack size {followed['attack_size']}", False)
+
+
 def make_plan(
     dataset: Dataset,
     estimator: Any = None,
     *,
     attack_size: int,
+    learner_name: str | None = None,
     ks: Sequence[int] | None = None,
     ds: Sequence[int] = DEGREES,
     designs: bool = True,
@@ -157,6 +165,8 @@ def make_plan(
     estimator : scikit-learn classifier or pooled learner, optional
     attack_size : int
         How many poisons predictions should withstand.
+    learner_name : str, optional
+        What the command line calls the learner, kept for the run.
     ks : sequence of int, optional
         The k to consider; otherwise some from just above twice the attack size upwards.
     ds : sequence of int
@@ -186,7 +196,8 @@ def make_plan(
         n_jobs,
         keep_members and not is_pooled(learner),
     )
-    site = _site(bench, n_train, n_classes, bench.start(wanted[-1]))
+    resident = resident_bytes()
+    site = _site(bench, n_train, n_classes, resident, bench.start(wanted[-1]))
     pilots, remarks = _pilots(bench, wanted, seconds, say)
     reached = [k for k in wanted if k >= pilots[0].k]
     say("predicting")
@@ -194,6 +205,7 @@ def make_plan(
     return Plan(
         {"name": dataset.name, **dataset.digests(["train"])},
         describe(learner),
+        learner_name,
         attack_size,
         "training samples" if dataset.groups is None else "contributors",
         n_train,
@@ -349,9 +361,9 @@ def _best(rows: Sequence[Row]) -> int:
     return min(level, key=lambda at: (rows[at].seconds, -rows[at].certified))
 
 
-def _site(bench: Bench, n_train: int, n_classes: int, start: float) -> Site:
+def _site(bench: Bench, n_train: int, n_classes: int, resident: int, start: float) -> Site:
     samples = bench.split.samples(take_rows(bench.X, np.arange(min(100, n_train))))
     sample_bytes = float(np.mean([len(samples.key(row)) for row in range(len(samples))]))
-    resident = max(1 << 26, int(resident_bytes() - (n_train + bench.n_test) * sample_bytes))
+    resident = max(1 << 26, int(resident - (n_train + bench.n_test) * sample_bytes))
     workers = effective_n_jobs(bench.n_jobs)
     return Site(n_train, bench.n_test, n_classes, sample_bytes, workers, start, resident)

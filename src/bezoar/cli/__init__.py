@@ -15,7 +15,7 @@ from typing import Any
 import typer
 
 from bezoar import __version__
-from bezoar.cli import accuracy, audit, certify, compare, predict, run, split, spread, update, verify
+from bezoar.cli import accuracy, audit, certify, compare, plan, predict, run, split, spread, update, verify
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 GOES_ON = "What was finished is kept, and the same command goes on from there."
@@ -62,7 +62,7 @@ def _sentence(error: Exception) -> str:
     return str(error)
 
 
-for _room in (run, predict, audit, update, verify, certify, accuracy, compare, split, spread):
+for _room in (plan, run, predict, audit, update, verify, certify, accuracy, compare, split, spread):
     app.command(_room.__name__.rpartition(".")[2], epilog=_room.EXAMPLES)(graceful(_room.command))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bezoar.cli import options, reading
+from bezoar.cli import following, options, reading
 
 if TYPE_CHECKING:
     from bezoar.data import Dataset
@@ -52,6 +52,7 @@ def command(
     resume: Annotated[
         bool, typer.Option("--resume/--no-resume", help="Go on with the run that --out holds, or refuse such a folder.")
     ] = True,
+    plan: following.PlanFile = None,
     json: options.Json = False,
     label: reading.Label = None,
     test: reading.Test = None,
@@ -76,6 +77,12 @@ def command(
     from bezoar.run import run
 
     options.warnings_as_notes()
+    planned = None
+    if plan is not None:
+        given = {"--k": k != 50, "--d": d != 16, "--spread": spread is not None, "--learner": learner is not None}
+        planned = following.open_plan(plan, given)
+        k, d, learner = planned.choice.k, planned.choice.d, planned.learner_name  # type: ignore[assignment]
+        spread = None if planned.choice.spread == "random" else planned.choice.spread
     said = {
         "label": label,
         "test": test,
@@ -92,6 +99,11 @@ def command(
     }
     samples = reading.open_named_or_own(dataset, data_dir, said, download=download)
     samples, estimator = with_learner(samples, learner)
+    followed = None
+    if planned is not None:
+        planned.check(samples, estimator)
+        followed = planned.followed()
+        samples = following.with_premise(samples, followed)
     if samples.groups is not None and split != "content":
         raise ValueError(f"With a column of contributors the split is 'group'; leave --split {split} out.")
     model = FiniteAggregationClassifier(
@@ -104,11 +116,13 @@ def command(
         n_jobs=n_jobs,
     )
     folder = out or Path("runs") / f"{samples.name}-k{k}-d{d}"
-    asked = {
+    asked: dict[str, Any] = {
         "data": dataset,
         "learner": learner,
         "options": {name: str(value) if isinstance(value, Path) else value for name, value in said.items() if value},
     }
+    if followed is not None:
+        asked["plan"] = followed
     with progress_bar() as progress:
         outcome = run(
             samples,
@@ -147,6 +161,7 @@ def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
 
 def _print(outcome: Outcome, report: Path, json: bool) -> None:
     from bezoar.report.page import percent
+    from bezoar.report.planned import beside_plan
     from bezoar.run import attack_sizes
 
     certificate, y = outcome.certificate, outcome.y_test
@@ -166,6 +181,7 @@ def _print(outcome: Outcome, report: Path, json: bool) -> None:
                 "certified_fraction": fractions.tolist(),
                 "premises": outcome.manifest["premises"],
                 "seconds": outcome.seconds,
+                "plan": {figure.name: figure.as_dict() for figure in beside_plan(outcome)} or None,
             }
         )
         return
@@ -178,6 +194,7 @@ def _print(outcome: Outcome, report: Path, json: bool) -> None:
             for size, fraction in zip(sizes, fractions, strict=True)
         ],
     )
+    following.print_beside(outcome)
     for premise in outcome.manifest["premises"]:
         options.note(f"premise: {premise}")
     options.note(f"report: {report}")
