@@ -145,22 +145,17 @@ class Bench:
         trained = train(training, range(affordable), asked, n_classes)
         votes = _out_of_subset(trained.votes, training, asked)
         truth, sizes = training.codes[asked], training.subsets.sizes
-        folds = []
-        with one_linear_algebra_thread():
-            counts = _counts(votes, n_classes)
-            abstaining = float((sizes == 0).mean())
-            shares = estimate_shares(counts, truth, abstaining)
-            for fold in range(FOLDS):
-                stay = np.arange(affordable) % FOLDS != fold
-                folds.append(estimate_shares(_counts(votes[:, stay], n_classes), truth, abstaining))
+        counts = _counts(votes, n_classes)
+        abstaining = float((sizes == 0).mean())
+        folds = (_counts(votes[:, np.arange(affordable) % FOLDS != fold], n_classes) for fold in range(FOLDS))
         return Pilot(
             k,
             affordable,
             len(asked),
             len(training.samples) / k,
             float(counts[np.arange(len(asked)), truth].sum() / max(1, counts.sum())),
-            shares,
-            tuple(folds),
+            estimate_shares(counts, truth, abstaining),
+            tuple(estimate_shares(fold, truth, abstaining) for fold in folds),
             trained.timing(),
             time.perf_counter() - started,
         )

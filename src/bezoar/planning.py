@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
+from numpy.typing import NDArray
 
 from bezoar.costs import Site, bill, resident_bytes
 from bezoar.data import Dataset
@@ -183,8 +184,41 @@ def make_plan(
         Told what is being done.
     """
     learner = TableClassifier() if estimator is None else estimator
-    n_train, n_classes = _check(dataset, attack_size, ds, seconds)
+    n_train = _check(dataset, attack_size, ds, seconds)
     wanted = _grid(attack_size, n_train) if ks is None else _checked_ks(ks, attack_size, n_train)
+    forecast, remarks = run_pilots(dataset, learner, attack_size, wanted, keep_members, seconds, n_jobs, say)
+    site, pilots = forecast.site, forecast.pilots
+    say("predicting")
+    rows = forecast.rows([k for k in wanted if k >= pilots[0].k], sorted(set(ds)), designs)
+    return Plan(
+        {"name": dataset.name, **dataset.digests(["train"])},
+        describe(learner),
+        learner_name,
+        attack_size,
+        "training samples" if dataset.groups is None else "contributors",
+        n_train,
+        site.n_test,
+        site.n_classes,
+        keep_members and not is_pooled(learner),
+        tuple(PilotRow(p.k, p.n_members, p.n_asked, p.base_accuracy, p.seconds) for p in pilots),
+        tuple(rows),
+        _best(rows),
+        tuple(remarks),
+    )
+
+
+def run_pilots(
+    dataset: Dataset,
+    learner: Any,
+    attack_size: int,
+    ks: Sequence[int],
+    keep_members: bool,
+    seconds: float,
+    n_jobs: int,
+    say: Callable[[str], None],
+) -> tuple[Forecast, list[str]]:
+    """Pilots at some of these k, and what could not be tried."""
+    n_train, resident = count_rows(dataset.x_train), resident_bytes()
     bench = Bench(
         learner,
         dataset.x_train,
@@ -196,30 +230,13 @@ def make_plan(
         n_jobs,
         keep_members and not is_pooled(learner),
     )
-    resident = resident_bytes()
-    site = _site(bench, n_train, n_classes, resident, bench.start(wanted[-1]))
-    pilots, remarks = _pilots(bench, wanted, seconds, say)
-    reached = [k for k in wanted if k >= pilots[0].k]
-    say("predicting")
-    rows = _Forecast(pilots, attack_size, site).rows(reached, sorted(set(ds)), designs)
-    return Plan(
-        {"name": dataset.name, **dataset.digests(["train"])},
-        describe(learner),
-        learner_name,
-        attack_size,
-        "training samples" if dataset.groups is None else "contributors",
-        n_train,
-        site.n_test,
-        n_classes,
-        bench.keep_members,
-        tuple(PilotRow(p.k, p.n_members, p.n_asked, p.base_accuracy, p.seconds) for p in pilots),
-        tuple(rows),
-        _best(rows),
-        tuple(remarks),
-    )
+    start = bench.start(ks[-1])
+    pilots, remarks = _pilots(bench, ks, seconds, say)
+    n_classes = pilots[0].shares.n_classes
+    return Forecast(pilots, attack_size, _site(bench, n_train, n_classes, resident, start)), remarks
 
 
-def _check(dataset: Dataset, attack_size: int, ds: Sequence[int], seconds: float) -> tuple[int, int]:
+def _check(dataset: Dataset, attack_size: int, ds: Sequence[int], seconds: float) -> int:
     n_train = count_rows(dataset.x_train)
     if attack_size < 1:
         raise ValueError(f"The attack size must be at least 1, for at 0 there is nothing to plan. Got {attack_size}.")
@@ -242,7 +259,7 @@ def _check(dataset: Dataset, attack_size: int, ds: Sequence[int], seconds: float
         raise ValueError(f"Spread degrees must be whole numbers of 1 or more. Got {list(ds)}.")
     if not seconds > 0:
         raise ValueError(f"The seconds for a pilot must be more than 0. Got {seconds}.")
-    return n_train, n_classes if dataset.classes is None else len(dataset.classes)
+    return n_train
 
 
 def _grid(attack_size: int, n_train: int) -> list[int]:
@@ -290,7 +307,7 @@ def _pilots(
 
 
 @dataclass(frozen=True)
-class _Forecast:
+class Forecast:
     """What the pilots say about any ensemble within their range."""
 
     pilots: Sequence[Pilot]
@@ -302,13 +319,12 @@ class _Forecast:
         piloted = {pilot.k for pilot in self.pilots}
         found = []
         for k in ks:
-            near, error = self._near(k), self._error(k)
-            found += [self._row(Spread.random(k, d), "random", near, error, k in piloted) for d in ds]
+            error = self._error(k)
+            found += [self._row(Spread.random(k, d), "random", error, k in piloted) for d in ds]
         named = {design.name: design for k in ks if designs for design in Spread.suggest(k, DESIGN_DEGREE)[:1]}
         for name, design in named.items():
             if design.n_subsets <= MOST_DESIGNED and 0.9 * ks[0] <= design.k <= 1.1 * ks[-1]:
-                near, error = self._near(design.k), self._error(round(design.k))
-                found.append(self._row(design.spread(), name, near, error, False))
+                found.append(self._row(design.spread(), name, self._error(round(design.k)), False))
         return sorted(found, key=lambda row: (row.k, row.d))
 
     def _near(self, k: float) -> list[tuple[Pilot, float]]:
@@ -320,15 +336,17 @@ class _Forecast:
         weight = float(np.log(k / low.k) / np.log(high.k / low.k))
         return [(low, 1 - weight), (high, weight)]
 
-    def _row(self, spread: Spread, name: str, near: Sequence[tuple[Pilot, float]], error: float, piloted: bool) -> Row:
+    def fractions(self, spread: Spread, name: str, attack_sizes: Sequence[int]) -> NDArray[np.float64]:
+        """The certified fraction (pointwise) at these attack sizes; at 0, the clean accuracy."""
         method = "dpa-bound" if name == "random" else "tight"
-        clean, certified = np.sum(
-            [
-                weight * predicted_fraction(pilot.shares, spread, [0, self.attack_size], method=method)
-                for pilot, weight in near
-            ],
-            axis=0,
-        )
+        parts = [
+            weight * predicted_fraction(pilot.shares, spread, attack_sizes, method=method)
+            for pilot, weight in self._near(spread.k)
+        ]
+        return np.asarray(np.sum(parts, axis=0))
+
+    def _row(self, spread: Spread, name: str, error: float, piloted: bool) -> Row:
+        clean, certified = self.fractions(spread, name, [0, self.attack_size])
         return Row(
             spread.k,
             spread.d,

@@ -273,18 +273,19 @@ def _without_data(
         return
     typer.echo(
         "k: a sample reaches 1/k of the base classifiers, so nothing is certified beyond k/2 poisons, and a subset "
-        "holds 1/k of the samples: larger k withstands more, with weaker base classifiers. d: base classifiers are k·d; a "
-        "larger d makes votes less noisy and costs d times as much. What this does to accuracy only data can tell: "
-        "`bezoar plan DATA --attack-size M`."
+        "holds 1/k of the samples: larger k withstands more, with weaker base classifiers. d: base classifiers are "
+        "k·d; a larger d makes votes less noisy and costs d times as much. What this does to accuracy only data can "
+        "tell: `bezoar plan DATA --attack-size M`."
     )
     _print_trade_off(own, "")
     _print_trade_off(cluster, "On a cluster: ")
 
 
 def _print_trade_off(found: TradeOff, where: str) -> None:
+    cores = f"{found.cores:,} core{'s' * (found.cores > 1)}"
     lead = [] if found.attack_size is None else [f"lead needed at {found.attack_size}, % of votes"]
     options.print_table(
-        f"{where}{found.samples:,} training samples, {found.classes} classes, {found.cores:,} core{'s' * (found.cores > 1)} (estimated)",
+        f"{where}{found.samples:,} training samples, {found.classes} classes, {cores} (estimated)",
         [
             "k",
             "d",
