@@ -26,7 +26,8 @@ from bezoar.learners.table import TableClassifier
 from bezoar.planning import run_pilots
 from bezoar.run import run
 
-SETTINGS = {"digits": ((16, 24, 36, 54, 80), (1, 8)), "mnist": ((60, 90, 135, 200, 300), (1, 4))}
+SETTINGS = {"digits": ((16, 24, 36, 54, 80), (1, 8)), "mnist": ((100, 200, 400), (1, 4))}
+SECONDS = 240.0
 
 
 def main() -> None:
@@ -47,7 +48,7 @@ def main() -> None:
         ks = tuple(5 * k for k in ks)
     warnings.simplefilter("ignore", PremiseWarning)
     started = time.perf_counter()
-    forecast, remarks = run_pilots(dataset, learner, 1, ks, False, 90.0, -1, lambda text: None)
+    forecast, remarks = run_pilots(dataset, learner, 1, ks, False, SECONDS, -1, lambda text: None)
     taken = time.perf_counter() - started
     members = ", ".join(f"{pilot.n_members} at k = {pilot.k}" for pilot in forecast.pilots)
     print(f"{name}: {len(dataset.y_train)} training and {len(dataset.y_test)} test samples. ", end="")

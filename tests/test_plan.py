@@ -12,7 +12,7 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 from typer.testing import CliRunner
 
-from bezoar import Certificate, FiniteAggregationClassifier, Split, Spread, Votes, certify, verify
+from bezoar import Certificate, FiniteAggregationClassifier, Split, Spread, Votes, certify, planning, verify
 from bezoar.cli import app
 from bezoar.cli.options import parse_spread
 from bezoar.costs import Site, bill
@@ -166,8 +166,9 @@ def test_predictions_agree_with_runs(planned):
     assert all(0 < row.error < 0.1 for row in planned.rows)
 
 
-def test_a_k_between_two_pilots_is_predicted_from_both():
-    plan = make_plan(blobs(), GaussianNB(), attack_size=2, ds=(1,), designs=False, n_jobs=1, seconds=20)
+def test_a_k_between_two_pilots_is_predicted_from_both(monkeypatch):
+    monkeypatch.setattr(planning, "MOST_PILOTS", 4)
+    plan = make_plan(blobs(), GaussianNB(), attack_size=2, ds=(1,), designs=False, n_jobs=1)
     assert [row.k for row in plan.rows] == _grid(2, 400)
     assert [row.piloted for row in plan.rows] == [True, False, True, False, True, False, True]
     assert min(row.k for row in plan.rows) > 4
@@ -232,11 +233,12 @@ def test_too_dear_base_classifiers_are_said_to_be_untried(monkeypatch):
     data, real = blobs(), Bench.pilot
     bench = Bench(GaussianNB(), data.x_train, data.y_train, None, [0, 1, 2], Split(), 50, 1, False)
     assert bench.pilot(8, 1e-9) is None
+    assert bench.pilot(8, 1e-9, insist=True).n_members == 24
 
-    def limited(self, k, seconds):
+    def limited(self, k, seconds, insist):
         return real(self, k, seconds) if k > 20 else None
 
-    def too_large(self, k, seconds):
+    def too_large(self, k, seconds, insist):
         if k > 20:
             return real(self, k, seconds)
         raise MemoryError("it needs 900 GB")

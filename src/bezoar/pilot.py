@@ -33,7 +33,7 @@ from bezoar.votes import vote_dtype
 
 SEED = 0x70696C6F74
 MOST_ASKED = 2000
-MOST_MEMBERS, FEWEST_MEMBERS, PROBED = 128, 24, 8
+MOST_MEMBERS, ENOUGH_MEMBERS, FEWEST_MEMBERS, PROBED = 128, 48, 24, 8
 TIMED = 6
 FOLDS = 4
 
@@ -131,17 +131,23 @@ class Bench:
             imports, saved = (_seconds(partial(save_members, Path(folder) / "members", members)) for _ in range(2))
         return max(0.0, first - again) + max(0.0, imports - saved)
 
-    def pilot(self, k: int, seconds: float) -> Pilot | None:
-        """As many base classifiers as can be trained in about that time; None if those are too few to tell."""
+    def pilot(self, k: int, seconds: float, insist: bool = False) -> Pilot | None:
+        """As many base classifiers as can be trained in about that time; None if those are too few to tell.
+
+        With ``insist`` there are enough to tell, however long they take.
+        """
         started = time.perf_counter()
-        model, training = self.prepared(k, MOST_MEMBERS)
+        wanted = min(MOST_MEMBERS, max(ENOUGH_MEMBERS, 2 * k))  # where k is small, single ones matter less
+        model, training = self.prepared(k, wanted)
         asked = _asked(training.samples)
         n_classes = len(model.classes_)
         train = self._pooled if is_pooled(training.estimator) else self._apart
-        probe = train(training, range(PROBED), asked, n_classes)
-        affordable = min(MOST_MEMBERS, int(seconds / probe.seconds * PROBED))
-        if affordable < FEWEST_MEMBERS:
+        train(training, range(1), asked[:PROBED], n_classes)  # compiles
+        probe = train(training, range(PROBED), asked[:PROBED], n_classes)
+        affordable = min(wanted, int(seconds / probe.seconds * PROBED))
+        if affordable < FEWEST_MEMBERS and not insist:
             return None
+        affordable = max(affordable, FEWEST_MEMBERS)
         trained = train(training, range(affordable), asked, n_classes)
         votes = _out_of_subset(trained.votes, training, asked)
         truth, sizes = training.codes[asked], training.subsets.sizes

@@ -35,6 +35,7 @@ DEGREES = (1, 4, 16)
 DESIGN_DEGREE = 8
 MOST_DESIGNED = 6000  # base classifiers; the tight certificate of larger designs takes long to predict
 STEPS = 7
+MOST_PILOTS = 8
 SECONDS = 90.0
 PREMISE = "choice of k and d"
 
@@ -284,15 +285,15 @@ def _checked_ks(ks: Sequence[int], attack_size: int, n_train: int) -> list[int]:
 def _pilots(
     bench: Bench, wanted: Sequence[int], seconds: float, say: Callable[[str], None]
 ) -> tuple[list[Pilot], list[str]]:
-    """Pilots at every second k, dear ones (small k) last; what could not be tried is said."""
-    chosen = list(wanted) if len(wanted) <= 4 else sorted({*wanted[::2], wanted[-1]})
+    """Pilots at every k, of many at every second one; dear ones (small k) last. What could not be tried is said."""
+    chosen = list(wanted) if len(wanted) <= MOST_PILOTS else sorted({*wanted[::2], wanted[-1]})
     found: list[Pilot] = []
     left = seconds
     for at, k in enumerate(reversed(chosen)):
         say(f"pilot at k = {k}")
         started = time.perf_counter()
         try:
-            pilot = bench.pilot(k, left / (len(chosen) - at))
+            pilot = bench.pilot(k, left / (len(chosen) - at), insist=not found)
         except MemoryError as error:
             pilot, why = None, f"one base classifier takes too much memory ({error})"
         else:

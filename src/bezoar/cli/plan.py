@@ -84,8 +84,10 @@ def command(
     Recommends one, writes the plan and prints the command that follows it; that run then says how good the prediction
     was. Test samples are not looked at. Without data (--samples, --classes) the trade-off is explained by formulas.
     """
+    from bezoar.planning import DEGREES, make_plan
+
     options.warnings_as_notes()
-    said = {
+    said: dict[str, Any] = {
         "label": label,
         "test": test,
         "held-out": held_out,
@@ -99,7 +101,7 @@ def command(
         "max-size": max_size,
     }
     if dataset is None:
-        needs_data = {**said, "k": k, "d": d, "learner": learner, "data-dir": None, "votes-only": votes_only}
+        needs_data = {**said, "k": k, "d": d, "learner": learner, "votes-only": votes_only}
         _without_data(samples, classes, attack_size, cores, cost, needs_data, json)
         return
     for name, value in (("samples", samples), ("cores", cores), ("seconds-per-sample", cost)):
@@ -107,21 +109,27 @@ def command(
             raise ValueError(f"Give DATA or --{name}, not both: with data at hand, it is counted and measured.")
     if attack_size is None:
         raise ValueError("Say with --attack-size how many poisons predictions should withstand.")
-    found = _with_data(
-        dataset,
-        {**said, "classes": classes},
-        attack_size,
-        k,
-        d,
-        designs,
-        seconds,
-        out,
-        learner,
-        data_dir,
-        n_jobs,
-        votes_only,
+    said = {**said, "classes": classes}
+    _refuse_another_file(out)
+    ks = None if k is None else _whole_numbers("k", k)
+    ds = None if d is None else _whole_numbers("d", d)
+    data, estimator = with_learner(reading.open_named_or_own(dataset, data_dir, said), learner)
+    found = make_plan(
+        data,
+        estimator,
+        attack_size=attack_size,
+        learner_name=learner,
+        ks=ks,
+        ds=DEGREES if ds is None else ds,
+        designs=designs,
+        keep_members=not votes_only,
+        seconds=seconds,
+        n_jobs=n_jobs,
+        say=options.note,
     )
-    words = next_command(found, dataset, {**said, "classes": classes}, out, data_dir, n_jobs)
+    found.save(out)
+    options.note(f"written: {out}")
+    words = next_command(found, dataset, said, out, data_dir, n_jobs)
     if json:
         options.print_json({**asdict(found), "out": str(out), "next": words})
         return
@@ -131,47 +139,14 @@ def command(
         typer.echo(f"then: {more}")
 
 
-def _with_data(
-    dataset: str,
-    said: dict[str, Any],
-    attack_size: int,
-    k: str | None,
-    d: str | None,
-    designs: bool,
-    seconds: float,
-    out: Path,
-    learner: str | None,
-    data_dir: Path | None,
-    n_jobs: int,
-    votes_only: bool,
-) -> Plan:
-    from bezoar.files import DamagedFileError
-    from bezoar.planning import DEGREES, Plan, make_plan
+def _refuse_another_file(out: Path) -> None:
+    from bezoar.planning import Plan
 
     if out.exists():
         try:
             Plan.load(out)
         except (ValueError, OSError):
-            raise DamagedFileError(f"{out} exists and is not a plan; choose another --out.") from None
-    ks = None if k is None else _whole_numbers("k", k)
-    ds = DEGREES if d is None else _whole_numbers("d", d)
-    data, estimator = with_learner(reading.open_named_or_own(dataset, data_dir, said), learner)
-    found = make_plan(
-        data,
-        estimator,
-        attack_size=attack_size,
-        learner_name=learner,
-        ks=ks,
-        ds=ds,
-        designs=designs,
-        keep_members=not votes_only,
-        seconds=seconds,
-        n_jobs=n_jobs,
-        say=options.note,
-    )
-    found.save(out)
-    options.note(f"written: {out}")
-    return found
+            raise ValueError(f"{out} exists and is not a plan; choose another --out.") from None
 
 
 def next_command(
