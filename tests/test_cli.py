@@ -39,6 +39,7 @@ def votes(tmp_path):
 def test_every_command_has_help_with_an_example():
     group = typer.main.get_command(app)
     assert set(group.commands) >= {
+        "plan",
         "run",
         "train",
         "vote",

@@ -23,6 +23,7 @@ from bezoar.cli import (
     doctor,
     example,
     paper,
+    plan,
     plot,
     predict,
     run,
@@ -81,6 +82,7 @@ def _sentence(error: Exception) -> str:
 
 
 for _room in (
+    plan,
     run,
     train,
     vote,

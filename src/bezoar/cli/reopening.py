@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from bezoar.cli import completion, reading
+from bezoar.cli import completion, following, reading
 from bezoar.cli.run import with_learner
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def reopen(run: Path, data: str | None, data_dir: Path | None, n_jobs: int = -1)
         said["schema"] = run / "schema.json"
     samples = reading.open_named_or_own(data or asked["data"], data_dir, said)
     samples, estimator = with_learner(samples, asked["learner"])
+    samples = following.with_premise(samples, asked.get("plan"))
     if data is None and asked.get("removed"):
         samples = _without_removed(run, samples, asked)
     model = FiniteAggregationClassifier(

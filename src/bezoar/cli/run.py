@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from bezoar.cli import completion, options, reading
+from bezoar.cli import completion, following, options, reading
 
 if TYPE_CHECKING:
     from bezoar import FiniteAggregationClassifier
@@ -60,6 +60,7 @@ def command(
     resume: Annotated[
         bool, typer.Option("--resume/--no-resume", help="Go on with the run that --out holds, or refuse such a folder.")
     ] = True,
+    plan: following.PlanFile = None,
     json: options.Json = False,
     label: reading.Label = None,
     test: reading.Test = None,
@@ -96,7 +97,7 @@ def command(
         "skip-bad": skip_bad,
         "max-size": max_size,
     }
-    asked = prepare(dataset, k, d, out, spread, learner, data_dir, download, split, n_jobs, max_memory, said)
+    asked = prepare(dataset, k, d, out, spread, learner, data_dir, download, split, n_jobs, max_memory, plan, said)
     with progress_bar() as progress:
         outcome = run(
             *asked.what,
@@ -130,6 +131,7 @@ def prepare(
     split: str,
     n_jobs: int,
     max_memory: str | None,
+    plan: Path | None,
     said: dict[str, Any],
 ) -> Asked:
     """Read the data and put the ensemble together, as the command line says."""
@@ -138,9 +140,20 @@ def prepare(
 
     options.warnings_as_notes()
     most = None if max_memory is None else bytes_of(max_memory)
+    planned = None
+    if plan is not None:
+        given = {"--k": k != 50, "--d": d != 16, "--spread": spread is not None, "--learner": learner is not None}
+        planned = following.open_plan(plan, given)
+        k, d, learner = planned.choice.k, planned.choice.d, planned.learner_name  # type: ignore[assignment]
+        spread = None if planned.choice.spread == "random" else planned.choice.spread
     said = said | {"colour": {None: None, True: "colour", False: "grey"}[said["colour"]]}
     samples = reading.open_named_or_own(dataset, data_dir, said, download=download)
     samples, estimator = with_learner(samples, learner)
+    followed = None
+    if planned is not None:
+        planned.check(samples, estimator)
+        followed = planned.followed()
+        samples = following.with_premise(samples, followed)
     if samples.groups is not None and split != "content":
         raise ValueError(f"With a column of contributors the split is 'group'; leave --split {split} out.")
     model = FiniteAggregationClassifier(
@@ -153,11 +166,13 @@ def prepare(
         n_jobs=n_jobs,
     )
     folder = out or Path("runs") / f"{samples.name}-k{k}-d{d}"
-    asked = {
+    asked: dict[str, Any] = {
         "data": dataset,
         "learner": learner,
         "options": {name: str(value) if isinstance(value, Path) else value for name, value in said.items() if value},
     }
+    if followed is not None:
+        asked["plan"] = followed
     return Asked((samples, model, folder), {"asked": asked, "max_memory": most})
 
 
@@ -184,6 +199,7 @@ def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
 def show(outcome: Outcome, report: Path, json: bool) -> None:
     """What came out, on stdout."""
     from bezoar.report.page import percent
+    from bezoar.report.planned import beside_plan
     from bezoar.run import attack_sizes
 
     certificate, y = outcome.certificate, outcome.y_test
@@ -203,6 +219,7 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
                 "certified_fraction": fractions.tolist(),
                 "premises": outcome.manifest["premises"],
                 "seconds": outcome.seconds,
+                "plan": {figure.name: figure.as_dict() for figure in beside_plan(outcome)} or None,
             }
         )
         return
@@ -215,6 +232,7 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
             for size, fraction in zip(sizes, fractions, strict=True)
         ],
     )
+    following.print_beside(outcome)
     for premise in outcome.manifest["premises"]:
         options.note(f"premise: {premise}")
     options.note(f"report: {report}")

@@ -23,6 +23,7 @@ OF_THE_RUN = (
     "split",
     "n_jobs",
     "max_memory",
+    "plan",
 )
 
 

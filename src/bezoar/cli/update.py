@@ -40,7 +40,7 @@ def command(
     asked = reopened.manifest["asked"]
     dataset = replace(reopened.dataset, name=reopened.manifest["settings"]["dataset"]["name"])
     if data is not None:
-        asked = {**{name: asked[name] for name in ("learner", "options")}, "data": data}
+        asked = {**{name: asked[name] for name in ("learner", "options", "plan") if name in asked}, "data": data}
     if remove is not None:
         dataset, asked = _removed(dataset, asked, reopening.row_numbers(remove))
     with progress_bar() as progress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,11 +58,11 @@ class Dataset:
     premises: tuple[Premise, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def digests(self) -> dict[str, str]:
+    def digests(self, parts: Sequence[str] = ("train", "test")) -> dict[str, str]:
         """SHA-256 of the samples' content hashes, of the labels and of the contributors, in the order given."""
-        samples = {name: to_samples(getattr(self, name), dtype=self.dtype) for name in ("x_train", "x_test")}
+        samples = {f"x_{part}": to_samples(getattr(self, f"x_{part}"), dtype=self.dtype) for part in parts}
         hashes = {name: part.content_hashes for name, part in samples.items()}
-        labels = {name: cell_codes(label_cells(getattr(self, name))) for name in ("y_train", "y_test")}
+        labels = {f"y_{part}": cell_codes(label_cells(getattr(self, f"y_{part}"))) for part in parts}
         groups = {} if self.groups is None else {"groups": cell_codes(label_cells(self.groups))}
         return {name: sha256_of_array(array) for name, array in (hashes | labels | groups).items()}
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from bezoar.files import write_bytes
 from bezoar.report.charts import histogram, survival, ticks
 from bezoar.report.gallery import Tile, gallery
+from bezoar.report.planned import beside_plan
 from bezoar.report.published import published_for, sources, why_disputed
 from bezoar.run import Outcome, attack_sizes
 from bezoar.votes import class_indices
@@ -86,6 +87,7 @@ def page(outcome: Outcome) -> str:
             published=published,
             sources=sources(),
             why_disputed=why_disputed(),
+            planned=beside_plan(outcome),
             partitions=partitions,
             partition_ticks=ticks(largest),
             partition_bars=histogram({"plain": partitions}, largest, "partitions of size"),
