@@ -25,6 +25,7 @@ from bezoar.learners.pooled import is_pooled
 from bezoar.learners.table import TableClassifier
 from bezoar.pilot import Bench, Pilot
 from bezoar.premises import Premise
+from bezoar.progress import counted
 from bezoar.rows import count_rows, take_rows
 from bezoar.split import Split
 from bezoar.spread import Spread
@@ -289,7 +290,7 @@ def _pilots(
     chosen = list(wanted) if len(wanted) <= MOST_PILOTS else sorted({*wanted[::2], wanted[-1]})
     found: list[Pilot] = []
     left = seconds
-    for at, k in enumerate(reversed(chosen)):
+    for at, k in enumerate(counted(reversed(chosen), len(chosen))):
         say(f"pilot at k = {k}")
         started = time.perf_counter()
         try:

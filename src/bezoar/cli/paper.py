@@ -50,6 +50,7 @@ def command(
     from bezoar.paper.rows import chosen, frontier_rows, learner_of, table_rows
     from bezoar.paper.tables import joined, tables
 
+    options.warnings_as_notes()
     if quick and out == Path("runs/paper"):
         out = Path("runs/paper-quick")
     records, spent = [], {}

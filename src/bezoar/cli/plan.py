@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bezoar.cli import options, reading
-from bezoar.cli.run import with_learner
+from bezoar.cli.run import progress_bar, with_learner
 
 if TYPE_CHECKING:
     from bezoar.planning import Plan, Row
@@ -85,6 +85,7 @@ def command(
     was. Test samples are not looked at. Without data (--samples, --classes) the trade-off is explained by formulas.
     """
     from bezoar.planning import DEGREES, make_plan
+    from bezoar.progress import watched
 
     options.warnings_as_notes()
     said: dict[str, Any] = {
@@ -114,19 +115,20 @@ def command(
     ks = None if k is None else _whole_numbers("k", k)
     ds = None if d is None else _whole_numbers("d", d)
     data, estimator = with_learner(reading.open_named_or_own(dataset, data_dir, said), learner)
-    found = make_plan(
-        data,
-        estimator,
-        attack_size=attack_size,
-        learner_name=learner,
-        ks=ks,
-        ds=DEGREES if ds is None else ds,
-        designs=designs,
-        keep_members=not votes_only,
-        seconds=seconds,
-        n_jobs=n_jobs,
-        say=options.note,
-    )
+    with progress_bar("pilot") as progress, watched(progress):
+        found = make_plan(
+            data,
+            estimator,
+            attack_size=attack_size,
+            learner_name=learner,
+            ks=ks,
+            ds=DEGREES if ds is None else ds,
+            designs=designs,
+            keep_members=not votes_only,
+            seconds=seconds,
+            n_jobs=n_jobs,
+            say=options.note,
+        )
     found.save(out)
     options.note(f"written: {out}")
     words = next_command(found, dataset, said, out, data_dir, n_jobs)

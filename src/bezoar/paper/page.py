@@ -24,6 +24,7 @@ HEADINGS = {
     "frontier": "The frontier: k beyond the paper's, designed spreads",
     "medians": "Half of the test set",
     "certificates": "Other certificates on the same votes",
+    "costs": "What it cost",
 }
 
 

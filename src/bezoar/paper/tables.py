@@ -63,6 +63,7 @@ def tables(results: dict[str, Any]) -> dict[str, list[Table]]:
         "frontier": [_frontier(name, found) for name, found in results["frontier"].items()],
         "medians": [_medians(results)],
         "certificates": _certificates(results),
+        "costs": _costs(results),
     }
 
 
@@ -201,6 +202,23 @@ def _certificates(results: dict[str, Any]) -> list[Table]:
                 cells.append((*_key(row), spread, method, f"{theorem:.2f}", f"{mean:.2f}", gain, f"{cost:.2f}"))
     head = ("data set", "k", "d", "spread", "certificate", "Theorem 2", "mean radius", "gain, %", "ms per sample")
     return [Table("Mean radius of all predictions, on the same votes", head, tuple(cells))] if cells else []
+
+
+def _costs(results: dict[str, Any]) -> list[Table]:
+    """What the rows of each data set took together, one line for each time some were run."""
+    cells = [
+        (
+            dataset,
+            str(len(cost["rows"])),
+            f"{cost['cpu_seconds_of_process']:.0f}",
+            *(f"{cost['wall_seconds'].get(part, 0):.0f}" for part in ("features", "train", "kernel and vote")),
+            f"{cost['peak_memory_gb']:.1f}",
+        )
+        for dataset, own in results["costs"].items()
+        for cost in own
+    ]
+    head = ("data set", "rows", "CPU, s", "features, s", "training, s", "kernel and votes, s", "peak memory, GB")
+    return [Table("CPU time of the whole, and wall time of its parts", head, tuple(cells))] if cells else []
 
 
 def _key(row: dict[str, Any]) -> tuple[str, str, str]:
