@@ -21,7 +21,7 @@ import numpy as np
 from bezoar import FiniteAggregationClassifier, Split, data
 from bezoar.learners.pooled import fit_pooled
 from bezoar.learners.presets import preset
-from bezoar.memory import bytes_of, gigabytes
+from bezoar.pooled_memory import bytes_of, gigabytes
 from bezoar.threads import n_cores
 from bezoar.training import train
 
