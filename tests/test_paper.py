@@ -76,16 +76,6 @@ def test_curves_and_their_halves():
     assert half([1, 1], 4) == 0
 
 
-def test_two_samples_neither_certified_and_yet_half_the_accuracy():
-    """The example of section 5.4: an attack can flip either prediction and not both."""
-    matrix = np.array([[0, 0, 0, 1, 1, 2], [1, 1, 2, 0, 0, 0]])
-    votes = Votes(matrix, Spread.random(6, 1), classes=range(3))
-    truth = np.array([0, 0])
-    assert certify(votes).certified_fraction(truth, [1]).tolist() == [0.0]
-    accuracy = certified_accuracy(votes, truth, 1)
-    assert (accuracy.lower_count, accuracy.upper_count) == (1, 1)
-
-
 def test_records_tables_and_page_say_the_same(tmp_path):
     rows = [measures(k, d, seed)[0] for seed, (k, d) in enumerate([(1200, 1), (1200, 8), (30, 1), (20, 1)])]
     results = write_campaign(tmp_path, rows, {})
