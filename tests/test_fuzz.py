@@ -25,7 +25,7 @@ from bezoar.cli.certify import _array as read_npy
 from bezoar.cli.split import _read as read_for_split
 from bezoar.data.load import CIFAR_ARCHIVE, GTSRB_ARCHIVES, MNIST_FILES
 from bezoar.files import SEAL, open_arrays, read_record, sha256_of, write_arrays, write_record
-from bezoar.run import _open as open_run
+from bezoar.opening import open_folder
 from bezoar.run import run
 from bezoar.rundir import damage
 from bezoar.store import _dumped
@@ -166,7 +166,7 @@ class Place:
             "run/votes.json": lambda: Votes.load(run / "votes.npy"),
             "run/spread.npz": lambda: Spread.load(run / "spread.npz"),
             "run/certificate.npz": lambda: str(Certificate.load(run / "certificate.npz")),
-            "run/manifest.json": lambda: (open_run(run, self.settings, True, False, str), self.damage()),
+            "run/manifest.json": lambda: (open_folder(run, self.settings, True, False, str), self.damage()),
             "run/votes/block-00000.npz": lambda: (self.block(), self.damage()),
             "run/models/model.json": lambda: FiniteAggregationClassifier.load(run / "models"),
             "run/models/estimator.skops": lambda: FiniteAggregationClassifier.load(run / "models"),

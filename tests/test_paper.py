@@ -11,6 +11,8 @@ from sklearn.datasets import load_digits
 
 from bezoar import Spread, Votes, certified_accuracy, certify
 from bezoar.files import read_record
+from bezoar.learners.describe import describe
+from bezoar.learners.presets import preset
 from bezoar.paper.figures import figures, save
 from bezoar.paper.measure import at, curve, half, measure
 from bezoar.paper.page import as_json, cells_above, write_campaign
@@ -50,6 +52,9 @@ def test_the_rows_are_those_of_the_paper():
         assert set(row["attack_size"]) <= set(SIZES[own, row["k"]])
     assert len({row.name for row in (*table_rows("gtsrb"), *frontier_rows("gtsrb"))}) == 14
     assert all(learner_of(name).get_params() for name in NAMES)
+    assert (
+        describe(learner_of("cifar10", "nin")) == describe(preset("nin-mirror")) != describe(learner_of("mnist", "nin"))
+    )
 
 
 def test_measures_are_what_the_paper_defines():

@@ -151,7 +151,7 @@ def test_two_writers_do_not_meet(tmp_path):
 
 
 def test_another_machine_is_said(whole, monkeypatch):
-    import bezoar.run as module
+    import bezoar.opening as module
 
     monkeypatch.setattr(module, "environment", lambda: {"numpy": "9.9"})
     _, said = start(whole)

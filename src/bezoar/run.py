@@ -7,60 +7,41 @@ missing and ends with the same bytes.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import platform
-import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bezoar import __version__
-from bezoar.blocks import BLOCK, Votings
+from bezoar.blocks import Votings
 from bezoar.certificates import Certificate, certify
 from bezoar.data import Dataset
-from bezoar.estimator import FiniteAggregationClassifier, Training, check_gives_scores
+from bezoar.estimator import FiniteAggregationClassifier, Training
 from bezoar.files import (
-    PART,
-    DamagedFileError,
-    read_record,
-    reading,
     sha256_of,
-    sweep,
     write_record,
     write_text,
     write_whole,
 )
-from bezoar.learners.describe import describe
 from bezoar.learners.member import isolated, seeded
-from bezoar.learners.pooled import is_pooled
-from bezoar.pooled_memory import PooledMemory, pooled_memory
-from bezoar.rows import count_rows
-from bezoar.rundir import CONCLUSIONS, OWN, SCHEMA, SCRATCH, altered, results_of
+from bezoar.opening import FORMAT, environment, log_stale, opened_run
+from bezoar.rundir import SCHEMA, results_of
 from bezoar.split import Split
 from bezoar.store import save_model_record
 from bezoar.threads import one_linear_algebra_thread
 from bezoar.votes import Votes
 
-FORMAT = "bezoar run 1"
-CHANGEABLE = ("dataset", "classes")
 NOT_COVERED = (
     "change a test sample",
     "poison a pre-processing step or feature extractor that was fitted elsewhere",
     "control the training machine",
 )
-LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "xxhash", "skops")
-OPTIONAL_LIBRARIES = ("torch",)
 
 
 @dataclass(frozen=True)
@@ -131,7 +112,7 @@ def run(
         started = time.perf_counter()
         kernel_bytes = None if max_memory is None or memory is None else memory.kernel_bytes(max_memory)
         votings = Votings(
-            folder, not votes_only, rankings, say, progress, partial(_log_stale, folder, opened), kernel_bytes
+            folder, not votes_only, rankings, say, progress, partial(log_stale, folder, opened), kernel_bytes
         )
         said = votings.train(training, model, model.split_.samples(dataset.x_test))
         earlier = 0.0 if opened.get("changing") else opened.get("seconds", {}).get("train and vote", 0.0)
@@ -162,67 +143,6 @@ def run(
             votes,
             model.partition_sizes_,
         )
-
-
-class OpenedRun(NamedTuple):
-    """A run whose folder is ours to write: what is to be trained, the manifest as it stands, and what was asked for.
-
-    ``memory`` is None unless the learner is pooled.
-    """
-
-    training: Training
-    opened: dict[str, Any]
-    settings: dict[str, Any]
-    memory: PooledMemory | None
-
-
-@contextmanager
-def opened_run(
-    dataset: Dataset,
-    model: FiniteAggregationClassifier,
-    folder: Path,
-    votes_only: bool,
-    rankings: bool,
-    resume: bool,
-    update: bool,
-    asked: dict[str, Any] | None,
-    max_memory: int | None,
-    say: Callable[[str], None],
-) -> Iterator[OpenedRun]:
-    """Prepare the training and take hold of the folder; everything is checked before a file is written."""
-    training = model.prepare(dataset.x_train, dataset.y_train, dataset.groups)
-    model.premises_ = tuple({premise.what: premise for premise in (*model.premises_, *dataset.premises)}.values())
-    settings = {
-        "dataset": {"name": dataset.name, **dataset.digests()},
-        "k": model.spread_.k,
-        "d": model.spread_.d,
-        "spread_digest": model.spread_.digest,
-        "split": model.split_.as_dict(),
-        "learner": describe(training.estimator),
-        "classes": model.classes_.tolist(),
-        "votes_only": votes_only,
-        "subsets_per_block": BLOCK,
-        "rankings": rankings or None,  # runs that were begun before there were any say nothing
-        "pooled": (is_pooled(training.estimator) and not votes_only) or None,  # how base classifiers are kept
-    }
-    if dataset.schema is not None:
-        settings["schema"] = dataset.schema.as_dict()
-    memory = None
-    if is_pooled(training.estimator):
-        # A learner for another kind of sample says so here, before a file is written.
-        memory = pooled_memory(training, len(model.classes_), count_rows(dataset.x_test), rankings=rankings)
-        memory.check_machine()
-        if max_memory is not None:
-            memory.kernel_bytes(max_memory)
-    elif max_memory is not None:
-        raise ValueError(f"--max-memory bounds pooled learners, and {settings['learner']} is none; leave it out.")
-    elif rankings:
-        check_gives_scores(training.estimator)
-    refuse_strangers(folder)
-    with only_writer(folder):
-        opened = _open(folder, settings, resume, update, say)
-        opened["asked"] = asked if asked is not None else opened.get("asked")
-        yield OpenedRun(training, opened, settings, memory)
 
 
 def write_ensemble(
@@ -258,98 +178,6 @@ def _undefended_if_possible(
     except Exception as error:
         say(f"the undefended learner could not be trained on all data ({type(error).__name__}: {error})")
         return None
-
-
-def environment() -> dict[str, Any]:
-    """What the bits of a float may depend on."""
-    return {
-        "bezoar": __version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "system": platform.system(),
-        **{name: version(name) for name in LIBRARIES},
-        **{name: version(name) for name in OPTIONAL_LIBRARIES if find_spec(name)},
-    }
-
-
-def _open(
-    folder: Path, settings: dict[str, Any], resume: bool, update: bool, say: Callable[[str], None]
-) -> dict[str, Any]:
-    """Start a run, or check that the one in the folder is this one (or may become it); the manifest as it stands."""
-    path = folder / "manifest.json"
-    if path.exists():
-        if not resume:
-            raise ValueError(f"{folder} already holds a run; leave out --no-resume to go on, or choose another --out.")
-        try:
-            there = read_record(path)
-        except DamagedFileError as error:
-            raise DamagedFileError(
-                f"{error} Put back a copy, or remove it and run the same command again: whole blocks are kept."
-            ) from None
-        with reading(path):
-            held, begun = dict(there["settings"]), dict(there["environment"])
-        differing = [name for name, value in settings.items() if held.get(name) != value]
-        strange = [name for name in differing if not (update and name in CHANGEABLE)]
-        if strange or there.get("format") != FORMAT:
-            name = strange[0] if strange else "format"
-            raise ValueError(
-                f"{folder} holds another run: its {name} differs ({_short(held.get(name, there.get(name)))} there, "
-                f"{_short(settings.get(name, FORMAT))} asked for); choose another --out or remove the folder."
-            )
-        here = environment()
-        moved = [name for name, value in begun.items() if here.get(name) != value]
-        if moved:
-            say(f"this run was begun with another {', '.join(moved)}; blocks made here may differ in the last bit")
-        if differing:
-            there = _begin_change(folder, there, settings)
-        else:
-            say(f"going on with the run in {folder}")
-            for name in altered(folder, there):
-                say(f"{folder / name} is altered or missing. It is written again.")
-        opened = there
-    elif update:
-        raise ValueError(f"{folder} holds no run to update; begin one with bezoar run.")
-    else:
-        opened = {"format": FORMAT, "status": "running", "settings": settings, "environment": environment()}
-        write_record(path, opened)
-    for name in ("votes",) if settings["votes_only"] else ("votes", "models"):
-        (folder / name).mkdir(exist_ok=True)
-    sweep(folder)
-    shutil.rmtree(folder / SCRATCH, ignore_errors=True)
-    return opened
-
-
-def _begin_change(folder: Path, there: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """Say in the manifest that the data is being changed, and take away what was concluded from the old data."""
-    before = there.get("changing", {"before": there["settings"]["dataset"], "n_train_before": there.get("n_train")})
-    opened = {
-        "format": FORMAT,
-        "status": "changing",
-        "settings": settings,
-        "environment": environment(),
-        "changes": there.get("changes", []),
-        "asked": there.get("asked"),
-        "changing": {"before": before["before"], "n_train_before": before["n_train_before"]},
-    }
-    write_record(folder / "manifest.json", opened)
-    for name in CONCLUSIONS:
-        (folder / name).unlink(missing_ok=True)
-    return opened
-
-
-def _log_stale(folder: Path, opened: dict[str, Any], count: int) -> None:
-    """Note how many base classifiers a change of data touches, unless it was noted before an interruption."""
-    if "changing" in opened and "retrained" not in opened["changing"]:
-        opened["changing"]["retrained"] = count
-        write_record(folder / "manifest.json", opened)
-
-
-def refuse_strangers(folder: Path) -> None:
-    """Leave a folder that holds something else as it is."""
-    if folder.is_dir() and not (folder / "manifest.json").exists():
-        strangers = [item.name for item in folder.iterdir() if item.name not in OWN and not item.name.endswith(PART)]
-        if strangers:
-            raise ValueError(f"{folder} is not empty and holds no run ({strangers[0]}); choose another --out.")
 
 
 def _finish(
@@ -400,18 +228,6 @@ def _origin(settings: dict[str, Any], split: Split) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; a second process that wants to write there is told so."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "run.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"Another process is writing {folder}; wait for it or choose another --out.") from None
-        yield
-
-
 def threat_model(split: Split) -> dict[str, int | str]:
     """What each act of an attacker costs in units of attack size, in words."""
     if split.kind == "group":
@@ -434,8 +250,3 @@ def attack_sizes(certificate: Certificate) -> list[int]:
     largest = int(certificate.radius.max(initial=0))
     steps: Sequence[int] = [m * 10**e for e in range(7) for m in (1, 2, 3, 5)] + [15, 25, 150, 250, 400]
     return [0, *sorted(step for step in steps if step <= largest)] + ([largest] if largest not in [0, *steps] else [])
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else text[:57] + "…"

@@ -16,8 +16,9 @@ from bezoar.data import Dataset
 from bezoar.estimator import FiniteAggregationClassifier
 from bezoar.learners.describe import describe
 from bezoar.learners.pooled import is_pooled
+from bezoar.opening import only_writer, refuse_strangers
 from bezoar.pooled_run import PooledRun, vote_pooled
-from bezoar.run import Outcome, only_writer, refuse_strangers, run
+from bezoar.run import Outcome, run
 
 
 class Wanted(NamedTuple):

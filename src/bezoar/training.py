@@ -13,7 +13,8 @@ from bezoar.blocks import Votings
 from bezoar.data import Dataset
 from bezoar.estimator import FiniteAggregationClassifier
 from bezoar.files import write_record
-from bezoar.run import opened_run, write_ensemble
+from bezoar.opening import opened_run
+from bezoar.run import write_ensemble
 
 
 def train(

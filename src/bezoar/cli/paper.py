@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -44,7 +45,6 @@ def command(
     The rows of one data set share features and kernels. Interrupted, the same command goes on.
     """
     from bezoar.data import load
-    from bezoar.learners.presets import preset
     from bezoar.paper.campaign import QUICK, costs, measured, quick_look, run_rows
     from bezoar.paper.page import cells_above, write_campaign
     from bezoar.paper.rows import chosen, frontier_rows, learner_of, table_rows
@@ -60,10 +60,17 @@ def command(
         if not collect:
             dataset = load(name, data_dir)
             dataset = quick_look(dataset) if quick else dataset
-            make = (lambda: preset(learner)) if learner else (lambda name=name: learner_of(name))  # type: ignore[misc]
             (out / name).mkdir(parents=True, exist_ok=True)
             with progress_bar(name) as progress:
-                run_rows(dataset, rows, make, out / name, n_jobs=n_jobs, say=options.note, progress=progress)
+                run_rows(
+                    dataset,
+                    rows,
+                    partial(learner_of, name, learner),
+                    out / name,
+                    n_jobs=n_jobs,
+                    say=options.note,
+                    progress=progress,
+                )
         records += measured(out / name, rows)
         spent[name] = costs(out / name)
     if not records:

@@ -8,9 +8,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from bezoar.opening import environment
 from bezoar.paper.measure import at, half
 from bezoar.paper.rows import NAMES, SIZES
-from bezoar.run import environment
 
 Measures = dict[str, Any]
 THEOREM = "finite-aggregation"
@@ -96,7 +96,14 @@ def frontier(rows: Sequence[Measures]) -> dict[str, Any]:
         "run_off": [best(plain, ("run-off",), size) for size in sizes],
         "designed": [best([row for row in rows if row["designed"]], (THEOREM, "tight"), size) for size in sizes],
         "median_radius": [
-            {**_key(row), "designed": row["designed"], "method": method, "median_radius": half(counts, row["n_test"])}
+            {
+                **_key(row),
+                "designed": row["designed"],
+                "n_subsets": row["n_subsets"],
+                "subset_size": round(row["n_train"] / row["k"], 1),
+                "method": method,
+                "median_radius": half(counts, row["n_test"]),
+            }
             for row in rows
             for method, counts in row["certified"].items()
             if method != "dpa-bound"

@@ -181,11 +181,17 @@ def _choice(best: Any) -> tuple[str, str]:
 
 def _medians(results: dict[str, Any]) -> Table:
     cells = [
-        (*_key(row), "designed" if row["designed"] else "random", row["method"], str(row["median_radius"]))
+        (
+            *_key(row),
+            "designed" if row["designed"] else "random",
+            f"{row['n_subsets']:,} × {row['subset_size']:g}",
+            row["method"],
+            str(row["median_radius"]),
+        )
         for found in results["frontier"].values()
         for row in found["median_radius"]
     ]
-    head = ("data set", "k", "d", "spread", "certificate", "attack size")
+    head = ("data set", "k", "d", "spread", "base classifiers × samples", "certificate", "attack size")
     return Table("The largest attack size at which half of the test set is right and certified", head, tuple(cells))
 
 

@@ -13,8 +13,8 @@ from bezoar.estimator import FiniteAggregationClassifier
 from bezoar.learners.describe import describe
 from bezoar.learners.pooled import fit_pooled, is_pooled
 from bezoar.learners.presets import LEARNERS, preset
+from bezoar.opening import environment
 from bezoar.premises import PremiseWarning
-from bezoar.run import environment
 from bezoar.split import Split
 from bezoar.spread import Spread
 from bezoar.store import ESTIMATOR, load_learner

@@ -1,0 +1,209 @@
+"""The folder of a run taken hold of: everything is checked before a file is written, and nobody else may write.
+
+What is there already is kept if it is this run's; another run's folder is refused, with the difference named.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bezoar import __version__
+from bezoar.blocks import BLOCK
+from bezoar.data import Dataset
+from bezoar.estimator import FiniteAggregationClassifier, Training, check_gives_scores
+from bezoar.files import (
+    PART,
+    DamagedFileError,
+    read_record,
+    reading,
+    sweep,
+    write_record,
+)
+from bezoar.learners.describe import describe
+from bezoar.learners.pooled import is_pooled
+from bezoar.pooled_memory import PooledMemory, pooled_memory
+from bezoar.rows import count_rows
+from bezoar.rundir import CONCLUSIONS, OWN, SCRATCH, altered
+
+FORMAT = "bezoar run 1"
+CHANGEABLE = ("dataset", "classes")
+LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "xxhash", "skops")
+OPTIONAL_LIBRARIES = ("torch",)
+
+
+class OpenedRun(NamedTuple):
+    """A run whose folder is ours to write: what is to be trained, the manifest as it stands, and what was asked for.
+
+    ``memory`` is None unless the learner is pooled.
+    """
+
+    training: Training
+    opened: dict[str, Any]
+    settings: dict[str, Any]
+    memory: PooledMemory | None
+
+
+@contextmanager
+def opened_run(
+    dataset: Dataset,
+    model: FiniteAggregationClassifier,
+    folder: Path,
+    votes_only: bool,
+    rankings: bool,
+    resume: bool,
+    update: bool,
+    asked: dict[str, Any] | None,
+    max_memory: int | None,
+    say: Callable[[str], None],
+) -> Iterator[OpenedRun]:
+    """Prepare the training and take hold of the folder; everything is checked before a file is written."""
+    training = model.prepare(dataset.x_train, dataset.y_train, dataset.groups)
+    model.premises_ = tuple({premise.what: premise for premise in (*model.premises_, *dataset.premises)}.values())
+    settings = {
+        "dataset": {"name": dataset.name, **dataset.digests()},
+        "k": model.spread_.k,
+        "d": model.spread_.d,
+        "spread_digest": model.spread_.digest,
+        "split": model.split_.as_dict(),
+        "learner": describe(training.estimator),
+        "classes": model.classes_.tolist(),
+        "votes_only": votes_only,
+        "subsets_per_block": BLOCK,
+        "rankings": rankings or None,  # runs that were begun before there were any say nothing
+        "pooled": (is_pooled(training.estimator) and not votes_only) or None,  # how base classifiers are kept
+    }
+    if dataset.schema is not None:
+        settings["schema"] = dataset.schema.as_dict()
+    memory = None
+    if is_pooled(training.estimator):
+        # A learner for another kind of sample says so here, before a file is written.
+        memory = pooled_memory(training, len(model.classes_), count_rows(dataset.x_test), rankings=rankings)
+        memory.check_machine()
+        if max_memory is not None:
+            memory.kernel_bytes(max_memory)
+    elif max_memory is not None:
+        raise ValueError(f"--max-memory bounds pooled learners, and {settings['learner']} is none; leave it out.")
+    elif rankings:
+        check_gives_scores(training.estimator)
+    refuse_strangers(folder)
+    with only_writer(folder):
+        opened = open_folder(folder, settings, resume, update, say)
+        opened["asked"] = asked if asked is not None else opened.get("asked")
+        yield OpenedRun(training, opened, settings, memory)
+
+
+def environment() -> dict[str, Any]:
+    """What the bits of a float may depend on."""
+    return {
+        "bezoar": __version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        **{name: version(name) for name in LIBRARIES},
+        **{name: version(name) for name in OPTIONAL_LIBRARIES if find_spec(name)},
+    }
+
+
+def open_folder(
+    folder: Path, settings: dict[str, Any], resume: bool, update: bool, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Start a run, or check that the one in the folder is this one (or may become it); the manifest as it stands."""
+    path = folder / "manifest.json"
+    if path.exists():
+        if not resume:
+            raise ValueError(f"{folder} already holds a run; leave out --no-resume to go on, or choose another --out.")
+        try:
+            there = read_record(path)
+        except DamagedFileError as error:
+            raise DamagedFileError(
+                f"{error} Put back a copy, or remove it and run the same command again: whole blocks are kept."
+            ) from None
+        with reading(path):
+            held, begun = dict(there["settings"]), dict(there["environment"])
+        differing = [name for name, value in settings.items() if held.get(name) != value]
+        strange = [name for name in differing if not (update and name in CHANGEABLE)]
+        if strange or there.get("format") != FORMAT:
+            name = strange[0] if strange else "format"
+            raise ValueError(
+                f"{folder} holds another run: its {name} differs ({_short(held.get(name, there.get(name)))} there, "
+                f"{_short(settings.get(name, FORMAT))} asked for); choose another --out or remove the folder."
+            )
+        here = environment()
+        moved = [name for name, value in begun.items() if here.get(name) != value]
+        if moved:
+            say(f"this run was begun with another {', '.join(moved)}; blocks made here may differ in the last bit")
+        if differing:
+            there = _begin_change(folder, there, settings)
+        else:
+            say(f"going on with the run in {folder}")
+            for name in altered(folder, there):
+                say(f"{folder / name} is altered or missing. It is written again.")
+        opened = there
+    elif update:
+        raise ValueError(f"{folder} holds no run to update; begin one with bezoar run.")
+    else:
+        opened = {"format": FORMAT, "status": "running", "settings": settings, "environment": environment()}
+        write_record(path, opened)
+    for name in ("votes",) if settings["votes_only"] else ("votes", "models"):
+        (folder / name).mkdir(exist_ok=True)
+    sweep(folder)
+    shutil.rmtree(folder / SCRATCH, ignore_errors=True)
+    return opened
+
+
+def _begin_change(folder: Path, there: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """Say in the manifest that the data is being changed, and take away what was concluded from the old data."""
+    before = there.get("changing", {"before": there["settings"]["dataset"], "n_train_before": there.get("n_train")})
+    opened = {
+        "format": FORMAT,
+        "status": "changing",
+        "settings": settings,
+        "environment": environment(),
+        "changes": there.get("changes", []),
+        "asked": there.get("asked"),
+        "changing": {"before": before["before"], "n_train_before": before["n_train_before"]},
+    }
+    write_record(folder / "manifest.json", opened)
+    for name in CONCLUSIONS:
+        (folder / name).unlink(missing_ok=True)
+    return opened
+
+
+def log_stale(folder: Path, opened: dict[str, Any], count: int) -> None:
+    """Note how many base classifiers a change of data touches, unless it was noted before an interruption."""
+    if "changing" in opened and "retrained" not in opened["changing"]:
+        opened["changing"]["retrained"] = count
+        write_record(folder / "manifest.json", opened)
+
+
+def refuse_strangers(folder: Path) -> None:
+    """Leave a folder that holds something else as it is."""
+    if folder.is_dir() and not (folder / "manifest.json").exists():
+        strangers = [item.name for item in folder.iterdir() if item.name not in OWN and not item.name.endswith(PART)]
+        if strangers:
+            raise ValueError(f"{folder} is not empty and holds no run ({strangers[0]}); choose another --out.")
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock; a second process that wants to write there is told so."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "run.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"Another process is writing {folder}; wait for it or choose another --out.") from None
+        yield
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "…"
