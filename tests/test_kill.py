@@ -16,11 +16,11 @@ from kill import members_of  # noqa: E402
 
 
 def test_killed_processes_and_killed_file_operations(capsys):
-    """Five processes with workers at random moments; a plain and a pooled run at every 53rd file operation.
+    """Five processes with workers at random moments; a plain and a pooled run at every 23rd file operation.
 
-    Then the same runs with the disk full from every 53rd file operation on.
+    Then the same runs with the disk full from every 23rd file operation on.
     """
-    words = [sys.executable, BENCHMARKS / "kill.py", "--kills", "5", "--step", "53"]
+    words = [sys.executable, BENCHMARKS / "kill.py", "--kills", "5", "--step", "23"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "processes: 5 of 5 resumed byte-identically" in done.stdout

@@ -185,8 +185,9 @@ def test_bad_input_to_paper_table_and_plot(tmp_path):
 
 def test_tables_and_figures_of_runs(tmp_path):
     for d in (1, 2):
-        bezoar("run", "digits", "--k", 6, "--d", d, "--out", tmp_path / f"d{d}")
+        bezoar("run", "digits", "--k", 6, "--d", d, "--no-undefended", "--out", tmp_path / f"d{d}")
     runs = (tmp_path / "d1", tmp_path / "d2")
+    assert read_record(tmp_path / "d2" / "manifest.json")["undefended_accuracy"] is None
     text = bezoar("table", *runs).stdout
     clean = read_record(tmp_path / "d2" / "manifest.json")["clean_accuracy"]
     stats = json.loads(bezoar("table", *runs, "--table", 2, "--format", "json").stdout)

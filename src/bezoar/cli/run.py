@@ -57,6 +57,12 @@ def command(
         str | None,
         typer.Option("--max-memory", help="Bound for `digits`, `signs` and `objects`, such as 4GB."),
     ] = None,
+    undefended: Annotated[
+        bool,
+        typer.Option(
+            "--undefended/--no-undefended", help="Also train the learner on all data at once: the price of the proof."
+        ),
+    ] = True,
     resume: Annotated[
         bool, typer.Option("--resume/--no-resume", help="Go on with the run that --out holds, or refuse such a folder.")
     ] = True,
@@ -103,6 +109,7 @@ def command(
             *asked.what,
             votes_only=votes_only,
             rankings=rankings,
+            undefended=undefended,
             resume=resume,
             **asked.how,
             say=options.note,

@@ -10,7 +10,7 @@ import typer
 from bezoar.cli import options, run
 
 EXAMPLES = "Example: `bezoar train my.csv --label class --k 20 --out runs/my`; then `bezoar vote runs/my`"
-OF_LATER_STAGES = ("votes_only", "rankings", "resume")
+OF_LATER_STAGES = ("votes_only", "rankings", "undefended", "resume")
 OF_THE_RUN = (
     "dataset",
     "k",
