@@ -54,7 +54,7 @@ def certified_curves(rows: Sequence[Measures]) -> Figure:
         left.plot([], [], "o", color="#555555", markersize=3.5, label="paper")
         _later_points(left, rows[0])
     left.set_ylim(0, 100)
-    left.legend(frameon=False, fontsize=8, loc="lower left")
+    left.legend(frameon=False, fontsize=8, loc="best")
     return figure
 
 
@@ -70,7 +70,7 @@ def bound_improvement(rows: Sequence[Measures]) -> Figure:
         right.step(sizes, gain, where="post", color=colour, linewidth=1.4)
     left.plot([], [], ":", color="#555555", linewidth=1, label="DPA bound")
     left.set_ylim(0, 100)
-    left.legend(frameon=False, fontsize=8, loc="lower left")
+    left.legend(frameon=False, fontsize=8, loc="best")
     return figure
 
 
