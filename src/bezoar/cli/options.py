@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 K = Annotated[int, typer.Option("--k", help="Inverse sensitivity: a sample reaches 1/k of the base classifiers.")]
 D = Annotated[int, typer.Option("--d", help="Spread degree: how many base classifiers a sample reaches.")]
+Download = Annotated[
+    bool, typer.Option("--download", help="Fetch official files that are missing; checksums are known.")
+]
 DataDir = Annotated[
     Path | None, typer.Option("--data-dir", envvar="BEZOAR_DATA", help="Folder that holds the data files.")
 ]

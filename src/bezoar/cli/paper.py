@@ -37,6 +37,7 @@ def command(
     learner: Annotated[
         str | None, typer.Option("--learner", help="Another learner for all rows, such as `nin`, the authors' own.")
     ] = None,
+    download: options.Download = False,
     n_jobs: options.Jobs = -1,
     json: options.Json = False,
 ) -> None:
@@ -58,7 +59,7 @@ def command(
         rows = table_rows(name, QUICK[name][2] if quick else 1)
         rows += frontier_rows(name) if frontier and not quick else []
         if not collect:
-            dataset = load(name, data_dir)
+            dataset = load(name, data_dir, download=download)
             dataset = quick_look(dataset) if quick else dataset
             (out / name).mkdir(parents=True, exist_ok=True)
             with progress_bar(name) as progress:

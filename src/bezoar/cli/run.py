@@ -44,9 +44,7 @@ def command(
         ),
     ] = None,
     data_dir: options.DataDir = None,
-    download: Annotated[
-        bool, typer.Option("--download", help="Fetch official files that are missing; checksums are known.")
-    ] = False,
+    download: options.Download = False,
     split: options.SplitName = "content",
     n_jobs: options.Jobs = -1,
     votes_only: Annotated[bool, typer.Option("--votes-only", help="Do not keep the base classifiers.")] = False,
