@@ -24,6 +24,7 @@ from bezoar import CertifiedBaggingClassifier, FiniteAggregationClassifier, Spre
 from bezoar.attacks import ATTACKS
 from bezoar.certificates import Method
 from bezoar.cli import app, completion
+from bezoar.cli.run import prepare
 from bezoar.comparison import METHODS
 from bezoar.data import DATASETS, How, open_own
 from bezoar.examples import EXAMPLES, write_example
@@ -377,3 +378,12 @@ def test_stochastic_certificates_and_models_say_the_probability():
     assert "holds with probability at least 99 %" in text
     assert f"abstentions: {certificate.abstained.sum()}" in text
     assert "all true but with probability 0.01" in model._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("k", "d", "spread", "name"), [(20, 3, None, "digits-k20-d3"), (50, 16, "plane:4,12", "digits-k50.4-d5")]
+)
+def test_a_run_without_a_folder_is_named_after_what_it_trains(k, d, spread, name):
+    said = dict.fromkeys(("label", "test", "held-out", "schema", "group-column", "classes", "delimiter", "colour"))
+    asked = prepare("digits", k, d, None, spread, None, None, False, "content", 1, None, None, said)
+    assert asked.what[2] == Path("runs") / name

@@ -140,7 +140,7 @@ def prepare(
     said: dict[str, Any],
 ) -> Asked:
     """Read the data and put the ensemble together, as the command line says."""
-    from bezoar import FiniteAggregationClassifier, Split
+    from bezoar import FiniteAggregationClassifier, Split, Spread
     from bezoar.pooled_memory import bytes_of
 
     options.warnings_as_notes()
@@ -170,7 +170,8 @@ def prepare(
         classes=None if samples.classes is None else samples.classes.tolist(),
         n_jobs=n_jobs,
     )
-    folder = out or Path("runs") / f"{samples.name}-k{k}-d{d}"
+    made = model.spread or Spread.random(k, d)
+    folder = out or Path("runs") / f"{samples.name}-k{str(round(made.k, 1)).removesuffix('.0')}-d{made.d}"
     asked: dict[str, Any] = {
         "data": dataset,
         "learner": learner,
