@@ -160,7 +160,7 @@ class Pool:
         self._kernel_of(fed, fed.T, self.lengths[rows], self.lengths[rows], matrix)
         matrix[np.diag_indices(len(rows))] += self.ridge
         targets = _targets(np.repeat(codes, self.copies), self.balance)
-        factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+        factor = cho_factor(matrix.T, lower=True, overwrite_a=True, check_finite=False)
         return cho_solve(factor, targets, check_finite=False).astype(np.float32)
 
     def kernel_columns(self, test: NDArray[Any]) -> NDArray[np.float32]:

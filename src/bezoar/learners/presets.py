@@ -13,9 +13,10 @@ def preset(name: str, texts: Sequence[str] = ()) -> Any:
 
     ``table``: logistic regression on numbers, categories and missing values. ``text``: the same with hashed words,
     on a text or on a table of which ``texts`` names the columns of texts. ``digits``: pooled kernel ridge on
-    stroke directions, for grey images of single glyphs; its constants were chosen on MNIST training images held
-    out from the training subsets. ``signs``: the same on levelled edge directions, for images with one emblem in
-    the middle; chosen on tracks of GTSRB's training set held out from the training subsets. ``objects``: the same on
+    stroke directions in a metric learned from drawn digits, for grey images of single glyphs; its constants were chosen
+    on MNIST training images held out from the training subsets. ``signs``: the same on levelled edge directions and
+    patches, for images with one emblem in the middle; chosen on tracks of GTSRB's training set held out from the
+    training subsets. ``objects``: the same on
     patches compared with procedural pictures, for small colour photographs, averaged over mirroring; chosen on
     CIFAR-10 training images held out from the training subsets. ``nin``: the network of the Finite Aggregation paper
     with its training recipe, in PyTorch; ``nin-mirror`` also mirrors training images, as the paper does on CIFAR-10.
@@ -32,12 +33,12 @@ def preset(name: str, texts: Sequence[str] = ()) -> Any:
         from bezoar.learners.features.digits import DigitFeatures
         from bezoar.learners.kernel_ridge import KernelRidgeClassifier
 
-        return KernelRidgeClassifier(DigitFeatures(), kernel="rbf", gamma=2.0, ridge=0.05, balance=0.5)
+        return KernelRidgeClassifier(DigitFeatures(), kernel="rbf", gamma=5.0, ridge=0.05, balance=0.5)
     if name == "signs":
         from bezoar.learners.features.signs import SignFeatures
         from bezoar.learners.kernel_ridge import KernelRidgeClassifier
 
-        return KernelRidgeClassifier(SignFeatures(), kernel="rbf", gamma=0.8, ridge=0.003, balance=0.3)
+        return KernelRidgeClassifier(SignFeatures(), kernel="rbf", gamma=0.5, ridge=0.003, balance=0.3)
     if name == "objects":
         from bezoar.learners.features.objects import ObjectFeatures
         from bezoar.learners.kernel_ridge import KernelRidgeClassifier

@@ -36,9 +36,12 @@ class Levels:
     mean: NDArray[np.float64]
 
 
-def n_levelled(grid: int, directions: int) -> int:
-    """Length of half a vector of levelled counts: a middle column is its own mirror image and stands in both halves."""
-    return grid * ((grid + 1) // 2) * directions
+def n_placed(grid: int, width: int, mirrored: bool) -> int:
+    """Length of cells of this width in a vector; of half of it if there is a half for each of two mirrored sides.
+
+    A middle column is its own mirror image and stands in both halves.
+    """
+    return grid * ((grid + 1) // 2 if mirrored else grid) * width
 
 
 def levels_of(grids: NDArray[np.float32], power: float, directions: int, damping: float) -> Levels:
@@ -79,11 +82,16 @@ def levelled(
 
 
 def write_counts(
-    grids: NDArray[np.float32], levels: Levels, length: float, left: NDArray[np.int8], right: NDArray[np.int8]
+    grids: NDArray[np.float32],
+    levels: Levels,
+    length: float,
+    mirrored: bool,
+    left: NDArray[np.int8],
+    right: NDArray[np.int8],
 ) -> None:
-    """Levelled counts of each image as integers, together of a length; ``right``: the ``left`` of its mirror image."""
+    """Levelled counts of each image as integers, together of a length; where they go: see `place_cells`."""
     even, odd = _parts(grids, levels.power)
-    _write(even @ levels.even, odd @ levels.odd, levels.mean, grids.shape[1], length, left, right)
+    _write(even @ levels.even, odd @ levels.odd, levels.mean, grids.shape[1], length, mirrored, left, right)
 
 
 def _parts(grids: NDArray[np.float32], power: float) -> tuple[Matrix, Matrix]:
@@ -125,6 +133,7 @@ def _write(
     mean: NDArray[np.float64],
     grid: int,
     length: float,
+    mirrored: bool,
     left: NDArray[np.int8],
     right: NDArray[np.int8],
 ) -> None:
@@ -138,16 +147,35 @@ def _write(
                     values[row, column, j] = even[at, j] - mean[j]
                 for j in range(n_odd):
                     values[row, column, n_even + j] = odd[at, j]
-        factor = unit_length(values.ravel()) * length
-        at = 0
-        for row in range(grid):
-            for column in range((grid + 1) // 2):
-                mirror = grid - 1 - column
-                own = factor * math.sqrt(0.5) if column == mirror else factor
-                for j in range(n_even + n_odd):
-                    left[i, at] = within(values[row, column, j] * own)
-                    right[i, at] = within(values[row, mirror, j] * (own if j < n_even else -own))
-                    at += 1
+        place_cells(values, n_even, unit_length(values.ravel()) * length, mirrored, left[i], right[i])
+
+
+@njit(nogil=True, cache=True)
+def place_cells(
+    values: NDArray[np.float64],
+    n_even: int,
+    factor: float,
+    mirrored: bool,
+    left: NDArray[np.int8],
+    right: NDArray[np.int8],
+) -> None:
+    """Values (rows, columns, width) times a factor, as integers.
+
+    All in ``left``; or, if mirrored, columns on the left side in ``left`` and in ``right`` what stands there in the
+    mirrored image, which turns round the sign of all but the first ``n_even`` values of a cell. A cell in the middle
+    column is its own mirror image and stands in both, at 1/√2.
+    """
+    grid, width = values.shape[1:]
+    at = 0
+    for row in range(values.shape[0]):
+        for column in range((grid + 1) // 2 if mirrored else grid):
+            mirror = grid - 1 - column
+            own = factor * math.sqrt(0.5) if mirrored and column == mirror else factor
+            for j in range(width):
+                left[at] = within(values[row, column, j] * own)
+                if mirrored:
+                    right[at] = within(values[row, mirror, j] * (own if j < n_even else -own))
+                at += 1
 
 
 @njit(nogil=True, cache=True)

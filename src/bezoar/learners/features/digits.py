@@ -1,20 +1,23 @@
 """Features of handwritten digits and other single glyphs: upright, of one size, as strokes.
 
 An image is normalised by its own moments (centred, deskewed, scaled), then described by how much
-stroke edge of each direction lies where. Virtual copies are the same glyph a little turned or bent:
-they are fixed, so they carry what we know about handwriting into a subset of fifty images.
+stroke edge of each direction lies where; what only tells one hand from another counts less (`Hand`).
+Virtual copies are the same glyph a little turned or bent. All this is fixed, so it carries what we know about
+handwriting into a subset of fifty images.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from bezoar.learners.features.hand import Hand, Metric
 from bezoar.learners.features.pixels import (
     Plane,
     bilinear,
@@ -25,7 +28,7 @@ from bezoar.learners.features.pixels import (
     orientation_grid,
     unit_length,
 )
-from bezoar.threads import in_threads
+from bezoar.threads import in_threads, one_linear_algebra_thread
 
 # Fixed warps of normalised coordinates: angle in degrees, then strengths of three bends.
 WARPS: dict[int, list[tuple[float, ...]]] = {
@@ -33,6 +36,8 @@ WARPS: dict[int, list[tuple[float, ...]]] = {
     3: [(0.0, 0.0, 0.0, 0.0), (14.0, 0.0, 0.0, 0.0), (-14.0, 0.0, 0.0, 0.0)],
 }
 WARPS[9] = WARPS[3] + [(0.0, *(sign * (bend == at) for bend in range(3))) for at in range(3) for sign in (1.0, -1.0)]
+
+HAND = Hand()
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,9 @@ class DigitFeatures:
     copies : 1, 3 or 9
         Virtual copies per training image: turned by ±14°; also bent and sheared.
     scale : float
-        Length of the quantised vector.
+        Length of the quantised vector, before `hand` shrinks and stretches it.
+    hand : Hand or None
+        Which differences are only handwriting and count less, and which count more; None counts all alike.
     """
 
     size: int = 28
@@ -68,8 +75,9 @@ class DigitFeatures:
     orientations: int = 20
     grid: int = 7
     window: float = 0.5
-    copies: int = 9
-    scale: float = 512.0
+    copies: int = 3
+    scale: float = 1024.0
+    hand: Hand | None = HAND
 
     @property
     def n_features(self) -> int:
@@ -89,6 +97,7 @@ class DigitFeatures:
         cell = self.size / self.grid
         weights = grid_weights(self.size, self.grid, self.window * cell)
         out = np.empty((len(images), len(warps), self.n_features), np.int8)
+        metric = None if self.hand is None else _metric(self)
 
         def work(start: int, stop: int) -> None:
             _digit_features(
@@ -103,9 +112,21 @@ class DigitFeatures:
                 self.scale,
                 out[start:stop],
             )
+            if metric is not None:
+                metric.apply(out[start:stop].reshape(-1, self.n_features))
 
-        in_threads(len(images), 256, work)
+        with one_linear_algebra_thread():
+            in_threads(len(images), 256, work)
         return out
+
+
+@lru_cache(maxsize=4)
+def _metric(features: DigitFeatures) -> Metric:
+    """The metric of a hand for these features."""
+    assert features.hand is not None
+    plain = replace(features, hand=None)
+    with one_linear_algebra_thread():
+        return features.hand.metric(lambda images: plain(images)[:, 0], features.scale)
 
 
 @njit(nogil=True, cache=True)

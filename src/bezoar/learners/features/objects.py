@@ -4,8 +4,8 @@ Patches are whitened and compared with patches of dead leaves; what agrees is co
 scales, and so are colours. Nothing is fitted on images of the data set: filters and the levels of counts come from
 procedural pictures, the whitening of pixels from a formula.
 
-The second half of a feature vector is the first half of the mirrored image's: a kernel can average over mirroring
-by swapping halves.
+Unless told otherwise, the second half of a feature vector is the first half of the mirrored image's: a kernel can
+average over mirroring by swapping halves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from bezoar.learners.features.counts import Levels, levels_of, n_levelled, within, write_counts
+from bezoar.learners.features.counts import Levels, levels_of, n_placed, place_cells, write_counts
 from bezoar.learners.features.dead_leaves import dead_leaves
 from bezoar.learners.features.patches import EXACT, MIDDLE, Filters, gather, inverse_lengths, leaf_filters, pool, shrunk
 from bezoar.learners.features.pixels import bilinear, grid_weights, unit_length
@@ -116,6 +116,9 @@ class ObjectFeatures:
         Of the dead leaves.
     scale : float
         Steps per unit of length of the quantised vector.
+    mirrored : bool
+        Whether the second half of a vector is the first half of the mirrored image's. If not, a vector describes the
+        image alone, every cell once: for things that a mirror turns into others, such as signs.
     """
 
     size: int = 32
@@ -136,10 +139,10 @@ class ObjectFeatures:
     @property
     def n_features(self) -> int:
         """Length of a feature vector."""
-        half = sum(n_levelled(bank.grid, bank.directions) for bank in self.banks)
+        length = sum(n_placed(bank.grid, bank.directions, self.mirrored) for bank in self.banks)
         if self.colours is not None:
-            half += n_levelled(self.colours.grid, self.colours.bins**3)
-        return 2 * half
+            length += n_placed(self.colours.grid, self.colours.bins**3, self.mirrored)
+        return 2 * length if self.mirrored else length
 
     def __call__(self, images: NDArray[Any], *, training: bool = False) -> NDArray[np.int8]:
         """Features (n, 1, n_features) of images (n, height, width) or (n, height, width, 1 or 3)."""
@@ -220,16 +223,17 @@ class ObjectFeatures:
                 )
 
     def _describe(self, images: NDArray[np.uint8], levels: list[Levels], out: NDArray[np.int8]) -> None:
-        half = self.n_features // 2
+        half = self.n_features // 2 if self.mirrored else 0
         at = 0
         for bank, level in zip(self.banks, levels, strict=True):
             length = bank.weight**0.5 * self.scale
-            write_counts(self.counts(images, bank), level, length, out[:, at:half], out[:, half + at :])
-            at += n_levelled(bank.grid, bank.directions)
+            write_counts(self.counts(images, bank), level, length, self.mirrored, out[:, at:], out[:, half + at :])
+            at += n_placed(bank.grid, bank.directions, self.mirrored)
         if self.colours is not None:
             cells = grid_weights(self.size, self.colours.grid, self.window * self.size / self.colours.grid)
             length = self.colours.weight**0.5 * self.scale
-            _colours(images, self.colours.bins, self.colours.reach, cells, length, out[:, at:half], out[:, half + at :])
+            bins, reach = self.colours.bins, self.colours.reach
+            _colours(images, bins, reach, cells, length, self.mirrored, out[:, at:], out[:, half + at :])
 
     def _pixels(self, images: NDArray[Any]) -> NDArray[np.uint8]:
         """Whole pixels from 0 to 255 (what is no number is 0), three colours, of the declared size."""
@@ -282,10 +286,11 @@ def _colours(
     reach: float,
     weights: NDArray[np.float64],
     length: float,
+    mirrored: bool,
     left: NDArray[np.int8],
     right: NDArray[np.int8],
 ) -> None:
-    """Soft histograms; a cell in the middle column is its own mirror image and stands in both halves, at 1/√2."""
+    """Soft histograms, together of a length; where they go: see `place_cells`."""
     side, grid = weights.shape
     counts = np.empty((grid, grid, bins, bins, bins))
     band = np.empty((grid, bins, bins, bins))
@@ -318,16 +323,8 @@ def _colours(
         values = counts.ravel()
         for j in range(len(values)):
             values[j] = math.sqrt(values[j])
-        factor = unit_length(values) * length
         shaped = values.reshape((grid, grid, bins**3))
-        at = 0
-        for row in range(grid):
-            for column in range((grid + 1) // 2):
-                own = factor * math.sqrt(0.5) if column == grid - 1 - column else factor
-                for j in range(bins**3):
-                    left[i, at] = within(shaped[row, column, j] * own)
-                    right[i, at] = within(shaped[row, grid - 1 - column, j] * own)
-                    at += 1
+        place_cells(shaped, bins**3, unit_length(values) * length, mirrored, left[i], right[i])
 
 
 @njit(nogil=True, cache=True)

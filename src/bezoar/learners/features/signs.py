@@ -1,7 +1,8 @@
 """Features of traffic signs and other centred emblems: what is drawn, not how it is lit.
 
-The middle of the frame is cut out, its local contrast is levelled, and edges are counted by direction on a
-fine and a coarse grid. Virtual copies are the same sign a little nearer, farther or shifted.
+The middle of the frame is cut out and its local contrast is levelled. Edges are counted by direction on grids from
+fine to coarse, and patches are compared with those of procedural pictures, as for `ObjectFeatures`. Virtual copies are
+the same sign a little nearer, farther or shifted.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from bezoar.learners.features.objects import Bank, ObjectFeatures
 from bezoar.learners.features.pixels import (
     Plane,
     bilinear,
@@ -27,7 +29,22 @@ from bezoar.threads import in_threads
 # Fixed changes of view: zoom, then shift down and right in pixels of the cut-out.
 VIEWS = {1: [(1.0, 0.0, 0.0)]}
 VIEWS[3] = [*VIEWS[1], (1.2, 0.0, 0.0), (1 / 1.2, 0.0, 0.0)]
+VIEWS[5] = [*VIEWS[3], (1.0, 2.0, 2.0), (1.0, -2.0, -2.0)]
 VIEWS[7] = [*VIEWS[3], (1.0, 2.5, 0.0), (1.0, -2.5, 0.0), (1.0, 0.0, 2.5), (1.0, 0.0, -2.5)]
+
+IMAGES_AT_ONCE = 2048  # levelled pictures of so many are held at the same time
+GREY, GAIN = (
+    128.0,
+    45.0,
+)  # of a levelled picture: its middle, and what one local deviation is worth (pixels are 0 … 255)
+PATCHES = ObjectFeatures(
+    size=20,
+    banks=(Bank(side=6, filters=512, threshold=0.2, grid=3, weight=0.25, directions=256, damping=0.01),),
+    colours=None,
+    noise=0.1,
+    scale=1024.0,
+    mirrored=False,
+)
 
 
 @dataclass(frozen=True)
@@ -54,27 +71,36 @@ class SignFeatures:
         Reach of the local mean and contrast, in pixels.
     floor : float
         Added to the local contrast (pixels lie in 0 … 1), so that flat regions stay flat.
-    copies : 1, 3 or 7
-        Virtual copies per training image: nearer and farther; also shifted four ways.
+    copies : 1, 3, 5 or 7
+        Virtual copies per training image: nearer and farther; also shifted two ways along a diagonal, or four ways
+        along the sides.
     scale : float
-        Length of the quantised vector.
+        Length of the quantised vector of edges; that of the patches is their own.
+    patches : ObjectFeatures or None
+        How patches of the levelled picture are described, with their weight; None leaves them out.
+    patch_crop, patch_blur : float
+        Side of the cut-out for these as a share of the frame, and smoothing of it in pixels.
     """
 
     side: int = 40
-    crops: tuple[float, ...] = (0.54, 0.6)
-    blurs: tuple[float, ...] = (0.8, 2.0)
-    grids: tuple[int, ...] = (7, 6)
+    crops: tuple[float, ...] = (0.54, 0.6, 0.54)
+    blurs: tuple[float, ...] = (0.8, 2.0, 4.0)
+    grids: tuple[int, ...] = (7, 6, 4)
     window: float = 0.5
     orientations: int = 16
     contrast: float = 3.0
     floor: float = 0.02
-    copies: int = 7
+    copies: int = 5
     scale: float = 1024.0
+    patches: ObjectFeatures | None = PATCHES
+    patch_crop: float = 0.56
+    patch_blur: float = 0.8
 
     @property
     def n_features(self) -> int:
         """Length of a feature vector."""
-        return sum(grid * grid for grid in self.grids) * self.orientations
+        edges = sum(grid * grid for grid in self.grids) * self.orientations
+        return edges + (0 if self.patches is None else self.patches.n_features)
 
     def __call__(self, images: NDArray[Any], *, training: bool = False) -> NDArray[np.int16]:
         """Features (n, copies, n_features) of images (n, height, width) or (n, height, width, colours)."""
@@ -87,29 +113,34 @@ class SignFeatures:
             raise ValueError("The crops, blurs and grids of sign features must be as many as there are blocks.")
         views = np.array(VIEWS[self.copies if training else 1])
         out = np.empty((len(images), len(views), self.n_features), np.int16)
+        for start in range(0, len(images), IMAGES_AT_ONCE):
+            stop = start + IMAGES_AT_ONCE
+            self._describe(images[start:stop], views, out[start:stop])
+        return out
+
+    def _describe(self, images: NDArray[Any], views: NDArray[np.float64], out: NDArray[np.int16]) -> None:
+        pictures = np.empty((len(images), len(views), self.side, self.side), np.uint8)
 
         def work(start: int, stop: int) -> None:
             part = images[start:stop].astype(np.float64)
             grey = part if part.ndim == 3 else _grey(part)
+            level = gaussian_taps(self.contrast)
             at = 0
             for crop, sigma, grid in zip(self.crops, self.blurs, self.grids, strict=True):
                 width = grid * grid * self.orientations
-                _sign_block(
-                    grey,
-                    views,
-                    crop,
-                    gaussian_taps(self.contrast),
-                    self.floor,
-                    gaussian_taps(sigma),
-                    self.orientations,
-                    grid_weights(self.side, grid, self.window * self.side / grid),
-                    self.scale / len(self.grids) ** 0.5,
-                    out[start:stop, :, at : at + width],
-                )
+                cells = grid_weights(self.side, grid, self.window * self.side / grid)
+                taps, length = gaussian_taps(sigma), self.scale / len(self.grids) ** 0.5
+                block = out[start:stop, :, at : at + width]
+                _sign_block(grey, views, crop, level, self.floor, taps, self.orientations, cells, length, block)
                 at += width
+            if self.patches is not None:
+                taps = gaussian_taps(self.patch_blur)
+                _pictures(grey, views, self.patch_crop, level, self.floor, taps, pictures[start:stop])
 
         in_threads(len(images), 64, work)
-        return out
+        if self.patches is not None:
+            found = self.patches(pictures.reshape(-1, self.side, self.side))
+            out[:, :, -self.patches.n_features :] = found.reshape(*out.shape[:2], -1)
 
 
 @njit(nogil=True, cache=True)
@@ -157,6 +188,32 @@ def _sign_block(
             factor = unit_length(values) * scale
             for i in range(len(values)):
                 out[image, view, i] = int(values[i] * factor + 0.5)
+
+
+@njit(nogil=True, cache=True)
+def _pictures(
+    images: NDArray[np.float64],
+    views: NDArray[np.float64],
+    crop: float,
+    contrast_taps: NDArray[np.float64],
+    floor: float,
+    taps: NDArray[np.float64],
+    out: NDArray[np.uint8],
+) -> None:
+    """Levelled cut-outs in whole pixels."""
+    side = out.shape[2]
+    cut = np.empty((side, side))
+    mean = np.empty((side, side))
+    deviation = np.empty((side, side))
+    scratch = np.empty((side, side))
+    for image in range(len(images)):
+        for view in range(len(views)):
+            _cut_out(images[image], crop, views[view], cut)
+            _level(cut, contrast_taps, floor, mean, deviation, scratch)
+            blur(cut, taps, scratch, mean)
+            for y in range(side):
+                for x in range(side):
+                    out[image, view, y, x] = int(min(max(GREY + GAIN * mean[y, x], 0.0), 255.0) + 0.5)
 
 
 @njit(nogil=True, cache=True)
