@@ -53,7 +53,7 @@ def courses(data_dir: str | None):
     yield "sparse text, k = 15, d = 3", model, sparse, y, HashingVectorizer(n_features=256).transform(words_test), {}
     if data_dir:
         mnist = data.load("mnist", data_dir)
-        learner = KernelRidgeClassifier(DigitFeatures(copies=1), gamma=2.46)
+        learner = KernelRidgeClassifier(DigitFeatures(copies=1, hand=None), gamma=2.46)
         model = FiniteAggregationClassifier(learner, k=60, d=2, classes=range(10), split=Split(dtype="uint8"))
         yield (
             "MNIST (3,000 images), kernel ridge, k = 60, d = 2",

@@ -208,7 +208,7 @@ def pooled_run() -> Start:
 
     images, labels = load_digits().images[:150].astype(np.uint8) * 15, load_digits().target[:150]
     tiny = data.Dataset("tiny", images[:110], labels[:110], images[110:], labels[110:], np.arange(10), "uint8")
-    learner = KernelRidgeClassifier(DigitFeatures(copies=3), gamma=2.0)
+    learner = KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0)
     pooled.KERNEL_BYTES = 1  # many blocks from few samples
 
     def start(folder: Path, say: Callable[[str], None] = silent) -> None:

@@ -18,7 +18,6 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC
 
 from bezoar import FiniteAggregationClassifier, Split, data
-from bezoar.learners.features.digits import DigitFeatures
 from bezoar.learners.presets import preset
 from bezoar.threads import n_cores
 
@@ -38,24 +37,26 @@ def main() -> None:
         model.fit(mnist.x_train, mnist.y_train).votes(mnist.x_test)
         rates[f"pooled kernel ridge, d = {d}"] = (1200 * d, time.perf_counter() - started)
     training = model.prepare(mnist.x_train, mnist.y_train)
-    features = DigitFeatures()
-    test = features(mnist.x_test)[:, 0].astype(np.float32) / 512
+    learner = preset("digits")
+    features, gamma = learner.features, learner.gamma
+    test = features(mnist.x_test)[:, 0].astype(np.float32) / features.scale
     fed = []
     for i in range(SOME):
         rows = training.subsets.rows(i)
         part = features(mnist.x_train[rows], training=True)
-        fed.append((part.reshape(-1, part.shape[2]).astype(np.float32) / 512, np.repeat(mnist.y_train[rows], 9)))
+        images = part.reshape(-1, part.shape[2]).astype(np.float32) / features.scale
+        fed.append((images, np.repeat(mnist.y_train[rows], features.copies)))
     started = time.perf_counter()
     for X, y in fed:
-        KernelRidge(kernel="rbf", gamma=2.0, alpha=0.05).fit(X, np.eye(10)[y]).predict(test).argmax(axis=1)
+        KernelRidge(kernel="rbf", gamma=gamma, alpha=learner.ridge).fit(X, np.eye(10)[y]).predict(test).argmax(axis=1)
     rates["loop of scikit-learn KernelRidge"] = (SOME, time.perf_counter() - started)
     started = time.perf_counter()
     for X, y in fed:
-        SVC(gamma=2.0, C=10).fit(X, y).predict(test)
+        SVC(gamma=gamma, C=10).fit(X, y).predict(test)
     rates["loop of scikit-learn SVC"] = (SOME, time.perf_counter() - started)
     X, y = (np.concatenate(part) for part in zip(*fed, strict=True))
     started = time.perf_counter()
-    bag = BaggingClassifier(SVC(gamma=2.0, C=10), SOME, max_samples=1 / SOME, n_jobs=-1, random_state=0).fit(X, y)
+    bag = BaggingClassifier(SVC(gamma=gamma, C=10), SOME, max_samples=1 / SOME, n_jobs=-1, random_state=0).fit(X, y)
     bag.predict(test)
     rates["BaggingClassifier(SVC), subsets of the same size, all cores"] = (SOME, time.perf_counter() - started)
     best = rates["pooled kernel ridge, d = 4"][0] / rates["pooled kernel ridge, d = 4"][1]

@@ -63,7 +63,9 @@ KINDS = {
         FRAME[300:],
     ),
     "pooled": (
-        ensemble(KernelRidgeClassifier(DigitFeatures(copies=1), gamma=2.0), k=6, d=2, split=Split(dtype="uint8")),
+        ensemble(
+            KernelRidgeClassifier(DigitFeatures(copies=1, hand=None), gamma=2.0), k=6, d=2, split=Split(dtype="uint8")
+        ),
         IMAGES[:240],
         IMAGES[300:330],
     ),

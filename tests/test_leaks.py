@@ -81,7 +81,7 @@ LEAKS = {
     "pixel sums": (X, with_row(X[3] * 2), 3, GaussianNB(), {"split": "pixel-sum"}),
     "quantised features": (
         IMAGES, np.concatenate([IMAGES, np.full((1, 8, 8), 255, np.uint8)]), 3,
-        KernelRidgeClassifier(DigitFeatures(copies=1), gamma=2.0), {"split": Split(dtype="uint8")},
+        KernelRidgeClassifier(DigitFeatures(copies=1, hand=None), gamma=2.0), {"split": Split(dtype="uint8")},
     ),
     "a copy of a row": (X, with_row(X[3]), 3, DecisionTreeClassifier(), {}),
     "a copy of a row under another label": (X, with_row(X[3]), 7, DecisionTreeClassifier(), {}),

@@ -81,6 +81,23 @@ def test_a_mirrored_image_swaps_the_halves(features):
     assert (rows != swapped(rows)).mean() > 0.3
 
 
+def test_without_mirroring_every_cell_stands_once():
+    """The same numbers in another order, signs apart; a middle column is whole instead of twice at 1/√2."""
+    even = replace(SMALL, banks=(replace(SMALL.banks[0], grid=4),), colours=replace(SMALL.colours, grid=2))
+    whole = replace(even, mirrored=False)
+    assert whole.n_features == even.n_features == 16 * 24 + 4 * 125
+    rows, halves = whole(PHOTOS[:20])[:, 0].astype(int), even(PHOTOS[:20])[:, 0].astype(int)
+    assert (np.sort(abs(rows), axis=1) == np.sort(abs(halves), axis=1)).all()
+    odd = replace(SMALL, scale=500.0)
+    alone = replace(odd, mirrored=False)
+    assert alone.n_features == 16 * 24 + 2 * 9 * 12 + 9 * 125 < odd.n_features
+    distances = [
+        ((rows[:10] - rows[10:]) ** 2).sum(axis=1)
+        for rows in (features(PHOTOS[:20])[:, 0].astype(int) for features in (odd, alone))
+    ]
+    assert np.allclose(*distances, rtol=0.01)
+
+
 def test_grey_other_sizes_and_other_numbers_are_images_too():
     grey = PHOTOS[:6, :, :, 0]
     assert (SMALL(grey) == SMALL(np.repeat(grey[..., None], 3, axis=3))).all()

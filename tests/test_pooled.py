@@ -9,7 +9,8 @@ import bezoar.learners.kernel_ridge as kernel_ridge
 import bezoar.learners.pooled as pooled
 from bezoar import FiniteAggregationClassifier, Split, check_estimator_purity
 from bezoar.files import open_arrays, write_arrays
-from bezoar.learners.features.digits import DigitFeatures
+from bezoar.learners.features import signs
+from bezoar.learners.features.digits import HAND, DigitFeatures
 from bezoar.learners.features.signs import SignFeatures
 from bezoar.learners.features.vectors import VectorFeatures
 from bezoar.learners.kernel_ridge import KernelRidgeClassifier, squared_lengths
@@ -27,7 +28,7 @@ WINE = (WINE - WINE.mean(axis=0)) / WINE.std(axis=0)
 LEARNER = {
     "digits": preset("digits"),
     "digits as signs": preset("signs"),
-    "digits, 3 copies": KernelRidgeClassifier(DigitFeatures(copies=3), gamma=2.46),
+    "digits, 9 copies": KernelRidgeClassifier(DigitFeatures(copies=9, hand=None), gamma=2.0),
     "rbf": KernelRidgeClassifier(gamma=0.05),
     "laplace": KernelRidgeClassifier(VectorFeatures(unit=2.0), kernel="laplace", gamma=0.5),
     "linear": KernelRidgeClassifier(kernel="linear", ridge=1.0),
@@ -79,7 +80,7 @@ def test_blocks_batches_and_threads_change_no_vote(name, monkeypatch):
     assert (ensemble(name).fit(X[:150], y[:150]).votes(X[:50]).matrix == expected).all()
 
 
-@pytest.mark.parametrize("name", ["digits, 3 copies", "rbf", "laplace", "linear"])
+@pytest.mark.parametrize("name", ["digits, 9 copies", "rbf", "laplace", "linear"])
 def test_pooled_learners_pass_the_purity_check(name):
     X, y, _ = data_for(name)
     report = check_estimator_purity(LEARNER[name], np.asarray(X[:160], float), y[:160])
@@ -124,7 +125,7 @@ def test_balance_gives_rare_classes_more_weight():
     assert found[1] > found[0]
 
 
-@pytest.mark.parametrize("copies", [1, 3, 7])
+@pytest.mark.parametrize("copies", [1, 3, 5, 7])
 def test_sign_features_are_a_function_of_one_image(copies):
     colour = np.random.default_rng(0).integers(0, 256, (20, 30, 26, 3), dtype=np.uint8)
     features = SignFeatures(copies=copies)
@@ -133,9 +134,20 @@ def test_sign_features_are_a_function_of_one_image(copies):
     alone = np.concatenate([features(colour[i : i + 1], training=True) for i in range(20)])
     assert (alone == together).all()
     assert (features(colour)[:, 0] == together[:, 0]).all()
-    lengths = np.sqrt(squared_lengths(together.reshape(-1, features.n_features)))
+    edges = SignFeatures(copies=copies, patches=None)
+    assert (edges(colour, training=True) == together[..., : edges.n_features]).all()
+    lengths = np.sqrt(squared_lengths(together[..., : edges.n_features].reshape(-1, edges.n_features)))
     assert np.allclose(lengths, 1024, rtol=0.02)
+    patches = together[..., edges.n_features :].reshape(20 * copies, -1)
+    assert np.allclose(np.sqrt(squared_lengths(patches)), 512, rtol=0.02)
     assert (features(np.repeat(colour[..., :1], 3, axis=3)) == features(colour[..., 0])).all()
+
+
+def test_sign_features_do_not_depend_on_how_many_are_held_at_once(monkeypatch):
+    images = np.random.default_rng(0).integers(0, 256, (9, 20, 20, 3), dtype=np.uint8)
+    expected = SignFeatures()(images, training=True)
+    monkeypatch.setattr(signs, "IMAGES_AT_ONCE", 4)
+    assert (SignFeatures()(images, training=True) == expected).all()
 
 
 def test_sign_features_forgive_light():
@@ -148,9 +160,10 @@ def test_sign_features_forgive_light():
     assert ((bright - dim) ** 2).sum() < 0.05 < 0.2 < ((bright - other) ** 2).sum()
 
 
+@pytest.mark.parametrize("hand", [None, HAND])
 @pytest.mark.parametrize("copies", [1, 3, 9])
-def test_digit_features_are_a_function_of_one_image(copies):
-    features = DigitFeatures(copies=copies)
+def test_digit_features_are_a_function_of_one_image(copies, hand):
+    features = DigitFeatures(copies=copies, hand=hand)
     together = features(IMAGES[:40], training=True)
     assert together.shape == (40, copies, features.n_features)
     assert together.dtype == np.int8
@@ -158,8 +171,9 @@ def test_digit_features_are_a_function_of_one_image(copies):
     assert (alone == together).all()
     assert (features(IMAGES[:40])[:, 0] == together[:, 0]).all()
     assert (features(IMAGES[:40, :, :, None], training=True) == together).all()
-    lengths = np.sqrt(squared_lengths(together.reshape(-1, features.n_features)))
-    assert np.allclose(lengths, 512, rtol=0.02)
+    if hand is None:
+        lengths = np.sqrt(squared_lengths(together.reshape(-1, features.n_features)))
+        assert np.allclose(lengths, 1024, rtol=0.02)
 
 
 def test_digit_features_forgive_place_size_and_slant():
@@ -170,13 +184,14 @@ def test_digit_features_forgive_place_size_and_slant():
         return (255 * np.exp(-(((np.hypot(y - cy, x - cx) - r) / 1.5) ** 2))).astype(np.uint8)
 
     bar = (255 * np.exp(-(((x - 20) / 1.5) ** 2)) * (abs(y - 20) < 10)).astype(np.uint8)
-    first, second, third = DigitFeatures()(np.array([ring(20, 20, 8), ring(16, 22, 11), bar]))[:, 0].astype(float) / 512
-    assert ((first - second) ** 2).sum() < 0.25 < ((first - third) ** 2).sum()
-    assert not DigitFeatures()(np.zeros((1, 28, 28), np.uint8)).any()
+    for features in (DigitFeatures(hand=None), DigitFeatures()):
+        first, second, third = features(np.array([ring(20, 20, 8), ring(16, 22, 11), bar]))[:, 0].astype(float) / 1024
+        assert ((first - second) ** 2).sum() < 0.25 < ((first - third) ** 2).sum()
+    assert not DigitFeatures(hand=None)(np.zeros((1, 28, 28), np.uint8)).any()
 
 
 @pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
-@pytest.mark.parametrize(("name", "options"), [("digits, 3 copies", {}), ("rbf", {"k": 60, "d": 2}), ("linear", {})])
+@pytest.mark.parametrize(("name", "options"), [("digits, 9 copies", {}), ("rbf", {"k": 60, "d": 2}), ("linear", {})])
 def test_a_saved_pooled_model_votes_the_same_and_can_be_updated(name, options, tmp_path):
     X, y, _ = data_for(name)
     model = ensemble(name, **options).fit(X[:150], y[:150])
@@ -273,7 +288,7 @@ def test_every_preset_is_a_classifier():
         (lambda: DigitFeatures(copies=5)(IMAGES[:2]), r"must be in \[1, 3, 9\]. Got 5"),
         (lambda: DigitFeatures()(IMAGES[0]), r"need grey images, \(n, height, width\)"),
         (lambda: DigitFeatures()(np.zeros((2, 8, 8, 3), np.uint8)), r"Got shape \(2, 8, 8, 3\)"),
-        (lambda: SignFeatures(copies=5)(IMAGES[:2]), r"must be in \[1, 3, 7\]. Got 5"),
+        (lambda: SignFeatures(copies=4)(IMAGES[:2]), r"must be in \[1, 3, 5, 7\]. Got 4"),
         (lambda: SignFeatures()(IMAGES[0]), r"need images"),
         (lambda: SignFeatures(crops=(0.5,))(IMAGES[:2]), "as many as there are blocks"),
     ],

@@ -245,7 +245,7 @@ def test_a_pooled_run_goes_on_by_test_samples_and_mends_damage(votes_only, tmp_p
     images = load_digits().images[:300].astype(np.uint8) * 15
     labels = load_digits().target[:300]
     dataset = data.Dataset("tiny", images[:240], labels[:240], images[240:], labels[240:], np.arange(10), "uint8")
-    learner = KernelRidgeClassifier(DigitFeatures(copies=3), gamma=2.0)
+    learner = KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0)
     monkeypatch.setattr("bezoar.learners.pooled.KERNEL_BYTES", 1)
     monkeypatch.setattr("bezoar.pooled_run.SAMPLES_PER_FILE", 16)
 

@@ -28,7 +28,7 @@ TINY = data.Dataset("tiny", IMAGES[:150], LABELS[:150], IMAGES[150:], LABELS[150
 FLAT = data.Dataset(
     "flat", IMAGES[:150].reshape(150, -1), LABELS[:150], IMAGES[150:].reshape(50, -1), LABELS[150:], np.arange(10)
 )
-POOLED = KernelRidgeClassifier(DigitFeatures(copies=3), gamma=2.0)
+POOLED = KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0)
 
 
 def ensemble(dataset):
@@ -144,7 +144,8 @@ rng = np.random.default_rng(0)
 X, y = rng.integers(0, 256, (4000, 8, 8), dtype=np.uint8), rng.integers(0, 10, 4000)
 dataset = data.Dataset("noise", X, y, X[:200], y[:200], np.arange(10), "uint8")
 model = FiniteAggregationClassifier(
-    KernelRidgeClassifier(DigitFeatures(copies=3), gamma=2.0), k=20, d=2, classes=range(10), split=Split(dtype="uint8")
+    KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0),
+    k=20, d=2, classes=range(10), split=Split(dtype="uint8"),
 )
 run(data.Dataset("few", X[:60], y[:60], X[:9], y[:9], np.arange(10), "uint8"), model, sys.argv[1] + "-few")
 need = pooled_memory(model.prepare(X, y), 10, 200)

@@ -19,7 +19,7 @@ SPREADS = {"dpa": Spread.random(5, 1), "finite": Spread.random(4, 3), "plane": S
 
 
 def model(spread, learner=None):
-    learner = learner or KernelRidgeClassifier(DigitFeatures(copies=3), gamma=2.0)
+    learner = learner or KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0)
     return FiniteAggregationClassifier(learner, spread=spread, split=Split(dtype="uint8"), classes=range(10), n_jobs=1)
 
 

@@ -38,7 +38,7 @@ KINDS = {
     "pooled": (
         IMAGES,
         DIGITS,
-        KernelRidgeClassifier(DigitFeatures(copies=1), gamma=2.0),
+        KernelRidgeClassifier(DigitFeatures(copies=1, hand=None), gamma=2.0),
         {"classes": range(10), "split": Split(dtype="uint8")},
     ),
 }
