@@ -50,7 +50,7 @@ def test_a_drawing_depends_on_its_number_and_the_seed():
 
 
 def test_drawn_digits_look_like_digits():
-    """A digit drawn again is nearest to a style of its own kind, nearly always; none is empty, hardly any ink is cut."""
+    """A digit drawn again is nearest to a style of its own kind, nearly always; hardly any ink is cut."""
     seen, again = Hand(count=12).drawings(), Hand(count=12, seed=2).drawings()
     kinds = np.repeat(np.arange(10), [len(styles) for styles in STYLES])
     means = np.array([PLAIN(part)[:, 0].mean(axis=0) for styles in seen for part in styles])
