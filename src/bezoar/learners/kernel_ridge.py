@@ -22,11 +22,11 @@ from typing import Any, Self
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from bezoar.learners.cholesky import solve_in_place
 from bezoar.learners.features.vectors import VectorFeatures
 from bezoar.threads import in_threads, one_linear_algebra_thread
 
@@ -160,8 +160,7 @@ class Pool:
         self._kernel_of(fed, fed.T, self.lengths[rows], self.lengths[rows], matrix)
         matrix[np.diag_indices(len(rows))] += self.ridge
         targets = _targets(np.repeat(codes, self.copies), self.balance)
-        factor = cho_factor(matrix.T, lower=True, overwrite_a=True, check_finite=False)
-        return cho_solve(factor, targets, check_finite=False).astype(np.float32)
+        return np.ascontiguousarray(solve_in_place(matrix, targets), dtype=np.float32)
 
     def kernel_columns(self, test: NDArray[Any]) -> NDArray[np.float32]:
         """Kernel between every row and these test features, an array (rows, test)."""

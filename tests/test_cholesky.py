@@ -1,0 +1,62 @@
+"""Cholesky without Python's lock: SciPy's numbers, to the bit."""
+
+import sys
+import threading
+
+import numpy as np
+import pytest
+from scipy.linalg import cho_factor, cho_solve
+
+from bezoar.learners.cholesky import solve_in_place
+
+
+def system(n, n_targets, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n, n))
+    return rows @ rows.T / n + 0.1 * np.eye(n), rng.normal(size=(n, n_targets))
+
+
+@pytest.mark.parametrize(("n", "n_targets"), [(1, 1), (2, 3), (7, 1), (60, 43), (333, 10)])
+def test_the_solution_is_scipys_to_the_bit(n, n_targets):
+    matrix, targets = system(n, n_targets)
+    before = targets.copy()
+    expected = cho_solve(cho_factor(matrix, lower=True), targets)
+    assert (solve_in_place(matrix.copy(), targets) == expected).all()
+    assert (targets == before).all()
+    assert np.allclose(matrix @ expected, targets)
+
+
+def test_other_threads_go_on_meanwhile():
+    """Python's lock is free during the call: nothing else makes a thread give it up before a thousand seconds."""
+    matrix, targets = system(1200, 1)
+    solve_in_place(matrix.copy(), targets)
+    started, went_on, done = threading.Event(), threading.Event(), []
+
+    def other():
+        started.wait()
+        if not done:
+            went_on.set()
+
+    thread = threading.Thread(target=other)
+    interval = sys.getswitchinterval()
+    thread.start()
+    try:
+        sys.setswitchinterval(1000.0)
+        started.set()
+        solve_in_place(matrix, targets)
+        done.append(True)
+    finally:
+        sys.setswitchinterval(interval)
+    thread.join()
+    assert went_on.is_set()
+
+
+def test_what_is_not_positive_definite_is_said():
+    with pytest.raises(np.linalg.LinAlgError, match="of 3 rows is not positive definite"):
+        solve_in_place(np.diag([1.0, -1.0, 1.0]), np.ones((3, 1)))
+
+
+@pytest.mark.parametrize("wrong", [np.eye(3, dtype=np.float32), np.ones((3, 2)), np.eye(6)[::2, ::2], np.eye(4)])
+def test_another_matrix_is_refused(wrong):
+    with pytest.raises(ValueError, match="square matrix of float64 in C order"):
+        solve_in_place(wrong, np.ones((3, 1)))
