@@ -90,7 +90,7 @@ class SignFeatures:
     orientations: int = 16
     contrast: float = 3.0
     floor: float = 0.02
-    copies: int = 5
+    copies: int = 3
     scale: float = 1024.0
     patches: ObjectFeatures | None = PATCHES
     patch_crop: float = 0.56
