@@ -226,7 +226,8 @@ def test_learners_are_described_without_addresses():
     assert describe(FunctionTransformer(twice)) != describe(FunctionTransformer(thrice))
     assert "0x" not in describe(FunctionTransformer(lambda X: X))
     assert describe(GaussianNB()) == "GaussianNB()"
-    assert "copies=9" in describe(preset("digits"))
+    assert "copies=3" in describe(preset("digits"))
+    assert "tolerance=0.0005" in describe(preset("digits"))
     assert describe(GaussianNB(priors=np.array([0.5, 0.5]))) != describe(GaussianNB(priors=np.array([0.4, 0.6])))
 
 

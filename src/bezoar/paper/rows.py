@@ -90,7 +90,7 @@ def frontier_rows(dataset: str) -> list[Row]:
 
 
 def learner_of(dataset: str, name: str | None = None) -> Any:
-    """The learner of every row on a data set, or one by name; `nin` mirrors images on CIFAR-10 only, as in the paper."""
+    """The learner of the rows on a data set, or one by name; `nin` mirrors images on CIFAR-10 only, as in the paper."""
     from bezoar.learners.presets import preset
 
     if name is not None:
