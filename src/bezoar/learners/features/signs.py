@@ -33,10 +33,8 @@ VIEWS[5] = [*VIEWS[3], (1.0, 2.0, 2.0), (1.0, -2.0, -2.0)]
 VIEWS[7] = [*VIEWS[3], (1.0, 2.5, 0.0), (1.0, -2.5, 0.0), (1.0, 0.0, 2.5), (1.0, 0.0, -2.5)]
 
 IMAGES_AT_ONCE = 2048  # levelled pictures of so many are held at the same time
-GREY, GAIN = (
-    128.0,
-    45.0,
-)  # of a levelled picture: its middle, and what one local deviation is worth (pixels are 0 … 255)
+GREY = 128.0  # the middle of a levelled picture (pixels are 0 … 255)
+GAIN = 45.0  # what one local deviation is worth in it: nearly three fit on either side
 PATCHES = ObjectFeatures(
     size=20,
     banks=(Bank(side=6, filters=512, threshold=0.2, grid=3, weight=0.25, directions=256, damping=0.01),),
