@@ -2,7 +2,7 @@
 
     python benchmarks/pooled.py DATA_DIR
 
-MNIST, k = 1200: subsets of 50 images, 9 virtual copies each, 10,000 test images. The alternatives get the features for
+MNIST, k = 1200: subsets of 50 images, 3 virtual copies each, 10,000 test images. The alternatives get the features for
 nothing and are timed on a few subsets; the pooled figure counts features, training and votes of all d subsets per
 partition.
 """

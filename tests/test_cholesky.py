@@ -1,5 +1,6 @@
 """Cholesky without Python's lock: SciPy's numbers, to the bit."""
 
+import ctypes
 import sys
 import threading
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.linalg import cho_factor, cho_solve
 
-from bezoar.learners.cholesky import solve_in_place
+from bezoar.learners.cholesky import LOWER, _routines, solve_in_place
 
 
 def system(n, n_targets, seed=0):
@@ -28,8 +29,9 @@ def test_the_solution_is_scipys_to_the_bit(n, n_targets):
 
 def test_other_threads_go_on_meanwhile():
     """Python's lock is free during the call: nothing else makes a thread give it up before a thousand seconds."""
-    matrix, targets = system(1200, 1)
-    solve_in_place(matrix.copy(), targets)
+    matrix, _ = system(1200, 1)
+    factor, _ = _routines()
+    size, info, place = ctypes.c_int(1200), ctypes.c_int(0), matrix.ctypes.data
     started, went_on, done = threading.Event(), threading.Event(), []
 
     def other():
@@ -43,7 +45,7 @@ def test_other_threads_go_on_meanwhile():
     try:
         sys.setswitchinterval(1000.0)
         started.set()
-        solve_in_place(matrix, targets)
+        factor(LOWER, size, place, size, info)
         done.append(True)
     finally:
         sys.setswitchinterval(interval)
@@ -60,3 +62,11 @@ def test_what_is_not_positive_definite_is_said():
 def test_another_matrix_is_refused(wrong):
     with pytest.raises(ValueError, match="square matrix of float64 in C order"):
         solve_in_place(wrong, np.ones((3, 1)))
+
+
+def test_nothing_and_what_must_not_be_written_are_refused():
+    kept = np.eye(3)
+    kept.flags.writeable = False
+    for matrix in (kept, np.zeros((0, 0))):
+        with pytest.raises(ValueError, match="that may be overwritten"):
+            solve_in_place(matrix, np.ones((len(matrix), 1)))

@@ -9,7 +9,6 @@ import bezoar.learners.kernel_ridge as kernel_ridge
 import bezoar.learners.pooled as pooled
 from bezoar import FiniteAggregationClassifier, Split, check_estimator_purity
 from bezoar.files import open_arrays, write_arrays
-from bezoar.learners.features import signs
 from bezoar.learners.features.digits import HAND, DigitFeatures
 from bezoar.learners.features.signs import SignFeatures
 from bezoar.learners.features.vectors import VectorFeatures
@@ -141,13 +140,6 @@ def test_sign_features_are_a_function_of_one_image(copies):
     patches = together[..., edges.n_features :].reshape(20 * copies, -1)
     assert np.allclose(np.sqrt(squared_lengths(patches)), 512, rtol=0.02)
     assert (features(np.repeat(colour[..., :1], 3, axis=3)) == features(colour[..., 0])).all()
-
-
-def test_sign_features_do_not_depend_on_how_many_are_held_at_once(monkeypatch):
-    images = np.random.default_rng(0).integers(0, 256, (9, 20, 20, 3), dtype=np.uint8)
-    expected = SignFeatures()(images, training=True)
-    monkeypatch.setattr(signs, "IMAGES_AT_ONCE", 4)
-    assert (SignFeatures()(images, training=True) == expected).all()
 
 
 def test_sign_features_forgive_light():

@@ -23,7 +23,7 @@ from bezoar.spread import Spread
 from bezoar.subsets import DIGEST_BYTES
 from bezoar.votes import labels_from_json, labels_to_json
 
-FORMAT = "bezoar model 1"
+FORMAT = "bezoar model 2"  # 1: feature maps of images without metric and patches
 ESTIMATOR = "estimator.skops"
 OWN_TYPES = (
     "bezoar.learners.table.TableClassifier",

@@ -19,8 +19,10 @@ LOWER = b"L"
 def solve_in_place(matrix: NDArray[np.float64], targets: NDArray[np.float64]) -> NDArray[np.float64]:
     """The solution X of matrix · X = targets, by Cholesky; the matrix, symmetric and in C order, is overwritten."""
     n, n_targets = targets.shape
-    if matrix.shape != (n, n) or matrix.dtype != np.float64 or not matrix.flags.c_contiguous:
-        raise ValueError(f"A system needs a square matrix of float64 in C order. Got {matrix.shape} for {n} targets.")
+    if n == 0 or matrix.shape != (n, n) or matrix.dtype != np.float64 or not matrix.flags.carray:
+        raise ValueError(
+            f"A system needs a square matrix of float64 in C order that may be overwritten. Got {matrix.shape}."
+        )
     factor, solve = _routines()
     size, count, info = ctypes.c_int(n), ctypes.c_int(n_targets), ctypes.c_int(0)
     factor(LOWER, size, matrix.ctypes.data, size, info)

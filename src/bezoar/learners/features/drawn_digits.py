@@ -1,7 +1,8 @@
 """Digits drawn by procedure: a few ways of writing each, and what a hand does to them.
 
-They are a function of their number and a seed, by integer arithmetic of our own, so they need no data. They teach a
-feature map which differences between two glyphs are only handwriting (`Hand`); no label is ever learned from them.
+They are a function of their number and a seed, with random numbers by integer arithmetic of our own, so they need no
+data. They teach a feature map which differences between two glyphs are only handwriting (`Hand`); no label is learned
+from them.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Drawn digits say how features vary when one glyph is written again and again, an
 covariance of the former, features φ first become (1 + S / tolerance)^(−1/2) (φ − mean): directions in which hands vary
 are shrunk. With G the scatter of the glyphs' means after that, and g its largest eigenvalue, they are then multiplied
 by (1 + G / (reach · g))^(1/2): directions in which glyphs differ are stretched. Both are one product with integer
-weights, exact like those of the kernel. Nothing in it comes from data, and no label is learned: it is a way to measure
-distances.
+weights, exact like those of the kernel. No image of a data set enters it, and no label is learned: it is a way to
+measure distances.
 """
 
 from __future__ import annotations

@@ -153,18 +153,26 @@ class ObjectFeatures:
             raise ValueError(f"Object features need images, (n, height, width[, 3]). Got shape {images.shape}.")
         if images.dtype.kind not in "uif":
             raise ValueError(f"Object features need pixels that are numbers from 0 to 255. Got {images.dtype} instead.")
-        self._check()
+        self.prepare()
         out = np.empty((len(images), 1, self.n_features), np.int8)
-        levels = _levels(self)
+
+        def work(start: int, stop: int) -> None:
+            self.describe(images[start:stop], out[start:stop, 0])
+
         with one_linear_algebra_thread():
-
-            def work(start: int, stop: int) -> None:
-                for at in range(start, stop, IMAGES_PER_PRODUCT):
-                    until = min(at + IMAGES_PER_PRODUCT, stop)
-                    self._describe(self._pixels(images[at:until]), levels, out[at:until, 0])
-
             in_threads(len(images), IMAGES_PER_TASK, work)
         return out
+
+    def prepare(self) -> None:
+        """Check the parameters, and make once what depends on them alone."""
+        self._check()
+        _levels(self)
+
+    def describe(self, images: NDArray[Any], out: NDArray[np.int8]) -> None:
+        """Write the features of images (n, height, width, 1 or 3) into rows, in this thread; after `prepare`."""
+        for at in range(0, len(images), IMAGES_PER_PRODUCT):
+            few = slice(at, at + IMAGES_PER_PRODUCT)
+            self._describe(self._pixels(images[few]), _levels(self), out[few])
 
     def filters(self, bank: Bank) -> Filters:
         """The filters of one bank."""

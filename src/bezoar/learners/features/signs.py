@@ -24,7 +24,7 @@ from bezoar.learners.features.pixels import (
     orientation_grid,
     unit_length,
 )
-from bezoar.threads import in_threads
+from bezoar.threads import in_threads, one_linear_algebra_thread
 
 # Fixed changes of view: zoom, then shift down and right in pixels of the cut-out.
 VIEWS = {1: [(1.0, 0.0, 0.0)]}
@@ -32,7 +32,6 @@ VIEWS[3] = [*VIEWS[1], (1.2, 0.0, 0.0), (1 / 1.2, 0.0, 0.0)]
 VIEWS[5] = [*VIEWS[3], (1.0, 2.0, 2.0), (1.0, -2.0, -2.0)]
 VIEWS[7] = [*VIEWS[3], (1.0, 2.5, 0.0), (1.0, -2.5, 0.0), (1.0, 0.0, 2.5), (1.0, 0.0, -2.5)]
 
-IMAGES_AT_ONCE = 2048  # levelled pictures of so many are held at the same time
 GREY = 128.0  # the middle of a levelled picture (pixels are 0 … 255)
 GAIN = 45.0  # what one local deviation is worth in it: nearly three fit on either side
 PATCHES = ObjectFeatures(
@@ -111,13 +110,8 @@ class SignFeatures:
             raise ValueError("The crops, blurs and grids of sign features must be as many as there are blocks.")
         views = np.array(VIEWS[self.copies if training else 1])
         out = np.empty((len(images), len(views), self.n_features), np.int16)
-        for start in range(0, len(images), IMAGES_AT_ONCE):
-            stop = start + IMAGES_AT_ONCE
-            self._describe(images[start:stop], views, out[start:stop])
-        return out
-
-    def _describe(self, images: NDArray[Any], views: NDArray[np.float64], out: NDArray[np.int16]) -> None:
-        pictures = np.empty((len(images), len(views), self.side, self.side), np.uint8)
+        if self.patches is not None:
+            self.patches.prepare()
 
         def work(start: int, stop: int) -> None:
             part = images[start:stop].astype(np.float64)
@@ -132,13 +126,15 @@ class SignFeatures:
                 _sign_block(grey, views, crop, level, self.floor, taps, self.orientations, cells, length, block)
                 at += width
             if self.patches is not None:
-                taps = gaussian_taps(self.patch_blur)
-                _pictures(grey, views, self.patch_crop, level, self.floor, taps, pictures[start:stop])
+                pictures = np.empty((len(part) * len(views), self.side, self.side, 1), np.uint8)
+                found = np.empty((len(pictures), self.patches.n_features), np.int8)
+                _pictures(grey, views, self.patch_crop, level, self.floor, gaussian_taps(self.patch_blur), pictures)
+                self.patches.describe(pictures, found)
+                out[start:stop, :, at:] = found.reshape(len(part), len(views), -1)
 
-        in_threads(len(images), 64, work)
-        if self.patches is not None:
-            found = self.patches(pictures.reshape(-1, self.side, self.side))
-            out[:, :, -self.patches.n_features :] = found.reshape(*out.shape[:2], -1)
+        with one_linear_algebra_thread():
+            in_threads(len(images), 64, work)
+        return out
 
 
 @njit(nogil=True, cache=True)
@@ -198,8 +194,8 @@ def _pictures(
     taps: NDArray[np.float64],
     out: NDArray[np.uint8],
 ) -> None:
-    """Levelled cut-outs in whole pixels."""
-    side = out.shape[2]
+    """Levelled cut-outs of the images, all views of each in turn, in whole pixels of one colour."""
+    side = out.shape[1]
     cut = np.empty((side, side))
     mean = np.empty((side, side))
     deviation = np.empty((side, side))
@@ -211,7 +207,7 @@ def _pictures(
             blur(cut, taps, scratch, mean)
             for y in range(side):
                 for x in range(side):
-                    out[image, view, y, x] = int(min(max(GREY + GAIN * mean[y, x], 0.0), 255.0) + 0.5)
+                    out[image * len(views) + view, y, x, 0] = int(min(max(GREY + GAIN * mean[y, x], 0.0), 255.0) + 0.5)
 
 
 @njit(nogil=True, cache=True)
