@@ -19,7 +19,7 @@ FORMATS = {
     "manifest.json": "bezoar run 1",
     "votes.json": "bezoar votes 1",
     "certificate.npz": "bezoar certificate 1",
-    MODEL: "bezoar model 1",
+    MODEL: "bezoar model 2",
 }
 REQUIRED = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
 MAY_BE_ABSENT = re.compile(
