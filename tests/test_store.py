@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bezoar import FiniteAggregationClassifier
 from bezoar.files import read_record, write_record
-from bezoar.store import MEMBERS_PER_FILE
+from bezoar.store import FORMAT, MEMBERS_PER_FILE, RECORD
 
 X, Y = load_wine(return_X_y=True)
 FRAME = pd.DataFrame(X[:, :4]).rename(columns=str).assign(kind=np.array(["dry", "sweet"])[(X[:, 0] > 13).astype(int)])
@@ -78,4 +78,12 @@ def test_altered_models_are_refused_and_the_file_named(name, tmp_path):
     body[len(body) // 2] ^= 1
     (tmp_path / name).write_bytes(body)
     with pytest.raises(ValueError, match=rf"{name} is (altered|damaged)"):
+        FiniteAggregationClassifier.load(tmp_path)
+
+
+def test_a_model_of_another_format_is_refused(tmp_path):
+    """Its feature maps may mean something else: better no votes than wrong ones."""
+    FiniteAggregationClassifier(k=4, d=2, classes=range(3)).fit(X[:60], Y[:60]).save(tmp_path)
+    write_record(tmp_path / RECORD, {**read_record(tmp_path / RECORD), "format": "bezoar model 1"})
+    with pytest.raises(ValueError, match=f"is of format 'bezoar model 1'; this version reads '{FORMAT}'"):
         FiniteAggregationClassifier.load(tmp_path)

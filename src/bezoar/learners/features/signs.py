@@ -164,18 +164,12 @@ def _sign_block(
     scale: float,
     out: NDArray[np.int16],
 ) -> None:
-    side = weights.shape[0]
-    cut = np.empty((side, side))
-    mean = np.empty((side, side))
-    deviation = np.empty((side, side))
-    scratch = np.empty((side, side))
+    work = np.empty((4, weights.shape[0], weights.shape[0]))
     grid = np.empty((weights.shape[1] * weights.shape[1], n_orientations))
     for image in range(len(images)):
         for view in range(len(views)):
-            _cut_out(images[image], crop, views[view], cut)
-            _level(cut, contrast_taps, floor, mean, deviation, scratch)
-            blur(cut, taps, scratch, mean)
-            orientation_grid(mean, n_orientations, weights, weights, grid)
+            smooth = _levelled(images[image], crop, views[view], contrast_taps, floor, taps, work)
+            orientation_grid(smooth, n_orientations, weights, weights, grid)
             values = grid.ravel()
             for i in range(len(values)):
                 values[i] = values[i] ** 0.5
@@ -196,18 +190,33 @@ def _pictures(
 ) -> None:
     """Levelled cut-outs of the images, all views of each in turn, in whole pixels of one colour."""
     side = out.shape[1]
-    cut = np.empty((side, side))
-    mean = np.empty((side, side))
-    deviation = np.empty((side, side))
-    scratch = np.empty((side, side))
+    work = np.empty((4, side, side))
     for image in range(len(images)):
         for view in range(len(views)):
-            _cut_out(images[image], crop, views[view], cut)
-            _level(cut, contrast_taps, floor, mean, deviation, scratch)
-            blur(cut, taps, scratch, mean)
+            smooth = _levelled(images[image], crop, views[view], contrast_taps, floor, taps, work)
             for y in range(side):
                 for x in range(side):
-                    out[image * len(views) + view, y, x, 0] = int(min(max(GREY + GAIN * mean[y, x], 0.0), 255.0) + 0.5)
+                    out[image * len(views) + view, y, x, 0] = int(
+                        min(max(GREY + GAIN * smooth[y, x], 0.0), 255.0) + 0.5
+                    )
+
+
+@njit(nogil=True, cache=True)
+def _levelled(
+    image: Plane,
+    crop: float,
+    view: NDArray[np.float64],
+    contrast_taps: NDArray[np.float64],
+    floor: float,
+    taps: NDArray[np.float64],
+    work: NDArray[np.float64],
+) -> Plane:
+    """The cut-out from a view, levelled and smoothed: one of the four planes of ``work``."""
+    cut, smooth, deviation, scratch = work[0], work[1], work[2], work[3]
+    _cut_out(image, crop, view, cut)
+    _level(cut, contrast_taps, floor, smooth, deviation, scratch)
+    blur(cut, taps, scratch, smooth)
+    return smooth
 
 
 @njit(nogil=True, cache=True)
