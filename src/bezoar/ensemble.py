@@ -19,7 +19,7 @@ from bezoar.labels import Cell, read_labels
 from bezoar.learners.describe import describe
 from bezoar.learners.table import TableClassifier
 from bezoar.premises import Premise, PremiseWarning
-from bezoar.samples import Samples, TableSamples, is_frame
+from bezoar.samples import Samples, TableSamples, as_pandas, is_frame
 from bezoar.split import Split
 
 
@@ -74,6 +74,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"The 'estimator' parameter of {name} must be a classifier. Got {learner!r} instead.")
         if y is None:
             raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+        X = as_pandas(X)
         samples = split.samples(X)
         validate_data(self, _outline(X, samples), skip_check_array=True)
         self.classes_, codes, cells = read_labels(y, self.classes)
@@ -109,6 +110,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
 
     def read_test(self, X: Any, split: Split) -> Samples:
         """Test samples in canonical form, of the same kind and width as the training samples."""
+        X = as_pandas(X)
         kind, given = self.kind_of_samples_, X
         if kind == "tables" and not is_frame(X):
             X = self._as_frame(X)
@@ -126,15 +128,17 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
 
     def shared_premises(self, learner: Any, samples: Samples, split: Split) -> list[Premise]:
         """The premises that every ensemble has: learner, classes and the form of the samples."""
+        declared = split.schema is not None and not split.schema.guessed
         classes = f"{len(self.classes_)} labels, {', '.join(map(str, self.classes_[:12]))}"
         premises = [
             Premise("learner", describe(learner), True),
             Premise("classes", classes + (", …" if len(self.classes_) > 12 else ""), self.classes is not None),
-            Premise("number of features", str(samples.n_features), split.n_features is not None),
+            Premise("number of features", str(samples.n_features), split.n_features is not None or declared),
         ]
         if isinstance(samples, TableSamples):
             categorical = [str(column.name) for column in samples.columns if column.categorical]
-            premises.append(Premise("categorical columns", ", ".join(categorical) or "none", False))
+            premises.append(Premise("categorical columns", ", ".join(categorical) or "none", declared))
+            premises.append(_schema_premise(samples, split))
         return premises
 
     def report_dropped(self) -> None:
@@ -174,6 +178,15 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
                 f"X has {cells.shape[1]} features, but the model is expecting {len(names)} features as input."
             )
         return pd.DataFrame(cells, columns=list(names))
+
+
+def _schema_premise(samples: TableSamples, split: Split) -> Premise:
+    """By which schema the cells were read, or that it was for somebody else to say."""
+    if split.schema is not None:
+        return Premise("schema", f"{split.schema}; cells as they stand in the table", not split.schema.guessed)
+    doubtful = [str(column.name) for column in samples.columns if column.texts_like_numbers()]
+    looks = f"; texts that look like numbers in {', '.join(doubtful)}" if doubtful else ""
+    return Premise("schema", f"dtypes were decided by whoever read this table{looks}", False)
 
 
 def warn(text: str) -> None:

@@ -242,6 +242,11 @@ class Column:
     def numeric(self) -> bool:
         return bool(self.values.dtype == np.float64)
 
+    def texts_like_numbers(self) -> bool:
+        """Whether most texts of the column write numbers: a sign that one cell turned them all to text."""
+        texts = [] if self.numeric or self.categorical else [cell for cell in self.values if isinstance(cell, str)]
+        return 2 * sum(map(_writes_number, texts)) > len(texts)
+
 
 @dataclass(frozen=True)
 class TableSamples(Samples):
@@ -283,8 +288,7 @@ class TableSamples(Samples):
     @property
     def oddities(self) -> tuple[str, ...]:
         return tuple(
-            f"{column.n_unreadable} cells of column '{column.name}' are neither numbers, texts nor dates and count as "
-            "missing"
+            f"{column.n_unreadable} cells of column '{column.name}' cannot be read and count as missing"
             for column in self.columns
             if column.n_unreadable
         )
@@ -321,6 +325,7 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None)
     Infinity counts as missing, as does a cell of a table that is neither a number, a text nor a date: to
     refuse them would let one row stop everything. `Samples.oddities` counts them.
     """
+    X = as_pandas(X)
     if is_frame(X) or _is_texts(X) or sp.issparse(X):
         if dtype != "float64":
             raise ValueError(f"Only a dense array can be declared as {dtype}. Got {type(X).__name__} instead.")
@@ -377,6 +382,19 @@ def digest_of(samples: Samples) -> str:
 def is_frame(X: Any) -> bool:
     """Whether X is a pandas DataFrame, without importing pandas."""
     return hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X, "columns")
+
+
+def as_pandas(X: Any) -> Any:
+    """A table of another library (PyArrow, Polars) as pandas' DataFrame; anything else as it is."""
+    return X.to_pandas() if hasattr(X, "to_pandas") and hasattr(X, "columns") and not is_frame(X) else X
+
+
+def _writes_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_texts(X: Any) -> bool:
