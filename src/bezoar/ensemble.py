@@ -15,6 +15,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
+from bezoar.frames import as_frame
 from bezoar.labels import Cell, read_labels
 from bezoar.learners.describe import describe
 from bezoar.learners.table import TableClassifier
@@ -69,6 +70,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"The 'estimator' parameter of {name} must be a classifier. Got {learner!r} instead.")
         if y is None:
             raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+        X = as_frame(X)
         samples = split.samples(X, allow_nan=accepts_nan(learner))
         validate_data(self, _outline(X, samples), skip_check_array=True)
         self.classes_, codes, cells = read_labels(y, self.classes)
@@ -79,6 +81,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
 
     def read_test(self, X: Any, split: Split) -> Samples:
         """Test samples in canonical form, of the same kind and width as the training samples."""
+        X = as_frame(X)
         kind, given = self.kind_of_samples_, X
         if kind == "tables" and not is_frame(X):
             X = self._as_frame(X)

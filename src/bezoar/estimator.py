@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bezoar.certificates import Certificate, certify
 from bezoar.ensemble import EnsembleClassifier, warn
+from bezoar.frames import as_values
 from bezoar.labels import one_by_one
 from bezoar.learners.describe import describe
 from bezoar.learners.member import gives_scores
@@ -129,7 +130,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
 
         Parameters
         ----------
-        X : array (n_samples, …), sparse matrix, DataFrame, or list of strings
+        X : array (n_samples, …), sparse matrix, DataFrame (pandas, Polars, PyArrow), or list of strings
         y : array (n_samples,)
         groups : array (n_samples,), optional
             Contributor ids, for split="group".
@@ -311,6 +312,7 @@ def _with_groups(parts: Any, name: str) -> tuple[Any, Any, Any]:
     if not isinstance(parts, list | tuple) or len(parts) not in (2, 3):
         raise TypeError(f"The '{name}' of update must be (X, y) or (X, y, groups). Got {type(parts).__name__} instead.")
     X, y, groups = (*parts, None)[:3]
+    groups = as_values(groups)
     if count_rows(X) != len(y):
         raise ValueError(f"The '{name}' of update has {count_rows(X)} samples but {len(y)} labels.")
     return X, y, groups

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from bezoar.frames import as_frame
 from bezoar.samples import is_frame
 
 
@@ -17,6 +18,7 @@ def count_rows(X: Any) -> int:
 
 def take_rows(X: Any, rows: Any) -> Any:
     """These rows, in this order."""
+    X = as_frame(X)
     if hasattr(X, "iloc"):
         return X.iloc[rows]
     if isinstance(X, list | tuple):
@@ -26,6 +28,7 @@ def take_rows(X: Any, rows: Any) -> Any:
 
 def join_rows(X: Any, more: Any) -> Any:
     """The rows of ``X`` followed by those of ``more``, which must be of the same kind and width."""
+    X, more = as_frame(X), as_frame(more)
     if is_frame(X):
         return _join_frames(X, more)
     if isinstance(X, list | tuple) or hasattr(X, "iloc"):

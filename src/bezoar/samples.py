@@ -22,6 +22,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from bezoar.cells import canonical_cell, cell_codes, cell_key, order_of_cell, utf8
+from bezoar.frames import as_frame
 from bezoar.hashing import hash_bytes, hash_numbers
 
 DTYPES = ("float64", "uint8")
@@ -260,7 +261,7 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None,
 
     Parameters
     ----------
-    X : array (n_samples, …), sparse matrix, DataFrame, or list of strings
+    X : array (n_samples, …), sparse matrix, DataFrame (pandas, Polars, PyArrow), or list of strings
     dtype : "float64" or "uint8"
         The declared form of dense numbers. Never taken from X: one row could change that for all.
     n_features : int, optional
@@ -270,6 +271,7 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None,
         Whether dense and sparse numbers may be missing; infinity is refused there in any case. A
         table's cells may be missing, and infinity counts as that.
     """
+    X = as_frame(X)
     if is_frame(X) or _is_texts(X) or sp.issparse(X):
         if dtype != "float64":
             raise ValueError(f"Only a dense array can be declared as {dtype}. Got {type(X).__name__} instead.")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bezoar.cells import canonical_cell, cell_codes
+from bezoar.frames import as_values
 from bezoar.hashing import hash_bytes, hash_numbers
 from bezoar.samples import DTYPES, Samples, to_samples
 
@@ -88,7 +89,7 @@ class Split:
         if self.kind == "group":
             if groups is None:
                 raise ValueError("The 'group' split needs groups: one contributor id per training sample.")
-            cells = [canonical_cell(group, "'groups'") for group in groups]
+            cells = [canonical_cell(group, "'groups'") for group in as_values(groups)]
             if len(cells) != len(samples):
                 raise ValueError(f"There are {len(samples)} samples but {len(cells)} groups; give one per sample.")
             if None in cells:

@@ -1,9 +1,9 @@
-"""A user's own data: CSV, Parquet, npz, svmlight, or a folder of images, read by one schema into a data set."""
+"""A user's own data: CSV, TSV, Parquet, npz, svmlight, or a folder of images, read by one schema into a data set."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ from bezoar.rows import take_rows
 KINDS = {
     ".csv": "table",
     ".csv.gz": "table",
+    ".tsv": "table",
+    ".tsv.gz": "table",
     ".parquet": "table",
     ".npz": "arrays",
     ".svm": "sparse",
@@ -62,7 +64,7 @@ class How:
     classes : sequence of str
         The labels that may occur.
     delimiter : str
-        For CSV.
+        For CSV; a `.tsv` file has tabs unless this says otherwise.
     image_size : (width, height)
     colour : bool
         For folders of images.
@@ -170,11 +172,11 @@ def _schema_for(path: Path, kind: str, how: How) -> tuple[Schema, bool]:
         schema = read_schema(how.schema)
         if schema.kind != kind:
             raise ValueError(f"{how.schema} is a schema for {schema.kind}, but {path} holds {kind}.")
-        return _with_keys(schema, how), True
+        return _with_keys(path, schema, how), True
     if kind == "table":
         if how.label is None:
             raise ValueError(f"Which column of {path} holds the labels? Name it with --label.")
-        delimiter = check_delimiter(how.delimiter or ",")
+        delimiter = _delimiter(path, ",", how)
         return guess_schema(_table(path, delimiter, how), how.label, how.group_column, delimiter), False
     if kind == "images":
         declared = how.image_size is not None and how.colour is not None
@@ -186,7 +188,7 @@ def _schema_for(path: Path, kind: str, how: How) -> tuple[Schema, bool]:
     return read_npz(path, layout_of(path)[0], None, None, None, how.most_bytes)[1], False
 
 
-def _with_keys(schema: Schema, how: How) -> Schema:
+def _with_keys(path: Path, schema: Schema, how: How) -> Schema:
     """A given schema, unless the command line says something else about the same."""
     if isinstance(schema, TableSchema):
         for said, there, role in ((how.label, schema.label, "label"), (how.group_column, schema.group, "group")):
@@ -194,8 +196,7 @@ def _with_keys(schema: Schema, how: How) -> Schema:
                 raise ValueError(f"The schema does not give column '{said}' the role '{role}'; edit one of the two.")
         if schema.label is None:
             raise ValueError('No column has the role "label" in the schema; one must.')
-        if how.delimiter is not None:
-            return TableSchema(schema.columns, schema.missing, check_delimiter(how.delimiter))
+        return replace(schema, delimiter=_delimiter(path, schema.delimiter, how))
     return schema
 
 
@@ -229,7 +230,14 @@ def _read_all(path: Path, schema: Schema, how: How) -> tuple[Part, Part | None]:
 def _table(path: Path, delimiter: str, how: How) -> Table:
     if path.name.lower().endswith(".parquet"):
         return ParquetTable(path, how.most_bytes)
-    return CsvTable(path, delimiter, how.most_bytes)
+    return CsvTable(path, _delimiter(path, delimiter, how), how.most_bytes)
+
+
+def _delimiter(path: Path, otherwise: str, how: How) -> str:
+    """What separates the cells: what the user says, a tab where the file's name says so, or what is known."""
+    if how.delimiter is not None:
+        return check_delimiter(how.delimiter)
+    return "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else otherwise
 
 
 def _resizes(how: How) -> bool:
