@@ -6,7 +6,6 @@ the dtype that the others forced on a column.
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Sequence
 from decimal import Decimal
@@ -17,50 +16,67 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bezoar.hashing import hash_bytes
-
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MICROSECOND = datetime.timedelta(microseconds=1)
+from bezoar.moments import is_moment, microseconds
 
 # Clears one exponent bit, so that the hash of a text never reads as a NaN.
 _TEXT_MASK = np.uint64(0xFFFFFFFFFFFFFFFF ^ (1 << 62))
 
 
 def cell_codes(cells: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
-    """64 bits for each cell, from its value alone: a number is itself, a text its hash, missing is NaN."""
+    """64 bits for each cell, from its value alone: a number is itself, a text its hash, missing is NaN.
+
+    A whole number that float64 cannot hold (see `exact_cell`) is the hash of "i" and its digits.
+    """
     codes: dict[Any, float] = {None: np.nan}
     for cell in cells:
         if cell not in codes:
-            text = isinstance(cell, str)
-            codes[cell] = float((hash_bytes([utf8(cell)], 1) & _TEXT_MASK).view(np.float64)[0]) if text else cell
+            codes[cell] = cell if isinstance(cell, float) else _code_of(cell if isinstance(cell, str) else f"i{cell}")
     return np.fromiter((codes[cell] for cell in cells), np.float64, len(cells))
 
 
-def canonical_cell(value: Any, where: str) -> float | str | None:
-    """A cell as a number, a text or None for missing, whatever type it came in.
+def _code_of(text: str) -> float:
+    return float((hash_bytes([utf8(text)], 1) & _TEXT_MASK).view(np.float64)[0])
 
-    Dates and durations are numbers, in microseconds; infinity counts as missing.
+
+def canonical_cell(value: Any, where: str) -> float | str | None:
+    """A cell of a table as a float64 number, a text or None for missing, whatever type it came in.
+
+    Dates and durations are numbers, in whole microseconds; infinity counts as missing.
     """
+    cell = exact_cell(value, where)
+    return float(cell) if isinstance(cell, int) else cell
+
+
+def exact_cell(value: Any, where: str) -> float | int | str | None:
+    """The same for labels and ids, which must not merge: a whole number that float64 cannot hold stays an int."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return None
     if isinstance(value, str):
         return str(value)
-    if isinstance(value, datetime.timedelta):
-        return value / _MICROSECOND
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        return (value - _EPOCH) / _MICROSECOND
-    if isinstance(value, np.timedelta64 | np.datetime64 | datetime.date):
-        moment = np.array(value)
-        microseconds = moment.astype(f"{moment.dtype.kind}8[us]" if moment.dtype.kind in "mM" else "M8[us]")
-        return None if np.isnat(microseconds) else float(microseconds.astype(np.int64))
+    if is_moment(value):
+        value = microseconds(value)
+        return None if value is None else _number(value)
     if isinstance(value, np.bool_ | Real | Decimal):
-        try:
-            number = float(value)
-        except OverflowError:
-            return None
-        return number + 0.0 if math.isfinite(number) else None
+        return _number(value)
     raise TypeError(
         f"{where} holds a value of type {type(value).__name__}; cells must be numbers, strings, dates or missing."
     )
+
+
+def _number(value: Any) -> float | int | None:
+    """A number as float64, or as an int if it is whole and float64 cannot hold it; None if it is not finite."""
+    value = int(value) if isinstance(value, np.integer) else value  # NumPy would compare it as a float
+    if isinstance(value, Decimal) and not value.is_finite():
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    if not math.isfinite(number):
+        return None
+    if not isinstance(value, float) and value != number and value == int(value):
+        return int(value)
+    return number + 0.0
 
 
 def cell_key(cell: Any) -> bytes:
@@ -70,6 +86,9 @@ def cell_key(cell: Any) -> bytes:
     if isinstance(cell, str):
         text = utf8(cell)
         return b"t" + len(text).to_bytes(8, "little") + text
+    if isinstance(cell, int):
+        digits = str(cell).encode()
+        return b"i" + len(digits).to_bytes(8, "little") + digits
     return b"n" + np.float64(cell + 0.0).astype("<f8").tobytes()
 
 

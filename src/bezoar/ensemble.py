@@ -25,7 +25,7 @@ from bezoar.split import Split
 
 
 class TrainingData(NamedTuple):
-    """Training samples in canonical form, with the code and the cell of each label."""
+    """Training samples in canonical form, with the code and the cell of each label; -1 for those to leave out."""
 
     learner: Any
     samples: Samples
@@ -43,11 +43,12 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
     classes: Sequence[Any] | None
     subset_sizes_: NDArray[np.int64]
     n_dropped_: int
+    _oddities: list[str]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = get_tags(self._learner()).input_tags.sparse
-        tags.input_tags.allow_nan = accepts_nan(self._learner())
+        tags.input_tags.allow_nan = True  # where the learner takes no missing values, such samples are left out
         return tags
 
     def _repr_html_inner(self) -> str:
@@ -62,8 +63,12 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
         bundle: dict[str, str] = super()._repr_mimebundle_(**more)
         return {kind: text + model_html(self) if kind == "text/html" else text for kind, text in bundle.items()}
 
-    def read_training(self, X: Any, y: Any, split: Split) -> TrainingData:
-        """Training samples and labels, checked; sets ``classes_``, the kind of the samples and scikit-learn's own."""
+    def read_training(self, X: Any, y: Any, split: Split, groups: Any = None) -> TrainingData:
+        """Training samples and labels, checked; sets ``classes_``, the kind of the samples and scikit-learn's own.
+
+        A sample without a known label, without a contributor where the split asks for one, or with a missing value
+        where the learner takes none is left out, by what it holds itself: to refuse it would let one row stop training.
+        """
         learner = self._learner()
         name = type(self).__name__
         if not is_classifier(learner):
@@ -71,13 +76,38 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
         if y is None:
             raise ValueError(f"{name} requires y to be passed, but the target y is None.")
         X = as_frame(X)
-        samples = split.samples(X, allow_nan=accepts_nan(learner))
+        samples = split.samples(X)
         validate_data(self, _outline(X, samples), skip_check_array=True)
         self.classes_, codes, cells = read_labels(y, self.classes)
         if len(codes) != len(samples):
             raise ValueError(f"There are {len(samples)} samples but {len(codes)} labels; give one label per sample.")
         self.kind_of_samples_ = samples.kind
-        return TrainingData(learner, samples, codes, cells)
+        return TrainingData(learner, samples, self._leave_out(codes, learner, samples, split, groups), cells)
+
+    def _leave_out(
+        self, codes: NDArray[np.int64], learner: Any, samples: Samples, split: Split, groups: Any
+    ) -> NDArray[np.int64]:
+        """The codes with -1 for samples that cannot be trained on; what is to be said of them is kept for later."""
+        complete = np.ones(len(samples), np.bool_) if accepts_nan(learner) else samples.complete()
+        if not complete.any():
+            raise ValueError(
+                f"Input X contains NaN or infinity in every sample, and {type(learner).__name__} takes no missing "
+                "values; put an imputer before it, in a pipeline."
+            )
+        named = split.named(len(samples), groups)
+        if len(named) != len(samples):
+            raise ValueError(f"There are {len(samples)} samples but {len(named)} groups; give one per sample.")
+        faults = {
+            "have a label that is not one of the classes": codes < 0,
+            "have no contributor": ~named,
+            f"have missing values, which {type(learner).__name__} does not take,": ~complete,
+        }
+        self._oddities = list(samples.oddities) + [
+            f"{int(rows.sum())} training samples {fault} and were left out"
+            for fault, rows in faults.items()
+            if rows.any()
+        ]
+        return np.where(named & complete, codes, -1)
 
     def read_test(self, X: Any, split: Split) -> Samples:
         """Test samples in canonical form, of the same kind and width as the training samples."""
@@ -89,7 +119,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
             X = np.asarray(X.toarray() if issparse(X) else X)
         elif kind == "sparse rows" and not issparse(X):
             X = csr_matrix(np.asarray(X))
-        samples = split.samples(X, allow_nan=accepts_nan(self._learner()))
+        samples = split.samples(X)
         if samples.kind != kind:
             raise ValueError(f"The model was fitted on {kind}, but X holds {samples.kind}.")
         validate_data(self, _outline(given, samples), reset=False, skip_check_array=True)
@@ -109,9 +139,10 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
         return premises
 
     def report_dropped(self) -> None:
-        """Warn of training samples whose label is none of the classes."""
-        if self.n_dropped_:
-            warn(f"{self.n_dropped_} training samples have a label that is not one of the classes and were left out.")
+        """Warn of training samples that were left out, and of values that count as missing."""
+        for oddity in self._oddities:
+            warn(f"{oddity}.")
+        del self._oddities
 
     def report_failures(self, failures: Sequence[str], n_trained: int) -> None:
         """Warn of base classifiers whose learner raised; raise if none of them could be trained."""

@@ -95,7 +95,8 @@ class FiniteAggregationClassifier(EnsembleClassifier):
     subset_sizes_, partition_sizes_ : arrays
         Training samples per subset and per partition.
     n_dropped_ : int
-        Training samples left out because their label is not one of the classes.
+        Training samples left out: their label is not one of the classes, they have no contributor though the split
+        asks for one, or values are missing that the learner does not take.
     subset_digests_ : array
         What each base classifier is a function of, in 128 bits; `update` goes by it.
     premises_ : tuple of Premise
@@ -202,7 +203,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         split = Split.of(self.split)
         if split is None:
             raise TypeError("The 'split' parameter must be a name or a bezoar.Split. Got None instead.")
-        learner, samples, codes, cells = self.read_training(X, y, split)
+        learner, samples, codes, cells = self.read_training(X, y, split, groups)
         partition = split.partitions(samples, spread.n_partitions, cells, groups)
         rows = np.flatnonzero(codes >= 0)
         self.n_dropped_ = len(codes) - len(rows)

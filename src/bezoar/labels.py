@@ -2,7 +2,7 @@
 
 An array of labels has one dtype, so a single odd label can turn every other one to text and put
 "10" before "9". Here each label is read by itself: it is a number or a text, numbers come before
-texts, and nothing about one label depends on the others.
+texts, and nothing about one label depends on the others. Whole numbers stay whole, however large.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from bezoar.cells import canonical_cell, order_of_cell
+from bezoar.cells import exact_cell, order_of_cell
 from bezoar.frames import as_values
 
-Cell = float | str | None
+Cell = float | int | str | None
 
 
 class ReadLabels(NamedTuple):
@@ -34,16 +34,16 @@ def read_labels(y: Any, declared: Iterable[Any] | None = None) -> ReadLabels:
 
     Declared classes are taken as they are; other labels get -1, one by one, whatever they are.
     Without them the classes are those of ``y``, which must then look like class labels to
-    scikit-learn.
+    scikit-learn, most of them; missing ones get -1.
     """
     labels = one_by_one(y)
-    if declared is None:
-        check_classification_targets(y)
-        cells = label_cells(labels)
-        if None in cells:
-            raise ValueError(f"Input y contains NaN: label {cells.index(None)} is missing.")
-        return _encoded(labels, cells, labels, cells)
     cells = label_cells(labels)
+    if declared is None:
+        present = [row for row, cell in enumerate(cells) if cell is not None]
+        if cells and not present:
+            raise ValueError(f"Input y contains NaN or infinity: all {len(cells)} labels are missing.")
+        _check_most_name_classes([cells[row] for row in present])
+        return _encoded([labels[row] for row in present], [cells[row] for row in present], cells)
     classes = list(declared)
     class_cells = label_cells(classes)
     if len(set(class_cells) - {None}) < 2:
@@ -53,7 +53,7 @@ def read_labels(y: Any, declared: Iterable[Any] | None = None) -> ReadLabels:
         )
     if None in class_cells or len(set(class_cells)) < len(classes):
         raise ValueError(f"The 'classes' parameter must name different labels, none of them missing. Got {classes!r}.")
-    read = _encoded(classes, class_cells, labels, cells)
+    read = _encoded(classes, class_cells, cells)
     if len(read.codes) and (read.codes < 0).all():
         raise ValueError(
             f"None of the {len(labels)} labels is one of the declared classes (a label is {labels[0]!r}, "
@@ -67,7 +67,7 @@ def label_cells(labels: Iterable[Any]) -> list[Cell]:
     cells: list[Cell] = []
     for label in labels:
         try:
-            cells.append(canonical_cell(label, "'y'"))
+            cells.append(exact_cell(label, "'y'"))
         except TypeError:
             cells.append(None)
     return cells
@@ -84,11 +84,25 @@ def one_by_one(y: Any) -> list[Any]:
     return list(y)
 
 
-def _encoded(classes: list[Any], class_cells: list[Cell], labels: list[Any], cells: list[Cell]) -> ReadLabels:
+def _check_most_name_classes(cells: list[Cell]) -> None:
+    """Refuse what scikit-learn takes for the target of a regression: more fractions than not."""
+    fractions = [cell for cell in cells if isinstance(cell, float) and not cell.is_integer()]
+    if 2 * len(fractions) > len(cells):
+        check_classification_targets(np.array(fractions))
+
+
+def _encoded(classes: list[Any], class_cells: list[Cell], cells: list[Cell]) -> ReadLabels:
     known = dict(zip(reversed(class_cells), reversed(classes), strict=True))  # the first of equal labels stands
     order = sorted(known, key=order_of_cell)
     place = {cell: code for code, cell in enumerate(order)}
-    names = [known[cell] for cell in order]
     texts = {isinstance(cell, str) for cell in order}
-    array = np.array(names) if len(texts) < 2 else np.array(names, object)
+    names = [known[cell] for cell in order]
+    array = _as_array(names) if len(texts) < 2 else np.array(names, object)
     return ReadLabels(array, np.array([place.get(cell, -1) for cell in cells], np.int64), cells)
+
+
+def _as_array(names: list[Any]) -> NDArray[Any]:
+    """An array of labels; of objects where NumPy's common type would round one of them."""
+    array = np.array(names)
+    exact = array.dtype.kind != "f" or label_cells(array.tolist()) == label_cells(names)
+    return array if exact else np.array(names, object)

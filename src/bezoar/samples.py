@@ -26,6 +26,7 @@ from bezoar.frames import as_frame
 from bezoar.hashing import hash_bytes, hash_numbers
 
 DTYPES = ("float64", "uint8")
+MOST_PIXEL = 1 << 40
 
 
 class Samples(ABC):
@@ -75,8 +76,20 @@ class Samples(ABC):
         """What a base classifier trained on these samples must know about their form; often nothing."""
         return None
 
+    def complete(self) -> NDArray[np.bool_]:
+        """Which samples hold no missing number, each by itself. Tables and texts have other ways to be missing."""
+        return np.ones(len(self), np.bool_)
+
+    @property
+    def oddities(self) -> tuple[str, ...]:
+        """What was read as missing though it was something else, in words."""
+        return ()
+
     def sums(self) -> NDArray[np.int64]:
-        """The sum of each sample's values, which must be whole numbers (for the pixel-sum split)."""
+        """The sum of each sample's values, as whole numbers (for the pixel-sum split).
+
+        A sample that holds fractions is summed rounded down, value by value; that all of them do is refused.
+        """
         raise ValueError(f"The 'pixel-sum' split adds pixel values, but the samples are {self.kind}; use 'content'.")
 
 
@@ -85,6 +98,7 @@ class NumberSamples(Samples):
     """Dense numbers: float64, or uint8 where declared; any shape per sample."""
 
     values: NDArray[Any]
+    n_infinite: int = 0
     kind = "numbers"
 
     def __len__(self) -> int:
@@ -114,14 +128,22 @@ class NumberSamples(Samples):
     def take(self, rows: ArrayLike, form: Any = None) -> Any:
         return _canonical_numbers(self.values[np.asarray(rows)])
 
+    def complete(self) -> NDArray[np.bool_]:
+        return _all_finite(self.values)
+
+    @property
+    def oddities(self) -> tuple[str, ...]:
+        return _infinities(self.n_infinite)
+
     def subset(self, rows: ArrayLike) -> Samples:
         return NumberSamples(self.values[np.asarray(rows)])
 
     def sums(self) -> NDArray[np.int64]:
         flat = self.values.reshape(len(self), -1)
-        if self.values.dtype != np.uint8 and not np.array_equal(flat, np.floor(flat)):
-            raise ValueError("The 'pixel-sum' split needs whole numbers, but X holds fractions; use 'content'.")
-        return flat.sum(axis=1, dtype=np.int64)
+        if self.values.dtype == np.uint8:
+            return flat.sum(axis=1, dtype=np.int64)
+        _check_whole((flat == np.floor(flat)).all(axis=1))
+        return _pixels(flat).sum(axis=1)
 
 
 @dataclass(frozen=True)
@@ -129,6 +151,7 @@ class SparseSamples(Samples):
     """Rows of a CSR matrix: sorted indices, no duplicates, no explicit zeros."""
 
     matrix: Any
+    n_infinite: int = 0
     kind = "sparse rows"
 
     def __len__(self) -> int:
@@ -150,15 +173,28 @@ class SparseSamples(Samples):
         return f"{self.kind} {self.n_features}"
 
     def take(self, rows: ArrayLike, form: Any = None) -> Any:
-        return self.matrix[np.asarray(rows)]
+        return _narrow(self.matrix[np.asarray(rows)])
+
+    def complete(self) -> NDArray[np.bool_]:
+        complete = np.ones(len(self), np.bool_)
+        rows = np.repeat(np.arange(len(self)), np.diff(self.matrix.indptr))
+        complete[rows[np.isnan(self.matrix.data)]] = False
+        return complete
+
+    @property
+    def oddities(self) -> tuple[str, ...]:
+        return _infinities(self.n_infinite)
 
     def subset(self, rows: ArrayLike) -> Samples:
         return SparseSamples(self.matrix[np.asarray(rows)])
 
     def sums(self) -> NDArray[np.int64]:
-        if not np.array_equal(self.matrix.data, np.floor(self.matrix.data)):
-            raise ValueError("The 'pixel-sum' split needs whole numbers, but X holds fractions; use 'content'.")
-        return np.asarray(self.matrix.sum(axis=1)).ravel().astype(np.int64)
+        rows = np.repeat(np.arange(len(self)), np.diff(self.matrix.indptr))
+        whole, sums = np.ones(len(self), np.bool_), np.zeros(len(self), np.int64)
+        whole[rows[self.matrix.data != np.floor(self.matrix.data)]] = False
+        _check_whole(whole)
+        np.add.at(sums, rows, _pixels(self.matrix.data))
+        return sums
 
 
 @dataclass(frozen=True)
@@ -166,6 +202,7 @@ class TextSamples(Samples):
     """One string per sample."""
 
     texts: NDArray[np.object_]
+    n_odd: int = 0
     kind = "texts"
     n_features = 1
 
@@ -185,6 +222,10 @@ class TextSamples(Samples):
     def take(self, rows: ArrayLike, form: Any = None) -> Any:
         return self.texts[np.asarray(rows)]
 
+    @property
+    def oddities(self) -> tuple[str, ...]:
+        return (f"{self.n_odd} samples are no texts and count as empty ones",) if self.n_odd else ()
+
     def subset(self, rows: ArrayLike) -> Samples:
         return TextSamples(self.texts[np.asarray(rows)])
 
@@ -196,6 +237,7 @@ class Column:
     name: Any
     values: NDArray[Any]
     categorical: bool = False
+    n_unreadable: int = 0
 
     @property
     def numeric(self) -> bool:
@@ -239,6 +281,15 @@ class TableSamples(Samples):
         rows = np.asarray(rows)
         return TableSamples(tuple(replace(column, values=column.values[rows]) for column in self.columns), len(rows))
 
+    @property
+    def oddities(self) -> tuple[str, ...]:
+        return tuple(
+            f"{column.n_unreadable} cells of column '{column.name}' are neither numbers, texts nor dates and count as "
+            "missing"
+            for column in self.columns
+            if column.n_unreadable
+        )
+
     def form_of(self, rows: ArrayLike) -> tuple[Any, ...]:
         rows = np.asarray(rows)
         return tuple(_form_of_column(column, rows) for column in self.columns)
@@ -256,7 +307,7 @@ class TableSamples(Samples):
         return frame
 
 
-def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None, allow_nan: bool = True) -> Samples:
+def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None) -> Samples:
     """The canonical form of whatever a user brings, or one sentence that says what is wrong with it.
 
     Parameters
@@ -267,16 +318,16 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None,
     n_features : int, optional
         The declared number of features. Sparse entries beyond it are dropped, in their own row only;
         any other disagreement is refused.
-    allow_nan : bool
-        Whether dense and sparse numbers may be missing; infinity is refused there in any case. A
-        table's cells may be missing, and infinity counts as that.
+
+    Infinity counts as missing, as does a cell of a table that is neither a number, a text nor a date: to
+    refuse them would let one row stop everything. `Samples.oddities` counts them.
     """
     X = as_frame(X)
     if is_frame(X) or _is_texts(X) or sp.issparse(X):
         if dtype != "float64":
             raise ValueError(f"Only a dense array can be declared as {dtype}. Got {type(X).__name__} instead.")
         if sp.issparse(X):
-            return _from_sparse(X, n_features, allow_nan)
+            return _from_sparse(X, n_features)
         return _of_width(_from_frame(X) if is_frame(X) else _from_texts(X), n_features)
     from sklearn.utils.validation import check_array
 
@@ -284,16 +335,12 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None,
         given = np.asarray(X)
         if given.dtype != np.uint8:
             raise ValueError(f"The samples were declared as uint8. Got an array of dtype {given.dtype} instead.")
-    with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN like any other
-        values = check_array(
-            X,
-            dtype=dtype,
-            order="C",
-            ensure_all_finite="allow-nan" if allow_nan else True,
-            allow_nd=True,
-            input_name="X",
-        )
-    return _of_width(NumberSamples(values), n_features)
+    with np.errstate(invalid="ignore", over="ignore"):  # a signalling NaN is a NaN like any other
+        values = check_array(X, dtype=dtype, order="C", ensure_all_finite=False, allow_nd=True, input_name="X")
+    if values.dtype != np.float64:
+        return _of_width(NumberSamples(values), n_features)
+    values, n_infinite = _without_infinities(values)
+    return _of_width(NumberSamples(values, n_infinite), n_features)
 
 
 def _of_width(samples: Samples, n_features: int | None) -> Samples:
@@ -335,42 +382,35 @@ def is_frame(X: Any) -> bool:
 
 
 def _is_texts(X: Any) -> bool:
-    """A sequence of strings; decided by the first sample's type, which every other must share."""
-    if isinstance(X, np.ndarray):
-        return X.ndim == 1 and X.size > 0 and isinstance(X[0], str)
-    if hasattr(X, "iloc"):
-        return len(X) > 0 and isinstance(X.iloc[0], str)
-    return isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], str)
+    """A sequence that is mostly strings, so that no single sample decides."""
+    if not ((isinstance(X, np.ndarray) and X.ndim == 1) or isinstance(X, list | tuple) or hasattr(X, "iloc")):
+        return False
+    return 2 * sum(isinstance(sample, str) for sample in X) > len(X)
 
 
 def _from_texts(X: Any) -> TextSamples:
-    texts = np.empty(len(X), object)
+    texts, n_odd = np.empty(len(X), object), 0
     for row, text in enumerate(X):
-        if not isinstance(text, str):
-            raise TypeError(f"X is a list of texts, but sample {row} is of type {type(text).__name__}.")
-        texts[row] = str(text)
-    return TextSamples(texts)
+        texts[row] = str(text) if isinstance(text, str) else ""
+        n_odd += not isinstance(text, str)
+    return TextSamples(texts, n_odd)
 
 
-def _from_sparse(X: Any, n_features: int | None, allow_nan: bool) -> SparseSamples:
+def _from_sparse(X: Any, n_features: int | None) -> SparseSamples:
     from sklearn.utils.validation import check_array
 
-    given = check_array(
-        X,
-        accept_sparse="csr",
-        dtype=np.float64,
-        ensure_all_finite="allow-nan" if allow_nan else True,
-        input_name="X",
-    )
+    with np.errstate(invalid="ignore", over="ignore"):
+        given = check_array(X, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False, input_name="X")
     matrix = sp.csr_matrix(given, copy=True)
     matrix.sum_duplicates()
     if n_features is not None and matrix.shape[1] != n_features:
         matrix = matrix[:, :n_features] if matrix.shape[1] > n_features else matrix
         matrix.resize(matrix.shape[0], n_features)
+    matrix.data, n_infinite = _without_infinities(matrix.data)
     matrix.data = _canonical_numbers(matrix.data)
     matrix.eliminate_zeros()
     matrix.sort_indices()
-    return SparseSamples(matrix)
+    return SparseSamples(_narrow(matrix), n_infinite)
 
 
 def _from_frame(X: Any) -> TableSamples:
@@ -388,14 +428,63 @@ def _from_frame(X: Any) -> TableSamples:
         if pd.api.types.is_numeric_dtype(series.dtype) and not isinstance(series.dtype, pd.CategoricalDtype):
             if isinstance(series.dtype, pd.SparseDtype):
                 series = series.sparse.to_dense()
-            values = series.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+            with np.errstate(invalid="ignore", over="ignore"):
+                values = series.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
             values[np.isinf(values)] = np.nan
             columns.append(Column(name, _canonical_numbers(values)))
             continue
-        cells = np.empty(len(series), object)
-        cells[:] = [canonical_cell(value, f"Column '{name}'") for value in series.astype(object)]
-        columns.append(Column(name, cells, isinstance(series.dtype, pd.CategoricalDtype)))
+        cells, n_unreadable = _read_cells(series.astype(object))
+        columns.append(Column(name, cells, isinstance(series.dtype, pd.CategoricalDtype), n_unreadable))
     return TableSamples(tuple(columns), len(X))
+
+
+def _read_cells(values: Any) -> tuple[NDArray[np.object_], int]:
+    """Canonical cells, and how many were neither numbers, texts nor dates and so count as missing."""
+    cells, n_unreadable = np.empty(len(values), object), 0
+    for row, value in enumerate(values):
+        try:
+            cells[row] = canonical_cell(value, "a table")
+        except TypeError:
+            n_unreadable += 1
+    return cells, n_unreadable
+
+
+def _without_infinities(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
+    """Infinity as missing, each by itself, and how often; the caller's own array is not written to."""
+    infinite = np.isinf(values)
+    count = int(infinite.sum())
+    return (np.where(infinite, np.nan, values) if count else values), count
+
+
+def _pixels(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Whole numbers that can be added without overflow: rounded down, missing ones 0."""
+    return np.clip(np.nan_to_num(np.floor(values)), -MOST_PIXEL, MOST_PIXEL).astype(np.int64)
+
+
+def _check_whole(whole: NDArray[np.bool_]) -> None:
+    if not whole.any():
+        raise ValueError("The 'pixel-sum' split needs whole numbers, but X holds fractions; use 'content'.")
+
+
+def _infinities(count: int) -> tuple[str, ...]:
+    return (f"{count} numbers are infinite and count as missing",) if count else ()
+
+
+def _all_finite(values: NDArray[Any]) -> NDArray[np.bool_]:
+    if values.dtype.kind != "f":
+        return np.ones(len(values), np.bool_)
+    return ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
+
+
+def _narrow(matrix: Any) -> Any:
+    """Indices in the type that this matrix alone asks for: int32 wherever that holds them.
+
+    SciPy widens them to int64 for all rows when one part of a stack has them so, and some learners refuse that.
+    """
+    largest = max(matrix.nnz, *matrix.shape)
+    kind = np.int32 if largest <= np.iinfo(np.int32).max else np.int64
+    matrix.indices, matrix.indptr = matrix.indices.astype(kind, copy=False), matrix.indptr.astype(kind, copy=False)
+    return matrix
 
 
 def _canonical_numbers(values: NDArray[Any]) -> NDArray[Any]:

@@ -9,9 +9,9 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from bezoar.cells import canonical_cell, cell_codes
-from bezoar.frames import as_values
+from bezoar.cells import cell_codes
 from bezoar.hashing import hash_bytes, hash_numbers
+from bezoar.labels import label_cells, one_by_one
 from bezoar.samples import DTYPES, Samples, to_samples
 
 Kind = Literal["content", "pixel-sum", "group"]
@@ -78,22 +78,23 @@ class Split:
             return 2 if self.hash_labels else 1
         return 2
 
-    def samples(self, X: Any, *, allow_nan: bool = True) -> Samples:
+    def samples(self, X: Any) -> Samples:
         """X in canonical form, as declared."""
-        return to_samples(X, dtype=self.dtype, n_features=self.n_features, allow_nan=allow_nan)
+        return to_samples(X, dtype=self.dtype, n_features=self.n_features)
 
     def partitions(
         self, samples: Samples, n_partitions: int, labels: Any = None, groups: Any = None
     ) -> NDArray[np.int64]:
-        """The partition of each sample; row i is a function of sample i alone."""
+        """The partition of each sample; row i is a function of sample i alone.
+
+        Samples without a contributor share a partition here; an ensemble leaves them out (see `named`).
+        """
         if self.kind == "group":
             if groups is None:
                 raise ValueError("The 'group' split needs groups: one contributor id per training sample.")
-            cells = [canonical_cell(group, "'groups'") for group in as_values(groups)]
+            cells = label_cells(one_by_one(groups))
             if len(cells) != len(samples):
                 raise ValueError(f"There are {len(samples)} samples but {len(cells)} groups; give one per sample.")
-            if None in cells:
-                raise ValueError(f"Sample {cells.index(None)} has no group; every sample needs a contributor id.")
             return _modulo(hash_numbers(cell_codes(cells)[:, None]), n_partitions)
         if groups is not None:
             raise ValueError(f"Groups were given, but the split is '{self.kind}'; use split='group' to split by them.")
@@ -101,14 +102,18 @@ class Split:
             return samples.sums() % n_partitions
         hashes = samples.content_hashes
         if self.hash_labels:
-            from bezoar.labels import label_cells
-
             if labels is None:
                 raise ValueError("This split hashes labels, so it needs them.")
             codes = cell_codes(label_cells(labels))
             pairs = (h.tobytes() + c.tobytes() for h, c in zip(hashes.astype("<u8"), codes.astype("<f8"), strict=True))
             hashes = hash_bytes(pairs, len(samples))
         return _modulo(hashes, n_partitions)
+
+    def named(self, n_samples: int, groups: Any = None) -> NDArray[np.bool_]:
+        """Which samples have a contributor, each by itself; all of them where the split does not ask for one."""
+        if self.kind != "group" or groups is None:
+            return np.ones(n_samples, np.bool_)
+        return np.array([cell is not None for cell in label_cells(one_by_one(groups))], np.bool_)
 
     def as_dict(self) -> dict[str, Any]:
         """The record as plain values, for a file."""

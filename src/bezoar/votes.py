@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bezoar.bounded import map_npy
 from bezoar.files import DamagedFileError, read_record, reading, sha256_of, write_record, write_whole
+from bezoar.labels import label_cells, one_by_one
 from bezoar.premises import Premise
 from bezoar.rankings import checked_rankings
 from bezoar.split import Split
@@ -19,6 +20,7 @@ from bezoar.spread import Spread
 from bezoar.threads import in_threads
 
 FORMAT = "bezoar votes 1"
+UNSEEN_LABEL = -1
 ROWS_PER_CHECK = 4096
 
 
@@ -102,8 +104,8 @@ class Votes:
         return counts[:, :-1]
 
     def indices_of(self, y: ArrayLike) -> NDArray[np.int64]:
-        """Class index of each label; one sentence if a label is none of the classes."""
-        return class_indices(y, self.classes)
+        """Class index of each label; see `class_indices`."""
+        return class_indices(y, self.classes, self.classes_inferred)
 
     def save(self, path: str | Path) -> None:
         """Write ``path`` (a plain .npy file) and, beside it, a .json file with all the rest and digests.
@@ -171,16 +173,25 @@ def vote_dtype(n_classes: int) -> type[np.unsignedinteger[Any]]:
     return np.uint8 if n_classes <= 255 else np.uint16
 
 
-def class_indices(y: ArrayLike, classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Class index of each label; one sentence if a label is none of the classes."""
-    labels = np.asarray(y)
-    if labels.ndim != 1:
-        raise ValueError(f"Labels must be a list of one label per test sample. Got an array of shape {labels.shape}.")
-    index = {label: at for at, label in enumerate(classes.tolist())}
-    try:
-        return np.array([index[label] for label in labels.tolist()], np.int64)
-    except KeyError as error:
-        raise ValueError(f"Label {error.args[0]!r} is not one of the {len(classes)} classes.") from None
+def class_indices(y: ArrayLike, classes: NDArray[Any], inferred: bool = False) -> NDArray[np.int64]:
+    """Class index of each label.
+
+    A label that is none of the classes is refused where these were declared. Where they were read off the training
+    data it gets `UNSEEN_LABEL`, which no prediction equals: one training sample more could make it a class, so to
+    leave such test samples out would let that sample change every share of the test set.
+    """
+    labels = one_by_one(y)
+    index = {cell: at for at, cell in enumerate(label_cells(classes.tolist()))}
+    indices = np.array([index.get(cell, UNSEEN_LABEL) for cell in label_cells(labels)], np.int64)
+    unknown = np.flatnonzero(indices == UNSEEN_LABEL)
+    if len(unknown) and not inferred:
+        raise ValueError(f"Label {labels[unknown[0]]!r} is not one of the {len(classes)} classes.")
+    if len(unknown) and len(unknown) == len(labels):
+        raise ValueError(
+            f"None of the {len(labels)} labels is one of the {len(classes)} classes (a label is {labels[0]!r}, a class "
+            f"is {classes.tolist()[0]!r}); give them as they stand in the training data."
+        )
+    return indices
 
 
 def labels_to_json(labels: NDArray[Any]) -> dict[str, Any]:

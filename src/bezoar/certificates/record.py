@@ -88,8 +88,8 @@ class Certificate:
         return "contributors" if self.split and self.split.kind == "group" else "training samples"
 
     def right(self, y: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each prediction is the given label."""
-        truth = class_indices(y, self.classes)
+        """Whether each prediction is the given label; with inferred classes, no prediction is a label they lack."""
+        truth = class_indices(y, self.classes, self.classes_inferred)
         if len(truth) != len(self):
             raise ValueError(
                 f"There are {len(self)} predictions but {len(truth)} labels; give one label per test sample."

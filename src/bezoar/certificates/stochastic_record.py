@@ -87,9 +87,17 @@ class StochasticCertificate:
         )
         return f"holds with probability at least {holds.normalize():f} %, over the draw of the subsets"
 
+    @property
+    def classes_inferred(self) -> bool:
+        """Whether the class list was read off the training data."""
+        return any(premise.what == "classes" and not premise.declared for premise in self.premises)
+
     def right(self, y: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each prediction is the given label and is certified at all."""
-        truth = class_indices(y, self.classes)
+        """Whether each prediction is the given label and is certified at all.
+
+        With inferred classes, no prediction is a label they lack.
+        """
+        truth = class_indices(y, self.classes, self.classes_inferred)
         if len(truth) != len(self):
             raise ValueError(
                 f"There are {len(self)} predictions but {len(truth)} labels; give one label per test sample."

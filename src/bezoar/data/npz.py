@@ -69,7 +69,8 @@ def read_npz(
         got = ArraySchema(samples.shape[1:], str(samples.dtype))
         raise ValueError(f"{path} holds {got} in {x}, but the schema asks for {schema}.")
     if schema.dtype == "float64":
-        samples = samples.astype(np.float64)
+        with np.errstate(invalid="ignore", over="ignore"):  # a signalling NaN is a NaN like any other
+            samples = samples.astype(np.float64)
         samples[np.isinf(samples)] = np.nan
     columns = {"label": y, "contributor": group}
     held = {what: _column(arrays[name], name, path, len(samples)) for what, name in columns.items() if name is not None}
@@ -86,4 +87,5 @@ def read_npz(
 def _column(values: NDArray[Any], name: str, path: Path, n: int) -> NDArray[np.object_]:
     if values.size != n:
         raise ValueError(f"{path} holds {n} samples but {values.size} entries in {name}; give one for each sample.")
-    return texts([text_of(value, name) for value in values.ravel().tolist()])
+    flat = values.ravel()
+    return texts([text_of(value, name) for value in (flat if flat.dtype.kind in "mM" else flat.tolist())])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,9 +126,12 @@ def open_own(path: str | Path, how: How) -> Dataset:
         part, test = _rows(part, np.flatnonzero(~aside)), _rows(part, np.flatnonzero(aside))
     _check_enough(path, part)
     classes = None if how.classes is None else np.array(list(how.classes), object)
-    test, unknown = _of_known_labels(part, test, classes)
-    if unknown:
-        notes += (f"{unknown} test samples have a label that is not one of the classes and were left out",)
+    known = set(_labels(part).tolist() if classes is None else classes.tolist())
+    rows = np.flatnonzero([label in known for label in _labels(test).tolist()])
+    if len(rows) < len(test):
+        notes += (f"{len(test) - len(rows)} test samples have a label {_fate(classes is not None)}",)
+        # With inferred classes one training sample more could bring such samples back, so they stay, as wrong.
+        test = test if classes is None else _rows(test, rows)
     if not len(test):
         raise ValueError(f"No test samples are left of {how.test or path}; give --test or a larger --held-out.")
     return Dataset(
@@ -279,11 +281,11 @@ def _check_enough(path: Path, part: Part) -> None:
         )
 
 
-def _of_known_labels(part: Part, test: Part, classes: NDArray[Any] | None) -> tuple[Part, int]:
-    """The test samples whose label can be answered, and how many have another."""
-    known = set(_labels(part).tolist() if classes is None else classes.tolist())
-    rows = np.flatnonzero([label in known for label in _labels(test).tolist()])
-    return (test, 0) if len(rows) == len(test) else (_rows(test, rows), len(test) - len(rows))
+def _fate(declared: bool) -> str:
+    """What becomes of test samples whose label is none of the classes."""
+    if declared:
+        return "that is not one of the classes and were left out"
+    return "that the training samples do not have and count as wrong"
 
 
 def _held_out_premise(how: How, own: bool, grouped: bool) -> Premise:

@@ -10,13 +10,14 @@ from typing import Any
 from bezoar.data.csvfile import checked_names
 from bezoar.data.lines import MOST_BYTES, check_size, decoded
 from bezoar.data.part import text_of
+from bezoar.moments import floor_microseconds
 
 ROWS_PER_BATCH = 1 << 14
 BYTES_PER_CELL = 8
 
 
 class ParquetTable:
-    """A Parquet file. Numbers are written out in full, dates in microseconds, and nothing is rounded.
+    """A Parquet file. Numbers are written out in full, times in whole microseconds, rounded down in integers.
 
     Column types are the file's own; lists, structures and raw bytes cannot be read and count as columns to ignore.
     """
@@ -65,7 +66,17 @@ def _texts(pa: Any, column: Any, name: str, faults: Counter[str]) -> list[str]:
         # Bytes that are not UTF-8 must not cost more than their own cell.
         cells = column.cast(pa.large_binary()).to_pylist()
         return ["" if cell is None else decoded(cell, faults) for cell in cells]
+    if unit := _unit(pa, column.type):
+        counts = column.view(pa.int32() if unit == "D" else pa.int64()).to_pylist()
+        return ["" if count is None else str(floor_microseconds(count, unit)) for count in counts]
     return [text_of(value, f"Column '{name}'") for value in column.to_pylist()]
+
+
+def _unit(pa: Any, kind: Any) -> str | None:
+    """What a column of dates, moments (in UTC where it has a zone) or durations counts."""
+    if pa.types.is_date(kind):
+        return "D" if pa.types.is_date32(kind) else "ms"
+    return kind.unit if pa.types.is_timestamp(kind) or pa.types.is_duration(kind) else None
 
 
 def _unreadable(pa: Any, kind: Any) -> bool:

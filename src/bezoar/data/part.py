@@ -6,13 +6,14 @@ import difflib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bezoar.cells import canonical_cell
+from bezoar.cells import exact_cell
 
 KEPT = {"not UTF-8": "are not UTF-8 and were read as Latin-1, each by itself (mixed encodings)"}
 
@@ -49,11 +50,16 @@ def texts(values: Sequence[str]) -> NDArray[np.object_]:
 
 
 def text_of(value: Any, where: str) -> str:
-    """A value as a cell of CSV would hold it: whole numbers without a point, others in full, missing as nothing."""
-    cell = value if isinstance(value, int) and not isinstance(value, bool) else canonical_cell(value, where)
+    """A value as a cell of CSV would hold it: whole numbers without a point, others in full, missing as nothing.
+
+    Different numbers have different texts: nothing is rounded to what float64 holds.
+    """
+    cell = value if isinstance(value, int) and not isinstance(value, bool) else exact_cell(value, where)
     if cell is None:
         return ""
     if isinstance(cell, float):
+        if isinstance(value, Decimal) and Decimal(repr(cell)) != value:
+            return format(value.normalize(), "f")
         return str(int(cell)) if cell.is_integer() and abs(cell) < 2**53 else repr(cell)
     return str(cell)
 

@@ -14,13 +14,14 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from bezoar.certificates.record import UNSEEN
 from bezoar.files import write_bytes
 from bezoar.report.charts import histogram, survival, ticks
 from bezoar.report.gallery import Tile, gallery
 from bezoar.report.planned import beside_plan
 from bezoar.report.published import published_for, sources, why_disputed
 from bezoar.run import Outcome, attack_sizes
-from bezoar.votes import class_indices
+from bezoar.votes import UNSEEN_LABEL, class_indices
 
 TEMPLATES = PackageLoader("bezoar", "report/templates")
 
@@ -47,7 +48,7 @@ def write_report(outcome: Outcome) -> Path:
 def page(outcome: Outcome) -> str:
     """The whole report as HTML. Names, labels and cells are data: they are escaped wherever they stand."""
     certificate, manifest = outcome.certificate, outcome.manifest
-    truth = class_indices(outcome.y_test, certificate.classes)
+    truth = class_indices(outcome.y_test, certificate.classes, certificate.classes_inferred)
     right = certificate.prediction == truth
     size = headline_size(outcome)
     dataset = manifest["settings"]["dataset"]["name"]
@@ -119,10 +120,13 @@ def headline_size(outcome: Outcome) -> int:
 
 
 def class_rows(outcome: Outcome, truth: NDArray[np.int64], size: int) -> list[ClassRow]:
-    """What the test samples of each class came to, in the order of the classes."""
+    """What the test samples of each class came to, in the order of the classes; unseen labels, if any, stand last."""
     certificate = outcome.certificate
+    names = dict(enumerate(certificate.classes.tolist()))
+    if (truth == UNSEEN_LABEL).any():
+        names[UNSEEN_LABEL] = UNSEEN
     rows = []
-    for code, name in enumerate(certificate.classes.tolist()):
+    for code, name in names.items():
         own = truth == code
         radii = certificate.radius[own & (certificate.prediction == code)]
         counted = zip(*(part.tolist() for part in np.unique(radii, return_counts=True)), strict=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bezoar.verification import claims
-from bezoar.verification.content import data_digests, label_codes, partitions
+from bezoar.verification.content import complete, data_digests, label_codes, partitions
 from bezoar.verification.evidence import MODEL, Evidence
 from bezoar.verification.records import same
 from bezoar.verification.theorem import read_spread
@@ -226,10 +226,15 @@ def data_and_split(evidence: Evidence, data: Any, groups: Any) -> str:
         agree = "; the digests of the data agree" if stated else ""
         raise NotCheckedError(f"there is no split.npy to compare with{agree}.")
     known = _places(evidence, data.y_train) >= 0
-    found = partitions(split, evidence.spread.n, data.x_train, data.y_train, groups)[known]
+    if split["kind"] == "group" and groups is not None:
+        known &= ~np.isnan(label_codes(groups))  # a sample without a contributor is left out
+    found = partitions(split, evidence.spread.n, data.x_train, data.y_train, groups)
+    if known.sum() != len(partition):  # a learner that takes no missing values is not given samples that have some
+        known &= complete(data.x_train)
+    found = found[known]
     if found.shape != partition.shape:
         raise NotTrueError(
-            f"split.npy holds {len(partition)} training samples, but {len(found)} of the data have a known class."
+            f"split.npy holds {len(partition)} training samples, but {len(found)} of the data can be trained on."
         )
     wrong = np.flatnonzero(found != partition)
     if len(wrong):

@@ -1,13 +1,20 @@
 """The split and the digests of the data, recomputed with xxhash's own package from each sample's canonical bytes.
 
 Canonical bytes (docs/files.md): dense numbers as float64 (or uint8 where declared) in C order, little endian, −0.0 as
-0.0 and one NaN; sparse rows as column indices (int64), then values (float64); texts as UTF-8; a table row as 8 bytes a
-cell, a number as float64, missing or infinite as NaN, a text as its xxh64 with bit 62 cleared.
+0.0, and one NaN for what is missing or infinite; sparse rows as column indices (int64), then values (float64); texts as
+UTF-8; a table row as 8 bytes a cell, a number as float64, a time as its whole microseconds, missing or infinite as NaN,
+a text as its xxh64 with bit 62 cleared. A label or contributor is such a cell too, but a whole number that float64
+cannot hold is the hash of "i" and its digits.
 """
 
 from __future__ import annotations
 
+import datetime
+import math
 from collections.abc import Iterable
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Rational
 from typing import Any
 
 import numpy as np
@@ -18,6 +25,24 @@ from bezoar.verification.records import sha256_of_array
 from bezoar.verification.verdict import NotCheckedError
 
 _WITHOUT_BIT_62 = (1 << 64) - 1 - (1 << 62)
+_MIDNIGHT_OF_1970 = datetime.datetime(1970, 1, 1)
+_LARGEST_PIXEL = 2**40
+# NumPy's units in microseconds; a duration of months or years counts mean ones of the Gregorian calendar.
+_UNITS = {"as": Fraction(1, 10**12), "fs": Fraction(1, 10**9), "ps": Fraction(1, 10**6), "ns": Fraction(1, 1000)} | {
+    unit: Fraction(10**6) * seconds
+    for unit, seconds in {
+        "generic": Fraction(1, 10**6),
+        "us": Fraction(1, 10**6),
+        "ms": Fraction(1, 1000),
+        "s": Fraction(1),
+        "m": Fraction(60),
+        "h": Fraction(3600),
+        "D": Fraction(86400),
+        "W": Fraction(604800),
+        "M": Fraction(31556952, 12),
+        "Y": Fraction(31556952),
+    }.items()
+}
 
 
 def data_digests(data: Any) -> dict[str, str]:
@@ -34,8 +59,8 @@ def partitions(split: dict[str, Any], n: int, X: Any, y: Any, groups: Any = None
             raise NotCheckedError("the split is by contributor; give groups= to recompute it.")
         return _modulo(_xxh64(row.tobytes() for row in label_codes(groups)), n)
     if split["kind"] == "pixel-sum":
-        dense = X.toarray() if hasattr(X, "tocsr") else np.asarray(X)
-        return dense.reshape(len(dense), -1).astype(np.int64).sum(axis=1) % n
+        dense = np.asarray(X.toarray() if hasattr(X, "tocsr") else X)
+        return np.array([_pixel_sum(row) % n for row in dense.reshape(len(dense), -1)], np.int64)
     hashes = content_hashes(X, split["dtype"], split["n_features"])
     if split["hash_labels"]:
         pairs = zip(hashes.astype("<u8"), label_codes(y), strict=True)
@@ -48,28 +73,97 @@ def content_hashes(X: Any, dtype: str, n_features: int | None = None) -> NDArray
     if hasattr(X, "tocsr"):
         return _xxh64(_sparse_rows(X, n_features))
     if hasattr(X, "columns"):
-        cells = [label_codes(X.iloc[:, at].astype(object)) for at in range(X.shape[1])]
+        cells = [_codes(X.iloc[:, at].astype(object), float) for at in range(X.shape[1])]
         return _xxh64(row.tobytes() for row in np.column_stack(cells))
-    if len(X) and isinstance(X.iloc[0] if hasattr(X, "iloc") else X[0], str):
-        return _xxh64(text.encode("utf-8", "surrogatepass") for text in X)
+    if _are_texts(X):
+        return _xxh64(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b"" for text in X)
     values = np.asarray(X).astype("u1" if dtype == "uint8" else "<f8", copy=False)
     return _xxh64(_canonical(row).tobytes() for row in values)
 
 
 def label_codes(labels: Iterable[Any]) -> NDArray[np.float64]:
-    """8 bytes for each label, contributor or cell: a number is itself, a text its hash, missing is NaN."""
+    """8 bytes for each label or contributor: a number is itself, a text its hash, missing is NaN."""
+    return _codes(labels, _exactly)
+
+
+def complete(X: Any) -> NDArray[np.bool_]:
+    """Which samples hold no missing or infinite number; tables and texts have other ways to be missing."""
+    if hasattr(X, "columns") or _are_texts(X):
+        return np.ones(len(X), np.bool_)
+    if hasattr(X, "tocsr"):
+        matrix = X.tocsr()
+        parts = [matrix.data[matrix.indptr[row] : matrix.indptr[row + 1]] for row in range(matrix.shape[0])]
+        return np.array([bool(np.isfinite(part).all()) for part in parts], np.bool_)
+    return np.array([bool(np.isfinite(row).all()) for row in np.asarray(X, np.float64)], np.bool_)
+
+
+def _are_texts(X: Any) -> bool:
+    """Whether most samples are texts."""
+    return not hasattr(X, "tocsr") and sum(isinstance(sample, str) for sample in X) > len(X) / 2
+
+
+def _codes(cells: Iterable[Any], number: Any) -> NDArray[np.float64]:
     codes = []
-    for cell in labels:
-        if isinstance(cell, str):
-            bits = xxhash.xxh64_intdigest(cell.encode("utf-8", "surrogatepass")) & _WITHOUT_BIT_62
-            codes.append(float(np.uint64(bits).view(np.float64)))
-        elif cell is None or type(cell).__name__ in ("NAType", "NaTType"):
-            codes.append(np.nan)
-        elif isinstance(cell, int | float | np.bool_ | np.integer | np.floating):
-            codes.append(float(cell) if np.isfinite(float(cell)) else np.nan)
-        else:
-            raise NotCheckedError(f"a value of type {type(cell).__name__} is beyond this checker.")
+    for cell in cells:
+        value = _read(cell)
+        value = value if value is None or isinstance(value, str) else number(value)
+        codes.append(np.nan if value is None else _hash_of(value) if isinstance(value, str) else value)
     return _canonical(np.array(codes, "<f8"))
+
+
+def _hash_of(text: str) -> float:
+    bits = xxhash.xxh64_intdigest(text.encode("utf-8", "surrogatepass")) & _WITHOUT_BIT_62
+    return float(np.uint64(bits).view(np.float64))
+
+
+def _exactly(value: Any) -> float | str:
+    """A finite number as a float, or as a text if it is whole and no float is it."""
+    return f"i{int(value)}" if value.denominator == 1 and Fraction(float(value)) != value else float(value)
+
+
+def _read(cell: Any) -> Fraction | str | None:
+    """A cell as an exact number, a text, or None for what is missing, infinite or anything else."""
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, np.datetime64 | np.timedelta64) or hasattr(cell, "asm8"):  # to NumPy a duration is an integer
+        return _units(getattr(cell, "asm8", cell))
+    if isinstance(cell, bool | np.bool_ | np.integer):
+        return Fraction(int(cell))
+    if isinstance(cell, datetime.timedelta | datetime.date | datetime.time):
+        return _of_python(cell)
+    if isinstance(cell, Rational | float | np.floating | Decimal):
+        try:
+            exact = Fraction(float(cell) if isinstance(cell, np.floating) else cell)
+            return exact if math.isfinite(float(exact)) else None
+        except (OverflowError, ValueError):  # infinite, not a number, or beyond float64
+            return None
+    return None
+
+
+def _units(moment: np.datetime64 | np.timedelta64) -> Fraction | None:
+    if np.isnat(moment):
+        return None
+    if moment.dtype.kind == "M" and np.datetime_data(moment.dtype)[0] in ("Y", "M"):
+        moment = moment.astype("M8[D]")
+    unit, multiple = np.datetime_data(moment.dtype)
+    return Fraction(math.floor(int(moment.astype(np.int64)) * multiple * _UNITS[unit]))
+
+
+def _of_python(moment: Any) -> Fraction:
+    if isinstance(moment, datetime.time):
+        moment = datetime.datetime.combine(_MIDNIGHT_OF_1970, moment.replace(tzinfo=None))
+    if isinstance(moment, datetime.datetime):
+        offset = moment.utcoffset() or datetime.timedelta(0)
+        moment = moment.replace(tzinfo=None) - _MIDNIGHT_OF_1970 - offset
+    elif isinstance(moment, datetime.date):
+        moment = datetime.timedelta(moment.toordinal() - _MIDNIGHT_OF_1970.toordinal())
+    return Fraction(moment // datetime.timedelta(microseconds=1))
+
+
+def _pixel_sum(row: NDArray[Any]) -> int:
+    """The sum of the values, each rounded down and kept within bounds; missing and infinite ones are 0."""
+    values = (math.floor(value) for value in row.tolist() if math.isfinite(value))
+    return sum(min(max(value, -_LARGEST_PIXEL), _LARGEST_PIXEL) for value in values)
 
 
 def _sparse_rows(X: Any, n_features: int | None) -> Iterable[bytes]:
@@ -84,10 +178,10 @@ def _sparse_rows(X: Any, n_features: int | None) -> Iterable[bytes]:
 
 
 def _canonical(values: NDArray[Any]) -> NDArray[Any]:
-    """0.0 for −0.0, and one NaN."""
+    """0.0 for −0.0, and one NaN, for infinity too."""
     if values.dtype.kind != "f":
         return values
-    return np.where(np.isnan(values), np.nan, np.where(values == 0, 0.0, values)).astype("<f8")
+    return np.where(np.isfinite(values), np.where(values == 0, 0.0, values), np.nan).astype("<f8")
 
 
 def _xxh64(pieces: Iterable[bytes]) -> NDArray[np.uint64]:
