@@ -84,8 +84,8 @@ def test_a_model_is_fitted_asked_and_updated_with_such_frames(form):
 
 def test_labels_and_contributors_may_be_columns_and_stay_whole_numbers():
     """A missing label turns a column to floats in NumPy's hands, and numbers above 2**53 into their neighbours."""
-    X, ids = RNG.normal(size=(N, 2)), [BIG + i % 7 for i in range(N)]
-    model = FiniteAggregationClassifier(DecisionTreeClassifier(), k=3, d=2, split="group", classes=[0, 1], n_jobs=1)
+    X, ids = RNG.normal(size=(N, 2)), [BIG + i % 19 for i in range(N)]
+    model = FiniteAggregationClassifier(DecisionTreeClassifier(), k=2, d=2, split="group", classes=[0, 1], n_jobs=1)
     expected = model.fit(X, LABELS, ids).subset_digests_
     for column in (pa.chunked_array([ids]), pa.array(ids)):
         assert (model.fit(X, pa.array(LABELS), column).subset_digests_ == expected).all()
