@@ -95,7 +95,6 @@ def test_records_come_back():
         (lambda: Split("group", hash_labels=True), "Only the 'content' split can hash labels"),
         (lambda: parts(Split("group")), "needs groups"),
         (lambda: parts(Split("group"), groups=[1]), "200 samples but 1 groups"),
-        (lambda: parts(Split("group"), groups=[None] * 200), "Sample 0 has no group"),
         (lambda: parts(Split(), groups=[1] * 200), "Groups were given, but the split is 'content'"),
         (lambda: parts(Split(hash_labels=True)), "hashes labels, so it needs them"),
         (lambda: parts(Split("pixel-sum"), X + 0.5), "needs whole numbers, but X holds fractions"),

@@ -36,7 +36,9 @@ def test_an_abstention_is_not_a_right_answer_to_an_unseen_label():
     assert (votes.matrix == truth[:, None]).sum() == 0
     with pytest.raises(ValueError, match="Label 'c' is not one of the 2 classes"):
         Votes(votes.matrix, votes.spread, ["a", "b"]).indices_of(["a", "c"])
-    with pytest.raises(ValueError, match=r"None of the 2 labels is one of the 2 classes \(a label is 0, a class is 'a'\)"):
+    with pytest.raises(
+        ValueError, match=r"None of the 2 labels is one of the 2 classes \(a label is 0, a class is 'a'\)"
+    ):
         votes.indices_of([0, 1])
 
 

@@ -123,6 +123,8 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
         if samples.kind != kind:
             raise ValueError(f"The model was fitted on {kind}, but X holds {samples.kind}.")
         validate_data(self, _outline(given, samples), reset=False, skip_check_array=True)
+        for oddity in samples.oddities:
+            warn(f"{oddity}, in the samples to be answered.")
         return samples
 
     def shared_premises(self, learner: Any, samples: Samples, split: Split) -> list[Premise]:

@@ -6,6 +6,7 @@ number of workers or on the backend; `joblib.parallel_config` chooses the latter
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from bezoar.cluster import dead_workers_told, sent_once
 from bezoar.learners.member import Member, fit_member, ranking_of, vote_of
 from bezoar.learners.pooled import Kept, PooledMembers, fit_pooled, is_pooled
+from bezoar.premises import PremiseWarning
 from bezoar.progress import counted
 from bezoar.samples import Samples
 from bezoar.subsets import Subsets, TrainingSets
@@ -71,7 +73,7 @@ def collect_votes(
 ) -> NDArray[Any]:
     """The vote matrix (n_samples, members), or rankings (n_samples, members, n_classes), first places the votes.
 
-    Raises if no base classifier can answer a sample.
+    Raises if no base classifier can answer any sample.
     """
     if isinstance(members, PooledMembers):
         return members.votes(samples, n_classes, vote_dtype(n_classes), rankings=rankings)
@@ -93,13 +95,25 @@ class Refusal(NamedTuple):
 
 
 def check_answered(refusals: Sequence[Refusal], n_trained: int) -> None:
-    """Raise if there is a sample that no base classifier could answer: that is the caller's to know."""
+    """Warn of samples that no base classifier could answer; raise if there is no other sample.
+
+    A held-out sample may be somebody's poison, so one that nobody can answer must not stop a run.
+    """
     total = sum((refusal.samples.astype(np.int64) for refusal in refusals), np.zeros(1, np.int64))
-    if n_trained and (total >= n_trained).any():
+    unanswered = total >= n_trained
+    if not n_trained or not unanswered.any():
+        return
+    said = f"the first said: {refusals[0].reason}"
+    if unanswered.all():
         raise ValueError(
-            f"None of the {n_trained} base classifiers could answer sample {int(total.argmax())}; "
-            f"the first said: {refusals[0].reason}"
+            f"None of the {n_trained} base classifiers could answer any of the {len(total)} samples; {said}"
         )
+    warnings.warn(
+        f"None of the {n_trained} base classifiers could answer {int(unanswered.sum())} of the {len(total)} samples, "
+        f"sample {int(unanswered.argmax())} for one; there they say the most frequent class of their subset; {said}",
+        PremiseWarning,
+        stacklevel=3,
+    )
 
 
 class VotedBlock(NamedTuple):
