@@ -41,12 +41,13 @@ from bezoar import FiniteAggregationClassifier, Split
 from bezoar.data import How, open_own
 from bezoar.data.dataset import held_out
 from bezoar.frames import as_values
-from bezoar.rows import take_rows
+from bezoar.labels import label_cells
+from bezoar.rows import count_rows, take_rows
 
 K, D = 5, 2
-N_ROWS = 36
-N_TEST = 12
-SHARE = 0.3
+N_ROWS = 30
+N_TEST = 8
+SHARE = 0.25
 BIG = 2**60  # above what a float64 counts
 NUMBERS = ("a", "b", "c", "big")
 TABLE = (*NUMBERS, "flag", "city", "when", "took")
@@ -95,7 +96,7 @@ def honest_rows(kind: str) -> tuple[Row, ...]:
         cells["entries"][0] = (cells["entries"][0][0], float(1 + 3 * target))
         if kind == "images":
             cells = {"file": _png(cells["pixels"]), "name": f"{i:03}.png"}
-        contributor = int(rng.integers(12))
+        contributor = int(rng.integers(24))
         big = kind == "big"
         rows.append(Row(cells, BIG + target if big else target, BIG + contributor if big else f"u{contributor}"))
     return tuple(rows)
@@ -302,7 +303,7 @@ ODD_LINES: dict[str, bytes] = {  # {} stands for the label, DELIMITER for what s
     "UTF-16": "1DELIMITER2".encode("utf-16"),
     "a byte order mark": b"\xef\xbb\xbf1DELIMITER2DELIMITER3DELIMITER4DELIMITERRomeDELIMITERw1DELIMITERu1DELIMITER1",
     "the header": b"DELIMITER".join(name.encode() for name in (*FILE_TABLE, "maker", "class")),
-    "a carriage return before the end": b"1DELIMITER2DELIMITER3DELIMITER4DELIMITERRomeDELIMITERw1DELIMITERu1DELIMITER1\r",
+    "a carriage return at the end": b"1DELIMITER2DELIMITER3DELIMITER4DELIMITERRomeDELIMITERwDELIMITERu1DELIMITER1\r",
     "carriage returns": b"1DELIMITER2\r3DELIMITER4",
     "a comment": b"# 1DELIMITER2",
     "above 4 MiB": b"1" * ((1 << 22) + 5),
@@ -589,7 +590,7 @@ def _typed(rows: tuple[Row, ...]) -> pd.DataFrame:
     """Honest rows in frames of their own types, odd ones in frames of theirs, put together by pandas."""
     known = {id(row) for row in honest_rows("rows")}
     blocks = [tuple(block) for _, block in groupby(rows, lambda row: id(row) in known)]
-    return pd.concat([_records(block).astype({"city": "category"}) for block in blocks], ignore_index=True)
+    return pd.concat([_records(block) for block in blocks], ignore_index=True)
 
 
 def _categories(rows: tuple[Row, ...]) -> pd.DataFrame:
@@ -686,7 +687,7 @@ def _surrogate(text: str) -> bool:
 
 def _key_is_plain(value: Any) -> bool:
     """A label or contributor that a column of texts holds as such."""
-    return value is None or (isinstance(value, str | int) and not (isinstance(value, str) and _surrogate(value)))
+    return value is None or (_plain_name(value) and not (isinstance(value, str) and _surrogate(value)))
 
 
 def arrow_table(rows: tuple[Row, ...], names: tuple[str, ...]) -> Any:
@@ -747,11 +748,11 @@ def _texts(rows: tuple[Row, ...]) -> list[Any]:
 # Files
 
 
-def _line(row: Row, names: tuple[str, ...], delimiter: str) -> bytes:
+def _line(row: Row, names: tuple[str, ...], delimiter: str, maker: bool = True) -> bytes:
     if row.line is not None:
         return row.line.replace(b"DELIMITER", delimiter.encode())
     file = io.StringIO()
-    cells = [*(row.cells[name] for name in names), row.group, row.label]
+    cells = [*(row.cells[name] for name in names), *([row.group] if maker else []), row.label]
     csv.writer(file, delimiter=delimiter, lineterminator="").writerow(
         ["" if cell is None else _said(cell) for cell in cells]
     )
@@ -767,16 +768,14 @@ def _one_line(row: Row) -> bool:
     return b"\n" not in _line(row, FILE_TABLE, ",")
 
 
-def _write_lines(path: Path, rows: tuple[Row, ...], names: tuple[str, ...], delimiter: str) -> Path:
-    header = delimiter.join((*names, "maker", "class")).encode()
-    content = b"\n".join([header, *(_line(row, names, delimiter) for row in rows)])
-    path.write_bytes(content + b"\n")
-    return path
-
-
-def _write_csv(suffix: str = ".csv", names: tuple[str, ...] = FILE_TABLE, delimiter: str = ",") -> Any:
+def _write_csv(
+    suffix: str = ".csv", names: tuple[str, ...] = FILE_TABLE, delimiter: str = ",", maker: bool = True
+) -> Callable[[tuple[Row, ...], Path], Path]:
     def write(rows: tuple[Row, ...], folder: Path) -> Path:
-        return _write_lines(folder / f"data{suffix}", rows, names, delimiter)
+        path = folder / f"data{suffix}"
+        header = delimiter.join((*names, *(["maker"] if maker else []), "class")).encode()
+        path.write_bytes(b"\n".join([header, *(_line(row, names, delimiter, maker) for row in rows)]) + b"\n")
+        return path
 
     return write
 
@@ -814,8 +813,12 @@ def _single(row: Row) -> bool:
     return all(cell is None or cell != cell or abs(cell) < 1e38 for cell in _matrix((row,))[0])
 
 
+def _plain_name(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, int) and abs(value) < 2**63)
+
+
 def _npz_keys(row: Row) -> bool:
-    return isinstance(row.label, str | int) and isinstance(row.group, str) and "\0" not in f"{row.label}{row.group}"
+    return _plain_name(row.label) and isinstance(row.group, str) and "\0" not in f"{row.label}{row.group}"
 
 
 def _write_svm(rows: tuple[Row, ...], folder: Path) -> Path:
@@ -884,9 +887,21 @@ def _of_commands(write: Any, said: dict[str, Any], *, grouped: bool = False) -> 
         from bezoar.cli.run import prepare
 
         options = dict.fromkeys(
-            ("label", "test", "held-out", "schema", "group-column", "classes", "delimiter", "image-size", "colour",
-             "n-features", "skip-bad", "max-size")
-        )  # fmt: skip
+            (
+                "label",
+                "test",
+                "held-out",
+                "schema",
+                "group-column",
+                "classes",
+                "delimiter",
+                "image-size",
+                "colour",
+                "n-features",
+                "skip-bad",
+                "max-size",
+            )
+        )
         options |= {"held-out": SHARE, "classes": "0,1", **said}
         if grouped:
             options["group-column"] = "maker"
@@ -917,44 +932,69 @@ def _doors() -> Iterator[Door]:
         yield Door(
             f"array float32{by}",
             _of_arrays(lambda rows: _floats(rows).astype(np.float32), grouped),
-            numbers, holds=lambda row: _numeric(row) and _single(row),
-        )  # fmt: skip
-        yield Door(f"array in Fortran's order{by}", _of_arrays(lambda rows: np.asfortranarray(_floats(rows)), grouped),
-                   numbers, holds=_numeric)  # fmt: skip
+            numbers,
+            holds=lambda row: _numeric(row) and _single(row),
+        )
+        yield Door(
+            f"array in Fortran's order{by}",
+            _of_arrays(lambda rows: np.asfortranarray(_floats(rows)), grouped),
+            numbers,
+            holds=_numeric,
+        )
         yield Door(
             f"array int64{by}",
             _of_arrays(lambda rows: np.array(_matrix(rows, ("b", "big")), np.int64), grouped),
-            numbers, holds=_whole,
-        )  # fmt: skip
+            numbers,
+            holds=_whole,
+        )
         yield Door(
             f"array uint8{by}",
-            _of_arrays(lambda rows: np.array([row.cells["pixels"] for row in rows]), grouped, IMAGE_LEARNER, dtype="uint8"),
+            _of_arrays(
+                lambda rows: np.array([row.cells["pixels"] for row in rows]), grouped, IMAGE_LEARNER, dtype="uint8"
+            ),
             ("row", "pixels", "label", *more),
-        )  # fmt: skip
+        )
         yield Door(f"array of objects{by}", _of_arrays(_rows_of_objects, grouped), numbers)
         yield Door(f"list of lists{by}", _of_arrays(_matrix, grouped), numbers)
-        yield Door(f"array, learner without missing values{by}", _of_arrays(_filled, grouped, GaussianNB()), numbers,
-                   holds=_numeric)  # fmt: skip
+        yield Door(
+            f"array, learner without missing values{by}",
+            _of_arrays(_filled, grouped, GaussianNB()),
+            numbers,
+            holds=_numeric,
+        )
         for form in ("csr", "csr int64", "csr array", "csc", "coo"):
             wide = {"n_features": N_FEATURES}
             yield Door(
                 f"sparse {form}{by}", _of_arrays(_sparse(form), grouped, **wide), ("row", "entries", "label", *more)
             )
-        yield Door(f"sparse csr, width inferred{by}", _of_arrays(_sparse("csr"), grouped), ("row", "entries", "label", *more),
-                   holds=_inside)  # fmt: skip
+        yield Door(
+            f"sparse csr, width inferred{by}",
+            _of_arrays(_sparse("csr"), grouped),
+            ("row", "entries", "label", *more),
+            holds=_inside,
+        )
         frame = (*kinds, "cell", "category", "flag", "time", *more)
-        yield Door(f"pandas, inferred{by}", _of_frames(_records, grouped), frame)
-        yield Door(f"pandas, concatenated{by}", _of_frames(_typed, grouped), frame, holds=_in_pandas_text)
+        yield Door(f"pandas, inferred{by}", _of_frames(_records, grouped), frame, holds=_in_pandas_text)
+        yield Door(f"pandas, concatenated{by}", _of_frames(_typed, grouped), frame, holds=_concatenable)
         yield Door(f"pandas, categories{by}", _of_frames(_categories, grouped), frame, holds=_hashable)
         yield Door(f"pandas, objects{by}", _of_frames(_object_frame, grouped, _objects), frame)
         yield Door(f"pandas, nullable{by}", _of_frames(_nullable, grouped), frame, holds=_in_pandas_text)
         yield Door(f"pandas, of Arrow types{by}", _of_frames(_by_arrow, grouped), frame, holds=_holds_typed)
         texts = {"column": _polars_column, "classes": ("0", "1")}
         for categories, name in ((False, "polars"), (True, "polars, categories")):
-            yield Door(f"{name}{by}", _of_frames(_polars(categories), grouped, **texts), frame, holds=_holds_typed,
-                       needs="polars")  # fmt: skip
-        yield Door(f"pyarrow{by}", _of_frames(lambda rows: arrow_table(rows, TABLE), grouped, _arrow_keys), frame,
-                   holds=lambda row: _holds_typed(row) and _arrow_key(row.label) and isinstance(row.group, str | None))  # fmt: skip
+            yield Door(
+                f"{name}{by}",
+                _of_frames(_polars(categories), grouped, **texts),
+                frame,
+                holds=_holds_typed,
+                needs="polars",
+            )
+        yield Door(
+            f"pyarrow{by}",
+            _of_frames(lambda rows: arrow_table(rows, TABLE), grouped, _arrow_keys),
+            frame,
+            holds=lambda row: _holds_typed(row) and _arrow_key(row.label) and isinstance(row.group, str | None),
+        )
         yield Door(f"pyarrow, dictionary{by}", _of_frames(_arrow_categories, grouped), frame, holds=_holds_typed)
         yield Door(f"pyarrow, batch{by}", _of_frames(_arrow_batch, grouped), frame, holds=_holds_typed)
         texts_too = ("row", "text", "sample", "label", *more)
@@ -976,8 +1016,13 @@ def _doors() -> Iterator[Door]:
                 holds=_one_line,
                 alone=False,
             )
-            yield Door(f"{suffix}, declared{by}", _of_files(write, table, None, grouped=grouped, declared="rows"), lines,
-                       holds=_one_line, alone=False)  # fmt: skip
+            yield Door(
+                f"{suffix}, declared{by}",
+                _of_files(write, table, None, grouped=grouped, declared="rows"),
+                lines,
+                holds=_one_line,
+                alone=False,
+            )
             yield Door(
                 f"{suffix}, command{by}",
                 _of_commands(write, table, grouped=grouped),
@@ -985,12 +1030,22 @@ def _doors() -> Iterator[Door]:
                 holds=_one_line,
                 alone=False,
             )
-        numbers_only = _write_csv(names=NUMBERS)
-        yield Door(f".csv of numbers, inferred{by}", _of_files(numbers_only, {"label": "class"}, STUMP, grouped=grouped),
-                   (*kinds, "cell", *more), holds=_one_line, alone=False)  # fmt: skip
-        texts_only = _write_csv(names=("words",))
-        yield Door(f".csv of texts, inferred{by}", _of_files(texts_only, {"label": "class"}, TEXT_LEARNER, grouped=grouped),
-                   ("row", "text", "label", *more), holds=_one_line, alone=False)  # fmt: skip
+        numbers_only = _write_csv(names=NUMBERS, maker=grouped)
+        yield Door(
+            f".csv of numbers, inferred{by}",
+            _of_files(numbers_only, {"label": "class"}, STUMP, grouped=grouped),
+            (*kinds, "cell", *more),
+            holds=_one_line,
+            alone=False,
+        )
+        texts_only = _write_csv(names=("words",), maker=grouped)
+        yield Door(
+            f".csv of texts, inferred{by}",
+            _of_files(texts_only, {"label": "class"}, TEXT_LEARNER, grouped=grouped),
+            ("row", "text", "label", *more),
+            holds=_one_line,
+            alone=False,
+        )
         columns = (*kinds, "cell", "category", "flag", "time", "text", *more)
         for how, make in (
             ("inferred", _of_files(_write_parquet, {"label": "class"}, None, grouped=grouped)),
@@ -1004,10 +1059,20 @@ def _doors() -> Iterator[Door]:
             holds = {"uint8": _npz_keys, "float32": lambda row: _numeric(row) and _single(row) and _npz_keys(row)}.get(
                 dtype, lambda row: _numeric(row) and _npz_keys(row)
             )
-            yield Door(f".npz {dtype}, inferred{by}", _of_files(_write_npz(dtype), {}, learner, grouped=grouped), odd,
-                       holds=holds, alone=False)  # fmt: skip
-            yield Door(f".npz {dtype}, command{by}", _of_commands(_write_npz(dtype), {}, grouped=grouped), odd,
-                       holds=holds, alone=False)  # fmt: skip
+            yield Door(
+                f".npz {dtype}, inferred{by}",
+                _of_files(_write_npz(dtype), {}, learner, grouped=grouped),
+                odd,
+                holds=holds,
+                alone=False,
+            )
+            yield Door(
+                f".npz {dtype}, command{by}",
+                _of_commands(_write_npz(dtype), {}, grouped=grouped),
+                odd,
+                holds=holds,
+                alone=False,
+            )
     for name, make in (
         ("array float64, classes inferred", _of_arrays(_floats, False, classes=None)),
         ("pandas, classes inferred", _of_frames(_records, False, classes=None)),
@@ -1025,8 +1090,13 @@ def _doors() -> Iterator[Door]:
         ("row", "group", "label"),
         rows="big",
     )
-    yield Door("pyarrow, contributors above 2**53", _of_frames(lambda rows: arrow_table(rows, TABLE), True, _arrow_keys, BIG_CLASSES),
-               ("row", "group", "label"), rows="big", holds=lambda row: _whole_key(row.label) and _whole_key(row.group))  # fmt: skip
+    yield Door(
+        "pyarrow, contributors above 2**53",
+        _of_frames(lambda rows: arrow_table(rows, TABLE), True, _arrow_keys, BIG_CLASSES),
+        ("row", "group", "label"),
+        rows="big",
+        holds=lambda row: _whole_key(row.label) and _whole_key(row.group),
+    )
     lines = ("row", "entries", "label", "line")
     for how, said, chosen in (
         ("inferred", {}, ("entries: beyond", "entries: only beyond", "line: svmlight: beyond")),
@@ -1058,6 +1128,27 @@ def _filled(rows: tuple[Row, ...]) -> np.ndarray:
 def _in_pandas_text(row: Row) -> bool:
     """Whether the cells are hashable, and no text is one that pandas' own type of texts cannot hold."""
     return _hashable(row) and not (isinstance(row.cells["city"], str) and _surrogate(row.cells["city"]))
+
+
+def _concatenable(row: Row) -> bool:
+    """pandas itself refuses to put times together that nanoseconds cannot count."""
+    when, took = row.cells["when"], row.cells["took"]
+    year = (
+        when.year
+        if isinstance(when, datetime.date)
+        else int(str(when)[:5].strip("-"))
+        if _is_numpy_time(when)
+        else 2000
+    )
+    return (
+        _in_pandas_text(row)
+        and 1700 < year < 2200
+        and not (_is_numpy_time(took) and took > np.timedelta64(9 * 10**9, "s"))
+    )
+
+
+def _is_numpy_time(value: Any) -> bool:
+    return isinstance(value, np.datetime64 | np.timedelta64) and not np.isnat(value)
 
 
 def _hashable(row: Row) -> bool:
@@ -1151,7 +1242,8 @@ def read(door: Door, rows: tuple[Row, ...]) -> Reading:
         model = brought.model
         training = model.prepare(brought.X, brought.y, brought.groups)
         partition = training.subsets.partition
-        names = [str(model.classes_[code]) for code in training.codes]
+        classes = _names(model.classes_)
+        names = [classes[code] for code in training.codes]
         keys = [training.samples.key(row) for row in range(len(training.samples))]
         counted = Counter(zip(["trained"] * len(keys), keys, names, partition.tolist(), strict=True))
         counted.update(_tested(brought))
@@ -1265,12 +1357,18 @@ def _fitted(reading: Reading) -> FiniteAggregationClassifier:
 def _votes(model: FiniteAggregationClassifier, test: Any) -> np.ndarray:
     """Votes as the names of classes, so that another list of classes does not count as another vote."""
     votes = model.votes(test)
-    return np.array([*map(str, votes.classes), "abstains"])[votes.matrix]
+    return np.array([*_names(votes.classes), "abstains"])[votes.matrix]
+
+
+def _names(classes: Any) -> list[str]:
+    """Classes by their value: an odd one among them may turn the others to floats or objects."""
+    return [repr(cell) for cell in label_cells(list(classes))]
 
 
 def _test_samples(door: Door) -> Any:
     brought = _reading(door, honest_rows(door.rows)).brought
-    return take_rows(brought.X if brought.tested is None else brought.tested[0], np.arange(min(N_TEST, 8)))
+    samples = brought.X if brought.tested is None else brought.tested[0]
+    return take_rows(samples, np.arange(min(N_TEST, count_rows(samples))))
 
 
 def _updated(
@@ -1280,7 +1378,8 @@ def _updated(
         remove, add = list(change.removed), None
         if change.added:
             more = case.door.bring(change.added, Path())
-            add = (more.X, more.y) if more.groups is None else (more.X, more.y, more.groups)
+            y = _objects(more.y) if isinstance(more.y, list) else more.y  # [[1]] would be a column of labels
+            add = (more.X, y) if more.groups is None else (more.X, y, more.groups)
     else:
         remove, come = _differing(before.brought, after.brought), _differing(after.brought, before.brought)
         more = after.brought

@@ -48,6 +48,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = get_tags(self._learner()).input_tags.sparse
+        tags.input_tags.string = True  # texts, tables, and odd cells of arrays, which are missing in their own row
         tags.input_tags.allow_nan = True  # where the learner takes no missing values, such samples are left out
         return tags
 

@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from bezoar.cells import canonical_cell, cell_codes, cell_key, order_of_cell, utf8
 from bezoar.frames import as_frame
 from bezoar.hashing import hash_bytes, hash_numbers
+from bezoar.loose import read_loose
 
 DTYPES = ("float64", "uint8")
 MOST_PIXEL = 1 << 40
@@ -99,6 +100,7 @@ class NumberSamples(Samples):
 
     values: NDArray[Any]
     n_infinite: int = 0
+    n_unreadable: int = 0
     kind = "numbers"
 
     def __len__(self) -> int:
@@ -133,7 +135,8 @@ class NumberSamples(Samples):
 
     @property
     def oddities(self) -> tuple[str, ...]:
-        return _infinities(self.n_infinite)
+        words = f"{self.n_unreadable} cells are no numbers and count as missing"
+        return (*_infinities(self.n_infinite), *((words,) if self.n_unreadable else ()))
 
     def subset(self, rows: ArrayLike) -> Samples:
         return NumberSamples(self.values[np.asarray(rows)])
@@ -335,12 +338,14 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None)
         given = np.asarray(X)
         if given.dtype != np.uint8:
             raise ValueError(f"The samples were declared as uint8. Got an array of dtype {given.dtype} instead.")
+    loose = read_loose(X)
     with np.errstate(invalid="ignore", over="ignore"):  # a signalling NaN is a NaN like any other
+        X = X if loose is None else loose.values
         values = check_array(X, dtype=dtype, order="C", ensure_all_finite=False, allow_nd=True, input_name="X")
     if values.dtype != np.float64:
         return _of_width(NumberSamples(values), n_features)
     values, n_infinite = _without_infinities(values)
-    return _of_width(NumberSamples(values, n_infinite), n_features)
+    return _of_width(NumberSamples(values, n_infinite, 0 if loose is None else loose.n_unreadable), n_features)
 
 
 def _of_width(samples: Samples, n_features: int | None) -> Samples:
@@ -424,7 +429,7 @@ def _from_frame(X: Any) -> TableSamples:
     for at, name in enumerate(X.columns):
         series = X.iloc[:, at]
         if pd.api.types.is_complex_dtype(series.dtype):
-            raise ValueError(f"Complex data not supported: column '{name}'.")
+            series = series.astype(object)  # one cell may have made it so; the others are still numbers
         if pd.api.types.is_numeric_dtype(series.dtype) and not isinstance(series.dtype, pd.CategoricalDtype):
             if isinstance(series.dtype, pd.SparseDtype):
                 series = series.sparse.to_dense()
@@ -434,6 +439,10 @@ def _from_frame(X: Any) -> TableSamples:
             columns.append(Column(name, _canonical_numbers(values)))
             continue
         cells, n_unreadable = _read_cells(series.astype(object))
+        if 2 * n_unreadable > len(cells):
+            raise TypeError(
+                f"Most cells of column '{name}' are neither numbers, texts nor dates; leave the column out."
+            )
         columns.append(Column(name, cells, isinstance(series.dtype, pd.CategoricalDtype), n_unreadable))
     return TableSamples(tuple(columns), len(X))
 
