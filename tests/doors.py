@@ -40,6 +40,7 @@ from sklearn.tree import DecisionTreeClassifier
 from bezoar import FiniteAggregationClassifier, Split
 from bezoar.data import How, open_own
 from bezoar.data.dataset import held_out
+from bezoar.data.schema import TableSchema
 from bezoar.frames import as_values
 from bezoar.labels import label_cells
 from bezoar.rows import count_rows, take_rows
@@ -586,11 +587,11 @@ def _records(rows: tuple[Row, ...]) -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series([row.cells[name] for row in rows]) for name in TABLE})
 
 
-def _typed(rows: tuple[Row, ...]) -> pd.DataFrame:
+def _typed(rows: tuple[Row, ...], types: dict[str, str] | None = None) -> pd.DataFrame:
     """Honest rows in frames of their own types, odd ones in frames of theirs, put together by pandas."""
     known = {id(row) for row in honest_rows("rows")}
     blocks = [tuple(block) for _, block in groupby(rows, lambda row: id(row) in known)]
-    return pd.concat([_records(block) for block in blocks], ignore_index=True)
+    return pd.concat([_records(block).astype(types or {}) for block in blocks], ignore_index=True)
 
 
 def _categories(rows: tuple[Row, ...]) -> pd.DataFrame:
@@ -728,14 +729,27 @@ def _arrow_keys(values: list[Any]) -> Any:
     return pa.chunked_array([pa.array([None if value is None else str(value) for value in values], pa.string())])
 
 
-def _of_frames(make: Any, grouped: bool, column: Callable[[list[Any]], Any] = list, classes: Any = (0, 1)) -> Any:
+ROLES = TableSchema(tuple((name, "category" if name == "city" else "number") for name in TABLE))
+
+
+def _of_frames(
+    make: Any,
+    grouped: bool,
+    column: Callable[[list[Any]], Any] = list,
+    classes: Any = (0, 1),
+    schema: TableSchema | None = None,
+) -> Callable[[tuple[Row, ...], Path], Brought]:
     def bring(rows: tuple[Row, ...], folder: Path) -> Brought:
         groups = column(_groups(rows)) if grouped else None
-        return Brought(
-            make(rows), column(_labels(rows)), groups, estimator(None, "group" if grouped else "content", classes)
-        )
+        split = Split("group" if grouped else "content", schema=schema)
+        return Brought(make(rows), column(_labels(rows)), groups, estimator(None, split, classes))
 
     return bring
+
+
+def _concatenated_categories(rows: tuple[Row, ...]) -> pd.DataFrame:
+    """Categories that differ make pandas give the categorical type up, for all rows; a declared schema does not care."""
+    return _typed(rows, {"city": "category"})
 
 
 # Texts
@@ -980,6 +994,14 @@ def _doors() -> Iterator[Door]:
         yield Door(f"pandas, objects{by}", _of_frames(_object_frame, grouped, _objects), frame)
         yield Door(f"pandas, nullable{by}", _of_frames(_nullable, grouped), frame, holds=_in_pandas_text)
         yield Door(f"pandas, of Arrow types{by}", _of_frames(_by_arrow, grouped), frame, holds=_holds_typed)
+        for name, make, holds in (
+            ("pandas, declared", _records, _in_pandas_text),
+            ("pandas, objects, declared", _object_frame, lambda row: True),
+            ("pandas, concatenated categories, declared", _concatenated_categories, _concatenable),
+            ("pandas, of Arrow types, declared", _by_arrow, _holds_typed),
+            ("pyarrow, declared", lambda rows: arrow_table(rows, TABLE), _holds_typed),
+        ):
+            yield Door(f"{name}{by}", _of_frames(make, grouped, schema=ROLES), frame, holds=holds)
         texts = {"column": _polars_column, "classes": ("0", "1")}
         for categories, name in ((False, "polars"), (True, "polars, categories")):
             yield Door(

@@ -83,7 +83,7 @@ ODD_ROWS = {
     "a list in a table": (
         None, (pd.DataFrame(X[:, 20:24]), Y, None),
         (pd.DataFrame([*X[:, 20:24].tolist(), [[1], 2.0, {}, b"x"]]), [*Y, 3], None),
-        "1 cells of column '0' are neither numbers, texts nor dates", {},
+        "1 cells of column '0' cannot be read and count as missing", {},
     ),
     "fractions in a pixel sum": (
         GaussianNB(), GOOD, (with_last(0.25), [*Y, 3], None), None, {"split": "pixel-sum"},

@@ -193,7 +193,7 @@ def test_a_cell_is_a_number_a_text_or_missing(value, canonical):
 
 def test_cells_of_other_types_are_missing_and_counted_by_name():
     odd = to_samples(pd.DataFrame({"x": [[1], 2.0, b"b"]}))
-    assert odd.oddities == ("2 cells of column 'x' are neither numbers, texts nor dates and count as missing",)
+    assert odd.oddities == ("2 cells of column 'x' cannot be read and count as missing",)
     assert odd.hashes().tolist() == to_samples(pd.DataFrame({"x": [np.nan, 2.0, np.nan]})).hashes().tolist()
     with pytest.raises(TypeError, match="here holds a value of type list"):
         canonical_cell([1], "here")

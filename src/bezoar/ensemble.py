@@ -130,15 +130,17 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
 
     def shared_premises(self, learner: Any, samples: Samples, split: Split) -> list[Premise]:
         """The premises that every ensemble has: learner, classes and the form of the samples."""
+        declared = split.schema is not None and not split.schema.guessed
         classes = f"{len(self.classes_)} labels, {', '.join(map(str, self.classes_[:12]))}"
         premises = [
             Premise("learner", describe(learner), True),
             Premise("classes", classes + (", …" if len(self.classes_) > 12 else ""), self.classes is not None),
-            Premise("number of features", str(samples.n_features), split.n_features is not None),
+            Premise("number of features", str(samples.n_features), split.n_features is not None or declared),
         ]
         if isinstance(samples, TableSamples):
             categorical = [str(column.name) for column in samples.columns if column.categorical]
-            premises.append(Premise("categorical columns", ", ".join(categorical) or "none", False))
+            premises.append(Premise("categorical columns", ", ".join(categorical) or "none", declared))
+            premises.append(_schema_premise(samples, split))
         return premises
 
     def report_dropped(self) -> None:
@@ -178,6 +180,15 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
                 f"X has {cells.shape[1]} features, but the model is expecting {len(names)} features as input."
             )
         return pd.DataFrame(cells, columns=list(names))
+
+
+def _schema_premise(samples: TableSamples, split: Split) -> Premise:
+    """By which schema the cells were read, or that it was for somebody else to say."""
+    if split.schema is not None:
+        return Premise("schema", f"{split.schema}; cells as they stand in the table", not split.schema.guessed)
+    doubtful = [str(column.name) for column in samples.columns if column.texts_like_numbers()]
+    looks = f"; texts that look like numbers in {', '.join(doubtful)}" if doubtful else ""
+    return Premise("schema", f"dtypes were decided by whoever read this table{looks}", False)
 
 
 def warn(text: str) -> None:

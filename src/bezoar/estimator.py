@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from bezoar.certificates import Certificate, certify
 from bezoar.ensemble import EnsembleClassifier, warn
-from bezoar.frames import as_values
-from bezoar.labels import one_by_one
+from bezoar.frames import as_frame, as_values
+from bezoar.labels import label_cells, one_by_one
 from bezoar.learners.describe import describe
 from bezoar.learners.member import gives_scores
 from bezoar.learners.pooled import Kept, PooledMembers
@@ -158,6 +158,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         """
         check_is_fitted(self, "members_")
         X, y, groups = _with_groups(data if data is not None else getattr(self, "_data", None), "data")
+        X = as_frame(X)
         stay = np.setdiff1d(np.arange(count_rows(X)), _row_numbers(remove, count_rows(X)))
         n_removed = count_rows(X) - len(stay)
         labels = one_by_one(y)
@@ -168,6 +169,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
             more, more_y, more_groups = _with_groups(add, "add")
             if (groups is None) != (more_groups is None):
                 raise ValueError("Give contributor ids (groups) for all training samples or for none.")
+            more = as_frame(more)
             n_added = count_rows(more)
             X, labels = join_rows(X, more), [*labels, *one_by_one(more_y)]
             groups = None if groups is None else [*groups, *more_groups]
@@ -180,6 +182,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
 
     def _train(self, X: Any, y: Any, groups: Any, earlier: tuple[Any, NDArray[np.uint8]] | None) -> NDArray[np.int64]:
         """Train what ``earlier`` base classifiers, with their digests, do not already give; which ones that was."""
+        X = as_frame(X)
         training = self.prepare(X, y, groups)
         digests = self.subset_digests_
         same = np.zeros(len(digests), np.bool_) if earlier is None else (digests == earlier[1]).all(axis=1)
@@ -213,7 +216,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         self.spread_, self.split_ = spread, split
         self.subset_sizes_, self.partition_sizes_ = subsets.sizes, subsets.partition_sizes
         self.subset_digests_ = subsets.digests(samples, codes, f"{describe(learner)} {self.classes_.tolist()}")
-        self.premises_ = self._list_premises(learner, samples)
+        self.premises_ = (*self._list_premises(learner, samples), *_about_ids(split, groups))
         self._report_oddities()
         return Training(learner, samples, codes, subsets)
 
@@ -305,6 +308,15 @@ class FiniteAggregationClassifier(EnsembleClassifier):
                 f"{empty} of {len(self.subset_sizes_)} subsets are empty, so their base classifiers abstain; "
                 "a smaller k·d would leave fewer."
             )
+
+
+def _about_ids(split: Split, groups: Any) -> tuple[Premise, ...]:
+    """That somebody else decided on numbers for contributors' ids: one odd id would have turned them all to text."""
+    cells = label_cells(one_by_one(groups)) if split.kind == "group" else []
+    if all(cell is None or isinstance(cell, str) for cell in cells):
+        return ()
+    value = "numbers, as whoever read them typed them; texts depend on nobody"
+    return (Premise("contributor ids", value, False),)
 
 
 def _with_groups(parts: Any, name: str) -> tuple[Any, Any, Any]:

@@ -246,6 +246,11 @@ class Column:
     def numeric(self) -> bool:
         return bool(self.values.dtype == np.float64)
 
+    def texts_like_numbers(self) -> bool:
+        """Whether most texts of the column write numbers: a sign that one cell turned them all to text."""
+        texts = [] if self.numeric or self.categorical else [cell for cell in self.values if isinstance(cell, str)]
+        return 2 * sum(map(_writes_number, texts)) > len(texts)
+
 
 @dataclass(frozen=True)
 class TableSamples(Samples):
@@ -287,8 +292,7 @@ class TableSamples(Samples):
     @property
     def oddities(self) -> tuple[str, ...]:
         return tuple(
-            f"{column.n_unreadable} cells of column '{column.name}' are neither numbers, texts nor dates and count as "
-            "missing"
+            f"{column.n_unreadable} cells of column '{column.name}' cannot be read and count as missing"
             for column in self.columns
             if column.n_unreadable
         )
@@ -384,6 +388,14 @@ def digest_of(samples: Samples) -> str:
 def is_frame(X: Any) -> bool:
     """Whether X is a pandas DataFrame, without importing pandas."""
     return hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X, "columns")
+
+
+def _writes_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_texts(X: Any) -> bool:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self, get_args
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bezoar.cells import cell_codes
+from bezoar.frames import as_frame
 from bezoar.hashing import hash_bytes, hash_numbers
 from bezoar.labels import label_cells, one_by_one
 from bezoar.samples import DTYPES, Samples, to_samples
+
+if TYPE_CHECKING:
+    from bezoar.data.schema import TableSchema
 
 Kind = Literal["content", "pixel-sum", "group"]
 Threat = Literal["insert_remove", "label_flip", "modify"]
@@ -35,14 +40,23 @@ class Split:
     hash_labels : bool
         Whether the label is part of the content. By default it is not, so that a label flip touches
         one partition.
+    schema : TableSchema or mapping of columns to roles, optional
+        How the cells of a DataFrame are read: ``{"age": "number", "city": "category", "note": "text"}``. A cell that
+        is not the number it should be is missing, in its own row only; columns that are not named are refused.
+        Without it the dtypes of the frame stand, which is a premise: whoever read the table decided on them.
     """
 
     kind: Kind = "content"
     dtype: str = "float64"
     n_features: int | None = None
     hash_labels: bool = False
+    schema: TableSchema | None = None
 
     def __post_init__(self) -> None:
+        if self.schema is not None:
+            object.__setattr__(self, "schema", _table_schema(self.schema))
+            if self.dtype != "float64" or self.n_features is not None:
+                raise ValueError("A schema says how many features there are and that numbers are float64; leave both.")
         if self.kind not in get_args(Kind):
             raise ValueError(
                 f"The 'split' parameter must be one of 'content', 'pixel-sum' and 'group'. Got {self.kind!r} instead."
@@ -80,6 +94,10 @@ class Split:
 
     def samples(self, X: Any) -> Samples:
         """X in canonical form, as declared."""
+        if self.schema is not None:
+            from bezoar.data.frames import read_by_schema
+
+            return read_by_schema(as_frame(X), self.schema)
         return to_samples(X, dtype=self.dtype, n_features=self.n_features)
 
     def partitions(
@@ -117,15 +135,39 @@ class Split:
 
     def as_dict(self) -> dict[str, Any]:
         """The record as plain values, for a file."""
-        return asdict(self)
+        record = asdict(self)
+        del record["schema"]
+        if self.schema is not None:
+            record["schema"] = {**self.schema.as_dict(), "guessed": self.schema.guessed}
+        return record
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> Self:
         """The split that `as_dict` wrote, checked anew."""
+        schema = record.get("schema")
+        if schema is not None:
+            from bezoar.data.schema import TableSchema, schema_from_dict
+
+            read = schema_from_dict(schema)
+            if not isinstance(read, TableSchema):
+                raise ValueError(f"A split reads tables by a schema. Got one for {read.kind}.")
+            record = {**record, "schema": replace(read, guessed=schema.get("guessed") is True)}
         try:
             return cls(**record)
         except TypeError:
             raise ValueError(f"A split record holds unknown entries: {sorted(record)}.") from None
+
+
+def _table_schema(given: Any) -> TableSchema:
+    from bezoar.data.schema import TableSchema, to_schema
+
+    schema = to_schema(given) if isinstance(given, TableSchema | Mapping) else None
+    if not isinstance(schema, TableSchema):
+        raise TypeError(
+            "The 'schema' of a split must be a TableSchema or a mapping of columns to roles, such as "
+            f"{{'age': 'number'}}. Got {type(given).__name__} instead."
+        )
+    return schema
 
 
 def _modulo(hashes: NDArray[np.uint64], n_partitions: int) -> NDArray[np.int64]:

@@ -5,5 +5,6 @@ from __future__ import annotations
 from bezoar.data.dataset import Dataset, held_out
 from bezoar.data.load import DATASETS, load
 from bezoar.data.own import How, open_own
+from bezoar.data.reading import Rows, read
 
-__all__ = ["DATASETS", "Dataset", "How", "held_out", "load", "open_own"]
+__all__ = ["DATASETS", "Dataset", "How", "Rows", "held_out", "load", "open_own", "read"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from bezoar.data.schema import (
     SparseSchema,
     TableSchema,
     check_delimiter,
-    read_schema,
+    to_schema,
 )
 from bezoar.data.svmlight import guess_sparse_schema, read_svmlight
 from bezoar.data.tables import Table, guess_schema, read_table
@@ -58,7 +58,7 @@ class How:
         Another file or folder with the test samples.
     held_out : float
         Otherwise the share of samples to hold out, by a hash of their own content.
-    schema : path
+    schema : path, mapping of columns to roles, or Schema
         How to read the files.
     classes : sequence of str
         The labels that may occur.
@@ -79,7 +79,7 @@ class How:
     group_column: str | None = None
     test: Path | None = None
     held_out: float | None = None
-    schema: Path | None = None
+    schema: str | Path | Mapping[str, str] | Schema | None = None
     classes: Sequence[str] | None = None
     delimiter: str | None = None
     image_size: tuple[int, int] | None = None
@@ -167,14 +167,22 @@ def read_part(path: Path, schema: Schema, *, labelled: bool, how: How) -> Part:
     return read_npz(path, x, y if labelled else None, None, schema, how.most_bytes)[0]
 
 
-def _schema_for(path: Path, kind: str, how: How) -> tuple[Schema, bool]:
+def read_rows(path: Path, kind: str, how: How, *, labelled: bool) -> tuple[Part, Schema]:
+    """The samples of one file with their labels, if it has some, and the schema that read them."""
+    schema = _schema_for(path, kind, how, labelled)[0]
+    part = _read_all(path, schema, how)[0] if labelled else read_part(path, schema, labelled=False, how=how)
+    return part, schema
+
+
+def _schema_for(path: Path, kind: str, how: How, labelled: bool = True) -> tuple[Schema, bool]:
     """The schema, and whether the user declared it."""
     _refuse_what_does_not_apply(path, kind, how)
     if how.schema is not None:
-        schema = read_schema(how.schema)
+        schema = to_schema(how.schema)
         if schema.kind != kind:
-            raise ValueError(f"{how.schema} is a schema for {schema.kind}, but {path} holds {kind}.")
-        return _with_keys(path, schema, how), True
+            name = how.schema if isinstance(how.schema, str | Path) else "This"
+            raise ValueError(f"{name} is a schema for {schema.kind}, but {path} holds {kind}.")
+        return _with_keys(path, schema, how, labelled), not getattr(schema, "guessed", False)
     if kind == "table":
         if how.label is None:
             raise ValueError(f"Which column of {path} holds the labels? Name it with --label.")
@@ -190,13 +198,13 @@ def _schema_for(path: Path, kind: str, how: How) -> tuple[Schema, bool]:
     return read_npz(path, layout_of(path)[0], None, None, None, how.most_bytes)[1], False
 
 
-def _with_keys(path: Path, schema: Schema, how: How) -> Schema:
+def _with_keys(path: Path, schema: Schema, how: How, labelled: bool) -> Schema:
     """A given schema, unless the command line says something else about the same."""
     if isinstance(schema, TableSchema):
         for said, there, role in ((how.label, schema.label, "label"), (how.group_column, schema.group, "group")):
             if said is not None and said != there:
                 raise ValueError(f"The schema does not give column '{said}' the role '{role}'; edit one of the two.")
-        if schema.label is None:
+        if schema.label is None and labelled:
             raise ValueError('No column has the role "label" in the schema; one must.')
         return replace(schema, delimiter=_delimiter(path, schema.delimiter, how))
     return schema

@@ -54,7 +54,9 @@ def text_of(value: Any, where: str) -> str:
 
     Different numbers have different texts: nothing is rounded to what float64 holds.
     """
-    cell = value if isinstance(value, int) and not isinstance(value, bool) else exact_cell(value, where)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
+        return str(int(value))
+    cell = exact_cell(value, where)
     if cell is None:
         return ""
     if isinstance(cell, float):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,14 @@ class TableSchema:
         Cells that count as missing, blanks around them aside. So does a number that cannot be read as one.
     delimiter : str
         What separates the cells of a line of CSV.
+    guessed : bool
+        Whether it was chosen from the data, which is a premise; a schema that is given is declared.
     """
 
     columns: tuple[tuple[str, str], ...]
     missing: tuple[str, ...] = MISSING
     delimiter: str = ","
+    guessed: bool = field(default=False, compare=False)
     kind = "table"
 
     def __post_init__(self) -> None:
@@ -142,6 +145,15 @@ class ArraySchema:
 
 
 Schema = TableSchema | ImageSchema | SparseSchema | ArraySchema
+
+
+def to_schema(given: str | Path | Mapping[str, str] | Schema) -> Schema:
+    """A schema from its file, from the roles of a table's columns, or as it is."""
+    if isinstance(given, TableSchema | ImageSchema | SparseSchema | ArraySchema):
+        return given
+    if isinstance(given, Mapping):
+        return TableSchema(tuple((name, role) for name, role in given.items()))
+    return read_schema(given)
 
 
 def read_schema(path: str | Path) -> Schema:

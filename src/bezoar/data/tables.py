@@ -98,7 +98,7 @@ def guess_schema(table: Table, label: str, group: str | None, delimiter: str = "
             counter[cell.strip()] += 1
     keys = {label: "label", group: "group"}
     roles = (keys.get(name) or _role(name, counter) for name, counter in zip(table.header, seen, strict=True))
-    return TableSchema(tuple(zip(table.header, roles, strict=True)), MISSING, delimiter)
+    return TableSchema(tuple(zip(table.header, roles, strict=True)), MISSING, delimiter, guessed=True)
 
 
 def _role(name: str, cells: Counter[str]) -> str:

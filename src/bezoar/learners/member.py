@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from bezoar.learners.asking import ask_in_batches
 from bezoar.rankings import ranked_by_score
 from bezoar.samples import Samples
 
@@ -97,14 +98,14 @@ def vote_of(
     if member.model is None:
         return np.full(n_samples, abstention if member.fallback is None else member.fallback), refused, None
     try:
-        return member.codes[_predict(member, fed)], refused, None
+        return member.codes[_answers(member, fed, n_samples)], refused, None
     except NOT_THE_SUBSETS_FAULT:
         raise
     except Exception:
         votes, reason = np.full(n_samples, member.fallback), None
     for row in range(n_samples):
         try:
-            votes[row] = member.codes[_predict(member, _one(fed, row))[0]]
+            votes[row] = member.codes[_answers(member, _one(fed, row), 1)[0]]
         except NOT_THE_SUBSETS_FAULT:
             raise
         except Exception as error:
@@ -164,15 +165,19 @@ def isolated(index: int) -> Iterator[None]:
 
 def _scores_of(member: Member, fed: Any, n_samples: int) -> NDArray[np.float64]:
     """Scores, an array (n_samples, classes of the subset); NaN where it raises, found sample by sample as for votes."""
+
+    def ask(batch: Any) -> NDArray[np.float64]:
+        return _scores(member, batch, batch.shape[0])
+
     try:
-        return _scores(member, fed, n_samples)
+        return ask_in_batches(member.model, ask, fed, n_samples)
     except NOT_THE_SUBSETS_FAULT:
         raise
     except Exception:
         scores = np.full((n_samples, len(member.codes)), np.nan)
     for row in range(n_samples):
         try:
-            scores[row] = _scores(member, _one(fed, row), 1)[0]
+            scores[row] = ask_in_batches(member.model, ask, _one(fed, row), 1)[0]
         except NOT_THE_SUBSETS_FAULT:
             raise
         except Exception:
@@ -187,6 +192,10 @@ def _scores(member: Member, fed: Any, n_samples: int) -> NDArray[np.float64]:
     if scores.shape != (n_samples, len(member.codes)):
         raise ValueError("the base classifier did not give one score for each label it was trained on")
     return scores
+
+
+def _answers(member: Member, fed: Any, n_samples: int) -> NDArray[np.int64]:
+    return ask_in_batches(member.model, lambda batch: _predict(member, batch), fed, n_samples)
 
 
 def _one(fed: Any, row: int) -> Any:

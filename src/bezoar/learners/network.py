@@ -66,6 +66,8 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):
         Of each channel or feature.
     """
 
+    answers_one_by_one = True  # see bezoar.learners.asking
+
     def __init__(
         self,
         module: Any,

@@ -69,6 +69,11 @@ class SeedAveragedClassifier(ClassifierMixin, BaseEstimator):
                 setattr(self, name, getattr(self.models_[0], name))
         return self
 
+    @property
+    def answers_one_by_one(self) -> bool:
+        """Whether the models do (see `bezoar.learners.asking`): their mean is taken sample by sample."""
+        return bool(getattr(self.estimator, "answers_one_by_one", False))
+
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Mean scores, an array (n, classes)."""
         check_is_fitted(self)

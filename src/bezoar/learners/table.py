@@ -47,6 +47,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         accuracy at most.
     """
 
+    answers_one_by_one = True  # see bezoar.learners.asking
+
     def __init__(self, C: float = 1.0, max_iter: int = 200) -> None:
         self.C = C
         self.max_iter = max_iter

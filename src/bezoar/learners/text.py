@@ -39,6 +39,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         Iterations of the solver.
     """
 
+    answers_one_by_one = True  # see bezoar.learners.asking
+
     def __init__(
         self,
         texts: Sequence[str] = (),

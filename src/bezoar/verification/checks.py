@@ -141,10 +141,11 @@ def premises(evidence: Evidence, data: Any) -> str:
     if data is not None:
         x = data.x_train
         texts = not hasattr(x, "shape") or len(x.shape) == 1
-        if settings["split"]["n_features"] is None:
+        width, by_schema = claims.features(settings["split"])
+        if width is None:
             wanted["number of features"] = (str(1 if texts else int(np.prod(x.shape[1:]))), False)
         if hasattr(x, "columns") and "schema" not in settings:
-            wanted["categorical columns"] = (None, False)
+            wanted |= {"categorical columns": (None, by_schema), "schema": (None, by_schema)}
     for what, (value, declared) in wanted.items():
         if what not in there:
             raise NotTrueError(f"the premise '{what}' is missing.")

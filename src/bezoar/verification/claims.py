@@ -42,14 +42,23 @@ def premises(
 ) -> dict[str, tuple[str | None, bool]]:
     """The premises that every run has: what → (value, or None where only the data tell; declared by the user)."""
     names = f"{len(classes)} labels, {', '.join(map(str, classes[:12]))}{', …' if len(classes) > 12 else ''}"
-    width = split["n_features"]
+    width, declared = features(split)
     return {
         "spread": (f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}", True),
         "split": (f"{split['kind']}, {split['dtype']}{', labels hashed' if split['hash_labels'] else ''}", True),
         "learner": (learner, True),
         "classes": (names, not inferred),
-        "number of features": (None if width is None else str(width), width is not None),
+        "number of features": (None if width is None else str(width), declared),
     }
+
+
+def features(split: dict[str, Any]) -> tuple[int | None, bool]:
+    """How many features a split states, if it does, and whether that was declared."""
+    schema = split.get("schema")
+    if schema is None:
+        return split["n_features"], split["n_features"] is not None
+    named = [role for role in schema["columns"].values() if role in ("number", "category", "text")]
+    return len(named), schema.get("guessed") is not True
 
 
 def in_words(premise: list[Any]) -> str:

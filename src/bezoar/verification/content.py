@@ -60,8 +60,15 @@ def partitions(split: dict[str, Any], n: int, X: Any, y: Any, groups: Any = None
         return _modulo(_xxh64(row.tobytes() for row in label_codes(groups)), n)
     if split["kind"] == "pixel-sum":
         dense = np.asarray(X.toarray() if hasattr(X, "tocsr") else X)
-        return np.array([_pixel_sum(row) % n for row in dense.reshape(len(dense), -1)], np.int64)
-    hashes = content_hashes(X, split["dtype"], split["n_features"])
+        rows = dense.reshape(len(dense), -1)
+        if dense.dtype == np.uint8:
+            return rows.astype(np.int64).sum(axis=1) % n
+        return np.array([_pixel_sum(row) % n for row in rows], np.int64)
+    schema = split.get("schema")
+    if schema is not None and hasattr(X, "columns"):
+        hashes = _by_schema(X, schema)
+    else:
+        hashes = content_hashes(X, split["dtype"], split["n_features"])
     if split["hash_labels"]:
         pairs = zip(hashes.astype("<u8"), label_codes(y), strict=True)
         hashes = _xxh64(content.tobytes() + label.tobytes() for content, label in pairs)
@@ -95,6 +102,43 @@ def complete(X: Any) -> NDArray[np.bool_]:
         parts = [matrix.data[matrix.indptr[row] : matrix.indptr[row + 1]] for row in range(matrix.shape[0])]
         return np.array([bool(np.isfinite(part).all()) for part in parts], np.bool_)
     return np.array([bool(np.isfinite(row).all()) for row in np.asarray(X, np.float64)], np.bool_)
+
+
+def _by_schema(X: Any, schema: dict[str, Any]) -> NDArray[np.uint64]:
+    """The same of a table read by a schema: each cell by the role of its column, whatever dtype that has."""
+    columns = []
+    for name, role in schema["columns"].items():
+        if role in ("number", "category", "text"):
+            of_role = _written_number if role == "number" else _written_text
+            cells = [of_role(cell, schema["missing"]) for cell in X[name].astype(object)]
+            columns.append(_codes(cells, float))
+    return _xxh64(row.tobytes() for row in np.column_stack(columns))
+
+
+def _written_number(cell: Any, missing: list[str]) -> Any:
+    if not isinstance(cell, str):
+        return cell
+    word = cell.strip()
+    if word in missing or "_" in word or not word.isascii():
+        return None
+    try:
+        return float(word)
+    except ValueError:
+        return None
+
+
+def _written_text(cell: Any, missing: list[str]) -> str | None:
+    if isinstance(cell, float | np.floating):
+        number = float(cell)
+        whole = number.is_integer() and abs(number) < 2**53
+        word = "" if not math.isfinite(number) else str(int(number)) if whole else repr(number)
+    elif isinstance(cell, bool | np.bool_ | int | str):
+        word = str(cell).strip()
+    elif _read(cell) is None:
+        return None
+    else:
+        raise NotCheckedError(f"a value of type {type(cell).__name__} in a column of texts is beyond this checker.")
+    return None if word in missing else word
 
 
 def _are_texts(X: Any) -> bool:

@@ -1,0 +1,33 @@
+"""Asking a base classifier in batches of one size, so that the company of a sample does not change its answer.
+
+The last bits of a matrix product depend on how many rows there are and on which of them are left over by the
+processor's kernels. Somebody's poison may fall into the held-out set, and one test sample more would then move the last
+bits, and a tied vote, of others. In batches of one size, a multiple of what kernels take at once, no row is left over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+BATCH = 256
+MARK = "answers_one_by_one"
+
+
+def ask_in_batches(model: Any, ask: Callable[[Any], NDArray[Any]], fed: Any, n_samples: int) -> NDArray[Any]:
+    """The answers of ``ask`` on samples as they are fed, always `BATCH` at a time; the last one fills up.
+
+    A learner that has the attribute ``answers_one_by_one`` says that its answers do not depend on the batch to the
+    bit, and is asked about all samples at once.
+    """
+    if getattr(model, MARK, False) or n_samples == 0:
+        return ask(fed)
+    answers = []
+    for start in range(0, n_samples, BATCH):
+        rows = np.minimum(np.arange(start, start + BATCH), n_samples - 1)
+        batch = fed.iloc[rows].reset_index(drop=True) if hasattr(fed, "iloc") else fed[rows]
+        answers.append(ask(batch)[: n_samples - start])
+    return np.concatenate(answers)
