@@ -748,7 +748,7 @@ def _of_frames(
 
 
 def _concatenated_categories(rows: tuple[Row, ...]) -> pd.DataFrame:
-    """Categories that differ make pandas give the categorical type up, for all rows; a declared schema does not care."""
+    """Categories that differ make pandas give the categorical type up, for all rows; a declared schema does not."""
     return _typed(rows, {"city": "category"})
 
 
