@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -245,3 +246,22 @@ def test_a_compressed_table_with_another_delimiter(tmp_path):
     record = json.loads(bezoar(*words, "--json").stdout)
     assert any(premise == "number of features: 1 (chosen from this data)" for premise in record["premises"])
     assert json.loads((tmp_path / "run" / "schema.json").read_text())["delimiter"] == "\t"
+
+
+def test_tsv_is_csv_with_tabs(tmp_path):
+    names, rows = wine_rows()
+    write_csv(tmp_path / "wine.csv", names, rows)
+    text = (tmp_path / "wine.csv").read_text()
+    assert "\t" not in text
+    (tmp_path / "wine.tsv").write_text(text.replace(",", "\t"))
+    how = How(label="class", group_column="maker")
+    comma, tabs = open_own(tmp_path / "wine.csv", how), open_own(tmp_path / "wine.tsv", how)
+    assert tabs.digests() == comma.digests()
+    assert tabs.schema.delimiter == "\t"
+    (tmp_path / "schema.json").write_text(json.dumps(comma.schema.as_dict()))
+    declared = open_own(tmp_path / "wine.tsv", How(schema=tmp_path / "schema.json"))
+    assert declared.digests() == comma.digests()
+    assert declared.schema.delimiter == "\t"
+    odd = tmp_path / "odd.tsv"
+    odd.write_text(text)
+    assert open_own(odd, replace(how, delimiter=",")).digests() == comma.digests()

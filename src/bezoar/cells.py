@@ -56,6 +56,8 @@ def exact_cell(value: Any, where: str) -> float | int | str | None:
     if is_moment(value):
         value = microseconds(value)
         return None if value is None else _number(value)
+    if isinstance(value, complex | np.complexfloating) and value.imag == 0:
+        value = value.real
     if isinstance(value, np.bool_ | Real | Decimal):
         return _number(value)
     raise TypeError(

@@ -15,11 +15,12 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
+from bezoar.frames import as_frame
 from bezoar.labels import Cell, read_labels
 from bezoar.learners.describe import describe
 from bezoar.learners.table import TableClassifier
 from bezoar.premises import Premise, PremiseWarning
-from bezoar.samples import Samples, TableSamples, as_pandas, is_frame
+from bezoar.samples import Samples, TableSamples, is_frame
 from bezoar.split import Split
 
 
@@ -47,6 +48,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = get_tags(self._learner()).input_tags.sparse
+        tags.input_tags.string = True  # texts, tables, and odd cells of arrays, which are missing in their own row
         tags.input_tags.allow_nan = True  # where the learner takes no missing values, such samples are left out
         return tags
 
@@ -74,7 +76,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"The 'estimator' parameter of {name} must be a classifier. Got {learner!r} instead.")
         if y is None:
             raise ValueError(f"{name} requires y to be passed, but the target y is None.")
-        X = as_pandas(X)
+        X = as_frame(X)
         samples = split.samples(X)
         validate_data(self, _outline(X, samples), skip_check_array=True)
         self.classes_, codes, cells = read_labels(y, self.classes)
@@ -110,7 +112,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
 
     def read_test(self, X: Any, split: Split) -> Samples:
         """Test samples in canonical form, of the same kind and width as the training samples."""
-        X = as_pandas(X)
+        X = as_frame(X)
         kind, given = self.kind_of_samples_, X
         if kind == "tables" and not is_frame(X):
             X = self._as_frame(X)

@@ -13,13 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from bezoar.certificates import Certificate, certify
 from bezoar.ensemble import EnsembleClassifier, warn
+from bezoar.frames import as_frame, as_values
 from bezoar.labels import label_cells, one_by_one
 from bezoar.learners.describe import describe
 from bezoar.learners.member import gives_scores
 from bezoar.learners.pooled import Kept, PooledMembers
 from bezoar.premises import Premise
 from bezoar.rows import count_rows, join_rows, take_rows
-from bezoar.samples import Samples, as_pandas
+from bezoar.samples import Samples
 from bezoar.split import Split
 from bezoar.spread import Spread, resolve_spread
 from bezoar.subsets import Subsets
@@ -130,7 +131,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
 
         Parameters
         ----------
-        X : array (n_samples, …), sparse matrix, DataFrame, or list of strings
+        X : array (n_samples, …), sparse matrix, DataFrame (pandas, Polars, PyArrow), or list of strings
         y : array (n_samples,)
         groups : array (n_samples,), optional
             Contributor ids, for split="group".
@@ -157,7 +158,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         """
         check_is_fitted(self, "members_")
         X, y, groups = _with_groups(data if data is not None else getattr(self, "_data", None), "data")
-        X = as_pandas(X)
+        X = as_frame(X)
         stay = np.setdiff1d(np.arange(count_rows(X)), _row_numbers(remove, count_rows(X)))
         n_removed = count_rows(X) - len(stay)
         labels = one_by_one(y)
@@ -168,7 +169,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
             more, more_y, more_groups = _with_groups(add, "add")
             if (groups is None) != (more_groups is None):
                 raise ValueError("Give contributor ids (groups) for all training samples or for none.")
-            more = as_pandas(more)
+            more = as_frame(more)
             n_added = count_rows(more)
             X, labels = join_rows(X, more), [*labels, *one_by_one(more_y)]
             groups = None if groups is None else [*groups, *more_groups]
@@ -181,7 +182,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
 
     def _train(self, X: Any, y: Any, groups: Any, earlier: tuple[Any, NDArray[np.uint8]] | None) -> NDArray[np.int64]:
         """Train what ``earlier`` base classifiers, with their digests, do not already give; which ones that was."""
-        X = as_pandas(X)
+        X = as_frame(X)
         training = self.prepare(X, y, groups)
         digests = self.subset_digests_
         same = np.zeros(len(digests), np.bool_) if earlier is None else (digests == earlier[1]).all(axis=1)
@@ -324,6 +325,7 @@ def _with_groups(parts: Any, name: str) -> tuple[Any, Any, Any]:
     if not isinstance(parts, list | tuple) or len(parts) not in (2, 3):
         raise TypeError(f"The '{name}' of update must be (X, y) or (X, y, groups). Got {type(parts).__name__} instead.")
     X, y, groups = (*parts, None)[:3]
+    groups = as_values(groups)
     if count_rows(X) != len(y):
         raise ValueError(f"The '{name}' of update has {count_rows(X)} samples but {len(y)} labels.")
     return X, y, groups

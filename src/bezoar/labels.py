@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from bezoar.cells import exact_cell, order_of_cell
+from bezoar.frames import as_values
 
 Cell = float | int | str | None
 
@@ -74,6 +75,7 @@ def label_cells(labels: Iterable[Any]) -> list[Cell]:
 
 def one_by_one(y: Any) -> list[Any]:
     """The labels as Python values, none of them touched by the dtype of the others."""
+    y = as_values(y)
     if hasattr(y, "iloc") or isinstance(y, np.ndarray) or not isinstance(y, list | tuple):
         array = y.to_numpy(dtype=object) if hasattr(y, "iloc") else np.asarray(y)
         return list(column_or_1d(array, warn=True).tolist())

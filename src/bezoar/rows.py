@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from bezoar.frames import as_frame
 from bezoar.samples import is_frame
 
 
@@ -17,15 +18,17 @@ def count_rows(X: Any) -> int:
 
 def take_rows(X: Any, rows: Any) -> Any:
     """These rows, in this order."""
+    X = as_frame(X)
     if hasattr(X, "iloc"):
         return X.iloc[rows]
     if isinstance(X, list | tuple):
         return [X[row] for row in rows]
-    return X[rows]
+    return X.tocsr()[rows] if sp.issparse(X) else X[rows]
 
 
 def join_rows(X: Any, more: Any) -> Any:
     """The rows of ``X`` followed by those of ``more``, which must be of the same kind and width."""
+    X, more = as_frame(X), as_frame(more)
     if is_frame(X):
         return _join_frames(X, more)
     if isinstance(X, list | tuple) or hasattr(X, "iloc"):
@@ -51,7 +54,8 @@ def _join_frames(X: Any, more: Any) -> Any:
     joined = {}
     for at in range(X.shape[1]):
         parts = [X.iloc[:, at].reset_index(drop=True), more.iloc[:, at].reset_index(drop=True)]
-        if all(isinstance(part.dtype, pd.CategoricalDtype) for part in parts):
+        kinds = [part.dtype.categories.dtype for part in parts if isinstance(part.dtype, pd.CategoricalDtype)]
+        if len(kinds) == 2 and kinds[0] == kinds[1]:
             joined[at] = pd.Series(pd.api.types.union_categoricals(parts, ignore_order=True))
         elif isinstance(parts[0].dtype, pd.CategoricalDtype):
             joined[at] = pd.concat([part.astype(object) for part in parts], ignore_index=True).astype("category")

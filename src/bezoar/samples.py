@@ -22,7 +22,9 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from bezoar.cells import canonical_cell, cell_codes, cell_key, order_of_cell, utf8
+from bezoar.frames import as_frame
 from bezoar.hashing import hash_bytes, hash_numbers
+from bezoar.loose import read_loose
 
 DTYPES = ("float64", "uint8")
 MOST_PIXEL = 1 << 40
@@ -98,6 +100,7 @@ class NumberSamples(Samples):
 
     values: NDArray[Any]
     n_infinite: int = 0
+    n_unreadable: int = 0
     kind = "numbers"
 
     def __len__(self) -> int:
@@ -132,7 +135,8 @@ class NumberSamples(Samples):
 
     @property
     def oddities(self) -> tuple[str, ...]:
-        return _infinities(self.n_infinite)
+        words = f"{self.n_unreadable} cells are no numbers and count as missing"
+        return (*_infinities(self.n_infinite), *((words,) if self.n_unreadable else ()))
 
     def subset(self, rows: ArrayLike) -> Samples:
         return NumberSamples(self.values[np.asarray(rows)])
@@ -315,7 +319,7 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None)
 
     Parameters
     ----------
-    X : array (n_samples, …), sparse matrix, DataFrame, or list of strings
+    X : array (n_samples, …), sparse matrix, DataFrame (pandas, Polars, PyArrow), or list of strings
     dtype : "float64" or "uint8"
         The declared form of dense numbers. Never taken from X: one row could change that for all.
     n_features : int, optional
@@ -325,7 +329,7 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None)
     Infinity counts as missing, as does a cell of a table that is neither a number, a text nor a date: to
     refuse them would let one row stop everything. `Samples.oddities` counts them.
     """
-    X = as_pandas(X)
+    X = as_frame(X)
     if is_frame(X) or _is_texts(X) or sp.issparse(X):
         if dtype != "float64":
             raise ValueError(f"Only a dense array can be declared as {dtype}. Got {type(X).__name__} instead.")
@@ -338,12 +342,14 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None)
         given = np.asarray(X)
         if given.dtype != np.uint8:
             raise ValueError(f"The samples were declared as uint8. Got an array of dtype {given.dtype} instead.")
+    loose = read_loose(X)
     with np.errstate(invalid="ignore", over="ignore"):  # a signalling NaN is a NaN like any other
+        X = X if loose is None else loose.values
         values = check_array(X, dtype=dtype, order="C", ensure_all_finite=False, allow_nd=True, input_name="X")
     if values.dtype != np.float64:
         return _of_width(NumberSamples(values), n_features)
     values, n_infinite = _without_infinities(values)
-    return _of_width(NumberSamples(values, n_infinite), n_features)
+    return _of_width(NumberSamples(values, n_infinite, 0 if loose is None else loose.n_unreadable), n_features)
 
 
 def _of_width(samples: Samples, n_features: int | None) -> Samples:
@@ -382,11 +388,6 @@ def digest_of(samples: Samples) -> str:
 def is_frame(X: Any) -> bool:
     """Whether X is a pandas DataFrame, without importing pandas."""
     return hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X, "columns")
-
-
-def as_pandas(X: Any) -> Any:
-    """A table of another library (PyArrow, Polars) as pandas' DataFrame; anything else as it is."""
-    return X.to_pandas() if hasattr(X, "to_pandas") and hasattr(X, "columns") and not is_frame(X) else X
 
 
 def _writes_number(text: str) -> bool:
@@ -440,7 +441,7 @@ def _from_frame(X: Any) -> TableSamples:
     for at, name in enumerate(X.columns):
         series = X.iloc[:, at]
         if pd.api.types.is_complex_dtype(series.dtype):
-            raise ValueError(f"Complex data not supported: column '{name}'.")
+            series = series.astype(object)  # one cell may have made it so; the others are still numbers
         if pd.api.types.is_numeric_dtype(series.dtype) and not isinstance(series.dtype, pd.CategoricalDtype):
             if isinstance(series.dtype, pd.SparseDtype):
                 series = series.sparse.to_dense()
@@ -450,6 +451,10 @@ def _from_frame(X: Any) -> TableSamples:
             columns.append(Column(name, _canonical_numbers(values)))
             continue
         cells, n_unreadable = _read_cells(series.astype(object))
+        if 2 * n_unreadable > len(cells):
+            raise TypeError(
+                f"Most cells of column '{name}' are neither numbers, texts nor dates; leave the column out."
+            )
         columns.append(Column(name, cells, isinstance(series.dtype, pd.CategoricalDtype), n_unreadable))
     return TableSamples(tuple(columns), len(X))
 

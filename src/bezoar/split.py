@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bezoar.cells import cell_codes
+from bezoar.frames import as_frame
 from bezoar.hashing import hash_bytes, hash_numbers
 from bezoar.labels import label_cells, one_by_one
-from bezoar.samples import DTYPES, Samples, as_pandas, to_samples
+from bezoar.samples import DTYPES, Samples, to_samples
 
 if TYPE_CHECKING:
     from bezoar.data.schema import TableSchema
@@ -96,7 +97,7 @@ class Split:
         if self.schema is not None:
             from bezoar.data.frames import read_by_schema
 
-            return read_by_schema(as_pandas(X), self.schema)
+            return read_by_schema(as_frame(X), self.schema)
         return to_samples(X, dtype=self.dtype, n_features=self.n_features)
 
     def partitions(

@@ -59,7 +59,7 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
 
         Parameters
         ----------
-        X : array (n_samples, …), sparse matrix, DataFrame, or list of strings
+        X : array (n_samples, …), sparse matrix, DataFrame (pandas, Polars, PyArrow), or list of strings
         y : array (n_samples,)
         """
         self._check_parameters()

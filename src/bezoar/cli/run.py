@@ -25,8 +25,8 @@ def command(
     dataset: Annotated[
         str,
         typer.Argument(
-            help="`digits` (embedded), `mnist`, `cifar10`, `gtsrb` from files, or your own: .csv, .csv.gz, .parquet, "
-            ".npz, .svm, or a folder of images with a sub-folder for each class.",
+            help="`digits` (embedded), `mnist`, `cifar10`, `gtsrb` from files, or your own: .csv, .tsv (or .gz), "
+            ".parquet, .npz, .svm, or a folder of images with a sub-folder for each class.",
             autocompletion=completion.of_data,
         ),
     ],

@@ -1,9 +1,9 @@
-"""A user's own data: CSV, Parquet, npz, svmlight, or a folder of images, read by one schema into a data set."""
+"""A user's own data: CSV, TSV, Parquet, npz, svmlight, or a folder of images, read by one schema into a data set."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,8 @@ from bezoar.rows import take_rows
 KINDS = {
     ".csv": "table",
     ".csv.gz": "table",
+    ".tsv": "table",
+    ".tsv.gz": "table",
     ".parquet": "table",
     ".npz": "arrays",
     ".svm": "sparse",
@@ -61,7 +63,7 @@ class How:
     classes : sequence of str
         The labels that may occur.
     delimiter : str
-        For CSV.
+        For CSV; a `.tsv` file has tabs unless this says otherwise.
     image_size : (width, height)
     colour : bool
         For folders of images.
@@ -180,11 +182,11 @@ def _schema_for(path: Path, kind: str, how: How, labelled: bool = True) -> tuple
         if schema.kind != kind:
             name = how.schema if isinstance(how.schema, str | Path) else "This"
             raise ValueError(f"{name} is a schema for {schema.kind}, but {path} holds {kind}.")
-        return _with_keys(schema, how, labelled), not getattr(schema, "guessed", False)
+        return _with_keys(path, schema, how, labelled), not getattr(schema, "guessed", False)
     if kind == "table":
         if how.label is None:
             raise ValueError(f"Which column of {path} holds the labels? Name it with --label.")
-        delimiter = check_delimiter(how.delimiter or ",")
+        delimiter = _delimiter(path, ",", how)
         return guess_schema(_table(path, delimiter, how), how.label, how.group_column, delimiter), False
     if kind == "images":
         declared = how.image_size is not None and how.colour is not None
@@ -196,7 +198,7 @@ def _schema_for(path: Path, kind: str, how: How, labelled: bool = True) -> tuple
     return read_npz(path, layout_of(path)[0], None, None, None, how.most_bytes)[1], False
 
 
-def _with_keys(schema: Schema, how: How, labelled: bool) -> Schema:
+def _with_keys(path: Path, schema: Schema, how: How, labelled: bool) -> Schema:
     """A given schema, unless the command line says something else about the same."""
     if isinstance(schema, TableSchema):
         for said, there, role in ((how.label, schema.label, "label"), (how.group_column, schema.group, "group")):
@@ -204,8 +206,7 @@ def _with_keys(schema: Schema, how: How, labelled: bool) -> Schema:
                 raise ValueError(f"The schema does not give column '{said}' the role '{role}'; edit one of the two.")
         if schema.label is None and labelled:
             raise ValueError('No column has the role "label" in the schema; one must.')
-        if how.delimiter is not None:
-            return TableSchema(schema.columns, schema.missing, check_delimiter(how.delimiter))
+        return replace(schema, delimiter=_delimiter(path, schema.delimiter, how))
     return schema
 
 
@@ -239,7 +240,14 @@ def _read_all(path: Path, schema: Schema, how: How) -> tuple[Part, Part | None]:
 def _table(path: Path, delimiter: str, how: How) -> Table:
     if path.name.lower().endswith(".parquet"):
         return ParquetTable(path, how.most_bytes)
-    return CsvTable(path, delimiter, how.most_bytes)
+    return CsvTable(path, _delimiter(path, delimiter, how), how.most_bytes)
+
+
+def _delimiter(path: Path, otherwise: str, how: How) -> str:
+    """What separates the cells: what the user says, a tab where the file's name says so, or what is known."""
+    if how.delimiter is not None:
+        return check_delimiter(how.delimiter)
+    return "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else otherwise
 
 
 def _resizes(how: How) -> bool:
