@@ -17,6 +17,7 @@ from sklearn.utils.validation import validate_data
 
 from bezoar.labels import Cell, read_labels
 from bezoar.learners.describe import describe
+from bezoar.learners.pooled import PooledMembers
 from bezoar.learners.table import TableClassifier
 from bezoar.premises import Premise, PremiseWarning
 from bezoar.samples import Samples, TableSamples, is_frame
@@ -109,6 +110,17 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
         """Warn of training samples whose label is none of the classes."""
         if self.n_dropped_:
             warn(f"{self.n_dropped_} training samples have a label that is not one of the classes and were left out.")
+
+    def report_members(self, members: Any) -> None:
+        """Warn of base classifiers that could not be trained, or not as asked."""
+        if isinstance(members, PooledMembers):
+            if members.raised:
+                warn(members.words_of_raised)
+            return
+        self.report_failures(
+            [member.failure for member in members if member.failure],
+            sum(member.model is not None for member in members),
+        )
 
     def report_failures(self, failures: Sequence[str], n_trained: int) -> None:
         """Warn of base classifiers whose learner raised; raise if none of them could be trained."""

@@ -184,11 +184,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         kept = None if earlier is None else Kept(earlier[0], np.flatnonzero(same))
         self.members_ = fit_members(*training, earlier=kept, n_jobs=self.n_jobs, verbose=self.verbose)
         self._data = (X, y, groups)
-        if not isinstance(self.members_, PooledMembers):
-            self.report_failures(
-                [member.failure for member in self.members_ if member.failure],
-                sum(member.model is not None for member in self.members_),
-            )
+        self.report_members(self.members_)
         return np.flatnonzero(~same)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -29,7 +29,6 @@ from bezoar.certificates.stochastic_record import StochasticCertificate
 from bezoar.draws import Draws
 from bezoar.ensemble import EnsembleClassifier, warn
 from bezoar.labels import Cell
-from bezoar.learners.pooled import PooledMembers
 from bezoar.premises import Premise
 from bezoar.samples import Samples, canonical_rank
 from bezoar.split import Split
@@ -85,11 +84,7 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
         if empty := int((draws.sizes == 0).sum()):
             warn(f"{empty} of {len(draws)} drawn subsets are empty, so their base classifiers abstain.")
         self.members_ = fit_members(learner, samples, codes, draws, n_jobs=self.n_jobs, verbose=self.verbose)
-        if not isinstance(self.members_, PooledMembers):
-            self.report_failures(
-                [member.failure for member in self.members_ if member.failure],
-                sum(member.model is not None for member in self.members_),
-            )
+        self.report_members(self.members_)
         return self
 
     def certify(self, X: Any) -> StochasticCertificate:
