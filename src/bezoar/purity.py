@@ -57,8 +57,9 @@ def check_estimator_purity(
 
     The rows are permuted; a row is added (an ordinary one, an extreme one, one with a label of its own),
     after which only the d base classifiers it reaches may vote otherwise; base classifiers are trained
-    alone instead of in company; test samples come one by one and in reverse; linear algebra gets other
-    numbers of threads; the work goes to other processes.
+    alone instead of in company; the same base classifiers are asked twice; test samples come one by one
+    and in reverse; linear algebra gets other numbers of threads; the work goes to threads and to other
+    processes.
 
     Parameters
     ----------
@@ -78,8 +79,10 @@ def check_estimator_purity(
         "the same rows again": check.again(),
         "one more row": check.one_more_row(),
         "trained alone": check.alone(),
+        "asked twice": check.asked_twice(),
         "another batch of test samples": check.other_batch(),
         "another number of threads": check.other_threads(),
+        "in threads": check.in_threads(),
         "other processes": check.other_processes(),
     }
     return PurityReport(tuple(leak for leak in findings.values() if leak), tuple(findings))
@@ -176,6 +179,10 @@ class _PurityCheck:
         split = self.model.split_
         return split.partitions(split.samples(self.X), self.model.spread_.n_partitions)
 
+    def asked_twice(self) -> str:
+        moved = self._moved(self._votes(self.model))
+        return _say(moved, "voted otherwise when asked a second time (sums of threads, or chance, in predict?)")
+
     def other_batch(self) -> str:
         count = count_rows(self.test)
         for how, batches in (
@@ -194,6 +201,11 @@ class _PurityCheck:
         with threadpool_limits(4):
             moved = self._moved(self._votes(self._fit(self.X, self.y)))
         return _say(moved, "voted otherwise when the machine allowed more linear-algebra threads")
+
+    def in_threads(self) -> str:
+        with parallel_config("threading", n_jobs=2):
+            moved = self._moved(self._votes(self._fit(self.X, self.y)))
+        return _say(moved, "voted otherwise when trained and asked in other threads")
 
     def other_processes(self) -> str:
         with parallel_config("loky", n_jobs=2):

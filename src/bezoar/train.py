@@ -186,16 +186,11 @@ def _vote_block(
             if member.form not in batches:
                 batches[member.form] = samples.take(np.arange(len(samples)), member.form)
             batch = batches[member.form]
-        votes, refused, reason = vote_of(member, _copy(batch), len(samples), n_classes)
-        said[:, column] = ranking_of(member, _copy(batch), votes, n_classes) if rankings else votes
+        votes, refused, reason = vote_of(member, batch, len(samples), n_classes)
+        said[:, column] = ranking_of(member, batch, votes, n_classes) if rankings else votes
         if reason is not None:
             refusals[member.index] = Refusal(refused, reason)
     return said, refusals
-
-
-def _copy(batch: Any) -> Any:
-    """What a base classifier is fed: it may change it."""
-    return None if batch is None else batch.copy()
 
 
 def _train_and_vote_block(
