@@ -16,12 +16,15 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
 from bezoar.labels import Cell, read_labels
+from bezoar.learners.arrived import PREMISE as ARRIVED
+from bezoar.learners.arrived import arrived_parts, refuse_arrived, words
 from bezoar.learners.describe import describe
 from bezoar.learners.pooled import PooledMembers
 from bezoar.learners.table import TableClassifier
 from bezoar.premises import Premise, PremiseWarning
 from bezoar.samples import Samples, TableSamples, is_frame
 from bezoar.split import Split
+from bezoar.surroundings import NOTHING_BEFORE, seen_around
 
 
 class TrainingData(NamedTuple):
@@ -36,13 +39,16 @@ class TrainingData(NamedTuple):
 class EnsembleClassifier(ClassifierMixin, BaseEstimator):
     """A scikit-learn classifier made of base classifiers, each trained on a subset of its own.
 
-    Subclasses have the parameters ``estimator`` and ``classes`` and set ``subset_sizes_`` and ``n_dropped_``.
+    Subclasses have the parameters ``estimator``, ``classes`` and ``trusted_state`` and set ``subset_sizes_``,
+    ``n_dropped_`` and ``premises_``.
     """
 
     estimator: Any
     classes: Sequence[Any] | None
+    trusted_state: bool
     subset_sizes_: NDArray[np.int64]
     n_dropped_: int
+    premises_: tuple[Premise, ...]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -70,6 +76,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"The 'estimator' parameter of {name} must be a classifier. Got {learner!r} instead.")
         if y is None:
             raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+        refuse_arrived(learner, self.trusted_state)
         samples = split.samples(X, allow_nan=accepts_nan(learner))
         validate_data(self, _outline(X, samples), skip_check_array=True)
         self.classes_, codes, cells = read_labels(y, self.classes)
@@ -94,17 +101,30 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
         return samples
 
     def shared_premises(self, learner: Any, samples: Samples, split: Split) -> list[Premise]:
-        """The premises that every ensemble has: learner, classes and the form of the samples."""
+        """The premises that every ensemble has: learner, classes, form of the samples, what was fitted before."""
         classes = f"{len(self.classes_)} labels, {', '.join(map(str, self.classes_[:12]))}"
         premises = [
             Premise("learner", describe(learner), True),
             Premise("classes", classes + (", …" if len(self.classes_) > 12 else ""), self.classes is not None),
             Premise("number of features", str(samples.n_features), split.n_features is not None),
+            NOTHING_BEFORE,
         ]
+        if parts := arrived_parts(learner):
+            premises.append(Premise(ARRIVED, words(parts), True))
         if isinstance(samples, TableSamples):
             categorical = [str(column.name) for column in samples.columns if column.categorical]
             premises.append(Premise("categorical columns", ", ".join(categorical) or "none", False))
         return premises
+
+    def see_surroundings(self) -> None:
+        """State in the premises what is seen around this fit, and warn of steps that were fitted before the split."""
+        around = seen_around(self)
+        self.premises_ = around.restated(self.premises_)
+        if around.fitted:
+            warn(
+                f"In the pipeline, {around.words}, before the split; one poisoned sample can reach every base "
+                "classifier that way, and then no radius holds; put it inside the estimator (see check_pipeline)."
+            )
 
     def report_dropped(self) -> None:
         """Warn of training samples whose label is none of the classes."""

@@ -80,6 +80,7 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
             ),
             *self.shared_premises(learner, samples, split),
         )
+        self.see_surroundings()
         self.report_dropped()
         if empty := int((draws.sizes == 0).sum()):
             warn(f"{empty} of {len(draws)} drawn subsets are empty, so their base classifiers abstain.")
@@ -225,6 +226,10 @@ class InfiniteAggregationClassifier(_BernoulliClassifier):
         Workers, as in joblib.
     verbose : int
         Passed to joblib.
+    trusted_state : bool
+        Accept a learner that arrives fitted in part (a `FrozenEstimator`, a function bound to a fitted model, …). Every
+        base classifier shares that part, so it is a premise of every certificate, named with its digest: it must not
+        have seen training samples that an attacker could touch. By default such a learner is refused.
     """
 
     method = "infinite-aggregation"
@@ -243,6 +248,7 @@ class InfiniteAggregationClassifier(_BernoulliClassifier):
         n_features: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        trusted_state: bool = False,
     ) -> None:
         self.estimator = estimator
         self.k = k
@@ -255,6 +261,7 @@ class InfiniteAggregationClassifier(_BernoulliClassifier):
         self.n_features = n_features
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.trusted_state = trusted_state
 
     def _radii(self, votes: NDArray[Any], counts: NDArray[np.int64]) -> StochasticRadii:
         draws, k, unseen = self.draws_, self.k_, self.classes_inferred_
@@ -294,6 +301,7 @@ class BinomialSelectionClassifier(_BernoulliClassifier):
         n_features: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        trusted_state: bool = False,
     ) -> None:
         self.estimator = estimator
         self.k = k
@@ -305,6 +313,7 @@ class BinomialSelectionClassifier(_BernoulliClassifier):
         self.n_features = n_features
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.trusted_state = trusted_state
 
     def _radii(self, votes: NDArray[Any], counts: NDArray[np.int64]) -> StochasticRadii:
         leads = bound_leads(counts, len(self.draws_), self.alpha, self.classes_inferred_)
@@ -338,6 +347,7 @@ class CertifiedBaggingClassifier(DrawnEnsembleClassifier):
         n_features: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        trusted_state: bool = False,
     ) -> None:
         self.estimator = estimator
         self.subset_size = subset_size
@@ -349,6 +359,7 @@ class CertifiedBaggingClassifier(DrawnEnsembleClassifier):
         self.n_features = n_features
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.trusted_state = trusted_state
 
     def _draw(self, samples: Samples, labels: list[Cell], rank: NDArray[np.int64]) -> Draws:
         self.subset_size_ = operator.index(self.subset_size)

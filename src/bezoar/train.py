@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
+from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
@@ -156,7 +157,9 @@ def _run(
     options: dict[str, Any] = {"max_nbytes": MAPPED_BYTES} | ({"temp_folder": str(scratch)} if scratch else {})
     with one_linear_algebra_thread(), dead_workers_told():
         with sent_once(shared):
-            parallel = Parallel(n_jobs=n_jobs, verbose=verbose, return_as="generator", **options)
+            streams = getattr(get_active_backend()[0], "supports_return_generator", True)
+            how = "generator" if streams else "list"  # multiprocessing gives all parts at the end
+            parallel = Parallel(n_jobs=n_jobs, verbose=verbose, return_as=how, **options)
         yield from parallel(tasks)
 
 
