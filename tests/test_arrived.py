@@ -169,6 +169,7 @@ def test_learners_that_a_clone_empties_pass(learner):
     assert "arrived fitted" not in describe(learner)
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_no_estimator_of_scikit_learn_is_taken_for_fitted():
     for _, kind in all_estimators():
         try:

@@ -1,5 +1,6 @@
 """Whatever a learner could draw from or divide among threads is set by us: seeds, jobs, caches, libraries it brings."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -176,9 +177,31 @@ def test_libraries_that_a_learner_brings_get_one_thread_too(in_fit):
         capture_output=True,
         text=True,
         check=True,
-        env={**__import__("os").environ, "OMP_NUM_THREADS": "3"},
+        env={**os.environ, "OMP_NUM_THREADS": "3"},
     )
     assert done.stdout.split() == ["1", "0", "3"]
+
+
+class NeverSettles(Drawing):
+    """Brings another module each time, and takes back the limit."""
+
+    def draw(self):
+        from threadpoolctl import threadpool_limits
+
+        sys.modules[f"brought_{len(sys.modules)}"] = sys
+        threadpool_limits(2)
+        return 0
+
+
+def test_a_learner_that_keeps_taking_threads_is_not_taken_for_a_subset_that_fails():
+    before = set(sys.modules)
+    try:
+        with pytest.raises(OSError, match="brought libraries with threads of their own 20 times over"):
+            votes(NeverSettles())
+    finally:
+        for name in set(sys.modules) - before:
+            if name.startswith("brought_"):
+                del sys.modules[name]
 
 
 class AnswersInTurn(Drawing):

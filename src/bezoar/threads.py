@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from bezoar.progress import counted
 
 PARENT_CHECK_SECONDS = 1.0
+MOST_REPETITIONS = 20
 
 _lock = threading.Lock()
 _inside = 0
@@ -52,9 +53,9 @@ def with_limited_libraries(work: Callable[[], Result]) -> Result:
     """What ``work`` gives or raises, when no library takes part that is not held at one thread and seeded.
 
     Work that imports a library is done again, once the library is limited; so ``work`` must start from the beginning
-    each time it is called.
+    each time it is called. Raises OSError if libraries keep coming.
     """
-    while True:
+    for _ in range(MOST_REPETITIONS):
         known = set(sys.modules)
         try:
             result = work()
@@ -64,6 +65,10 @@ def with_limited_libraries(work: Callable[[], Result]) -> Result:
             raise
         if not _brought_unlimited(known):
             return result
+    raise OSError(
+        f"The base classifier brought libraries with threads of their own {MOST_REPETITIONS} times over, so its sums "
+        "cannot be held to one order; import them before, or leave their numbers of threads alone."
+    )
 
 
 def _brought_unlimited(known: set[str]) -> bool:
