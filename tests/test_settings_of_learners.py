@@ -12,6 +12,7 @@ from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_digits
 from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -63,6 +64,13 @@ def test_every_number_of_threads_and_every_seed_is_set():
     found = deep.get_params(deep=True)
     assert {found[name] for name in found if name.endswith("n_jobs")} == {1}
     assert {found[name] for name in found if name.endswith("random_state")} == {4}
+
+
+def test_jobs_that_scikit_learn_leaves_to_joblib_stay_so():
+    """joblib gives them one job here, and LogisticRegression warns of any number, which must not become an error."""
+    deep = seeded(make_pipeline(StandardScaler(), LogisticRegression()), 4)
+    assert deep[-1].n_jobs is None
+    assert seeded(make_pipeline(StandardScaler(), LogisticRegression(n_jobs=3)), 4)[-1].n_jobs == 1
 
 
 def test_a_seed_that_is_something_else_is_left_alone():

@@ -153,17 +153,23 @@ def seeded(estimator: Any, index: int) -> Any:
     """
     model = clone(estimator)
     settings: dict[str, Any] = {}
-    for path, value in model.get_params(deep=True).items():
-        name = path.rpartition("__")[2]
+    parameters = model.get_params(deep=True)
+    for path, value in parameters.items():
+        prefix, _, name = path.rpartition("__")
         if name == "random_state" or (name in SEEDS and _is_plain_seed(value)):
             settings[path] = index
-        elif name in JOBS:
+        elif name in JOBS and not (value is None and _leaves_it_to_joblib(parameters.get(prefix, model))):
             settings[path] = 1
         elif name == "memory" and _is_cache(value):
             settings[path] = None
         elif (generator := _generator_like(value, index)) is not None:
             settings[path] = generator
     return model.set_params(**settings) if settings else model
+
+
+def _leaves_it_to_joblib(owner: Any) -> bool:
+    """Whether no number of jobs means joblib's, which is 1 in `isolated`; some of scikit-learn's warn of any other."""
+    return type(owner).__module__.startswith("sklearn.")
 
 
 def _is_plain_seed(value: Any) -> bool:
