@@ -43,7 +43,7 @@ def main() -> None:
         for start in range(0, POOL, size):
             rows = np.arange(start, start + size)
             with one_linear_algebra_thread():
-                coefficients = pool.solve(rows, y[chosen[rows]])
+                coefficients = pool.solve(rows, y[chosen[rows]]).coefficients
             right.append(((kernel[rows].T @ coefficients).argmax(axis=1) == y[-HELD_OUT:]).mean())
         each = (time.perf_counter() - started) / len(right) * 1e3
         print(f"| {size} | {len(right)} | {100 * np.mean(right):.2f} ± {100 * np.std(right):.2f} | {each:.0f} |")

@@ -17,11 +17,15 @@ from sklearn.utils.validation import validate_data
 
 from bezoar.frames import as_frame
 from bezoar.labels import Cell, read_labels
+from bezoar.learners.arrived import PREMISE as ARRIVED
+from bezoar.learners.arrived import arrived_parts, refuse_arrived, words
 from bezoar.learners.describe import describe
+from bezoar.learners.pooled import PooledMembers
 from bezoar.learners.table import TableClassifier
 from bezoar.premises import Premise, PremiseWarning
 from bezoar.samples import Samples, TableSamples, is_frame
 from bezoar.split import Split
+from bezoar.surroundings import NOTHING_BEFORE, seen_around
 
 
 class TrainingData(NamedTuple):
@@ -36,13 +40,16 @@ class TrainingData(NamedTuple):
 class EnsembleClassifier(ClassifierMixin, BaseEstimator):
     """A scikit-learn classifier made of base classifiers, each trained on a subset of its own.
 
-    Subclasses have the parameters ``estimator`` and ``classes`` and set ``subset_sizes_`` and ``n_dropped_``.
+    Subclasses have the parameters ``estimator``, ``classes`` and ``trusted_state`` and set ``subset_sizes_``,
+    ``n_dropped_`` and ``premises_``.
     """
 
     estimator: Any
     classes: Sequence[Any] | None
+    trusted_state: bool
     subset_sizes_: NDArray[np.int64]
     n_dropped_: int
+    premises_: tuple[Premise, ...]
     _oddities: list[str]
 
     def __sklearn_tags__(self) -> Any:
@@ -76,6 +83,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"The 'estimator' parameter of {name} must be a classifier. Got {learner!r} instead.")
         if y is None:
             raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+        refuse_arrived(learner, self.trusted_state)
         X = as_frame(X)
         samples = split.samples(X)
         validate_data(self, _outline(X, samples), skip_check_array=True)
@@ -129,25 +137,49 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
         return samples
 
     def shared_premises(self, learner: Any, samples: Samples, split: Split) -> list[Premise]:
-        """The premises that every ensemble has: learner, classes and the form of the samples."""
+        """The premises that every ensemble has: learner, classes, form of the samples, what was fitted before."""
         declared = split.schema is not None and not split.schema.guessed
         classes = f"{len(self.classes_)} labels, {', '.join(map(str, self.classes_[:12]))}"
         premises = [
             Premise("learner", describe(learner), True),
             Premise("classes", classes + (", …" if len(self.classes_) > 12 else ""), self.classes is not None),
             Premise("number of features", str(samples.n_features), split.n_features is not None or declared),
+            NOTHING_BEFORE,
         ]
+        if parts := arrived_parts(learner):
+            premises.append(Premise(ARRIVED, words(parts), True))
         if isinstance(samples, TableSamples):
             categorical = [str(column.name) for column in samples.columns if column.categorical]
             premises.append(Premise("categorical columns", ", ".join(categorical) or "none", declared))
             premises.append(_schema_premise(samples, split))
         return premises
 
+    def see_surroundings(self) -> None:
+        """State in the premises what is seen around this fit, and warn of steps that were fitted before the split."""
+        around = seen_around(self)
+        self.premises_ = around.restated(self.premises_)
+        if around.fitted:
+            warn(
+                f"In the pipeline, {around.words}, before the split; one poisoned sample can reach every base "
+                "classifier that way, and then no radius holds; put it inside the estimator (see check_pipeline)."
+            )
+
     def report_dropped(self) -> None:
         """Warn of training samples that were left out, and of values that count as missing."""
         for oddity in self._oddities:
             warn(f"{oddity}.")
         del self._oddities
+
+    def report_members(self, members: Any) -> None:
+        """Warn of base classifiers that could not be trained, or not as asked."""
+        if isinstance(members, PooledMembers):
+            if members.raised:
+                warn(members.words_of_raised)
+            return
+        self.report_failures(
+            [member.failure for member in members if member.failure],
+            sum(member.model is not None for member in members),
+        )
 
     def report_failures(self, failures: Sequence[str], n_trained: int) -> None:
         """Warn of base classifiers whose learner raised; raise if none of them could be trained."""

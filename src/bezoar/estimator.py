@@ -63,8 +63,9 @@ class FiniteAggregationClassifier(EnsembleClassifier):
     ----------
     estimator : scikit-learn classifier, optional
         The learner of the base classifiers. Default: `TableClassifier`, logistic regression that
-        copes with numbers, categories and missing values. Every ``random_state`` in it is set to the
-        base classifier's index.
+        copes with numbers, categories and missing values. Every ``random_state`` (``seed``, …) in it is
+        set to the base classifier's index, every ``n_jobs`` (``num_threads``, …) to 1, and every
+        ``memory`` to None.
     k : int
         Inverse sensitivity: one training sample reaches 1/k of the base classifiers. A larger k gives
         larger radii and smaller subsets.
@@ -83,6 +84,10 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         Workers, as in joblib; ``joblib.parallel_config`` chooses the backend.
     verbose : int
         Passed to joblib.
+    trusted_state : bool
+        Accept a learner that arrives fitted in part (a `FrozenEstimator`, a function bound to a fitted model, …). Every
+        base classifier shares that part, so it is a premise of every certificate, named with its digest: it must not
+        have seen training samples that an attacker could touch. By default such a learner is refused.
 
     Attributes
     ----------
@@ -116,6 +121,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         classes: Sequence[Any] | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        trusted_state: bool = False,
     ) -> None:
         self.estimator = estimator
         self.k = k
@@ -125,6 +131,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         self.classes = classes
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.trusted_state = trusted_state
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Split, spread, and train one base classifier per subset.
@@ -183,17 +190,18 @@ class FiniteAggregationClassifier(EnsembleClassifier):
     def _train(self, X: Any, y: Any, groups: Any, earlier: tuple[Any, NDArray[np.uint8]] | None) -> NDArray[np.int64]:
         """Train what ``earlier`` base classifiers, with their digests, do not already give; which ones that was."""
         X = as_frame(X)
+        stated = {premise.what: premise for premise in getattr(self, "premises_", ()) if not premise.declared}
         training = self.prepare(X, y, groups)
+        if earlier is None:
+            self.see_surroundings()
+        else:  # what a search chose, or learned before the split, stays so
+            self.premises_ = tuple(stated.get(p.what, p) if p.declared else p for p in self.premises_)
         digests = self.subset_digests_
         same = np.zeros(len(digests), np.bool_) if earlier is None else (digests == earlier[1]).all(axis=1)
         kept = None if earlier is None else Kept(earlier[0], np.flatnonzero(same))
         self.members_ = fit_members(*training, earlier=kept, n_jobs=self.n_jobs, verbose=self.verbose)
         self._data = (X, y, groups)
-        if not isinstance(self.members_, PooledMembers):
-            self.report_failures(
-                [member.failure for member in self.members_ if member.failure],
-                sum(member.model is not None for member in self.members_),
-            )
+        self.report_members(self.members_)
         return np.flatnonzero(~same)
 
     def __getstate__(self) -> dict[str, Any]:

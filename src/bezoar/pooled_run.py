@@ -89,6 +89,9 @@ def vote_pooled(
     stale(sum(seat.n_stale(own) for seat, own in zip(seats, kept, strict=True)))
     progress(done, len(parts))
     _train([(seat, own) for seat, own in zip(seats, kept, strict=True) if own is not None or len(seat.wanted)])
+    for seat in seats:
+        if seat.members is not None and seat.members.raised:
+            say(seat.members.words_of_raised)
     for number, (part, wanting) in enumerate(zip(parts, missing, strict=True)):
         if not wanting:
             continue

@@ -38,7 +38,10 @@ def save_pooled(folder: Path, members: PooledMembers, digests: NDArray[np.uint8]
         "subsets": digests,
     }
     others = {name: sha256_of(folder / name) for name in (FEATURES, COEFFICIENTS)}
-    write_arrays(folder / POOL, arrays, {"copies": pool.copies, "files": others})
+    facts: dict[str, Any] = {"copies": pool.copies, "files": others}
+    if members.raised:
+        facts["raised"] = {str(i): ridge for i, ridge in members.raised.items()}
+    write_arrays(folder / POOL, arrays, facts)
 
 
 def load_pooled(folder: Path, estimator: Any, n_classes: int) -> PooledMembers:
@@ -69,10 +72,11 @@ def _load(folder: Path, estimator: Any, n_classes: int) -> tuple[PooledMembers, 
         with reading(folder / name):
             arrays[name] = map_npy(folder / name)
     with reading(folder / POOL):
-        return _members(arrays, facts["copies"], estimator, n_classes), arrays["subsets"]
+        return _members(arrays, facts, estimator, n_classes), arrays["subsets"]
 
 
-def _members(arrays: dict[str, NDArray[Any]], copies: int, estimator: Any, n_classes: int) -> PooledMembers:
+def _members(arrays: dict[str, NDArray[Any]], facts: dict[str, Any], estimator: Any, n_classes: int) -> PooledMembers:
+    copies, raised = facts["copies"], {int(i): float(ridge) for i, ridge in facts.get("raised", {}).items()}
     samples, codes = arrays["samples"].astype(np.int64), arrays["codes"].astype(np.int64)
     sizes, n_codes = arrays["sizes"].astype(np.int64), arrays["n_codes"].astype(np.int64)
     features, coefficients, fallback = arrays[FEATURES], arrays[COEFFICIENTS], arrays["fallback"].astype(np.int64)
@@ -87,6 +91,7 @@ def _members(arrays: dict[str, NDArray[Any]], copies: int, estimator: Any, n_cla
         "fallback": fallback.min(initial=-1) >= -1 and fallback.max(initial=-1) < n_classes,
         "coefficients": coefficients.dtype == np.float32
         and coefficients.shape == (int((sizes * n_codes * copies)[trained].sum()),),
+        "raised ridges": all(0 <= i < len(sizes) and trained[i] and ridge > 0 for i, ridge in raised.items()),
     }
     for name in (name for name, right in whole.items() if not right):
         raise ValueError(f"its {name} do not fit the rest")
@@ -100,6 +105,7 @@ def _members(arrays: dict[str, NDArray[Any]], copies: int, estimator: Any, n_cla
         codes,
         _starts(n_codes),
         fallback,
+        raised,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +11,15 @@ import numpy as np
 from joblib import parallel_config
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.utils import get_tags
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
 from bezoar.estimator import FiniteAggregationClassifier
+from bezoar.learners.arrived import arrived_parts, refuse_arrived, words
 from bezoar.premises import PremiseWarning
 from bezoar.rows import count_rows, take_rows
+from bezoar.surroundings import learning_steps
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,11 @@ def check_estimator_purity(
 ) -> PurityReport:
     """Retrain base classifiers under changes that must not matter, and say in words what leaked.
 
-    The rows are permuted; a row is added (an ordinary one, an extreme one, one with a label of its own),
-    after which only the d base classifiers it reaches may vote otherwise; base classifiers are trained
-    alone instead of in company; test samples come one by one and in reverse; linear algebra gets other
-    numbers of threads; the work goes to other processes.
+    Parts of the estimator that arrive fitted are named. The rows are permuted; a row is added (an
+    ordinary one, an extreme one, one with a label of its own), after which only the d base classifiers
+    it reaches may vote otherwise; base classifiers are trained alone instead of in company; the same
+    ones are asked twice; test samples come one by one and in reverse; linear algebra gets other numbers
+    of threads; the work goes to threads and to other processes.
 
     Parameters
     ----------
@@ -74,12 +76,15 @@ def check_estimator_purity(
     """
     check = _PurityCheck(estimator, X, np.asarray(y), k, d, max_test, seed)
     findings = {
+        "parts that arrive fitted": check.arrived(),
         "the rows in another order": check.other_order(),
         "the same rows again": check.again(),
         "one more row": check.one_more_row(),
         "trained alone": check.alone(),
+        "asked twice": check.asked_twice(),
         "another batch of test samples": check.other_batch(),
         "another number of threads": check.other_threads(),
+        "in threads": check.in_threads(),
         "other processes": check.other_processes(),
     }
     return PurityReport(tuple(leak for leak in findings.values() if leak), tuple(findings))
@@ -98,7 +103,7 @@ class _PurityCheck:
         self.expected = self._votes(self.model)
 
     def _fit(self, X: Any, y: NDArray[Any], **options: Any) -> FiniteAggregationClassifier:
-        model = FiniteAggregationClassifier(clone(self.estimator), k=self.k, d=self.d, **options)
+        model = FiniteAggregationClassifier(clone(self.estimator), k=self.k, d=self.d, trusted_state=True, **options)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PremiseWarning)
             return model.fit(X, y)
@@ -112,6 +117,10 @@ class _PurityCheck:
     def _moved(self, votes: NDArray[Any]) -> NDArray[np.int64]:
         """Base classifiers that voted otherwise than expected."""
         return np.flatnonzero((votes != self.expected).any(axis=0))
+
+    def arrived(self) -> str:
+        parts = arrived_parts(self.estimator)
+        return f"Every base classifier shares what arrived fitted: {words(parts)}." if parts else ""
 
     def other_order(self) -> str:
         order = self.rng.permutation(self.n)
@@ -176,6 +185,10 @@ class _PurityCheck:
         split = self.model.split_
         return split.partitions(split.samples(self.X), self.model.spread_.n_partitions)
 
+    def asked_twice(self) -> str:
+        moved = self._moved(self._votes(self.model))
+        return _say(moved, "voted otherwise when asked a second time (sums of threads, or chance, in predict?)")
+
     def other_batch(self) -> str:
         count = count_rows(self.test)
         for how, batches in (
@@ -195,6 +208,11 @@ class _PurityCheck:
             moved = self._moved(self._votes(self._fit(self.X, self.y)))
         return _say(moved, "voted otherwise when the machine allowed more linear-algebra threads")
 
+    def in_threads(self) -> str:
+        with parallel_config("threading", n_jobs=2):
+            moved = self._moved(self._votes(self._fit(self.X, self.y)))
+        return _say(moved, "voted otherwise when trained and asked in other threads")
+
     def other_processes(self) -> str:
         with parallel_config("loky", n_jobs=2):
             moved = self._moved(self._votes(self._fit(self.X, self.y)))
@@ -206,43 +224,58 @@ def check_pipeline(pipe: Any) -> None:
 
     A step that is fitted on all rows lets one poisoned row reach every base classifier, and every
     radius is void. Raises ValueError that names the step and says where to put it; returns None if no
-    step before ours needs fitting. A function that mixes rows (in a FunctionTransformer, say) cannot be
-    seen from outside.
+    step before ours needs fitting. A base classifier that arrives fitted is refused too, unless the model
+    says ``trusted_state=True``. A search over such a pipeline (`GridSearchCV`, …) is checked with every step it would
+    put in. A function that mixes rows (in a FunctionTransformer, say) cannot be seen from outside.
     """
     if isinstance(pipe, FiniteAggregationClassifier):
-        return
-    if not isinstance(pipe, Pipeline):
-        raise TypeError(f"check_pipeline takes a Pipeline or a FiniteAggregationClassifier. Got {type(pipe).__name__}.")
-    names = [name for name, _ in pipe.steps]
-    if not isinstance(pipe.steps[-1][1], FiniteAggregationClassifier):
+        refuse_arrived(pipe._learner(), pipe.trusted_state)
+    elif isinstance(pipe, BaseSearchCV):
+        check_pipeline(pipe.estimator)
+        for name, candidate in _candidates(pipe):
+            check_pipeline(clone(pipe.estimator).set_params(**{name: candidate}))
+    elif isinstance(pipe, Pipeline):
+        _check_steps(pipe)
+    else:
+        raise TypeError(
+            "check_pipeline takes a Pipeline, a FiniteAggregationClassifier or a search over one. "
+            f"Got {type(pipe).__name__}."
+        )
+
+
+def _check_steps(pipe: Pipeline) -> None:
+    name, last = pipe.steps[-1]
+    if not isinstance(last, FiniteAggregationClassifier | BaseSearchCV | Pipeline):
         raise ValueError(
-            f"The last step of the pipeline, '{names[-1]}', is not a FiniteAggregationClassifier, "
-            "so nothing is certified."
+            f"The last step of the pipeline, '{name}', is not a FiniteAggregationClassifier, so nothing is certified."
+        )
+    if pipe.memory is not None:
+        raise ValueError(
+            "The pipeline has memory=, a cache from which whoever writes to it could feed every base classifier; "
+            "leave it out."
         )
     for name, step in pipe.steps[:-1]:
-        for path, learning in _learning_steps(name, step):
+        refuse_arrived(step, getattr(last, "trusted_state", False))
+        for path, learning in learning_steps(name, step):
             raise ValueError(
                 f"Step '{path}' ({type(learning).__name__}) learns from all training rows before they are split, "
                 "so one poisoned row could reach every base classifier and no radius would hold; put it inside: "
                 f"FiniteAggregationClassifier(make_pipeline({type(learning).__name__}(…), <your classifier>))."
             )
+    check_pipeline(last)
 
 
-def _learning_steps(path: str, step: Any) -> list[tuple[str, Any]]:
-    """Steps that need fitting, inside compound ones too."""
-    if step is None or isinstance(step, str):
-        return []
-    if isinstance(step, Pipeline):
-        inner: Sequence[tuple[str, Any]] = step.steps
-    elif isinstance(step, FeatureUnion):
-        inner = step.transformer_list
-    elif isinstance(step, ColumnTransformer):
-        if any(callable(columns) for _, _, columns in step.transformers):
-            return [(path, step)]  # it chooses its columns by looking at the data
-        inner = [*((name, part) for name, part, _ in step.transformers), ("remainder", step.remainder)]
-    else:
-        return [(path, step)] if get_tags(step).requires_fit else []
-    return [found for name, part in inner for found in _learning_steps(f"{path}__{name}", part)]
+def _candidates(search: Any) -> list[tuple[str, Any]]:
+    """The estimators that a search would put in, with their places."""
+    grids = getattr(search, "param_grid", None) or getattr(search, "param_distributions", None) or {}
+    return [
+        (name, candidate)
+        for grid in (grids if isinstance(grids, list | tuple) else [grids])
+        for name, values in grid.items()
+        if isinstance(values, Iterable)
+        for candidate in values
+        if hasattr(candidate, "fit")
+    ]
 
 
 def _say(moved: Any, what: str) -> str:

@@ -29,7 +29,6 @@ from bezoar.certificates.stochastic_record import StochasticCertificate
 from bezoar.draws import Draws
 from bezoar.ensemble import EnsembleClassifier, warn
 from bezoar.labels import Cell
-from bezoar.learners.pooled import PooledMembers
 from bezoar.premises import Premise
 from bezoar.samples import Samples, canonical_rank
 from bezoar.split import Split
@@ -81,15 +80,12 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
             ),
             *self.shared_premises(learner, samples, split),
         )
+        self.see_surroundings()
         self.report_dropped()
         if empty := int((draws.sizes == 0).sum()):
             warn(f"{empty} of {len(draws)} drawn subsets are empty, so their base classifiers abstain.")
         self.members_ = fit_members(learner, samples, codes, draws, n_jobs=self.n_jobs, verbose=self.verbose)
-        if not isinstance(self.members_, PooledMembers):
-            self.report_failures(
-                [member.failure for member in self.members_ if member.failure],
-                sum(member.model is not None for member in self.members_),
-            )
+        self.report_members(self.members_)
         return self
 
     def certify(self, X: Any) -> StochasticCertificate:
@@ -230,6 +226,10 @@ class InfiniteAggregationClassifier(_BernoulliClassifier):
         Workers, as in joblib.
     verbose : int
         Passed to joblib.
+    trusted_state : bool
+        Accept a learner that arrives fitted in part (a `FrozenEstimator`, a function bound to a fitted model, …). Every
+        base classifier shares that part, so it is a premise of every certificate, named with its digest: it must not
+        have seen training samples that an attacker could touch. By default such a learner is refused.
     """
 
     method = "infinite-aggregation"
@@ -248,6 +248,7 @@ class InfiniteAggregationClassifier(_BernoulliClassifier):
         n_features: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        trusted_state: bool = False,
     ) -> None:
         self.estimator = estimator
         self.k = k
@@ -260,6 +261,7 @@ class InfiniteAggregationClassifier(_BernoulliClassifier):
         self.n_features = n_features
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.trusted_state = trusted_state
 
     def _radii(self, votes: NDArray[Any], counts: NDArray[np.int64]) -> StochasticRadii:
         draws, k, unseen = self.draws_, self.k_, self.classes_inferred_
@@ -299,6 +301,7 @@ class BinomialSelectionClassifier(_BernoulliClassifier):
         n_features: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        trusted_state: bool = False,
     ) -> None:
         self.estimator = estimator
         self.k = k
@@ -310,6 +313,7 @@ class BinomialSelectionClassifier(_BernoulliClassifier):
         self.n_features = n_features
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.trusted_state = trusted_state
 
     def _radii(self, votes: NDArray[Any], counts: NDArray[np.int64]) -> StochasticRadii:
         leads = bound_leads(counts, len(self.draws_), self.alpha, self.classes_inferred_)
@@ -343,6 +347,7 @@ class CertifiedBaggingClassifier(DrawnEnsembleClassifier):
         n_features: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        trusted_state: bool = False,
     ) -> None:
         self.estimator = estimator
         self.subset_size = subset_size
@@ -354,6 +359,7 @@ class CertifiedBaggingClassifier(DrawnEnsembleClassifier):
         self.n_features = n_features
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.trusted_state = trusted_state
 
     def _draw(self, samples: Samples, labels: list[Cell], rank: NDArray[np.int64]) -> Draws:
         self.subset_size_ = operator.index(self.subset_size)

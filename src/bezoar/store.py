@@ -14,6 +14,7 @@ import numpy as np
 
 from bezoar.bounded import check_arrays, open_zip
 from bezoar.files import DamagedFileError, read_record, reading, sha256_of, write_bytes, write_record
+from bezoar.learners.arrived import PREMISE as ARRIVED
 from bezoar.learners.member import Member
 from bezoar.learners.pooled import PooledMembers, is_pooled
 from bezoar.pooled_store import POOLED_FILES, load_pooled, save_pooled
@@ -195,6 +196,7 @@ def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[
         split=Split.from_dict(record["split"]),
         classes=None if record["classes_inferred"] else classes.tolist(),
     )
+    model.trusted_state = any(what == ARRIVED for what, *_ in record["premises"])
     model.spread_, model.split_, model.classes_ = spread, model.split, classes
     if pooled:
         model.members_ = load_pooled(folder, model.estimator, len(classes))

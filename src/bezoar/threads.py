@@ -2,46 +2,87 @@
 
 A sum of floats depends on how many threads share it, so a base classifier runs with one BLAS and
 OpenMP thread, wherever it runs. The limit belongs to the process, not to a base classifier: a
-context manager per base classifier would race as soon as two of them run in threads.
+context manager per base classifier would race as soon as two of them run in threads. A library that a
+base classifier brings in while it works comes without the limit: it gets it then, and the work is done again.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from bezoar.progress import counted
 
 PARENT_CHECK_SECONDS = 1.0
+MOST_REPETITIONS = 20
 
 _lock = threading.Lock()
 _inside = 0
-_limits: Any = None
+_limits: list[Any] = []
+
+Result = TypeVar("Result")
 
 
 @contextmanager
 def one_linear_algebra_thread() -> Iterator[None]:
     """One BLAS and OpenMP thread in this process until the last caller has left."""
-    global _inside, _limits
+    global _inside
     with _lock:
         if _inside == 0:
-            _limits = threadpool_limits(1)
+            _limits.append(threadpool_limits(1))
         _inside += 1
     try:
         yield
     finally:
         with _lock:
             _inside -= 1
-            if _inside == 0:
-                _limits.restore_original_limits()
+            while _inside == 0 and _limits:
+                _limits.pop().restore_original_limits()
+
+
+def with_limited_libraries(work: Callable[[], Result]) -> Result:
+    """What ``work`` gives or raises, when no library takes part that is not held at one thread and seeded.
+
+    Work that imports a library is done again, once the library is limited; so ``work`` must start from the beginning
+    each time it is called. Raises OSError if libraries keep coming.
+    """
+    for _ in range(MOST_REPETITIONS):
+        known = set(sys.modules)
+        try:
+            result = work()
+        except Exception:
+            if _brought_unlimited(known):
+                continue
+            raise
+        if not _brought_unlimited(known):
+            return result
+    raise OSError(
+        f"The base classifier brought libraries with threads of their own {MOST_REPETITIONS} times over, so its sums "
+        "cannot be held to one order; import them before, or leave their numbers of threads alone."
+    )
+
+
+def _brought_unlimited(known: set[str]) -> bool:
+    """Whether modules beyond the known ones brought threads without a limit, which they get now, or PyTorch's seeds."""
+    brought = sys.modules.keys() - known
+    if not brought:
+        return False
+    unlimited = any(pool["num_threads"] > 1 for pool in threadpool_info())
+    if unlimited:
+        with _lock:
+            limits = threadpool_limits(1)
+            if _inside:
+                _limits.append(limits)
+    return unlimited or "torch" in brought
 
 
 def caller() -> tuple[int, int]:

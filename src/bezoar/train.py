@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
+from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
@@ -170,7 +171,9 @@ def _run(
     options: dict[str, Any] = {"max_nbytes": MAPPED_BYTES} | ({"temp_folder": str(scratch)} if scratch else {})
     with one_linear_algebra_thread(), dead_workers_told():
         with sent_once(shared):
-            parallel = Parallel(n_jobs=n_jobs, verbose=verbose, return_as="generator", **options)
+            streams = getattr(get_active_backend()[0], "supports_return_generator", True)
+            how = "generator" if streams else "list"  # multiprocessing gives all parts at the end
+            parallel = Parallel(n_jobs=n_jobs, verbose=verbose, return_as=how, **options)
         yield from parallel(tasks)
 
 
@@ -200,16 +203,11 @@ def _vote_block(
             if member.form not in batches:
                 batches[member.form] = samples.take(np.arange(len(samples)), member.form)
             batch = batches[member.form]
-        votes, refused, reason = vote_of(member, _copy(batch), len(samples), n_classes)
-        said[:, column] = ranking_of(member, _copy(batch), votes, n_classes) if rankings else votes
+        votes, refused, reason = vote_of(member, batch, len(samples), n_classes)
+        said[:, column] = ranking_of(member, batch, votes, n_classes) if rankings else votes
         if reason is not None:
             refusals[member.index] = Refusal(refused, reason)
     return said, refusals
-
-
-def _copy(batch: Any) -> Any:
-    """What a base classifier is fed: it may change it."""
-    return None if batch is None else batch.copy()
 
 
 def _train_and_vote_block(

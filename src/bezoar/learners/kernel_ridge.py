@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numba import njit
@@ -37,6 +37,9 @@ ROWS_PER_PRODUCT = 4096
 NUMBERS_PER_PRODUCT = 1 << 24  # wide features go in fewer rows at once, to spare memory
 LENGTHS_AT_ONCE = 1 << 11
 MOST_ROWS = 30_000
+SMALLEST_SCALE = 1e-6
+EPSILON = 2.0**-52
+LARGEST_COEFFICIENT = 1e30  # so that no score of MOST_ROWS rows overflows single precision
 
 
 class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
@@ -55,9 +58,17 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
     gamma : float
         Width of the kernel. Given, never taken from the data.
     ridge : float
-        Added to the diagonal.
+        Added to the diagonal. Kernel values are rounded, so copies of near samples may make a matrix that is not
+        positive definite for all that; its ridge is doubled until it is.
     balance : float
         Targets of class c are (N / C / N_c) to this power: 0 ignores how rare a class is in the subset.
+
+    Attributes
+    ----------
+    classes_ : array
+    coefficients_ : array (rows, classes)
+    ridge_ : float
+        The ridge that the training samples were solved with.
     """
 
     def __init__(
@@ -84,7 +95,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         _check_rows(len(codes), getattr(self.features, "copies", 1))
         self.pool_ = self.share(X)
         with one_linear_algebra_thread():
-            self.coefficients_ = self.pool_.solve(np.arange(len(codes)), codes)
+            self.coefficients_, self.ridge_ = self.pool_.solve(np.arange(len(codes)), codes)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -121,8 +132,23 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
     def _check(self) -> None:
         if self.kernel not in KERNELS:
             raise ValueError(f"The 'kernel' parameter must be one of {list(KERNELS)}. Got {self.kernel!r} instead.")
-        if not (self.gamma > 0 and self.ridge > 0):
-            raise ValueError(f"'gamma' and 'ridge' must be positive. Got {self.gamma!r} and {self.ridge!r} instead.")
+        if not (0 < self.gamma < math.inf and 0 < self.ridge < math.inf):
+            raise ValueError(
+                f"'gamma' and 'ridge' must be positive, finite numbers. Got {self.gamma!r} and {self.ridge!r} instead."
+            )
+        scale = float(self._features.scale)
+        if not SMALLEST_SCALE <= scale <= 1 / SMALLEST_SCALE:
+            raise ValueError(
+                f"The 'scale' of the features must be from {SMALLEST_SCALE} to {1 / SMALLEST_SCALE}, so that kernel "
+                f"values are finite. Got {scale!r} instead."
+            )
+
+
+class Solution(NamedTuple):
+    """Coefficients (rows, classes) of a subset, and the ridge they were found with."""
+
+    coefficients: NDArray[np.float32]
+    ridge: float
 
 
 @dataclass(frozen=True)
@@ -151,16 +177,26 @@ class Pool:
         """Rows of these samples, with their copies."""
         return (samples[:, None] * self.copies + np.arange(self.copies)).ravel()
 
-    def solve(self, samples: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Coefficients (rows, classes) of the subset of these samples, given in canonical order."""
-        rows = self.rows_of(samples)
+    def solve(self, samples: NDArray[np.int64], codes: NDArray[np.int64]) -> Solution:
+        """The solution of the subset of these samples, given in canonical order; every subset has one.
+
+        Kernel values come from a table, so a matrix need not be positive definite. Then its ridge is doubled until it
+        is: a function of the subset alone, like the solution. At a ridge of the number of rows times the largest kernel
+        value the diagonal outweighs the rest of every row, so the doubling ends.
+        """
         _check_rows(len(samples), self.copies)
+        rows = self.rows_of(samples)
         fed = self._fed(self.rows[rows])
-        matrix = np.empty((len(rows), len(rows)))
-        self._kernel_of(fed, fed.T, self.lengths[rows], self.lengths[rows], matrix)
-        matrix[np.diag_indices(len(rows))] += self.ridge
         targets = _targets(np.repeat(codes, self.copies), self.balance)
-        return np.ascontiguousarray(solve_in_place(matrix, targets), dtype=np.float32)
+        matrix, ridge = np.empty((len(rows), len(rows))), self.ridge
+        while True:
+            self._kernel_of(fed, fed.T, self.lengths[rows], self.lengths[rows], matrix)
+            least = len(rows) * EPSILON * float(np.abs(matrix.diagonal()).max())  # less is lost in rounding
+            matrix[np.diag_indices(len(rows))] += ridge
+            coefficients = _solution(matrix, targets)
+            if coefficients is not None:
+                return Solution(coefficients, ridge)
+            ridge = max(2 * ridge, least)
 
     def kernel_columns(self, test: NDArray[Any]) -> NDArray[np.float32]:
         """Kernel between every row and these test features, an array (rows, test)."""
@@ -250,6 +286,17 @@ def _check_rows(n_samples: int, copies: int) -> None:
             f"Kernel ridge on {n_samples * copies} rows ({copies} copies of {n_samples} samples) needs "
             f"{(n_samples * copies) ** 2 * 12 / 1e9:.0f} GB; a larger k makes subsets smaller."
         )
+
+
+def _solution(matrix: NDArray[np.float64], targets: NDArray[np.float64]) -> NDArray[np.float32] | None:
+    """The solution in single precision; None if the matrix is not positive definite or too close to singular."""
+    try:
+        solution = solve_in_place(matrix, targets)
+    except np.linalg.LinAlgError:
+        return None
+    if not np.abs(solution).max() <= LARGEST_COEFFICIENT:
+        return None
+    return np.ascontiguousarray(solution, dtype=np.float32)
 
 
 def _targets(codes: NDArray[np.int64], balance: float) -> NDArray[np.float64]:

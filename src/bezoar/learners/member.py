@@ -1,8 +1,8 @@
 """One base classifier: any scikit-learn classifier, trained on its own subset and nothing else.
 
 The vote of a base classifier on a sample is a function of its subset, its index and the sample. So
-here a clone is seeded by its index, fed its subset in canonical order with labels encoded within
-the subset, and never told about other samples, other labels or the class list.
+here a clone is seeded by its index, held at one job, fed its subset in canonical order with labels
+encoded within the subset, and never told about other samples, other labels or the class list.
 """
 
 from __future__ import annotations
@@ -14,18 +14,25 @@ from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 import numpy as np
+from joblib import parallel_config
 from numpy.typing import NDArray
 from sklearn.base import clone
 
 from bezoar.learners.asking import ask_in_batches
+from bezoar.learners.torch_settings import seeded_if_loaded
 from bezoar.rankings import ranked_by_score
 from bezoar.samples import Samples
+from bezoar.threads import with_limited_libraries
 
 # What a learner may raise through no fault of its subset: falling back would hide it.
 NOT_THE_SUBSETS_FAULT = (MemoryError, OSError, ImportError, RecursionError, BrokenExecutor)
+
+SEEDS = ("random_state", "seed", "random_seed", "rng")
+JOBS = ("n_jobs", "n_threads", "nthread", "nthreads", "num_thread", "num_threads", "thread_count")
 
 _settings = threading.RLock()
 
@@ -75,10 +82,15 @@ def fit_member(
     if len(held) == 1:
         return Member(index, None, held, fallback)
     form = samples.form_of(rows)
-    model = seeded(estimator, index)
-    try:
+
+    def fitted() -> Any:
+        model = seeded(estimator, index)
         with isolated(index):
-            model.fit(samples.take(rows, form), local)
+            model.fit(samples.take(rows, form), local.copy())
+        return model
+
+    try:
+        model = with_limited_libraries(fitted)
     except NOT_THE_SUBSETS_FAULT:
         raise
     except Exception as error:
@@ -135,23 +147,67 @@ def gives_scores(model: Any) -> bool:
 
 
 def seeded(estimator: Any, index: int) -> Any:
-    """A clone of the estimator, with every random_state in it set to the base classifier's index."""
+    """A clone that draws by the base classifier's index and works alone, by one job and without a cache.
+
+    Sums of threads depend on who is first, and a cache may hold what another base classifier, or another run, put
+    there. Set are all parameters in it, however deep, whose names say so.
+    """
     model = clone(estimator)
-    states = {
-        name: index for name in model.get_params(deep=True) if name == "random_state" or name.endswith("__random_state")
-    }
-    return model.set_params(**states) if states else model
+    settings: dict[str, Any] = {}
+    parameters = model.get_params(deep=True)
+    for path, value in parameters.items():
+        prefix, _, name = path.rpartition("__")
+        if name == "random_state" or (name in SEEDS and _is_plain_seed(value)):
+            settings[path] = index
+        elif name in JOBS and not (value is None and _leaves_it_to_joblib(parameters.get(prefix, model))):
+            settings[path] = 1
+        elif name == "memory" and _is_cache(value):
+            settings[path] = None
+        elif (generator := _generator_like(value, index)) is not None:
+            settings[path] = generator
+    return model.set_params(**settings) if settings else model
+
+
+def _leaves_it_to_joblib(owner: Any) -> bool:
+    """Whether no number of jobs means joblib's, which is 1 in `isolated`; some of scikit-learn's warn of any other."""
+    return type(owner).__module__.startswith("sklearn.")
+
+
+def _is_plain_seed(value: Any) -> bool:
+    return value is None or (isinstance(value, int | np.integer) and not isinstance(value, bool))
+
+
+def _is_cache(value: Any) -> bool:
+    return isinstance(value, str | PathLike) or hasattr(value, "cache")
+
+
+def _generator_like(value: Any, index: int) -> Any:
+    """A generator of the same kind that starts at the index; None if the value is none."""
+    if isinstance(value, np.random.Generator):
+        return np.random.default_rng(index)
+    if isinstance(value, np.random.RandomState):
+        return np.random.RandomState(index)
+    if type(value).__module__.startswith("torch") and type(value).__name__ == "Generator":
+        return type(value)(device=value.device).manual_seed(index)
+    return None
 
 
 @contextmanager
 def isolated(index: int) -> Iterator[None]:
     """The process's global settings as every base classifier finds them, put back afterwards.
 
-    The generators of NumPy and Python are seeded by index; warnings are not shown and floating-point
-    oddities do not raise, whatever the caller has set. These settings belong to the process, so in
-    threads one base classifier runs at a time; processes run side by side.
+    The generators of NumPy and Python, and PyTorch's if it is there, are seeded by index; joblib works
+    one task after the other, whoever asks it; warnings are not shown and floating-point oddities do
+    not raise, whatever the caller has set. These settings belong to the process, so in threads one
+    base classifier runs at a time; processes run side by side.
     """
-    with _settings, warnings.catch_warnings(), np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
+    with (
+        _settings,
+        warnings.catch_warnings(),
+        np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"),
+        parallel_config("sequential", n_jobs=1),
+        seeded_if_loaded(index),
+    ):
         warnings.simplefilter("ignore")
         numpy_state, python_state = np.random.get_state(), random.getstate()
         np.random.seed(index)
@@ -186,9 +242,12 @@ def _scores_of(member: Member, fed: Any, n_samples: int) -> NDArray[np.float64]:
 
 
 def _scores(member: Member, fed: Any, n_samples: int) -> NDArray[np.float64]:
-    with isolated(member.index):
-        ask = getattr(member.model, "decision_function", None) or member.model.predict_proba
-        scores = np.asarray(ask(fed), np.float64)
+    def asked() -> Any:
+        with isolated(member.index):
+            ask = getattr(member.model, "decision_function", None) or member.model.predict_proba
+            return ask(fed.copy())  # it may change what it is fed
+
+    scores = np.asarray(with_limited_libraries(asked), np.float64)
     if scores.shape != (n_samples, len(member.codes)):
         raise ValueError("the base classifier did not give one score for each label it was trained on")
     return scores
@@ -203,8 +262,11 @@ def _one(fed: Any, row: int) -> Any:
 
 
 def _predict(member: Member, fed: Any) -> NDArray[np.int64]:
-    with isolated(member.index):
-        said = np.asarray(member.model.predict(fed))
+    def asked() -> Any:
+        with isolated(member.index):
+            return member.model.predict(fed.copy())  # it may change what it is fed
+
+    said = np.asarray(with_limited_libraries(asked))
     positions = said.astype(np.int64)
     if said.ndim != 1 or not np.array_equal(positions, said) or positions.min(initial=0) < 0:
         raise ValueError("the base classifier did not predict one of the labels it was trained on")

@@ -8,13 +8,13 @@ and in how many threads, no vote can tell.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bezoar.learners.kernel_ridge import Pool, concatenated, vote_of_subsets
+from bezoar.learners.kernel_ridge import Pool, Solution, concatenated, vote_of_subsets
 from bezoar.samples import Samples
 from bezoar.subsets import TrainingSets
 from bezoar.threads import in_threads, one_linear_algebra_thread
@@ -34,7 +34,8 @@ class PooledMembers:
     """Fitted base classifiers that share their features.
 
     Rows, coefficients and class codes of all subsets stand in sequence; ``…_starts`` says where each begins.
-    A subset of fewer than two classes has no coefficients: it says ``fallback``, or abstains (-1).
+    A subset of fewer than two classes has no coefficients: it says ``fallback``, or abstains (-1). ``raised`` names the
+    base classifiers whose kernel matrix was not positive definite, with the ridge that each was solved with instead.
     """
 
     pool: Pool
@@ -45,6 +46,7 @@ class PooledMembers:
     codes: NDArray[np.int64]
     code_starts: NDArray[np.int64]
     fallback: NDArray[np.int64]
+    raised: dict[int, float] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.fallback)
@@ -54,9 +56,22 @@ class PooledMembers:
         """How many have a model of their own."""
         return int((np.diff(self.code_starts) >= 2).sum())
 
+    @property
+    def words_of_raised(self) -> str:
+        """What a reader should know about base classifiers whose ridge had to be raised."""
+        most = max(self.raised.values())
+        return (
+            f"{len(self.raised)} of {len(self)} base classifiers have a kernel matrix that is not positive definite, "
+            f"so their ridge was doubled until it was, from {self.pool.ridge:g} to at most {most:g}."
+        )
+
     def own_coefficients(self, i: int) -> NDArray[np.float32]:
         """The coefficients of base classifier i, in the canonical order of its rows."""
         return self.coefficients[self.coefficient_starts[i] : self.coefficient_starts[i + 1]]
+
+    def solution(self, i: int) -> Solution:
+        """The same, with the ridge they were found with."""
+        return Solution(self.own_coefficients(i), self.raised.get(i, self.pool.ridge))
 
     def votes(
         self, samples: Samples, n_classes: int, dtype: Any, *, rankings: bool = False, kernel_bytes: int | None = None
@@ -145,6 +160,7 @@ def fit_pooled(
     coefficients: list[Any] = [None] * n
     held: list[Any] = [None] * n
     fallback = np.full(n, -1, np.int64)
+    raised: dict[int, float] = {}
 
     def work(start: int, stop: int) -> None:
         for i in range(start, stop):
@@ -156,8 +172,12 @@ def fit_pooled(
                 fallback[i] = held[i][np.bincount(local).argmax()]
             if len(held[i]) >= 2:
                 rows[i] = pool.rows_of(own)
-                known = earlier is not None and indices[i] in same
-                coefficients[i] = earlier.members.own_coefficients(indices[i]) if known else pool.solve(own, local)  # type: ignore[union-attr]
+                if earlier is not None and indices[i] in same:
+                    coefficients[i], ridge = earlier.members.solution(indices[i])
+                else:
+                    coefficients[i], ridge = pool.solve(own, local)
+                if ridge != pool.ridge:
+                    raised[i] = ridge
 
     with one_linear_algebra_thread():
         in_threads(n, 8, work)
@@ -167,6 +187,7 @@ def fit_pooled(
         *concatenated(coefficients, np.float32),
         *concatenated(held, np.int64),
         fallback,
+        dict(sorted(raised.items())),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -64,6 +65,21 @@ def settled(seed: int, device: str) -> Iterator[Any]:
             first = str(error).strip().splitlines()[0]
             kind = MemoryError if "out of memory" in first or "Allocator" in first else OSError
             raise kind(f"the network could not be run: {first}") from None
+
+
+@contextmanager
+def seeded_if_loaded(seed: int) -> Iterator[None]:
+    """PyTorch with one thread and its global generator seeded, for learners that use it by themselves.
+
+    Nothing if nobody has imported PyTorch.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "default_generator"):
+        yield
+        return
+    with _set(torch.get_num_threads, torch.set_num_threads, 1), torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
 
 
 def seed_generators(torch: Any, seed: int, device: str) -> None:

@@ -43,7 +43,10 @@ def premises(
     """The premises that every run has: what → (value, or None where only the data tell; declared by the user)."""
     names = f"{len(classes)} labels, {', '.join(map(str, classes[:12]))}{', …' if len(classes) > 12 else ''}"
     width, declared = features(split)
+    _, fitted, parts = learner.partition(" [arrived fitted: ")
     return {
+        "fitted before the split": ("nothing, by the caller's word", True),
+        **({"a part of the learner arrived fitted": (parts.removesuffix("]"), True)} if fitted else {}),
         "spread": (f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}", True),
         "split": (f"{split['kind']}, {split['dtype']}{', labels hashed' if split['hash_labels'] else ''}", True),
         "learner": (learner, True),

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bezoar.estimator import FiniteAggregationClassifier
+from bezoar.learners.arrived import arrived_parts
 from bezoar.learners.describe import describe
 from bezoar.learners.pooled import fit_pooled, is_pooled
 from bezoar.learners.presets import LEARNERS, preset
@@ -42,7 +43,8 @@ def retrained(
         raise NotCheckedError("the certificate does not say how the training data were split.")
     matrix, n = evidence.matrix, evidence.matrix.shape[1]
     chosen = draw(n, wanted, seed, 3).tolist()
-    votes = _votes(evidence, data, groups, _learner(evidence, estimator), chosen, progress)
+    learner = _learner(evidence, estimator)
+    votes = _votes(evidence, data, groups, learner, chosen, progress)
     if votes.shape != (len(matrix), len(chosen)):
         raise NotTrueError(f"the data hold {len(votes)} test samples, but the votes {len(matrix)}.")
     differing = (votes != matrix[:, chosen]).sum(axis=0)
@@ -54,6 +56,8 @@ def retrained(
         )
     chance = detection(n, len(chosen), "base classifiers")
     words = f"{len(chosen)} of {n} base classifiers, drawn at random and trained again, vote as stated to the bit"
+    if arrived_parts(learner):
+        words += " (with a part of the learner that arrived fitted: what it was fitted on is the maker's word)"
     return Finding(f"{words}; {chance.words}.", {"base_classifiers": chosen, **chance.details})
 
 
@@ -94,6 +98,7 @@ def _votes(
         spread=Spread.from_dict(facts["spread"]),
         split=Split.from_dict(facts["split"]),
         classes=None if facts["classes_inferred"] else classes.tolist(),
+        trusted_state=True,  # the learner is the one that the files describe, with its fitted parts and their digests
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PremiseWarning)

@@ -1,0 +1,181 @@
+"""What of a learner arrives fitted: state that `clone` does not take away, and that every base classifier would share.
+
+Whatever such a part was fitted on reaches all base classifiers. If that was the training data, one poisoned sample
+moves every vote and no radius holds; nobody can tell from the part. So it is found, by looking where state can hide,
+and refused unless the user vouches for it; then it is a premise, named with a digest of its content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib.hashing import NumpyHasher
+from sklearn.base import BaseEstimator, clone
+
+PREMISE = "a part of the learner arrived fitted"
+GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
+DEEPEST = 12
+
+
+class ArrivedPart(NamedTuple):
+    """A part of a learner that arrives fitted: where it stands, what it is, and the digest of its state."""
+
+    place: str
+    kind: str
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.place} ({self.kind}) sha256 {self.digest}"
+
+
+def arrived_parts(learner: Any) -> tuple[ArrivedPart, ...]:
+    """The parts of a learner that a clone of it still holds fitted, in the order of their places."""
+    try:
+        survivor = clone(learner)
+    except Exception:  # what cannot be cloned cannot be fitted either, and says so there
+        survivor = learner
+    parts = {part.place: part for part in _parts(survivor, "estimator", False, ())}
+    return tuple(parts[place] for place in sorted(parts))
+
+
+def words(parts: tuple[ArrivedPart, ...]) -> str:
+    """The parts in one line, as the premise and the learner's description say them."""
+    return "; ".join(map(str, parts))
+
+
+def refuse_arrived(learner: Any, trusted: bool) -> None:
+    """Raise if a part of the learner arrives fitted and nobody vouches for it."""
+    parts = arrived_parts(learner)
+    if parts and not trusted:
+        raise ValueError(
+            f"A part of the learner arrives fitted: {words(parts)}; if it saw training samples, one poisoned sample "
+            "reaches every base classifier and no radius holds; give it unfitted, or say trusted_state=True if it was "
+            "fitted on other data, which then is a premise."
+        )
+
+
+def state_digest(value: Any) -> str:
+    """SHA-256 of an object with all it holds, the same in every process for equal objects."""
+    try:
+        return str(NumpyHasher(hash_name="sha256").hash(value))
+    except Exception as error:
+        raise ValueError(
+            f"The learner holds an object of type {type(value).__name__} that cannot be told from others of its type "
+            f"({type(error).__name__}: {error}); give the learner something that can be pickled instead."
+        ) from None
+
+
+def is_generator(value: Any) -> bool:
+    """Whether it is a generator of random numbers, which every base classifier gets anew."""
+    kind = type(value)
+    return isinstance(value, GENERATORS) or (kind.__module__.startswith("torch") and kind.__name__ == "Generator")
+
+
+def underlying(value: Any) -> Any:
+    """The function that a caching or compiling wrapper was put around, or None."""
+    return getattr(value, "__wrapped__", None) or getattr(value, "py_func", None)
+
+
+def owner_of(value: Any) -> Any:
+    """The instance that a method is bound to, or None."""
+    if not isinstance(value, MethodType | BuiltinFunctionType):
+        return None
+    owner = value.__self__
+    return None if owner is None or isinstance(owner, type | ModuleType) else owner
+
+
+def _parts(value: Any, place: str, hidden: bool, above: tuple[int, ...]) -> Iterator[ArrivedPart]:
+    """Fitted parts in a value; ``hidden`` if it is no parameter but held by something that is."""
+    if id(value) in above or len(above) > DEEPEST or value is None or isinstance(value, type | ModuleType):
+        return
+    if is_generator(value):
+        return
+    if _is_fitted(value) or (hidden and _is_array(value)):
+        yield ArrivedPart(place, _kind(value), state_digest(value))
+        return
+    for name, inner, inner_hidden in _held(value):
+        yield from _parts(inner, place + name, hidden or inner_hidden, (*above, id(value)))
+
+
+def _is_fitted(value: Any) -> bool:
+    """Whether an object says of itself that it was fitted, or has no other reason to survive a clone."""
+    if hasattr(value, "state_dict") and hasattr(value, "parameters"):  # a network with its weights
+        return True
+    if not hasattr(value, "get_params"):
+        return not hasattr(value, "__dict__") and (hasattr(value, "predict") or hasattr(value, "transform"))
+    kept = getattr(type(value), "__sklearn_clone__", BaseEstimator.__sklearn_clone__)
+    parameters = value.get_params(deep=False)
+    return kept is not BaseEstimator.__sklearn_clone__ or any(
+        name.endswith("_") and not name.startswith("_") and name not in parameters and state is not None
+        for name, state in vars(value).items()
+    )
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, np.generic)
+
+
+def _kind(value: Any) -> str:
+    inner = getattr(value, "estimator", None)
+    name = type(value).__name__
+    return f"{name} of {type(inner).__name__}" if isinstance(inner, BaseEstimator) else name
+
+
+def _held(value: Any) -> Iterator[tuple[str, Any, bool]]:
+    """What an object holds: the name of its place, the object, and whether it is out of sight of the parameters."""
+    if isinstance(value, str | bytes | int | float | complex | np.generic) or _is_array(value):
+        return
+    if hasattr(value, "get_params"):
+        yield from ((f".{name}", part, False) for name, part in value.get_params(deep=False).items())
+    elif isinstance(value, dict):
+        yield from ((f"[{name!r}]", part, False) for name, part in value.items())
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from ((f"[{number}]", part, False) for number, part in enumerate(value))
+    elif isinstance(value, partial):
+        yield ".func", value.func, True
+        yield from ((f".args[{number}]", part, True) for number, part in enumerate(value.args))
+        yield from ((f".{name}", part, True) for name, part in value.keywords.items())
+    elif isinstance(value, FunctionType):
+        yield from ((f".{name}", part, True) for name, part in _held_by_function(value))
+    elif (owner := owner_of(value)) is not None:
+        yield ".__self__", owner, True
+    elif (function := underlying(value)) is not None:
+        yield "", function, True
+    elif is_dataclass(value):
+        yield from ((f".{field.name}", getattr(value, field.name), True) for field in fields(value))
+    else:
+        yield from ((f".{name}", part, True) for name, part in getattr(value, "__dict__", {}).items())
+
+
+def _held_by_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """What a function remembers: its closure, defaults and attributes, and fitted objects that it finds by name."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # not yet filled
+            continue
+    yield from _numbered("defaults", function.__defaults__ or ())
+    yield from (function.__kwdefaults__ or {}).items()
+    yield from vars(function).items()
+    for name in _names(function.__code__):
+        known = function.__globals__.get(name)
+        own = function.__module__ == "__main__" and _is_array(known)
+        if own or owner_of(known) is not None or (isinstance(known, BaseEstimator) and _is_fitted(known)):
+            yield name, known
+
+
+def _numbered(name: str, values: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
+    return ((f"{name}[{number}]", value) for number, value in enumerate(values))
+
+
+def _names(code: Any) -> Iterator[str]:
+    """The names that a function looks up outside itself, those of functions inside it too."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if hasattr(constant, "co_names"):
+            yield from _names(constant)

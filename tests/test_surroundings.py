@@ -1,0 +1,128 @@
+"""What stands around a fit: searches and pipelines are seen where they can be, and stated as premises."""
+
+import numpy as np
+import pytest
+from joblib import parallel_config
+from sklearn.datasets import load_digits
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, cross_val_score
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from bezoar import FiniteAggregationClassifier, PremiseWarning, check_pipeline
+from bezoar.stochastic import CertifiedBaggingClassifier
+
+X, Y = (part[:150] for part in load_digits(return_X_y=True))
+OURS = FiniteAggregationClassifier(DecisionTreeClassifier(), k=3, d=1, classes=range(10))
+NOTHING = "fitted before the split: nothing, by the caller's word (declared)"
+
+
+def stated(model):
+    return {premise.what: str(premise) for premise in model.premises_}
+
+
+def test_that_nothing_was_fitted_before_is_always_a_premise():
+    model = FiniteAggregationClassifier(GaussianNB(), k=3, d=1, classes=range(10)).fit(X, Y)
+    assert f"Premise: {NOTHING}" in str(model.certify(X[:3]))
+    assert NOTHING in map(str, CertifiedBaggingClassifier(GaussianNB(), n_draws=3).fit(X, Y).premises_)
+
+
+@pytest.mark.parametrize(
+    ("search", "best"),
+    [
+        (GridSearchCV(OURS, {"k": [2, 3]}, cv=2), lambda search: search.best_estimator_),
+        (GridSearchCV(OURS, {"d": [1, 2]}, cv=2), lambda search: search.best_estimator_),
+        (RandomizedSearchCV(OURS, {"k": [2, 3]}, n_iter=1, cv=2), lambda search: search.best_estimator_),
+        (
+            GridSearchCV(make_pipeline(Normalizer(), OURS), {"finiteaggregationclassifier__k": [2, 3]}, cv=2),
+            lambda search: search.best_estimator_[-1],
+        ),
+        (
+            make_pipeline(Normalizer(), GridSearchCV(OURS, {"k": [2, 3]}, cv=2)),
+            lambda pipe: pipe[-1].best_estimator_,
+        ),
+    ],
+    ids=["k", "d", "randomised", "over a pipeline", "in a pipeline"],
+)
+def test_what_a_search_chose_is_chosen_from_this_data(search, best):
+    model = best(search.fit(X, Y))
+    assert stated(model)["spread"].endswith("(chosen from this data)")
+    assert stated(model)["learner"].endswith("(declared)")
+    assert stated(model)["fitted before the split"] == NOTHING
+    model.update(remove=[0])
+    assert stated(model)["spread"].endswith("(chosen from this data)")
+    check_pipeline(search)
+
+
+def test_a_learner_that_a_search_chose():
+    search = GridSearchCV(OURS, {"estimator__max_depth": [1, 3]}, cv=2).fit(X, Y)
+    assert stated(search.best_estimator_)["learner"].endswith("(chosen from this data)")
+    assert stated(search.best_estimator_)["spread"].endswith("(declared)")
+    again = search.best_estimator_.fit(X, Y)
+    assert stated(again)["learner"].endswith("(declared)"), "outside the search it is the caller's word again"
+
+
+def test_a_step_that_learns_before_us_is_told_of_and_stated():
+    pipe = make_pipeline(StandardScaler(), OURS)
+    with pytest.warns(PremiseWarning, match=r"step 'standardscaler' \(StandardScaler\) was fitted on all training"):
+        pipe.fit(X, Y)
+    said = stated(pipe[-1])["fitted before the split"]
+    assert said.endswith("(StandardScaler) was fitted on all training samples (chosen from this data)")
+    pipe[-1].update(remove=[0])
+    assert stated(pipe[-1])["fitted before the split"] == said
+
+
+def test_a_step_that_learns_is_seen_through_searches_and_pipelines():
+    inner = Pipeline([("again", FunctionTransformer()), ("ours", OURS)])
+    outer = make_pipeline(StandardScaler(), GridSearchCV(inner, {"ours__k": [2, 3]}, cv=2))
+    with pytest.warns(PremiseWarning, match="step 'standardscaler'"):
+        outer.fit(X, Y)
+    model = outer[-1].best_estimator_[-1]
+    assert "standardscaler" in stated(model)["fitted before the split"]
+    assert stated(model)["spread"].endswith("(chosen from this data)")
+
+
+@pytest.mark.filterwarnings("error")
+def test_pipelines_that_learn_nothing_are_silent():
+    pipe = make_pipeline(Normalizer(), OURS).fit(X, Y)
+    assert stated(pipe[-1])["fitted before the split"] == NOTHING
+    other = make_pipeline(StandardScaler(), DecisionTreeClassifier())
+    FiniteAggregationClassifier(other, k=3, d=1, classes=range(10)).fit(X, Y)
+
+
+@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+def test_a_search_is_checked_with_every_step_it_would_put_in():
+    check_pipeline(GridSearchCV(OURS, {"k": [2, 3]}))
+    check_pipeline(make_pipeline(Normalizer(), GridSearchCV(OURS, {"k": [2, 3]})))
+    with pytest.raises(ValueError, match="Step 'standardscaler'"):
+        check_pipeline(GridSearchCV(make_pipeline(StandardScaler(), OURS), {"finiteaggregationclassifier__k": [2]}))
+    with pytest.raises(ValueError, match=r"Step 'normalizer' \(StandardScaler\)"):
+        check_pipeline(
+            GridSearchCV(make_pipeline(Normalizer(), OURS), {"normalizer": [Normalizer(), StandardScaler()]})
+        )
+    with pytest.raises(TypeError, match="a search over one"):
+        check_pipeline(GridSearchCV(GaussianNB(), {}))
+    with pytest.raises(ValueError, match="memory=, a cache"):
+        check_pipeline(Pipeline([("n", Normalizer()), ("o", OURS)], memory="somewhere"))
+    assert cross_val_score(OURS, X, Y, cv=2).shape == (2,)
+
+
+@pytest.mark.parametrize("backend", ["multiprocessing", "loky", "threading"])
+def test_every_backend_of_joblib_gives_the_same_votes(backend):
+    expected = OURS.fit(X, Y).votes(X[:20]).matrix
+    with parallel_config(backend, n_jobs=2):
+        assert (OURS.fit(X, Y).votes(X[:20]).matrix == expected).all()
+
+
+def test_lightgbm_with_parameters_it_does_not_name():
+    lightgbm = pytest.importorskip("lightgbm")
+    learner = lightgbm.LGBMClassifier(n_estimators=3, min_child_samples=2, verbose=-1, num_threads=2, seed=5)
+    model = FiniteAggregationClassifier(learner, k=3, d=2, classes=range(10))
+    votes = model.fit(X, Y).votes(X[:20]).matrix
+    assert "verbose=-1" in stated(model)["learner"]
+    assert all(member.failure is None for member in model.members_)
+    assert {member.model.get_params()["num_threads"] for member in model.members_} == {1}
+    assert len(np.unique(votes)) > 1
+    order = np.random.default_rng(0).permutation(len(X))
+    assert (model.fit(X[order], Y[order]).votes(X[:20]).matrix == votes).all()
