@@ -15,6 +15,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
+from bezoar.display.text import shown
 from bezoar.labels import Cell, read_labels
 from bezoar.learners.describe import describe
 from bezoar.learners.table import TableClassifier
@@ -145,7 +146,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
 
 def warn(text: str) -> None:
     """Tell the user of a fitted model what a reader of its certificates must know."""
-    warnings.warn(text, PremiseWarning, stacklevel=4)
+    warnings.warn(shown(text), PremiseWarning, stacklevel=4)
 
 
 def _outline(X: Any, samples: Samples) -> Any:

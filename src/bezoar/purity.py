@@ -16,6 +16,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 from threadpoolctl import threadpool_limits
 
+from bezoar.display.text import shown
 from bezoar.estimator import FiniteAggregationClassifier
 from bezoar.premises import PremiseWarning
 from bezoar.rows import count_rows, take_rows
@@ -46,7 +47,7 @@ class PurityReport:
         if self.pure:
             return f"No leak found in {len(self.checks)} checks: " + "; ".join(self.checks) + "."
         return f"{len(self.leaks)} of {len(self.checks)} checks found a leak:\n" + "\n".join(
-            f"- {leak}" for leak in self.leaks
+            f"- {shown(leak)}" for leak in self.leaks
         )
 
 
