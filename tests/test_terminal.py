@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 import bezoar
 from bezoar import Certificate, FiniteAggregationClassifier, Spread, Votes, certify
-from bezoar.cli import app, options
+from bezoar.cli import app, completion, options
 from bezoar.cli.run import progress_bar
 from bezoar.display.markup import in_latex, in_markdown
 from bezoar.display.spreadsheet import as_cell
@@ -301,6 +301,12 @@ def test_only_one_module_of_the_command_line_prints():
             calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
             names = {ast.unparse(call) for call in calls}
             assert not names & {"typer.echo", "print", "typer.secho", "sys.stdout.write", "sys.stderr.write"}, path
+
+
+def test_a_shell_is_offered_no_file_that_it_would_obey(tmp_path):
+    for name in ("good.csv", f"{NAME[:40]}.csv"):
+        (tmp_path / name).write_text("")
+    assert completion.of_data(f"{tmp_path}/") == [f"{tmp_path}/good.csv"]
 
 
 def test_tables_and_bars_take_cells_for_text(capsys):
