@@ -4,16 +4,30 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: help run test check format docs bench browser clean
+.PHONY: help run test test-oldest test-bare coverage check format docs dist bench browser clean
 
 help:  ## list the commands
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-11s %s\n", $$1, $$2}'
 
 run: $(VENV)/.run  ## install, certify the embedded digits, write runs/digits/report.html
 	$(BIN)/bezoar run digits --out runs/digits
 
 test: $(VENV)/.dev browser check  ## install what tests need and run them all, style and types included
 	$(BIN)/python -m pytest -n auto
+
+# TESTS=tests/test_votes.py picks some; the rest of the environment is the lowest versions that pyproject.toml declares.
+test-oldest: $(VENV)-oldest/.tests  ## the tests with the lowest declared versions, in .venv-oldest (without torch)
+	@echo "*** torch is not in the oldest environment: its tests are skipped there and run by make test ***"
+	PATH="$(CURDIR)/$(VENV)-oldest/bin:$$PATH" $(VENV)-oldest/bin/python -m pytest -n auto $(TESTS)
+
+# Files of tests that name none of the optional libraries; the README shows a table, so it needs one.
+BARE = $(filter-out tests/test_readme.py, \
+  $(shell grep -LE 'pandas|pyarrow|PIL|dask|distributed|torch|mkdocs|playwright' tests/test_*.py))
+test-bare: $(VENV)-bare/.tests  ## the tests that need no extras, in .venv-bare, where there are none
+	PATH="$(CURDIR)/$(VENV)-bare/bin:$$PATH" $(VENV)-bare/bin/python -m pytest -n auto $(or $(TESTS),$(BARE))
+
+coverage: $(VENV)/.dev  ## which lines the tests run, worker processes included (compiled kernels cannot be seen)
+	$(BIN)/python -m pytest -n auto --cov --cov-report=term:skip-covered --cov-report=html:htmlcov $(TESTS)
 
 check: $(VENV)/.dev  ## style (ruff) and types (mypy)
 	$(BIN)/ruff check .
@@ -26,6 +40,16 @@ format: $(VENV)/.dev  ## put the code into the house style
 
 docs: $(VENV)/.dev  ## build the site into site/; site/index.html opens without a server or a network
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+dist: | $(VENV)/bin/python  ## build the wheel; install it in a clean environment and run the README there
+	rm -rf dist $(VENV)-dist
+	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
+	$(PYTHON) -m venv $(VENV)-dist
+	wheel=$$(ls dist/*.whl) && $(VENV)-dist/bin/python -m pip --disable-pip-version-check install --quiet \
+	  "$$wheel[tables,images]" pytest
+	$(VENV)-dist/bin/python -c 'import bezoar, sys; sys.exit(sys.prefix not in bezoar.__file__)'
+	PATH="$(CURDIR)/$(VENV)-dist/bin:$$PATH" $(VENV)-dist/bin/python -m pytest -p no:cacheprovider tests/test_readme.py
+	@ls -l dist
 
 bench: $(VENV)/.dev  ## measure speed and memory; prints what benchmarks/RESULTS.md reports
 	$(BIN)/python benchmarks/certify.py
@@ -74,5 +98,17 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.run
 
+$(VENV)-oldest/.tests: pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip --disable-pip-version-check install --quiet -c constraints-oldest.txt \
+	  -r constraints-oldest.txt -e .
+	$(VENV)-oldest/bin/python -m pip check
+	@touch $@
+
+$(VENV)-bare/.tests: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-bare
+	$(VENV)-bare/bin/python -m pip --disable-pip-version-check install --quiet -e . pytest pytest-xdist hypothesis
+	@touch $@
+
 clean:
-	rm -rf $(VENV) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-bare $(VENV)-dist dist htmlcov .coverage runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis

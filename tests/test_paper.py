@@ -124,9 +124,8 @@ def test_the_frontier_is_the_best_of_all():
 def test_tables_in_three_formats():
     table = Table("50 % & more", ("a", "b_c"), (("1", "–"), ("22", "x")))
     assert table.rendered("text") == "50 % & more\n a  b_c\n 1    –\n22    x\n"
-    assert (
-        table.rendered("markdown").splitlines()[2:] == ["| a | b_c |", "| --- | --- |", "| 1 | – |", "| 22 | x |"][:4]
-    )
+    rows = table.rendered("markdown").splitlines()[2:]
+    assert rows == ["| a | b\\_c |", "| --- | --- |", "| 1 | – |", "| 22 | x |"]
     latex = table.rendered("latex")
     assert r"b\_c" in latex
     assert latex.count(r"\\") == 3

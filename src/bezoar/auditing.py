@@ -19,6 +19,7 @@ from sklearn.base import clone
 
 from bezoar.attacks import ATTACKS, Poison, Scene, with_trigger
 from bezoar.certificates import Certificate, certify
+from bezoar.display.text import shown
 from bezoar.estimator import FiniteAggregationClassifier, Training
 from bezoar.labels import label_cells, one_by_one
 from bezoar.learners.pooled import fit_pooled, is_pooled
@@ -129,7 +130,7 @@ class AuditReport:
             )
         for attack in self.violations:
             lines += [f"VIOLATION: {words} ({_case(attack, self.seed)})" for words in attack.violations]
-        return "\n".join(lines)
+        return "\n".join(map(shown, lines))
 
 
 def audit(

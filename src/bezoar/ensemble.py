@@ -15,6 +15,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
+from bezoar.display.text import shown
 from bezoar.frames import as_frame
 from bezoar.labels import Cell, read_labels
 from bezoar.learners.arrived import PREMISE as ARRIVED
@@ -225,7 +226,7 @@ def _schema_premise(samples: TableSamples, split: Split) -> Premise:
 
 def warn(text: str) -> None:
     """Tell the user of a fitted model what a reader of its certificates must know."""
-    warnings.warn(text, PremiseWarning, stacklevel=4)
+    warnings.warn(shown(text), PremiseWarning, stacklevel=4)
 
 
 def _outline(X: Any, samples: Samples) -> Any:

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 import numpy as np
 import xxhash
-from numba import njit
 from numpy.typing import NDArray
 
+from bezoar.compiled import njit
 from bezoar.threads import in_threads
 
 ROWS_PER_TASK = 1 << 14

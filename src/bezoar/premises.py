@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bezoar.display.text import shown
+
 
 class PremiseWarning(UserWarning):
     """Something about the data or the base classifiers that a reader of the certificate must know."""
@@ -23,6 +25,11 @@ class Premise:
     value: str
     declared: bool
 
-    def __str__(self) -> str:
+    @property
+    def words(self) -> str:
+        """The premise as files keep it, with whatever the data put into it; for eyes there is `str`."""
         origin = "declared" if self.declared else "chosen from this data"
         return f"{self.what}: {self.value} ({origin})"
+
+    def __str__(self) -> str:
+        return shown(self.words)

@@ -15,6 +15,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
+from bezoar.display.text import shown
 from bezoar.estimator import FiniteAggregationClassifier
 from bezoar.learners.arrived import arrived_parts, refuse_arrived, words
 from bezoar.premises import PremiseWarning
@@ -47,7 +48,7 @@ class PurityReport:
         if self.pure:
             return f"No leak found in {len(self.checks)} checks: " + "; ".join(self.checks) + "."
         return f"{len(self.leaks)} of {len(self.checks)} checks found a leak:\n" + "\n".join(
-            f"- {leak}" for leak in self.leaks
+            f"- {shown(leak)}" for leak in self.leaks
         )
 
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
+
+from bezoar.compiled import njit
 
 WRONG = {
     1: "holds {said}, but classes are 0 … {last} and {abstention} stands for nothing more",

@@ -201,7 +201,7 @@ def _finish(
         "asked": opened["asked"],
         "environment": environment(),
         "changes": changes,
-        "premises": [str(premise) for premise in model.premises_],
+        "premises": [premise.words for premise in model.premises_],
         "notes": list(dataset.notes),
         "threat_model": threat_model(model.split_),
         "unit": certificate.unit,

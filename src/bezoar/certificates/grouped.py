@@ -43,11 +43,11 @@ soundness.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from bezoar.certificates.kernels import sum_of_largest
 from bezoar.certificates.search import ATTACK, SAFE, UNKNOWN, branch_and_bound
+from bezoar.compiled import njit
 
 
 @njit(nogil=True, cache=True)

@@ -22,8 +22,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from bezoar.compiled import njit
 
 BLOCK = 8192  # bytes of a view that stay in the first-level cache while d views are added
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bezoar import __version__
+from bezoar.display.text import shown
 from bezoar.files import DamagedFileError, open_arrays, reading, write_arrays
 from bezoar.premises import Premise
 from bezoar.split import Split, Threat
@@ -208,7 +209,7 @@ class Certificate:
             f"Certificate ({self.method}) for {len(self)} predictions: {radii} {self.unit}.",
             f"{self.spread.n_subsets} base classifiers, k = {self.spread.k:g}, d = {self.spread.d}.",
         ]
-        return "\n".join(lines + [f"Premise: {premise}" for premise in self.premises])
+        return "\n".join(map(shown, lines + [f"Premise: {premise}" for premise in self.premises]))
 
 
 def shares_that_withstand(

@@ -41,10 +41,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from bezoar.certificates.kernels import _add_reach, _count, _subtract_hits, how_many_fit
+from bezoar.compiled import njit
 
 
 @njit(nogil=True, cache=True)

@@ -7,10 +7,10 @@ classifier that is covered for the first time leaves the gains of all partitions
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from bezoar.certificates.kernels import sum_of_largest
+from bezoar.compiled import njit
 
 SAFE, ATTACK, UNKNOWN = 0, 1, 2
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bezoar.certificates import certify
+from bezoar.display.text import shown
 from bezoar.premises import Premise
 from bezoar.votes import Votes
 
@@ -108,7 +109,7 @@ class CertifiedAccuracy:
             f"{self.lower_count} of {self.n_test} test samples stay right; {self.proved}.",
             f"The best attack found leaves {self.upper_count} right; certified fraction {fraction:.1f} % (pointwise).",
         ]
-        return "\n".join(lines + [f"Premise: {premise}" for premise in self.premises])
+        return "\n".join(map(shown, lines + [f"Premise: {premise}" for premise in self.premises]))
 
 
 def certified_accuracy(

@@ -24,10 +24,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from bezoar.certificates.kernels import sum_of_largest
+from bezoar.compiled import njit
 
 GRID = 1 << 14
 CONSTANT = -1  # in place of an s: the bound 1

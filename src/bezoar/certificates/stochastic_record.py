@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bezoar.certificates.record import shares_that_withstand
+from bezoar.display.text import shown
 from bezoar.files import open_arrays, write_arrays
 from bezoar.premises import Premise
 from bezoar.split import Threat
@@ -175,4 +176,4 @@ class StochasticCertificate:
             f"{int(self.abstained.sum())} abstentions; {self.unit}{beside}.",
             f"It {self.confidence}: {self.n_draws} draws, seed {self.seed}.",
         ]
-        return "\n".join(lines + [f"Premise: {premise}" for premise in self.premises])
+        return "\n".join(map(shown, lines + [f"Premise: {premise}" for premise in self.premises]))

@@ -28,12 +28,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from bezoar.certificates.grouped import allocate, bound_groups, picks_to_bound, raise_by_groups
 from bezoar.certificates.kernels import how_many_fit
 from bezoar.certificates.search import ATTACK, SAFE, branch_and_bound, greedy_attack
+from bezoar.compiled import njit
 
 GRID = 256
 

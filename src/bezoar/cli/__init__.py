@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import errno
 import functools
+import sys
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from bezoar import __version__
 from bezoar.cli import (
@@ -22,6 +25,7 @@ from bezoar.cli import (
     compare,
     doctor,
     example,
+    options,
     paper,
     plan,
     plot,
@@ -35,12 +39,36 @@ from bezoar.cli import (
     verify,
     vote,
 )
+from bezoar.display.text import shown
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 GOES_ON = "What was finished is kept, and the same command goes on from there."
 
+
+class ShownErrors(TyperGroup):
+    """Commands whose complaints about words that they were given show these words and do not obey them."""
+
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        """Read what stands before the command."""
+        return _with_shown_errors(super().make_context, *args, **more)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Read the rest, and do it."""
+        return _with_shown_errors(super().invoke, ctx)
+
+
+def _with_shown_errors(act: Callable[..., Any], *args: Any, **more: Any) -> Any:
+    try:
+        return act(*args, **more)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # a usage error, of Click or of Typer's own copy of it
+            error.message = shown(error.message)  # type: ignore[attr-defined]
+        raise
+
+
 app = typer.Typer(
     name="bezoar",
+    cls=ShownErrors,
     help="Classifiers with a proof against training-data poisoning (Finite Aggregation).",
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -52,17 +80,17 @@ def graceful(command: Callable[..., None]) -> Callable[..., None]:
     """The command, with bad input and interruption ending in one sentence instead of a traceback."""
 
     @functools.wraps(command)
-    def wrapped(*args: Any, **options: Any) -> None:
+    def wrapped(*args: Any, **given: Any) -> None:
         try:
-            command(*args, **options)
+            command(*args, **given)
         except BrokenPipeError:
             raise
         except (ValueError, TypeError, ImportError, OSError, MemoryError) as error:
             gave_out = _machine_gave_out(error)
-            typer.echo(f"bezoar: {_sentence(error)}{f' {GOES_ON}' if gave_out else ''}", err=True)
+            options.note(f"{_sentence(error)}{f' {GOES_ON}' if gave_out else ''}")
             raise typer.Exit(4 if gave_out else 2) from None
         except KeyboardInterrupt:
-            typer.echo(f"bezoar: interrupted. {GOES_ON}", err=True)
+            options.note(f"interrupted. {GOES_ON}")
             raise typer.Exit(130) from None
 
     return wrapped
@@ -106,7 +134,7 @@ for _room in (
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(__version__)
+        options.print_line(__version__)
         raise typer.Exit
 
 
@@ -118,5 +146,9 @@ def _common(
 
 
 def main() -> None:
-    """Run the command line."""
-    app()
+    """Run the command line. A defect of ours ends in its traceback, shown like everything else."""
+    try:
+        app()
+    except Exception:
+        options.note_lines(traceback.format_exc())
+        sys.exit(1)

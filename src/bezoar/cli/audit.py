@@ -76,7 +76,7 @@ def command(
             ["kind", "attacks", "moved the prediction", "violations"],
             [[kind, *(str(count) for count in row.values())] for kind, row in report.by_kind().items()],
         )
-        typer.echo(str(report))
+        options.print_lines(str(report))
         options.note(f"picture: {Path(run / 'audit.svg')}")
     if not report.ok:
         raise typer.Exit(VIOLATED)

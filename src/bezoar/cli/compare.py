@@ -119,4 +119,4 @@ def _print(found: Comparison) -> None:
     for part, title in zip(parts, (report.title(found), ""), strict=False):
         options.print_table(title, [header[at] for at in part], [[row[at] for at in part] for row in rows], left=2)
     for remark in report.remarks(found):
-        typer.echo(remark)
+        options.print_line(remark)

@@ -97,6 +97,7 @@ def _files(incomplete: str, suffixes: tuple[str, ...]) -> list[str]:
         f"{head}{item.name}{'/' if item.is_dir() else ''}"
         for item in found
         if item.name.startswith(start)
+        and item.name.isprintable()  # a shell would print the rest as it stands
         and (start or not item.name.startswith("."))
         and (item.is_dir() or item.name.lower().endswith(suffixes))
     ]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from bezoar.cli import options
 
 if TYPE_CHECKING:
@@ -37,7 +35,7 @@ def _print(found: Findings) -> None:
     from bezoar.doctor import SLOW_SECONDS
 
     def line(name: str, words: str) -> None:
-        typer.echo(f"{name:<16}{words}")
+        options.print_line(f"{name:<16}{words}")
 
     line("bezoar", found.versions["bezoar"])
     line("system", f"Python {found.versions['Python']}, {found.system}")

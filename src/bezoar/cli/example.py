@@ -31,5 +31,5 @@ def command(
     if json:
         options.print_json({"out": str(written.path), "words": written.words, "next": written.command})
         return
-    typer.echo(f"{written.path}: {written.words}.")
-    typer.echo(f"Next: {written.command}")
+    options.print_line(f"{written.path}: {written.words}.")
+    options.print_line(f"Next: {written.command}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bezoar.cli import completion
+from bezoar.display.text import shown, shown_lines
 
 if TYPE_CHECKING:
     from bezoar import Spread
@@ -73,8 +74,18 @@ def parse_spread(text: str) -> Spread:
 
 
 def print_json(record: dict[str, Any]) -> None:
-    """JSON on stdout."""
-    typer.echo(json.dumps(record, ensure_ascii=False))
+    """JSON on stdout, in ASCII: no character of it moves a cursor or turns a line."""
+    typer.echo(json.dumps(record))
+
+
+def print_line(text: str) -> None:
+    """One line on stdout, whatever the data put into it."""
+    typer.echo(shown(text))
+
+
+def print_lines(text: str) -> None:
+    """A text of ours on stdout; its lines are ours, what it quotes was shown when it was put into them."""
+    typer.echo(shown_lines(text))
 
 
 def print_table(title: str, header: list[str], rows: list[list[str]], *, left: int = 0) -> None:
@@ -82,12 +93,17 @@ def print_table(title: str, header: list[str], rows: list[list[str]], *, left: i
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
+    def cell(text: str) -> Text:
+        """Text, not markup: a label `[red]` is no colour."""
+        return Text(shown(text))
+
+    table = Table(title=cell(title), title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
     for at, name in enumerate(header):
-        table.add_column(name, justify="left" if at < left else "right")
+        table.add_column(cell(name), justify="left" if at < left else "right")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(cell, row))
     console = Console(soft_wrap=True)
     if not console.is_terminal:
         console.width = WIDE
@@ -105,7 +121,12 @@ def fits_terminal(header: list[str], rows: list[list[str]]) -> bool:
 
 def note(text: str) -> None:
     """A line on stderr."""
-    typer.echo(f"bezoar: {text}", err=True)
+    typer.echo(shown(f"bezoar: {text}"), err=True)
+
+
+def note_lines(text: str) -> None:
+    """A text of several lines on stderr."""
+    typer.echo(shown_lines(text), err=True, nl=False)
 
 
 def warnings_as_notes() -> None:

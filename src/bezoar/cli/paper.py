@@ -81,6 +81,7 @@ def command(
     if json:
         options.print_json({name: results[name] for name in PRINTED} | {"above": above, "cells": cells})
         return
-    typer.echo(joined([table for name in ("table1", "table2", "table3") for table in tables(results)[name]], "text"))
+    made = tables(results)
+    options.print_lines(joined([*made["table1"], *made["table2"], *made["table3"]], "text"))
     options.note(f"{above} of {cells} cells of the paper's Table 1 are higher here" if cells else "a quick look")
     options.note(f"tables, figures and page: {out / 'paper.html'}")

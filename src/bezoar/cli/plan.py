@@ -136,9 +136,9 @@ def command(
         options.print_json({**asdict(found), "out": str(out), "next": words})
         return
     _print_plan(found)
-    typer.echo(f"Next: {words[0]}")
+    options.print_line(f"Next: {words[0]}")
     for more in words[1:]:
-        typer.echo(f"then: {more}")
+        options.print_line(f"then: {more}")
 
 
 def _refuse_another_file(out: Path) -> None:
@@ -204,14 +204,14 @@ def _print_plan(found: Plan) -> None:
         [*header, "train and vote", "memory", "disk"],
         [cells(at, row) for at, row in enumerate(found.rows)],
     )
-    typer.echo(
+    options.print_line(
         "Certified fraction (pointwise), ± the pilot's standard error; random spreads by Theorem 2, designed ones by "
         "the tight certificate."
     )
     for remark in found.remarks:
-        typer.echo(remark)
+        options.print_line(remark)
     choice = found.choice
-    typer.echo(
+    options.print_line(
         f"Recommended: k = {choice.k:g}, d = {choice.d}, {choice.spread} spread. Of those within the standard error "
         "of the best, it is the fastest to train."
     )
@@ -248,7 +248,7 @@ def _without_data(
             {"estimated": True, **{name: {**asdict(one), "assumptions": one.assumptions} for name, one in both.items()}}
         )
         return
-    typer.echo(
+    options.print_line(
         "k: a sample reaches 1/k of the base classifiers, so nothing is certified beyond k/2 poisons, and a subset "
         "holds 1/k of the samples: larger k withstands more, with weaker base classifiers. d: base classifiers are "
         "k·d; a larger d makes votes less noisy and costs d times as much. What this does to accuracy only data can "
@@ -294,7 +294,7 @@ def _print_trade_off(found: TradeOff, where: str) -> None:
         ],
     )
     for assumption in found.assumptions:
-        typer.echo(assumption)
+        options.print_line(assumption)
 
 
 def _whole_numbers(name: str, text: str) -> list[int]:

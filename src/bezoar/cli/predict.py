@@ -26,12 +26,16 @@ def command(
     skip_bad: reading.SkipBad = False,
     max_size: reading.MaxSize = None,
     n_jobs: Annotated[int, typer.Option("--n-jobs", help="Worker processes; -1 means one per core.")] = -1,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="CSV cells as they are, even those that a spreadsheet takes for formulas.")
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Prediction, radius, runner-up and share of votes for every sample of a new file or folder.
 
     The file is read by the schema of the run; it needs no labels. `sample` is the line of a CSV file, the row of a
-    Parquet file, the picture of a folder, or the index in an array.
+    Parquet file, the picture of a folder, or the index in an array. In CSV, an apostrophe stands before text that a
+    spreadsheet would run as a formula (it begins with `=`, `+`, `-`, `@`, a tab or a line end and is no number).
     """
     from bezoar import certify
     from bezoar.progress import watched
@@ -40,7 +44,7 @@ def command(
     with progress_bar("voting") as progress, watched(progress):
         votes = model.votes(part.X)
         certificate = certify(votes)
-    _write(out, part, certificate, votes)
+    _write(out, part, certificate, votes, raw)
     record = {
         "out": str(out),
         "samples": len(part),
@@ -123,19 +127,20 @@ def _rows(part: Part, certificate: Any, votes: Any) -> Iterator[tuple[Any, ...]]
         yield name, names[p], int(certificate.radius[at]), names[r], share
 
 
-def _write(out: Path, part: Part, certificate: Any, votes: Any) -> None:
+def _write(out: Path, part: Part, certificate: Any, votes: Any, raw: bool) -> None:
     import csv
     import io
     from json import dumps
 
+    from bezoar.display.spreadsheet import as_cell
     from bezoar.files import write_text
 
     text = io.StringIO()
     rows = _rows(part, certificate, votes)
     if out.suffix == ".jsonl":
-        text.writelines(dumps(dict(zip(COLUMNS, row, strict=True)), ensure_ascii=False) + "\n" for row in rows)
+        text.writelines(dumps(dict(zip(COLUMNS, row, strict=True))) + "\n" for row in rows)
     else:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(COLUMNS)
-        writer.writerows(rows)
+        writer.writerows(rows if raw else (map(as_cell, row) for row in rows))
     write_text(out, text.getvalue())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from bezoar.cli import completion, following, options, reading
+from bezoar.display.text import shown
 
 if TYPE_CHECKING:
     from bezoar import FiniteAggregationClassifier
@@ -255,9 +256,14 @@ class progress_bar:  # noqa: N801
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         console = Console(stderr=True)
-        columns = (TextColumn(self.of_what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
         self.bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
-        self.task = self.bar.add_task("", total=None)
+        self.task = self.bar.add_task(shown(self.of_what), total=None)
         self.bar.start()
         return self
 

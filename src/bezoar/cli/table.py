@@ -68,7 +68,7 @@ def command(
     if not text:
         raise ValueError(f"These runs have nothing for table '{table}': nobody published numbers for their k.")
     if out is None:
-        typer.echo(text, nl=False)
+        options.print_lines(text.removesuffix("\n"))
     else:
         write_text(out, text)
 

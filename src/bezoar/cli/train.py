@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import typer
-
 from bezoar.cli import options, run
 
 EXAMPLES = "Example: `bezoar train my.csv --label class --k 20 --out runs/my`; then `bezoar vote runs/my`"
@@ -53,7 +51,7 @@ def command(**given: Any) -> None:
     if json:
         options.print_json(record)
     else:
-        typer.echo(
+        options.print_line(
             f"{folder}: {record['base_classifiers']} base classifiers on {record['n_train']} training samples, "
             f"{size / 1e6:.1f} MB; `bezoar vote {folder}` lets them vote."
         )

@@ -61,7 +61,7 @@ def command(
         options.print_json({"out": str(run), "changes": changes, "n_train": outcome.manifest["n_train"]})
         return
     last = changes[-1] if changes else {"retrained": 0, "of": outcome.certificate.spread.n_subsets}
-    typer.echo(
+    options.print_line(
         f"{run}: {outcome.manifest['n_train']} training samples; {last['retrained']} of {last['of']} base classifiers "
         "were trained again, the others stand."
     )

@@ -67,7 +67,7 @@ def command(
     if json:
         options.print_json(verdict.as_dict())
     else:
-        typer.echo(verdict.verdict)
+        options.print_line(verdict.verdict)
         for check in (*verdict.failed, *verdict.not_checked):
             options.note(f"{check.outcome}: {check.name}: {check.words}")
     if not verdict.ok:

@@ -62,7 +62,7 @@ def command(
     if json:
         options.print_json({"out": str(out), "samples": len(part), "base_classifiers": votes.spread.n_subsets})
     else:
-        typer.echo(
+        options.print_line(
             f"{out}: votes of {votes.spread.n_subsets} base classifiers on {len(part)} samples; "
             f"`bezoar certify {out}` certifies them."
         )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bezoar.display.text import shown
 from bezoar.files import FULL, DamagedFileError
 
 MIRROR = "BEZOAR_MIRROR"
@@ -70,9 +71,9 @@ class _Bar:
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
         console = Console(stderr=True)
-        columns = (TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
         self.bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
-        self.task = self.bar.add_task("", total=None)
+        self.task = self.bar.add_task(shown(name), total=None)
         self.total = 0
 
     def __enter__(self) -> Any:

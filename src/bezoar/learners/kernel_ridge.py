@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from bezoar.compiled import njit
 from bezoar.learners.cholesky import solve_in_place
 from bezoar.learners.features.vectors import VectorFeatures
 from bezoar.threads import in_threads, one_linear_algebra_thread

@@ -13,7 +13,6 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -27,6 +26,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from bezoar.compiled import njit
 from bezoar.samples import is_frame
 
 

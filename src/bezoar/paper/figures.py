@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from bezoar.display.text import shown
 from bezoar.paper.results import THEOREM, Measures, published, published_cell
 
 COLOURS = ("#777777", "#2b6cb0", "#0b6e4f", "#c77700", "#b0413e", "#7b3fa0")
@@ -90,7 +91,7 @@ def frontier_curves(rows: Sequence[Measures]) -> Figure:
     axes.axhline(50, color="#999999", linewidth=0.7)
     axes.set_xlabel("attack size (training samples)")
     axes.set_ylabel("certified fraction, % (pointwise)")
-    axes.set_title(rows[0]["dataset"], fontsize=10)
+    axes.set_title(shown(rows[0]["dataset"]), fontsize=10, parse_math=False)
     axes.set_ylim(0, 100)
     axes.set_xlim(0)
     axes.spines[["top", "right"]].set_visible(False)
@@ -122,7 +123,7 @@ def _pair(row: Measures, left_label: str, right_label: str) -> tuple[Figure, Any
         side.set_ylabel(label)
         side.spines[["top", "right"]].set_visible(False)
     axes[1].axhline(0, color="#999999", linewidth=0.7)
-    figure.suptitle(f"{row['dataset']}, k = {row['k']:g}", fontsize=10)
+    figure.suptitle(f"{shown(row['dataset'])}, k = {row['k']:g}", fontsize=10, parse_math=False)
     return figure, axes
 
 

@@ -72,5 +72,5 @@ def cells_above(results: dict[str, Any]) -> tuple[int, int]:
 
 def as_json(value: Any) -> str:
     """JSON that a person can read and a diff can show: one line for each list of numbers."""
-    text = json.dumps(value, indent=1, ensure_ascii=False)
+    text = json.dumps(value, indent=1)  # ASCII: it goes to terminals too
     return re.sub(r"\[\s+([-\d.,\s]+?)\s+\]", lambda numbers: f"[{' '.join(numbers[1].split())}]", text) + "\n"

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bezoar.display.markup import in_latex, in_markdown
+from bezoar.display.text import shown
 from bezoar.paper.results import THEOREM, best, published, published_cell
 
 FORMATS = ("text", "markdown", "latex")
@@ -26,21 +28,22 @@ class Table:
         return {"text": self._text, "markdown": self._markdown, "latex": self._latex}[form]()
 
     def _text(self) -> str:
-        lines = [self.head, *self.cells]
+        lines = [tuple(map(shown, line)) for line in (self.head, *self.cells)]
         widths = [max(len(line[at]) for line in lines) for at in range(len(self.head))]
         padded = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
-        return "\n".join([self.title, *padded]) + "\n"
+        return "\n".join([shown(self.title), *padded]) + "\n"
 
     def _markdown(self) -> str:
-        lines = [self.head, ("---",) * len(self.head), *self.cells]
-        return "\n".join([f"{self.title}\n", *(f"| {' | '.join(line)} |" for line in lines)]) + "\n"
+        head, *body = [tuple(map(in_markdown, line)) for line in (self.head, *self.cells)]
+        lines = [head, ("---",) * len(self.head), *body]
+        return "\n".join([f"{in_markdown(self.title)}\n", *(f"| {' | '.join(line)} |" for line in lines)]) + "\n"
 
     def _latex(self) -> str:
-        head, *body = [" & ".join(map(_tex, line)) + r" \\" for line in (self.head, *self.cells)]
+        head, *body = [" & ".join(map(in_latex, line)) + r" \\" for line in (self.head, *self.cells)]
         columns = "r" * len(self.head)
         return "\n".join(
             [
-                rf"% {self.title}",
+                rf"% {shown(self.title)}",
                 rf"\begin{{tabular}}{{{columns}}}",
                 r"\toprule",
                 head,
@@ -229,12 +232,6 @@ def _costs(results: dict[str, Any]) -> list[Table]:
 
 def _key(row: dict[str, Any]) -> tuple[str, str, str]:
     return row["dataset"], f"{row['k']:.5g}", str(row["d"])
-
-
-def _tex(cell: str) -> str:
-    for mark, escaped in (("\\", r"\textbackslash{}"), ("%", r"\%"), ("&", r"\&"), ("_", r"\_"), ("#", r"\#")):
-        cell = cell.replace(mark, escaped)
-    return cell.replace("–", "--").replace("$", r"\$")
 
 
 def joined(made: Sequence[Table], form: str) -> str:

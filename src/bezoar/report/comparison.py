@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 from bezoar.comparison import PROOF, Comparison, Row
+from bezoar.display.markup import in_markdown
 from bezoar.files import write_text
 from bezoar.report.figures import comparison_curves
 from bezoar.report.page import percent
@@ -67,9 +68,10 @@ def remarks(comparison: Comparison) -> list[str]:
 def markdown(comparison: Comparison) -> str:
     """The table as Markdown."""
     names = header(comparison)
-    lines = [names, ["---", "---", *["--:"] * (len(names) - 2)], *(cells(comparison, row) for row in comparison.rows)]
+    rows = ([*map(in_markdown, cells(comparison, row))] for row in comparison.rows)
+    lines = [names, ["---", "---", *["--:"] * (len(names) - 2)], *rows]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return "\n\n".join([f"{title(comparison)}.", table, *remarks(comparison)]) + "\n"
+    return "\n\n".join([f"{in_markdown(title(comparison))}.", table, *map(in_markdown, remarks(comparison))]) + "\n"
 
 
 def write_comparison(comparison: Comparison, folder: Path) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bezoar.certificates import Certificate
 from bezoar.certificates.record import UNSEEN
+from bezoar.display.text import shown
 from bezoar.rows import take_rows
 from bezoar.samples import NumberSamples, SparseSamples, TableSamples, TextSamples, to_samples
 from bezoar.votes import Votes
@@ -81,7 +82,7 @@ def gallery(
     chosen = choose(certificate.radius, right, PICTURES if shown_as_pictures else ROWS)
     rows = np.concatenate([rows for _, _, rows in chosen])
     looks = dict(zip(rows.tolist(), _looks(take_rows(X, rows), dataset), strict=True))
-    names = [*map(str, certificate.classes.tolist()), UNSEEN]
+    names = [*(shown(str(name)) for name in certificate.classes.tolist()), UNSEEN]
     groups = []
     for title, about, rows in chosen:
         tiles = []
@@ -90,6 +91,7 @@ def gallery(
             counts = np.bincount(votes.matrix[row], minlength=len(names))
             listed = _most_voted(counts[:-1], codes)
             picture, cells = looks[row]
+            cells = tuple((shown(name), shown(value)) for name, value in cells)
             tiles.append(
                 Tile(
                     row,

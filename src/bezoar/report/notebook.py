@@ -9,6 +9,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from bezoar.display.text import shown
 from bezoar.report.charts import survival, ticks
 
 if TYPE_CHECKING:
@@ -39,13 +40,13 @@ def certificate_html(
     title: str, radii: NDArray[np.int64], n_test: int, unit: str, lines: Sequence[str], premises: Sequence[Premise]
 ) -> str:
     """Counts, median radius and a small curve: which share of all predictions withstands each attack size."""
-    parts = [TITLE.format(title)]
+    parts = [TITLE.format(shown(title))]
     if n_test and len(radii):
         top = int(radii.max()) + 1
         median = int(np.percentile(radii, 50, method="lower"))
         said = f"radius: median {median:,}, smallest {int(radii.min()):,}, largest {int(radii.max()):,} {unit}"
         parts += [ROW.format(said), _curve(radii, n_test, top), ROW.format(SOFT.format(AXIS))]
-    parts += [ROW.format(SOFT.format(line)) for line in lines]
+    parts += [ROW.format(SOFT.format(shown(line))) for line in lines]
     if premises:
         parts.append(DETAILS.format(f"{len(premises)} premises", _items(premises)))
     return str(BOX.format(Markup("").join(parts)))

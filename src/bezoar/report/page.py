@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, select_autoescape
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
 from bezoar.certificates.record import UNSEEN
+from bezoar.display.text import shown, shown_lines
 from bezoar.files import write_bytes
 from bezoar.report.charts import histogram, survival, ticks
 from bezoar.report.gallery import Tile, gallery
@@ -93,7 +94,7 @@ def page(outcome: Outcome) -> str:
             partition_ticks=ticks(largest),
             partition_bars=histogram({"plain": partitions}, largest, "partitions of size"),
             partition_median=_median(partitions),
-            manifest_text=json.dumps(manifest, indent=1, ensure_ascii=False),
+            manifest_text=escape(shown_lines(json.dumps(manifest, indent=1, ensure_ascii=False))),
             data={
                 "size": size,
                 "top": top,
@@ -150,15 +151,21 @@ def _median(numbers: NDArray[np.int64]) -> int:
 
 
 def templates() -> Environment:
-    """Our templates; whatever is put into them is escaped."""
+    """Our templates; whatever is put into them is shown and escaped."""
     environment = Environment(
         loader=TEMPLATES,
         autoescape=select_autoescape(["html", "j2"]),
+        finalize=_seen,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters.update(percent=percent, count=lambda number: f"{number:,}")
     return environment
+
+
+def _seen(value: Any) -> Any:
+    """What a template prints: text from data or files shown, markup of our own as it stands."""
+    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def own_source(name: str) -> Markup:

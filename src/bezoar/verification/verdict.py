@@ -38,6 +38,11 @@ class Check:
     words: str
     details: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        # Words quote files: no escape sequence in them may reach a terminal and rewrite the verdict.
+        seen = (char if char.isprintable() else char.encode("unicode_escape").decode() for char in self.words)
+        object.__setattr__(self, "words", "".join(seen))
+
 
 @dataclass(frozen=True)
 class Verdict:

@@ -10,8 +10,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from bezoar.compiled import njit
 
 # Brightness, then two opponent colours (yellow against blue, magenta against green), orthonormal; and how much
 # each varies in natural images, as variances relative to brightness.

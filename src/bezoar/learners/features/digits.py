@@ -14,9 +14,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bezoar.compiled import njit
 from bezoar.learners.features.hand import Hand, Metric
 from bezoar.learners.features.pixels import (
     Plane,

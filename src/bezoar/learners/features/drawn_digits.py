@@ -11,9 +11,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bezoar.compiled import njit
 from bezoar.learners.features.dead_leaves import random_share
 
 Stroke = list[tuple[float, float]]

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bezoar.compiled import njit
 from bezoar.learners.features.drawn_digits import STYLES, drawn_digits
 from bezoar.learners.features.patches import Matrix, whole
 

@@ -16,9 +16,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bezoar.compiled import njit
 from bezoar.learners.features.counts import Levels, levels_of, n_placed, place_cells, write_counts
 from bezoar.learners.features.dead_leaves import dead_leaves
 from bezoar.learners.features.patches import EXACT, MIDDLE, Filters, gather, inverse_lengths, leaf_filters, pool, shrunk

@@ -15,9 +15,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bezoar.compiled import njit
 from bezoar.learners.features.dead_leaves import COLOUR_AXES, COLOUR_VARIANCES, dead_leaves, random_share
 from bezoar.threads import one_linear_algebra_thread
 
