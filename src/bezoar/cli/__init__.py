@@ -1,8 +1,8 @@
 """The command line. One small file per command; stdout is data, stderr is progress.
 
 Exit codes: 0 done, VERIFIED; 2 the command or its input was wrong (one sentence on stderr); 3 NOT VERIFIED by `bezoar
-verify`, or `bezoar audit` found a violation; 4 the machine gave out (a full disk, a dead worker, no memory) and the same
-command goes on; 5 CONSISTENT by `bezoar verify`: nothing contradicts, but not enough was given to verify; 130
+verify`, or `bezoar audit` found a violation; 4 the machine gave out (a full disk, a dead worker, no memory) and the
+same command goes on; 5 CONSISTENT by `bezoar verify`: nothing contradicts, but not enough was given to verify; 130
 interrupted; 1 a defect of bezoar.
 """
 

@@ -2,7 +2,7 @@
 
 It shares no code with what makes certificates. `theorem` is the mathematics, `coverage` the same for method "tight",
 `content` the split, `claims` the words; `records` and `evidence` read the files; `arithmetic` and `checks` compare;
-`unchecked` names what none of them looked at. Only `ensemble`, `members` and `retrain` use the rest of bezoar, to ask
+`omissions` names what none of them looked at. Only `ensemble`, `members` and `retrain` use the rest of bezoar, to ask
 base classifiers that were kept and to train some again.
 """
 
@@ -18,8 +18,8 @@ from typing import Any
 from bezoar.verification import checks
 from bezoar.verification.arithmetic import Arithmetic
 from bezoar.verification.evidence import Evidence, open_certificate, open_run
+from bezoar.verification.omissions import unchecked
 from bezoar.verification.records import MOST_BYTES, Reader
-from bezoar.verification.unchecked import unchecked
 from bezoar.verification.verdict import Check, Finding, NotCheckedError, Verdict, detection_probability, made
 
 __all__ = ["Check", "Verdict", "detection_probability", "verify"]
