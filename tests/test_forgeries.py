@@ -1,11 +1,14 @@
 """Every forgery of the table is caught, or named as unchecked by the verdict, in each of the three columns."""
 
 import re
+import runpy
 import shutil
+from pathlib import Path
 
 import pytest
 
 from bezoar import verify
+from bezoar.files import open_arrays, read_record, sha256_of, write_arrays, write_record
 from forgeries import COLUMNS, FORGERIES, Caught
 from forging import make_runs, sign
 
@@ -54,3 +57,39 @@ def test_a_forgery_is_caught_or_named_as_unchecked(runs, tmp_path, name):
             assert any(expected.words in item for item in verdict.unchecked), f"{column}: {verdict}"
             assert expected.words in verdict.verdict
             assert any(expected.words in item for item in verdict.as_dict()["not_checked"])
+
+
+@pytest.mark.parametrize("nonsense", [5, None, [], {"a": []}, "x"])
+def test_nonsense_in_place_of_any_entry_never_raises(runs, tmp_path, nonsense):
+    """Whatever stands where an entry should be, there is a verdict, and it is VERIFIED for no run."""
+    honest, _ = runs["plain"]
+    held, facts = open_arrays(honest / "certificate.npz")
+    for name in (*facts, *(f"model {name}" for name in read_record(honest / "models" / "model.json"))):
+        folder = tmp_path / "run"
+        shutil.copytree(honest, folder)
+        if name.startswith("model "):
+            record = read_record(folder / "models" / "model.json")
+            write_record(folder / "models" / "model.json", {**record, name[6:]: nonsense})
+        else:
+            write_arrays(folder / "certificate.npz", held, {**facts, name: nonsense})
+        manifest = read_record(folder / "manifest.json")
+        for changed in ("certificate.npz", "models/model.json"):
+            manifest["files"][changed] = sha256_of(folder / changed)
+        write_record(folder / "manifest.json", manifest)
+        assert verify(folder).word != "VERIFIED"
+        shutil.rmtree(folder)
+    shutil.copytree(honest, folder)
+    manifest = read_record(folder / "manifest.json")
+    for name in manifest:
+        write_record(folder / "manifest.json", {**manifest, name: nonsense})
+        assert verify(folder).word != "VERIFIED"
+    for name in manifest["settings"]:
+        write_record(folder / "manifest.json", {**manifest, "settings": {**manifest["settings"], name: nonsense}})
+        assert verify(folder).word != "VERIFIED"
+
+
+def test_the_page_shows_this_table():
+    docs = Path(__file__).parents[1] / "docs"
+    page = (docs / "verify.md").read_text("utf-8")
+    assert runpy.run_path(str(docs / "fill_verify.py"))["filled"](page) == page
+    assert all(f"| {forgery.name} |" in page for forgery in FORGERIES)

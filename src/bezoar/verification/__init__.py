@@ -116,13 +116,9 @@ def verify(
         "retraining": lambda: heard.retrained(retrain, seed, progress),
     }
     found += [made(name, check) for name, check in then.items()]
-    return Verdict(
-        str(path),
-        tuple(found),
-        seed,
-        unchecked(evidence, found, data),
-        "no data" if data is None else source,
-    )
+    # What is false has been named; what else such files hold need not even be readable.
+    silent = () if any(check.outcome == "failed" for check in found) else unchecked(evidence, found, data)
+    return Verdict(str(path), tuple(found), seed, silent, "no data" if data is None else source)
 
 
 class _Heard:

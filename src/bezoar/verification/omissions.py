@@ -26,7 +26,7 @@ TEST_SAMPLES = "how test samples were held out"
 BEFOREHAND = "that classes, k, d and the learner were chosen beforehand, and that no premise was left unsaid"
 PURITY = "the purity of the learner"
 ORIGIN = "the learner, data and environment that the certificate names as its origin"
-BLOCKS = "what blocks of votes say of failures, test samples and their own size"
+BLOCKS = "what blocks of votes hold besides votes, and how many subsets are in one"
 # What a manifest says that nothing can be computed from.
 WORDS_OF_THE_MAKER = {
     "undefended_accuracy": "the undefended accuracy",

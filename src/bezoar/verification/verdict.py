@@ -55,7 +55,7 @@ class Verdict:
     seed : int
         Of the random choices; with the same seed the same samples and base classifiers are looked at.
     unchecked : tuple of str
-        What none of the checks looked at, in words.
+        What none of the checks looked at, in words; nothing if one of them failed.
     data : str
         Which data were at hand.
     """
