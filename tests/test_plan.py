@@ -388,7 +388,7 @@ def test_plan_then_run_then_predicted_beside_obtained(table, tmp_path):
     certificate = Certificate.load(folder / "certificate.npz")
     assert record["plan"]["clean_accuracy"]["obtained"] == record["clean_accuracy"]
     assert any(stated.what == PREMISE for stated in certificate.premises)
-    assert verify(folder).ok
+    assert verify(folder).consistent
 
     said("update", folder, "--remove", "3", "--n-jobs", 1)
     manifest = read_record(folder / "manifest.json")

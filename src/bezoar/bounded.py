@@ -1,4 +1,4 @@
-"""Other people's files, opened without harm: no pickle, and no memory for more than a file can hold.
+"""Other people's files, opened without harm: no pickle, no pipes, and no memory for more than a file can hold.
 
 Every size a file states is compared with the bytes it has before memory is taken for it. An archive may unpack
 to at most `MOST` times its size, or to `FREE` bytes: data sets stay far below, bombs far above.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
+import stat
 import tarfile
 import zipfile
 from collections.abc import Collection, Iterator
@@ -22,6 +24,29 @@ from numpy.typing import NDArray
 FREE = 1 << 26
 MOST = 200
 MOST_FILES = 1000
+LARGEST_RECORD = 1 << 30  # of text that is read at once
+
+
+class NoRegularFileError(ValueError):
+    """A pipe, a device or a folder where a file is expected; one sentence that names it."""
+
+
+def open_regular(path: str | Path) -> io.BufferedReader:
+    """A regular file, open for reading; a pipe or a device is refused and never waited for. Links are followed."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    raise NoRegularFileError(f"{path} is no regular file; pipes, devices and folders are not read.")
+
+
+def read_whole(path: str | Path, most: int = LARGEST_RECORD) -> bytes:
+    """The bytes of a file that has at most so many."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise ValueError(f"it has {size} bytes, and at most {most} are read at once")
+        return file.read(size)
 
 
 def limit_of(packed: int) -> int:
@@ -32,11 +57,14 @@ def limit_of(packed: int) -> int:
 @contextmanager
 def open_zip(path: str | Path | io.BytesIO) -> Iterator[zipfile.ZipFile]:
     """A zip archive that states no more than it may unpack to; reading a member never gives more than it states."""
-    with zipfile.ZipFile(path) as archive:
+    with (
+        path if isinstance(path, io.BytesIO) else open_regular(path) as file,
+        zipfile.ZipFile(file) as archive,
+    ):
         for info in archive.infolist():
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise ValueError(f"'{info.filename}' is packed by method {info.compress_type}, which is not read")
-        packed = path.getbuffer().nbytes if isinstance(path, io.BytesIO) else Path(path).stat().st_size
+        packed = file.seek(0, io.SEEK_END)
         unpacked = sum(info.file_size for info in archive.infolist())
         if unpacked > limit_of(packed):
             raise ValueError(
@@ -73,8 +101,13 @@ def tar_files(path: str | Path, names: Collection[str], largest: int) -> dict[st
 
     Links, devices and folders are passed over. An archive with a file beyond ``largest`` bytes is refused.
     """
-    files, limit = {}, limit_of(Path(path).stat().st_size)
-    with gzip.open(path) as unpacked, tarfile.open(fileobj=_Pieces(unpacked, largest), mode="r:") as archive:
+    files = {}
+    with (
+        open_regular(path) as packed,
+        gzip.open(packed) as unpacked,
+        tarfile.open(fileobj=_Pieces(unpacked, largest), mode="r:") as archive,
+    ):
+        limit = limit_of(os.fstat(packed.fileno()).st_size)
         for count, member in enumerate(archive):
             if count >= MOST_FILES:
                 raise ValueError(f"it holds more than {MOST_FILES} files")
@@ -106,8 +139,8 @@ class _Pieces(io.RawIOBase):
 
 def map_npy(path: str | Path) -> NDArray[Any]:
     """The array of an npy file, memory-mapped, so that only what is used of it takes memory."""
-    with Path(path).open("rb") as file:
-        _checked_header(file, Path(path).stat().st_size, Path(path).name)
+    with open_regular(path) as file:
+        _checked_header(file, os.fstat(file.fileno()).st_size, Path(path).name)
     return np.lib.format.open_memmap(path, mode="r")
 
 

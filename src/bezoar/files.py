@@ -20,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bezoar.bounded import read_npz
+from bezoar.bounded import NoRegularFileError, open_regular, read_npz, read_whole
 
 FACTS = "facts"
 PART = ".part"
@@ -84,7 +84,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 def sha256_of(path: str | Path) -> str:
     """SHA-256 of a file's bytes, read in pieces."""
-    with Path(path).open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -104,7 +104,7 @@ def reading(path: str | Path, otherwise: str = "is damaged or was not written by
     """
     try:
         yield
-    except (DamagedFileError, MemoryError):
+    except (DamagedFileError, NoRegularFileError, MemoryError):
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # EINVAL: it sought nowhere
@@ -130,7 +130,7 @@ def write_record(path: str | Path, record: Mapping[str, Any]) -> None:
 def read_record(path: str | Path) -> dict[str, Any]:
     """Read a JSON object; refuse one of which a single byte is not as it was written."""
     with reading(path, "is damaged: it is not a record of bezoar's"):
-        text = Path(path).read_bytes().decode()
+        text = read_whole(path).decode()
         record = json.loads(text)
         whole = isinstance(record, dict) and record.get("digest") == _digest_of_record(record)
         whole = whole and _render(record) == text
@@ -167,7 +167,7 @@ def open_arrays(path: str | Path, required: Iterable[str] = ()) -> tuple[dict[st
 
 
 def _check_seal(path: str | Path) -> None:
-    with Path(path).open("rb") as file:
+    with open_regular(path) as file:
         size = file.seek(0, io.SEEK_END) - 64
         if size < len(SEAL):
             raise DamagedFileError(f"{path} is damaged or was not written by bezoar (it has only {size + 64} bytes).")

@@ -1,8 +1,9 @@
 """The command line. One small file per command; stdout is data, stderr is progress.
 
-Exit codes: 0 done; 2 the command or its input was wrong (one sentence on stderr); 3 `bezoar verify` did not verify or
-`bezoar audit` found a violation; 4 the machine gave out (a full disk, a dead worker, no memory) and the same command
-goes on; 130 interrupted; 1 a defect of bezoar.
+Exit codes: 0 done, VERIFIED; 2 the command or its input was wrong (one sentence on stderr); 3 NOT VERIFIED by `bezoar
+verify`, or `bezoar audit` found a violation; 4 the machine gave out (a full disk, a dead worker, no memory) and the
+same command goes on; 5 CONSISTENT by `bezoar verify`: nothing contradicts, but not enough was given to verify; 130
+interrupted; 1 a defect of bezoar.
 """
 
 from __future__ import annotations

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -13,11 +15,20 @@ from bezoar.cli.run import progress_bar
 if TYPE_CHECKING:
     from bezoar.data import Dataset
 
-NOT_VERIFIED = 3
+GIGABYTES = 8.0
+MOST_ENTRIES = 1_000_000
+NAMED = "the data that the run names"
 EXAMPLES = (
     "Example: `bezoar verify runs/digits --dataset digits --retrain 20`; "
     "`bezoar verify certificate.npz --votes votes.npy`"
 )
+
+
+class AtHand(NamedTuple):
+    """The data to check against, if there are any, and in words where they come from, or why there are none."""
+
+    dataset: Dataset | None
+    source: str
 
 
 def command(
@@ -28,13 +39,19 @@ def command(
         typer.Option(
             "--dataset",
             autocompletion=completion.of_data,
-            help="Data to check against; by default what the run was made from.",
+            help="Data to check against; by default what the run was made from, if it is still there.",
         ),
     ] = None,
     data_dir: Annotated[Path | None, typer.Option("--data-dir", help="Folder that holds its files.")] = None,
     sample: Annotated[
-        int | None, typer.Option("--sample", min=1, help="Recompute only that many radii, drawn at random.")
+        int | None,
+        typer.Option(
+            "--sample", min=1, help="Recompute radii of, and ask about, only that many test samples, drawn at random."
+        ),
     ] = None,
+    ask: Annotated[
+        bool, typer.Option("--ask/--no-ask", help="Ask the kept base classifiers whether they vote as stated.")
+    ] = True,
     retrain: Annotated[
         int, typer.Option("--retrain", min=0, help="Train that many base classifiers again, drawn at random.")
     ] = 0,
@@ -42,26 +59,36 @@ def command(
         int | None,
         typer.Option("--seed", min=0, help="Of the draws; by default a fresh one, which no forger can know."),
     ] = None,
+    max_size: Annotated[
+        float, typer.Option("--max-size", help="How many GB the files may have in all; more is refused.")
+    ] = GIGABYTES,
     json: options.Json = False,
 ) -> None:
-    """Check that radii follow from votes, and all else that files and data can tell. Exit code 3: not verified.
+    """Check that radii follow from votes, votes from base classifiers, and all else that files and data can tell.
 
-    The checker shares no code with what makes certificates. The verdict is one line; what failed or could not be
-    checked goes to stderr, and `--json` prints every check.
+    VERIFIED (exit code 0): base classifiers were trained again, or those that the run kept were asked, on data with
+    the digests that it states. CONSISTENT (5): nothing contradicts, but the files alone were looked at. NOT VERIFIED
+    (3): something is false, or could not be checked. The checker shares no code with what makes certificates. The
+    verdict is one line and names what was not checked; the reasons go to stderr, and `--json` prints every check.
     """
     from bezoar import verify
 
-    wanted = dataset is not None or data_dir is not None or retrain > 0
-    at_hand = _data(path, dataset, data_dir) if wanted else None
+    if not max_size > 0:
+        raise ValueError(f"--max-size must be above 0. Got {max_size}.")
+    at_hand = _at_hand(path, dataset, data_dir, retrain > 0)
+    if at_hand.dataset is None and path.is_dir():
+        options.note(at_hand.source)
     with progress_bar("checking") as progress:
         verdict = verify(
             path,
             votes=votes,
-            data=at_hand,
-            groups=None if at_hand is None else at_hand.groups,
+            data=at_hand.dataset,
             sample=sample,
+            ask=ask,
             retrain=retrain,
             seed=seed,
+            max_bytes=int(max_size * 1e9),
+            source=at_hand.source,
             progress=progress,
         )
     if json:
@@ -70,16 +97,67 @@ def command(
         options.print_line(verdict.verdict)
         for check in (*verdict.failed, *verdict.not_checked):
             options.note(f"{check.outcome}: {check.name}: {check.words}")
-    if not verdict.ok:
-        raise typer.Exit(NOT_VERIFIED)
+    if verdict.exit_code:
+        raise typer.Exit(verdict.exit_code)
+
+
+def _at_hand(path: Path, dataset: str | None, data_dir: Path | None, needed: bool) -> AtHand:
+    """The data that were given; otherwise those that the run names, if they are there and have its digests."""
+    if dataset is not None or data_dir is not None:
+        return AtHand(_data(path, dataset, data_dir), "the data given")
+    if not needed and not os.path.lexists(path / "manifest.json"):
+        return AtHand(None, "no data")
+    try:
+        named = _named_data(path)
+    except (ValueError, TypeError, LookupError, AttributeError, OSError, ImportError) as error:
+        if needed and not os.path.lexists(path / "manifest.json"):
+            raise
+        return AtHand(None, f"the data that the run names could not be read ({error}); give --dataset.")
+    if named is None:
+        return AtHand(None, "the data that the run names no longer have the digests that it states; give --dataset.")
+    return AtHand(named, NAMED)
+
+
+def _named_data(path: Path) -> Dataset | None:
+    """The data that a manifest names, which may be anybody's; None if their digests are not those that it states."""
+    manifest = _manifest(path)
+    asked = manifest.get("asked") or {}
+    for name in (asked.get("data"), *(asked.get("options", {}).get(option) for option in ("test", "schema"))):
+        if name is not None:
+            _refuse_odd_files(Path(name))
+    named = _data(path, None, None)
+    stated = {name: digest for name, digest in manifest["settings"]["dataset"].items() if name != "name"}
+    return named if named.digests() == stated else None
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    """What a run says of itself; nothing if it is amiss, which the checker itself tells."""
+    from bezoar.bounded import NoRegularFileError
+    from bezoar.files import DamagedFileError, read_record
+
+    try:
+        return read_record(path / "manifest.json")
+    except (FileNotFoundError, NotADirectoryError, DamagedFileError, NoRegularFileError):
+        return {}
+
+
+def _refuse_odd_files(path: Path) -> None:
+    """A pipe or a device that a stranger's manifest names is not waited for, wherever it lies below a folder."""
+    if not path.exists():
+        return
+    places = (Path(place) / name for place, _, names in os.walk(path) for name in names) if path.is_dir() else [path]
+    for count, place in enumerate(places):
+        if count > MOST_ENTRIES:
+            raise ValueError(f"{path} holds more than {MOST_ENTRIES} files")
+        if place.exists() and not stat.S_ISREG(place.stat().st_mode):
+            raise ValueError(f"{place} is no regular file")
 
 
 def _data(path: Path, dataset: str | None, data_dir: Path | None) -> Dataset:
     """The data at hand: of a run, read as the run read it; of a loose certificate, by name."""
     from bezoar import data
-    from bezoar.files import read_record
 
-    manifest = read_record(path / "manifest.json") if (path / "manifest.json").exists() else {}
+    manifest = _manifest(path)
     if manifest.get("asked"):
         return reopening.reopen(path, dataset, data_dir).dataset
     name = dataset or manifest.get("settings", {}).get("dataset", {}).get("name")

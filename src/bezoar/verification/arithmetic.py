@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bezoar.verification.coverage import attack_exists
 from bezoar.verification.evidence import Evidence
-from bezoar.verification.theorem import Leads, Rival, Row, dpa_bound, leads, theorem_2, weights
+from bezoar.verification.theorem import Rival, Row, dpa_bound, lead_of, leads, theorem_2, weights
 from bezoar.verification.verdict import Finding, NotCheckedError, NotTrueError, detection
 
 METHODS = {"finite-aggregation": "Theorem 2", "dpa-bound": "⌊margin / 2d⌋", "tight": "the tight certificate"}
@@ -41,10 +41,13 @@ class Arithmetic:
         return True
 
     @cached_property
-    def counted(self) -> list[Leads]:
-        """Every row of votes, counted."""
-        inferred = self.evidence.facts["classes_inferred"]
-        return [leads(row, self.evidence.n_classes, inferred) for row in self.evidence.matrix] if self.ready else []
+    def counted(self) -> NDArray[np.int64]:
+        """Prediction and margin of every row of votes, as numbers alone: classes times rows would not fit in memory."""
+        evidence = self.evidence
+        found = np.empty((evidence.n_test if self.ready else 0, 2), np.int64)
+        for t, row in enumerate(evidence.matrix):
+            found[t] = leads(row, evidence.n_classes, evidence.facts["classes_inferred"])[:2]
+        return found
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:
@@ -52,33 +55,31 @@ class Arithmetic:
         return draw(self.evidence.n_test, self.sample, self.seed, 1)
 
     @cached_property
-    def certified(self) -> list[Row]:
-        """Their votes, certified."""
-        evidence, inferred = self.evidence, self.evidence.facts["classes_inferred"]
-        found = []
-        for t in self.rows:
-            found.append(theorem_2(evidence.matrix[t], evidence.spread, evidence.n_classes, inferred))
-            self.progress(len(found), len(self.rows))
-        return (
-            [dpa_bound(row, evidence.spread.d) for row in found] if evidence.facts["method"] == "dpa-bound" else found
-        )
+    def certified(self) -> NDArray[np.int64]:
+        """Their radius and runner-up, by Theorem 2 or by the bound."""
+        found, evidence = np.empty((len(self.rows), 2), np.int64), self.evidence
+        for at, t in enumerate(self.rows):
+            row = self._theorem_2(int(t))
+            row = dpa_bound(row, evidence.spread.d) if evidence.facts["method"] == "dpa-bound" else row
+            found[at] = row.radius, row.runner_up
+            self.progress(at + 1, len(self.rows))
+        return found
 
     def prediction(self) -> str:
         """Predictions: the most voted classes."""
-        expected = [row.prediction for row in self.counted]
-        return self._compare("prediction", np.arange(self.evidence.n_test), expected)
+        return self._compare("prediction", np.arange(self.evidence.n_test), self.counted[:, 0])
 
     def margin(self) -> str:
         """Margins: the smallest leads."""
-        return self._compare("margin", np.arange(self.evidence.n_test), [row.margin for row in self.counted])
+        return self._compare("margin", np.arange(self.evidence.n_test), self.counted[:, 1])
 
     def radius(self) -> Finding:
         """Radii, and the runners-up that set them."""
         if self.ready and self.evidence.facts["method"] == "tight":
             found = self._tight()
         else:
-            self._compare("radius", self.rows, [row.radius for row in self.certified])
-            self._compare("runner_up", self.rows, [row.runner_up for row in self.certified])
+            self._compare("radius", self.rows, self.certified[:, 0])
+            self._compare("runner_up", self.rows, self.certified[:, 1])
             n, method = self.evidence.matrix.shape[1], METHODS[self.evidence.facts["method"]]
             found = f"{{}} radii follow from the votes of {n} base classifiers by {method}"
         n_test, recomputed = self.evidence.n_test, {"recomputed": len(self.rows)}
@@ -88,10 +89,14 @@ class Arithmetic:
         words = found.format(f"{len(self.rows)} of {n_test} (drawn at random)")
         return Finding(f"{words}; {chance.words}.", recomputed | chance.details)
 
-    def _compare(self, name: str, rows: NDArray[np.int64], expected: list[int]) -> str:
+    def _theorem_2(self, t: int) -> Row:
+        evidence = self.evidence
+        return theorem_2(evidence.matrix[t], evidence.spread, evidence.n_classes, evidence.facts["classes_inferred"])
+
+    def _compare(self, name: str, rows: NDArray[np.int64], expected: NDArray[np.int64]) -> str:
         """An array of the certificate against what the votes give."""
         claimed = self.evidence.certificate.arrays[name][rows]
-        wrong = np.flatnonzero(claimed != np.array(expected, np.int64))
+        wrong = np.flatnonzero(claimed != expected)
         if len(wrong):
             at = wrong[0]
             raise NotTrueError(
@@ -104,30 +109,31 @@ class Arithmetic:
     def _tight(self) -> str:
         """Radii of the method "tight": never below Theorem 2; those above it are proved anew, or refuted."""
         arrays, n = self.evidence.certificate.arrays, self.evidence.spread.n
-        for t, row in zip(self.rows, self.certified, strict=True):
-            if not row.radius <= arrays["radius"][t] <= n:
+        last = self.evidence.n_classes - (not self.evidence.facts["classes_inferred"])
+        for t, radius in zip(self.rows, self.certified[:, 0], strict=True):
+            if not radius <= arrays["radius"][t] <= n:
                 raise NotTrueError(
                     f"the radius of test sample {t} is stated as {arrays['radius'][t]}, but Theorem 2 alone gives "
-                    f"{row.radius}, and there are {n} partitions."
+                    f"{radius}, and there are {n} partitions."
                 )
-            if arrays["runner_up"][t] not in [rival.code for rival in row.rivals]:
+            if not 0 <= arrays["runner_up"][t] <= last or arrays["runner_up"][t] == self.counted[t, 0]:
                 raise NotTrueError(f"the runner-up of test sample {t} is stated as {arrays['runner_up'][t]}: no rival.")
-        above = np.flatnonzero(arrays["radius"][self.rows] > [row.radius for row in self.certified])
+        above = np.flatnonzero(arrays["radius"][self.rows] > self.certified[:, 0])
         exact = np.flatnonzero(arrays["exact"][self.rows])
         most = None if self.sample else TIGHT_ROWS
         proved, tried = above[draw(len(above), most, self.seed, 2)], exact[draw(len(exact), most, self.seed, 2)]
         for at in proved:
-            self._prove_harmless(int(self.rows[at]), self.certified[at])
-        confirmed = sum(self._confirm_exact(int(self.rows[at]), self.certified[at]) for at in tried)
+            self._prove_harmless(int(self.rows[at]))
+        confirmed = sum(self._confirm_exact(int(self.rows[at])) for at in tried)
         chance = f" ({detection(len(above), len(proved), 'ones').words})" if len(proved) < len(above) else ""
         return (
             f"{{}} radii are at least Theorem 2's; of {len(above)} above it {len(proved)} were proved anew{chance}, "
             f"and of {len(exact)} called exact {confirmed} were confirmed"
         )
 
-    def _prove_harmless(self, t: int, row: Row) -> None:
+    def _prove_harmless(self, t: int) -> None:
         """Against no rival does an attack as large as the radius exist."""
-        radius = int(self.evidence.certificate.arrays["radius"][t])
+        radius, row = int(self.evidence.certificate.arrays["radius"][t]), self._theorem_2(t)
         for rival in row.rivals:
             harmful = self._attack_exists(t, row, rival, radius) if rival.radius < radius else False
             if harmful is None:
@@ -138,10 +144,12 @@ class Arithmetic:
                     f"class {rival.code} win."
                 )
 
-    def _confirm_exact(self, t: int, row: Row) -> bool:
+    def _confirm_exact(self, t: int) -> bool:
         """Whether an attack one larger than the radius was found for the runner-up; an error if there is none."""
-        arrays = self.evidence.certificate.arrays
-        radius, rival = int(arrays["radius"][t]), next(r for r in row.rivals if r.code == arrays["runner_up"][t])
+        evidence, arrays = self.evidence, self.evidence.certificate.arrays
+        radius, code, row = int(arrays["radius"][t]), int(arrays["runner_up"][t]), self._theorem_2(t)
+        counts = leads(evidence.matrix[t], evidence.n_classes, evidence.facts["classes_inferred"]).counts
+        rival = Rival(row.radius, lead_of(row.prediction, code, counts), code)
         harmful = self._attack_exists(t, row, rival, radius + 1)
         if harmful is False:
             raise NotTrueError(

@@ -20,12 +20,15 @@ from bezoar.verification.theorem import read_spread
 from bezoar.verification.verdict import NotCheckedError, NotTrueError
 
 ROWS_PER_LOOK = 1024
+MOST_CLASSES = 65_534  # votes are codes of two bytes, and one of them abstains
 NO_DATA = "the data are not at hand; give data= (--dataset, --data-dir)."
 
 
 def spread(evidence: Evidence) -> str:
     """One balanced map, the same in every file, with the digest, k and d that are stated."""
     n = evidence.matrix.shape[1]
+    for name, record in evidence.records.items():  # each file's table, and what sorting and counting it takes
+        evidence.reader.check_room(8 * 8 * n * len(record["spread"].get("shifts", ())), f"the spread of {name}")
     found = {name: read_spread(record["spread"], n, name) for name, record in evidence.records.items()}
     stated = {name: record["spread_digest"] for name, record in evidence.records.items() if name != MODEL}
     if evidence.spread_file is not None:
@@ -59,6 +62,8 @@ def classes(evidence: Evidence) -> str:
     listed, inferred = evidence.facts["classes"], evidence.facts["classes_inferred"]
     if len(set(listed["values"])) < len(listed["values"]):
         raise NotTrueError("the class list names a label twice.")
+    if len(listed["values"]) > MOST_CLASSES:
+        raise NotTrueError(f"{len(listed['values'])} classes are named, but votes tell at most {MOST_CLASSES} apart.")
     if type(inferred) is not bool or len(listed["values"]) < (1 if inferred else 2):
         raise NotTrueError(f"there must be two classes or more, declared or inferred. Got {len(listed['values'])}.")
     for name, record in evidence.records.items():
@@ -101,6 +106,28 @@ def votes(evidence: Evidence) -> str:
         what = "votes on an empty" if empty[wrong[0]] else "abstains on a non-empty"
         raise NotTrueError(f"base classifier {wrong[0]} {what} subset.")
     return f"{said}; the {int(empty.sum())} with empty subsets abstain and no other does."
+
+
+def rankings(evidence: Evidence) -> str:
+    """Every ranking begins with the vote, names no class twice, and ends once it names none."""
+    if evidence.rankings is None:
+        return "none were kept."
+    ranked, matrix, n_classes = evidence.rankings, evidence.matrix, evidence.n_classes
+    if ranked.shape != (*matrix.shape, n_classes) or ranked.dtype.kind not in "iu":
+        raise NotTrueError(f"the rankings are no table of {n_classes} places for each vote: shape {ranked.shape}.")
+    for t, (ranking, votes) in enumerate(zip(ranked, matrix, strict=True)):
+        inside = np.sort(ranking, axis=1)
+        rules = {
+            "holds a code that is no class": (ranking < 0) | (ranking > n_classes),
+            "does not begin with the vote": (ranking[:, :1] != votes[:, None]),
+            "names a class twice": (inside[:, 1:] == inside[:, :-1]) & (inside[:, 1:] < n_classes),
+            "goes on after its end": (ranking[:, 1:] < n_classes) & (ranking[:, :-1] == n_classes),
+        }
+        for rule, broken in rules.items():
+            if broken.any():
+                i = int(np.flatnonzero(broken.any(axis=1))[0])
+                raise NotTrueError(f"the ranking of test sample {t} by base classifier {i} {rule}.")
+    return "each begins with the vote and names no class twice."
 
 
 def subset_sizes(evidence: Evidence) -> NDArray[np.int64]:
@@ -146,6 +173,7 @@ def premises(evidence: Evidence, data: Any) -> str:
             wanted["number of features"] = (str(1 if texts else int(np.prod(x.shape[1:]))), False)
         if hasattr(x, "columns") and "schema" not in settings:
             wanted |= {"categorical columns": (None, by_schema), "schema": (None, by_schema)}
+        wanted |= {premise.what: (premise.value, premise.declared) for premise in getattr(data, "premises", ())}
     for what, (value, declared) in wanted.items():
         if what not in there:
             raise NotTrueError(f"the premise '{what}' is missing.")
@@ -177,13 +205,14 @@ def manifest(evidence: Evidence) -> str:
             raise NotTrueError(f"{where} is stated as {one}, but the rest of the files give {other}.")
     if not evidence.manifest:
         return f"unit {facts['unit']!r}" + ("." if origin else "; the certificate does not say where it comes from.")
-    words = "timings, versions and the undefended accuracy are the maker's word."
-    return f"{len(stated)} statements follow from the rest; {words}"
+    return f"{len(stated)} statements follow from the rest."
 
 
 def _of_the_run(evidence: Evidence, origin: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     there, settings = evidence.manifest or {}, evidence.settings
     split, n_test = settings["split"], evidence.n_test
+    if split["kind"] == "group" and "groups" not in settings["dataset"]:
+        raise NotTrueError("the split is by contributor, but the manifest states no digest of contributors.")
     sizes = subset_sizes(evidence)
     right = there["clean_accuracy"] * n_test
     partition = evidence.partition if evidence.partition is not None else np.zeros(0, np.int64)
@@ -195,6 +224,8 @@ def _of_the_run(evidence: Evidence, origin: dict[str, Any]) -> dict[str, tuple[A
         "n_test": (there["n_test"], n_test),
         "n_train": (there["n_train"], len(partition)),
         "empty_subsets": (there["empty_subsets"], int((sizes == 0).sum())),
+        "votes_only": (settings["votes_only"], MODEL not in there["files"]),
+        "rankings": (bool(settings.get("rankings")), evidence.rankings is not None),
         "clean_accuracy": (there["clean_accuracy"], round(right) / n_test if 0 <= round(right) <= n_test else None),
     }
     known = {
@@ -206,6 +237,7 @@ def _of_the_run(evidence: Evidence, origin: dict[str, Any]) -> dict[str, tuple[A
     if origin:
         stated |= {f"origin of the certificate: {name}": (origin.get(name), value) for name, value in known.items()}
     if evidence.model:
+        stated["pooled"] = (bool(settings.get("pooled")), bool(evidence.model.get("pooled")))
         held = np.bincount(partition, minlength=evidence.spread.n)
         stated |= {
             f"{MODEL}: subset_sizes": (evidence.model["subset_sizes"], sizes.tolist()),
@@ -219,9 +251,14 @@ def data_and_split(evidence: Evidence, data: Any, groups: Any) -> str:
     if data is None:
         raise NotCheckedError(NO_DATA)
     stated = evidence.settings.get("dataset") or (evidence.facts.get("origin") or {}).get("dataset") or {}
-    for name, digest in data_digests(data).items():
+    for name, digest in data_digests(data, groups).items():
         if stated and digest != stated.get(name):
             raise NotTrueError(f"the {name} at hand is not the one of which the digest is stated.")
+    schema = getattr(data, "schema", None)
+    if schema is not None and not same(schema.as_dict(), evidence.settings.get("schema")):
+        raise NotTrueError("the data at hand were read by another schema than the one that is stated.")
+    if "groups" in stated and groups is None:
+        raise NotCheckedError("the digest of contributors is stated, and they are not at hand; give groups=.")
     split, partition = evidence.facts["split"], evidence.partition
     if partition is None or split is None:
         agree = "; the digests of the data agree" if stated else ""
@@ -254,7 +291,10 @@ def accuracy(evidence: Evidence, data: Any) -> str:
         raise NotCheckedError(NO_DATA)
     if not evidence.manifest:
         raise NotCheckedError("only a run states one.")
-    right = evidence.certificate.arrays["prediction"] == _places(evidence, data.y_test)
+    truth = _places(evidence, data.y_test)
+    if len(truth) != evidence.n_test:
+        raise NotTrueError(f"there are {len(truth)} test samples at hand, but the votes are about {evidence.n_test}.")
+    right = evidence.certificate.arrays["prediction"] == truth
     stated, found = evidence.manifest["clean_accuracy"], int(right.sum()) / len(right)
     if not same(stated, found):
         raise NotTrueError(f"clean_accuracy is stated as {stated}, but {int(right.sum())} of {len(right)} are right.")

@@ -6,6 +6,7 @@ from typing import Any
 
 from bezoar.verification.theorem import SpreadMap
 
+PREMISES = ("spread", "split", "learner", "classes", "number of features")
 KINDS = ("content", "pixel-sum", "group")
 NOT_COVERED = (
     "change a test sample",

@@ -45,10 +45,12 @@ _UNITS = {"as": Fraction(1, 10**12), "fs": Fraction(1, 10**9), "ps": Fraction(1,
 }
 
 
-def data_digests(data: Any) -> dict[str, str]:
-    """SHA-256 of the content hashes of the samples, and of the codes of the labels, in the order given."""
+def data_digests(data: Any, groups: Any = None) -> dict[str, str]:
+    """SHA-256 of the content hashes of the samples, and of the codes of labels and contributors, in the order given."""
     arrays = {name: content_hashes(getattr(data, name), data.dtype) for name in ("x_train", "x_test")}
     labels = {name: label_codes(getattr(data, name)) for name in ("y_train", "y_test")}
+    if groups is not None:
+        labels["groups"] = label_codes(groups)
     return {name: sha256_of_array(array) for name, array in {**arrays, **labels}.items()}
 
 

@@ -92,12 +92,11 @@ def read_spread(record: dict[str, Any], n: int, where: str) -> SpreadMap:
 
 
 class Leads(NamedTuple):
-    """The prediction p, the smallest lead (0 if negative), the votes for each class, and m_c for each rival c."""
+    """The prediction p, the smallest lead (0 if negative), and the votes for each class."""
 
     prediction: int
     margin: int
     counts: NDArray[np.int64]
-    of: dict[int, int]
 
 
 class Rival(NamedTuple):
@@ -109,7 +108,10 @@ class Rival(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What one row of votes proves; ``rivals`` holds every class but the prediction."""
+    """What one row of votes proves. ``rivals``: the classes with votes, the first without any, and the unseen one.
+
+    Classes without votes are alike but for the tie-break, which favours the first of them; so no other is needed.
+    """
 
     prediction: int
     runner_up: int
@@ -121,25 +123,41 @@ def leads(votes: NDArray[Any], n_classes: int, unseen: bool) -> Leads:
     """One row, counted. ``unseen`` adds a rival without votes that wins ties; its code is ``n_classes``."""
     counts = np.bincount(votes, minlength=n_classes + 1)[:n_classes]
     p = int(counts.argmax())
-    of = {c: int(counts[p] - counts[c]) - (c < p) for c in range(n_classes) if c != p}
+    lead = counts[p] - counts
+    lead[:p] -= 1
+    others = [int(part.min()) for part in (lead[:p], lead[p + 1 :]) if len(part)]
     if unseen:
-        of[n_classes] = int(counts[p]) - 1
-    return Leads(p, max(0, min(of.values())), counts, of)
+        others.append(int(counts[p]) - 1)
+    return Leads(p, max(0, min(others)), counts)
 
 
 def theorem_2(votes: NDArray[Any], spread: SpreadMap, n_classes: int, unseen: bool) -> Row:
     """One row, certified; the runner-up is the first by (its radius, its lead, its code)."""
-    p, _, counts, of = leads(votes, n_classes, unseen)
+    p, _, counts = leads(votes, n_classes, unseen)
     small = np.min_scalar_type(-2 * spread.d - 1)  # holds every Δ
     reach = spread.sums((votes == p).astype(small)) + small.type(spread.d)
     alone = _worst(reach)
     rivals = []
-    for c, lead in of.items():
+    for c in _rivals(p, counts, unseen):
         has_votes = c < n_classes and counts[c] > 0
+        lead = lead_of(p, c, counts)
         worst = _worst(reach - spread.sums((votes == c).astype(small))) if has_votes else alone
         rivals.append(Rival(int(np.searchsorted(worst, lead, side="right")), lead, c))
     radius, _, runner_up = min(rivals)
     return Row(p, runner_up, radius, rivals)
+
+
+def lead_of(prediction: int, rival: int, counts: NDArray[np.int64]) -> int:
+    """m_c; a class without a number of its own, the unseen one, has no votes and wins ties."""
+    unseen = rival == len(counts)
+    against = 0 if unseen else int(counts[rival])
+    return int(counts[prediction]) - against - (rival < prediction or unseen)
+
+
+def _rivals(prediction: int, counts: NDArray[np.int64], unseen: bool) -> list[int]:
+    with_votes = [int(c) for c in np.flatnonzero(counts) if c != prediction]
+    without = [int(c) for c in np.flatnonzero(counts == 0)[:2] if c != prediction][:1]
+    return [*with_votes, *without, *([len(counts)] if unseen else [])]
 
 
 def dpa_bound(row: Row, d: int) -> Row:

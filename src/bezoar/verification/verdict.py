@@ -9,9 +9,13 @@ from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
 Outcome = Literal["ok", "failed", "not checked"]
+Word = Literal["VERIFIED", "CONSISTENT", "NOT VERIFIED"]
 
-# Nothing is verified unless each of these was checked and found right.
+# Nothing is verified unless each of these was checked and found right …
 ESSENTIAL = ("files", "spread", "classes", "votes", "prediction", "radius")
+# … and base classifiers said again what they are said to have said: kept ones, asked, or some trained again.
+HEARD = ("members", "retraining")
+EXIT_CODES: dict[Word, int] = {"VERIFIED": 0, "NOT VERIFIED": 3, "CONSISTENT": 5}
 
 
 class NotTrueError(Exception):
@@ -55,16 +59,45 @@ class Verdict:
     checks : tuple of Check
     seed : int
         Of the random choices; with the same seed the same samples and base classifiers are looked at.
+    unchecked : tuple of str
+        What none of the checks looked at, in words; nothing if one of them failed.
+    data : str
+        Which data were at hand.
     """
 
     subject: str
     checks: tuple[Check, ...]
     seed: int
+    unchecked: tuple[str, ...] = ()
+    data: str = "no data"
+
+    @property
+    def word(self) -> Word:
+        """What was found.
+
+        VERIFIED: base classifiers were trained again, or kept ones were asked, and voted as stated, on data with the
+        digests that are stated; and nothing contradicts. CONSISTENT: nothing contradicts, but the votes are the
+        maker's word. NOT VERIFIED: something is false, or could not be checked at all.
+        """
+        made = {check.name for check in self.checks if check.outcome == "ok"}
+        if self.failed or not set(ESSENTIAL) <= made:
+            return "NOT VERIFIED"
+        return "VERIFIED" if made & set(HEARD) else "CONSISTENT"
 
     @property
     def ok(self) -> bool:
-        """Whether no check failed and every essential one was made."""
-        return not self.failed and set(ESSENTIAL) <= {check.name for check in self.checks if check.outcome == "ok"}
+        """Whether it is VERIFIED."""
+        return self.word == "VERIFIED"
+
+    @property
+    def consistent(self) -> bool:
+        """Whether it is VERIFIED or CONSISTENT: nothing that was looked at is false."""
+        return self.word != "NOT VERIFIED"
+
+    @property
+    def exit_code(self) -> int:
+        """Of `bezoar verify`: 0 VERIFIED, 3 NOT VERIFIED, 5 CONSISTENT."""
+        return EXIT_CODES[self.word]
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -83,12 +116,12 @@ class Verdict:
             more = f" (and {len(self.failed) - 1} more)" if len(self.failed) > 1 else ""
             return f"NOT VERIFIED: {self.failed[0].name}: {self.failed[0].words}{more}"
         found = {check.name: check for check in self.checks}
-        if not self.ok:
+        if self.word == "NOT VERIFIED":
             name = next(name for name in ESSENTIAL if name not in found or found[name].outcome != "ok")
-            return f"CANNOT CHECK: {name}: {found[name].words if name in found else 'not reached'}"
-        said = " ".join(found[name].words for name in ("radius", "retraining") if found[name].outcome == "ok")
-        rest = f" Not checked: {', '.join(check.name for check in self.not_checked)}." if self.not_checked else ""
-        return f"VERIFIED: {said}{rest}"
+            return f"NOT VERIFIED: cannot check {name}: {found[name].words if name in found else 'not reached'}"
+        heard = [found[name].words for name in HEARD if found[name].outcome == "ok"]
+        how = f"On {self.data}, {' '.join(heard)}" if heard else "No base classifier was asked or trained again."
+        return f"{self.word}: {found['radius'].words} {how} Not checked: {'; '.join(self.unchecked)}."
 
     def as_dict(self) -> dict[str, Any]:
         """The verdict as plain values, for JSON."""
@@ -96,7 +129,16 @@ class Verdict:
             {"name": check.name, "outcome": check.outcome, "words": check.words, **check.details}
             for check in self.checks
         ]
-        return {"subject": self.subject, "ok": self.ok, "verdict": self.verdict, "seed": self.seed, "checks": checks}
+        return {
+            "subject": self.subject,
+            "word": self.word,
+            "ok": self.ok,
+            "verdict": self.verdict,
+            "data": self.data,
+            "seed": self.seed,
+            "not_checked": list(self.unchecked),
+            "checks": checks,
+        }
 
     def __str__(self) -> str:
         return "\n".join([self.verdict, *(f"  {c.outcome:<11}  {c.name}: {c.words}" for c in self.checks)])
@@ -110,6 +152,8 @@ def made(name: str, check: Callable[[], str | Finding]) -> Check:
         return Check(name, "failed", str(error))
     except NotCheckedError as error:
         return Check(name, "not checked", str(error))
+    except MemoryError:  # the machine's fault, as far as anybody can tell
+        raise
     except Exception as error:
         return Check(name, "failed", f"what the files hold could not be followed ({type(error).__name__}: {error}).")
     return Check(name, "ok", *found) if isinstance(found, Finding) else Check(name, "ok", found)
@@ -119,7 +163,8 @@ def detection_probability(total: int, bad: int, drawn: int) -> Fraction:
     """How likely ``drawn`` of ``total``, drawn without putting back, hold one of ``bad``: 1 − C(n−b, r) / C(n, r)."""
     if not 0 <= bad <= total or not 0 <= drawn <= total:
         raise ValueError(f"Of {total}, 0 … {total} can be bad or drawn. Got {bad} bad and {drawn} drawn.")
-    return 1 - Fraction(math.comb(total - bad, drawn), math.comb(total, drawn))
+    few, many = sorted((bad, drawn))  # C(n−b, r) / C(n, r) = C(n−r, b) / C(n, b)
+    return 1 - Fraction(math.comb(total - many, few), math.comb(total, few))
 
 
 def detection(total: int, drawn: int, what: str) -> Finding:
