@@ -6,7 +6,6 @@ still true of the data at hand is kept and the rest is computed again.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +79,6 @@ class Votings:
             write_answers(self._file(b), kept[b], test_digest, members)
             done += len(part.members)
             self.progress(done, n)
-        shutil.rmtree(scratch, ignore_errors=True)
         answers = [kept[i // BLOCK][i] for i in range(n)]
         trained = sum(answer.trained for answer in answers)
         model.report_failures([answer.failure for answer in answers if answer.failure], trained)

@@ -5,7 +5,6 @@ What is there already is kept if it is this run's; another run's folder is refus
 
 from __future__ import annotations
 
-import fcntl
 import platform
 import shutil
 from collections.abc import Callable, Iterator
@@ -14,6 +13,8 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from filelock import FileLock, Timeout
 
 from bezoar import __version__
 from bezoar.blocks import BLOCK
@@ -29,9 +30,10 @@ from bezoar.files import (
 )
 from bezoar.learners.describe import describe
 from bezoar.learners.pooled import is_pooled
+from bezoar.plain import check_plain
 from bezoar.pooled_memory import PooledMemory, pooled_memory
 from bezoar.rows import count_rows
-from bezoar.rundir import CONCLUSIONS, OWN, SCRATCH, altered
+from bezoar.rundir import CONCLUSIONS, LOCK, OWN, SCRATCH, altered
 
 FORMAT = "bezoar run 1"
 CHANGEABLE = ("dataset", "classes")
@@ -154,8 +156,6 @@ def open_folder(
         write_record(path, opened)
     for name in ("votes",) if settings["votes_only"] else ("votes", "models"):
         (folder / name).mkdir(exist_ok=True)
-    sweep(folder)
-    shutil.rmtree(folder / SCRATCH, ignore_errors=True)
     return opened
 
 
@@ -194,13 +194,19 @@ def refuse_strangers(folder: Path) -> None:
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; a second process that wants to write there is told so."""
+    """Hold the folder's lock; a second process that wants to write there is told so.
+
+    A folder with links in it is refused before anything is opened. What killed processes left is removed.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "run.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"Another process is writing {folder}; wait for it or choose another --out.") from None
+    check_plain(folder)
+    try:
+        held = FileLock(folder / LOCK).acquire(timeout=0)
+    except Timeout:
+        raise ValueError(f"Another process is writing {folder}; wait for it or choose another --out.") from None
+    with held:
+        sweep(folder)
+        shutil.rmtree(folder / SCRATCH, ignore_errors=True)
         yield
 
 

@@ -15,7 +15,7 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
-from bezoar.cluster import dead_workers_told, sent_once
+from bezoar.cluster import dead_workers_told, own_workers, sent_once
 from bezoar.learners.member import Member, fit_member, ranking_of, vote_of
 from bezoar.learners.pooled import Kept, PooledMembers, fit_pooled, is_pooled
 from bezoar.progress import counted
@@ -153,10 +153,11 @@ def blocks(indices: Sequence[int], n_jobs: int | None) -> list[Sequence[int]]:
 def _run(
     tasks: Any, shared: Sequence[Any], n_jobs: int | None, verbose: int, scratch: Path | None = None
 ) -> Iterator[Any]:
-    options: dict[str, Any] = {"max_nbytes": MAPPED_BYTES} | ({"temp_folder": str(scratch)} if scratch else {})
-    with one_linear_algebra_thread(), dead_workers_told():
+    with one_linear_algebra_thread(), dead_workers_told(), own_workers(scratch, n_jobs) as options:
         with sent_once(shared):
-            parallel = Parallel(n_jobs=n_jobs, verbose=verbose, return_as="generator", **options)
+            parallel = Parallel(
+                n_jobs=n_jobs, verbose=verbose, return_as="generator", max_nbytes=MAPPED_BYTES, **options
+            )
         yield from parallel(tasks)
 
 

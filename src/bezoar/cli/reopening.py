@@ -36,7 +36,9 @@ def reopen(run: Path, data: str | None, data_dir: Path | None, n_jobs: int = -1)
     """The data set read as for the run, and its ensemble, not yet fitted."""
     from bezoar import FiniteAggregationClassifier, Split, Spread
     from bezoar.files import read_record
+    from bezoar.plain import check_plain
 
+    check_plain(run)
     if not (run / "manifest.json").exists():
         raise ValueError(f"{run} holds no run; make one with `bezoar run DATA --out {run}`.")
     manifest = read_record(run / "manifest.json")
