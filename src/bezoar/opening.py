@@ -5,20 +5,17 @@ What is there already is kept if it is this run's; another run's folder is refus
 
 from __future__ import annotations
 
-import platform
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
-from bezoar import __version__
 from bezoar.blocks import BLOCK
 from bezoar.data import Dataset
+from bezoar.environment import environment
 from bezoar.estimator import FiniteAggregationClassifier, Training, check_gives_scores
 from bezoar.files import (
     PART,
@@ -32,13 +29,12 @@ from bezoar.learners.describe import describe
 from bezoar.learners.pooled import is_pooled
 from bezoar.plain import check_plain
 from bezoar.pooled_memory import PooledMemory, pooled_memory
+from bezoar.provenance import others
 from bezoar.rows import count_rows
 from bezoar.rundir import CONCLUSIONS, LOCK, OWN, SCRATCH, altered
 
 FORMAT = "bezoar run 1"
 CHANGEABLE = ("dataset", "classes")
-LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "xxhash", "skops")
-OPTIONAL_LIBRARIES = ("torch",)
 
 
 class OpenedRun(NamedTuple):
@@ -102,18 +98,6 @@ def opened_run(
         yield OpenedRun(training, opened, settings, memory)
 
 
-def environment() -> dict[str, Any]:
-    """What the bits of a float may depend on."""
-    return {
-        "bezoar": __version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "system": platform.system(),
-        **{name: version(name) for name in LIBRARIES},
-        **{name: version(name) for name in OPTIONAL_LIBRARIES if find_spec(name)},
-    }
-
-
 def open_folder(
     folder: Path, settings: dict[str, Any], resume: bool, update: bool, say: Callable[[str], None]
 ) -> dict[str, Any]:
@@ -129,7 +113,7 @@ def open_folder(
                 f"{error} Put back a copy, or remove it and run the same command again: whole blocks are kept."
             ) from None
         with reading(path):
-            held, begun = dict(there["settings"]), dict(there["environment"])
+            held, moved = dict(there["settings"]), others(there)
         differing = [name for name, value in settings.items() if held.get(name) != value]
         strange = [name for name in differing if not (update and name in CHANGEABLE)]
         if strange or there.get("format") != FORMAT:
@@ -138,10 +122,11 @@ def open_folder(
                 f"{folder} holds another run: its {name} differs ({_short(held.get(name, there.get(name)))} there, "
                 f"{_short(settings.get(name, FORMAT))} asked for); choose another --out or remove the folder."
             )
-        here = environment()
-        moved = [name for name, value in begun.items() if here.get(name) != value]
         if moved:
-            say(f"this run was begun with another {', '.join(moved)}; blocks made here may differ in the last bit")
+            say(
+                f"this run was begun with another {', '.join(moved)}; base classifiers made here may differ in the "
+                "last bit, and the manifest will say which were made where"
+            )
         if differing:
             there = _begin_change(folder, there, settings)
         else:

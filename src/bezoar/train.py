@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
 from bezoar.cluster import dead_workers_told, own_workers, sent_once
+from bezoar.environment import environment
 from bezoar.learners.member import Member, fit_member, ranking_of, vote_of
 from bezoar.learners.pooled import Kept, PooledMembers, fit_pooled, is_pooled
 from bezoar.progress import counted
@@ -103,11 +104,15 @@ def check_answered(refusals: Sequence[Refusal], n_trained: int) -> None:
 
 
 class VotedBlock(NamedTuple):
-    """Base classifiers, their votes (samples, members) or rankings, and what some could not answer, by index."""
+    """Base classifiers, their votes (samples, members) or rankings, and what some could not answer, by index.
+
+    ``environment`` is that of the worker that made them.
+    """
 
     members: list[Member]
     votes: NDArray[Any]
     refusals: dict[int, Refusal]
+    environment: dict[str, Any]
 
 
 def train_and_vote(
@@ -211,4 +216,4 @@ def _train_and_vote_block(
     rankings: bool,
 ) -> VotedBlock:
     members = _fit_block(estimator, samples, codes, indices, rows, parent)
-    return VotedBlock(members, *_vote_block(members, test, n_classes, parent, rankings))
+    return VotedBlock(members, *_vote_block(members, test, n_classes, parent, rankings), environment())

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bezoar.environment import environment
 from bezoar.estimator import FiniteAggregationClassifier
 from bezoar.learners.describe import describe
 from bezoar.learners.pooled import fit_pooled, is_pooled
 from bezoar.learners.presets import LEARNERS, preset
-from bezoar.opening import environment
 from bezoar.premises import PremiseWarning
 from bezoar.split import Split
 from bezoar.spread import Spread
@@ -112,13 +112,16 @@ def _votes(
 
 
 def _other_environment(evidence: Evidence) -> str:
-    there = (
-        (evidence.manifest or {}).get("environment") or (evidence.facts.get("origin") or {}).get("environment") or {}
-    )
+    manifest, origin = evidence.manifest or {}, evidence.facts.get("origin") or {}
+    stated = [manifest.get("environment") or origin.get("environment") or {}, *manifest.get("environments", ())]
     here = environment()
-    moved = [
-        f"{name} ({value} there, {here.get(name)} here)" for name, value in there.items() if here.get(name) != value
-    ]
+    differing = (
+        f"{name} ({value} there, {here.get(name)} here)"
+        for there in stated
+        for name, value in there.items()
+        if here.get(name) != value
+    )
+    moved = list(dict.fromkeys(differing))
     return (
         f"; the votes were made with another {', '.join(moved)}, which may be why: repeat this there" if moved else ""
     )
