@@ -30,6 +30,7 @@ from bezoar.learners.pooled import is_pooled
 from bezoar.plain import check_plain
 from bezoar.pooled_memory import PooledMemory, pooled_memory
 from bezoar.provenance import others
+from bezoar.removal import commitment, new_receipt
 from bezoar.rows import count_rows
 from bezoar.rundir import CONCLUSIONS, LOCK, OWN, SCRATCH, altered
 
@@ -93,13 +94,18 @@ def opened_run(
         check_gives_scores(training.estimator)
     refuse_strangers(folder)
     with only_writer(folder):
-        opened = open_folder(folder, settings, resume, update, say)
+        opened = open_folder(folder, settings, resume, update, asked, say)
         opened["asked"] = asked if asked is not None else opened.get("asked")
         yield OpenedRun(training, opened, settings, memory)
 
 
 def open_folder(
-    folder: Path, settings: dict[str, Any], resume: bool, update: bool, say: Callable[[str], None]
+    folder: Path,
+    settings: dict[str, Any],
+    resume: bool,
+    update: bool,
+    asked: dict[str, Any] | None,
+    say: Callable[[str], None],
 ) -> dict[str, Any]:
     """Start a run, or check that the one in the folder is this one (or may become it); the manifest as it stands."""
     path = folder / "manifest.json"
@@ -128,9 +134,11 @@ def open_folder(
                 "last bit, and the manifest will say which were made where"
             )
         if differing:
-            there = _begin_change(folder, there, settings)
+            there = _begin_change(folder, there, settings, asked, say)
         else:
             say(f"going on with the run in {folder}")
+            if there["status"] == "changing":
+                _forget_conclusions(folder)  # who was killed may have left some
             for name in altered(folder, there):
                 say(f"{folder / name} is altered or missing. It is written again.")
         opened = there
@@ -144,22 +152,50 @@ def open_folder(
     return opened
 
 
-def _begin_change(folder: Path, there: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """Say in the manifest that the data is being changed, and take away what was concluded from the old data."""
-    before = there.get("changing", {"before": there["settings"]["dataset"], "n_train_before": there.get("n_train")})
+def _begin_change(
+    folder: Path,
+    there: dict[str, Any],
+    settings: dict[str, Any],
+    asked: dict[str, Any] | None,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Say in the manifest what the data is being changed to, and take away what was concluded from the old data.
+
+    The data that is aimed at and how to read it are written at once, before anything else: whoever goes on after an
+    interruption, by whatever command, goes on to the same data. Of the old data only a commitment is kept.
+    """
+    receipt = new_receipt()
+    begun = {
+        "commitment": commitment(receipt, there["settings"]["dataset"]),
+        "n_train_before": there.get("n_train"),
+    }
+    before = there.get("changing", begun)
     opened = {
         "format": FORMAT,
         "status": "changing",
         "settings": settings,
         "environment": environment(),
-        "changes": there.get("changes", []),
-        "asked": there.get("asked"),
-        "changing": {"before": before["before"], "n_train_before": before["n_train_before"]},
+        "changes": [_without_digests(change) for change in there.get("changes", [])],
+        "asked": asked if asked is not None else there.get("asked"),
+        "changing": {name: before.get(name) for name in begun},
     }
     write_record(folder / "manifest.json", opened)
+    if before is begun:
+        say(
+            f"receipt of this change: {receipt}; it opens the manifest's commitment to the data before, and is not kept"
+        )
+    _forget_conclusions(folder)
+    return opened
+
+
+def _forget_conclusions(folder: Path) -> None:
     for name in CONCLUSIONS:
         (folder / name).unlink(missing_ok=True)
-    return opened
+
+
+def _without_digests(change: dict[str, Any]) -> dict[str, Any]:
+    """Runs of the first kind named the digests of the data before a change."""
+    return {name: value for name, value in change.items() if name != "before"}
 
 
 def log_stale(folder: Path, opened: dict[str, Any], count: int) -> None:
