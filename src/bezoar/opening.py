@@ -181,9 +181,7 @@ def _begin_change(
     }
     write_record(folder / "manifest.json", opened)
     if before is begun:
-        say(
-            f"receipt of this change: {receipt}; it opens the manifest's commitment to the data before and is not kept"
-        )
+        say(f"receipt of this change: {receipt}; it opens the manifest's commitment to the data before and is not kept")
     _forget_conclusions(folder)
     return opened
 
