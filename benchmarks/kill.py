@@ -318,9 +318,11 @@ def update_run(place: Path) -> Start:
 
     def start(folder: Path, say: Callable[[str], None] = silent) -> None:
         if not folder.exists():
-            copied = folder.with_name(f"{folder.name}-copied")
-            shutil.copytree(complete.before, copied, copy_function=shutil.copyfile)
-            copied.rename(folder)
+            for source in sorted(complete.before.rglob("*")):  # by no operation that is killed
+                copied = folder / source.relative_to(complete.before)
+                copied.parent.mkdir(parents=True, exist_ok=True)
+                if source.is_file():
+                    shutil.copyfile(source, copied)
         from bezoar.cli.update import command
 
         with Path(os.devnull).open("w") as sink, redirect_stdout(sink), redirect_stderr(sink):
