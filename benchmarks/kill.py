@@ -26,6 +26,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -127,17 +128,20 @@ def called(words: list[str], folder: Path, n_jobs: int) -> None:
 
 
 def kill_commands(kills: int, seed: int, place: Path, only: Sequence[str] = ()) -> dict[str, Counter[str]]:
-    """Kill each command at moments spread over its life; the moments hit."""
+    """Kill the commands in turn, each at moments spread over its life; the moments hit."""
     load_libraries()
-    found: dict[str, Counter[str]] = {}
     chosen = {name: killed for name, killed in commands(place).items() if not only or name in only}
-    for number, (name, killed) in enumerate(chosen.items()):
-        share = kills // len(chosen) + (number < kills % len(chosen))
-        found[name] = kill_command(name, killed, share, seed, place)
-        moments = ", ".join(f"{moment}: {count}" for moment, count in sorted(found[name].items()))
-        print(
-            f"{name}: {sum(found[name].values())} of {share} resumed byte-identically; killed at {moments}", flush=True
-        )
+    found: dict[str, Counter[str]] = {name: Counter() for name in chosen}
+    shares = {name: kills // len(chosen) + (at < kills % len(chosen)) for at, name in enumerate(chosen)}
+    campaigns = {name: kill_command(name, chosen[name], shares[name], seed, place) for name in chosen if shares[name]}
+    for turn in zip_longest(*campaigns.values()):
+        for name, moment in zip(campaigns, turn, strict=True):
+            found[name].update([moment] if moment else [])
+        counts = ", ".join(f"{name} {sum(own.values())}" for name, own in found.items())
+        print(f"killed and resumed: {counts}", flush=True)
+    for name, own in found.items():
+        moments = ", ".join(f"{moment}: {count}" for moment, count in sorted(own.items()))
+        print(f"{name}: {sum(own.values())} of {shares[name]} resumed byte-identically; killed at {moments}")
     return found
 
 
@@ -152,8 +156,8 @@ def load_libraries() -> None:
     import bezoar.training  # noqa: F401
 
 
-def kill_command(name: str, killed: Killed, kills: int, seed: int, place: Path) -> Counter[str]:
-    """Kill one command so many times, repeat it, compare; the moments hit."""
+def kill_command(name: str, killed: Killed, kills: int, seed: int, place: Path) -> Iterator[str]:
+    """Kill one command so many times, repeat it, compare; each moment hit, as it is done."""
 
     def fresh(folder: Path) -> Path:
         if killed.before is not None:
@@ -164,31 +168,30 @@ def kill_command(name: str, killed: Killed, kills: int, seed: int, place: Path) 
     started = time.perf_counter()
     assert forked(lambda: called(killed.words, whole, 2)) == 0, f"{name} failed by itself"
     life, expected = time.perf_counter() - started, results(whole)
-    moments: Counter[str] = Counter()
-    generator, number = random.Random(seed), 0
-    while number < kills:
-        folder, started = fresh(place / f"{home}-{number}"), time.perf_counter()
+    generator = random.Random(seed)
+    slots = generator.sample(range(kills), kills)  # in no order, so that a campaign cut short is spread, too
+    while slots:
+        folder, started = fresh(place / f"{home}-{slots[-1]}"), time.perf_counter()
         child = beginning(lambda folder=folder: called(killed.words, folder, 2))
-        ended, deadline = 0, started + life * (number + generator.random()) / kills
+        ended, deadline = 0, started + life * (slots[-1] + generator.random()) / kills
         while not ended and time.perf_counter() < deadline:
-            ended = os.waitpid(child, os.WNOHANG)[0]
+            ended, status = os.waitpid(child, os.WNOHANG)
             time.sleep(0.005)
         if ended:  # it was over before; commands have become quicker
+            assert status == 0, f"{name} failed by itself"
             life = 0.9 * (time.perf_counter() - started)
             shutil.rmtree(folder)
             continue
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        wait_for_workers(child, f"{name}, kill {number}")
-        moments[state_of(folder)] += 1
+        wait_for_workers(child, f"{name}, kill {slots[-1]}")
+        moment = state_of(folder)
         assert forked(lambda folder=folder: called(killed.words, folder, 1)) == 0, f"{name}: could not go on"
-        check(folder, expected, f"{name}, kill {number}")
+        check(folder, expected, f"{name}, kill {slots[-1]}")
         assert not [left for left in folder.rglob("*") if left.name.startswith(".") or left.name == "scratch"]
         shutil.rmtree(folder)
-        number += 1
-        if number % 10 == 0:
-            print(f"{name}: {number} killed and resumed", flush=True)
-    return moments
+        slots.pop()
+        yield moment
 
 
 def wait_for_workers(group: int, what: str) -> None:
