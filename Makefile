@@ -66,7 +66,7 @@ bench: $(VENV)/.dev  ## measure speed and memory; prints what benchmarks/RESULTS
 	$(BIN)/python benchmarks/update.py
 	$(BIN)/python benchmarks/verify.py
 	$(BIN)/python benchmarks/corrupt.py
-	$(BIN)/python benchmarks/kill.py --kills 50
+	$(BIN)/python benchmarks/kill.py --kills 200
 	$(BIN)/python benchmarks/fuzz.py --seconds 120
 	$(BIN)/python benchmarks/doors.py --cases 20000
 	$(BIN)/python benchmarks/audit.py

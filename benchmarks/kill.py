@@ -1,13 +1,15 @@
-"""Is anything lost when a run is killed? Runs are killed at random moments and at every file operation.
+"""Is anything lost when a command is killed? Killed at random moments and at every file operation.
 
-python benchmarks/kill.py --kills 50
+python benchmarks/kill.py --kills 200
 
-1. A `bezoar run` process with worker processes is killed (SIGKILL, its whole process group) at moments spread
-   uniformly over its life, then resumed by the same command. Every result must have the bytes of an uninterrupted
-   run, no process may remain, no temporary file may be left.
-2. Runs of a plain and of a pooled learner are killed before and after every single file operation (creating,
-   writing, flushing, renaming, …), in a process that is forked for each.
-3. For the same runs the disk is full from every single file operation on.
+1. `run`, a pooled `run`, `train`, `vote`, `update --remove` and `audit`, in equal shares, are killed (SIGKILL, the
+   process alone; its workers are left to themselves) at moments spread uniformly over their lives, then repeated by the
+   same words. Every result must have the bytes of an uninterrupted command, no process may be alive after 5 seconds,
+   nothing temporary may be left. Each command is a process of its own, forked after the libraries were loaded, so that
+   most kills hit the work and not the imports.
+2. Runs of a plain and of a pooled learner and an `update --remove` are killed before and after every single file
+   operation (creating, writing, flushing, renaming, …), in a process that is forked for each.
+3. For the same commands the disk is full from every single file operation on.
 """
 
 from __future__ import annotations
@@ -19,28 +21,35 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 TIMES = ("seconds", "digest")
+SECRETS = ("when", "commitment")
+WORKERS_END_SECONDS = 5
 
 
 def results(folder: Path) -> dict[str, bytes]:
-    """The bytes of every file of a run that no clock has a part in."""
+    """The bytes of every file of a run that neither a clock nor a random salt has a part in."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if path.is_file() and name not in ("report.html", "run.lock"):
             found[name] = path.read_bytes()
     manifest = {key: value for key, value in json.loads(found["manifest.json"]).items() if key not in TIMES}
+    for change in manifest.get("changes", []):
+        for name in SECRETS:
+            change.pop(name, None)
+    if "left_out" in (manifest.get("asked") or {}):
+        manifest["asked"]["left_out"] = len(manifest["asked"]["left_out"]["marks"])
     return {**found, "manifest.json": json.dumps(manifest).encode()}
 
 
@@ -69,42 +78,128 @@ def members_of(group: int) -> list[int]:
     return found
 
 
-def command(folder: Path) -> list[str]:
-    bezoar = str(Path(sys.executable).with_name("bezoar"))
-    return [bezoar, "run", "digits", "--k", "20", "--d", "8", "--n-jobs", "2", "--out", str(folder)]
+class Killed(NamedTuple):
+    """A command that is killed: what its folder holds before, and its words."""
+
+    before: Path | None
+    words: list[str]
 
 
-def kill_processes(kills: int, seed: int, place: Path) -> Counter[str]:
-    """Kill the command line at moments spread over its life; the moments hit."""
+def commands(place: Path) -> dict[str, Killed]:
+    """The commands, and the folders that they start from, made by commands that nobody kills."""
+    from sklearn.datasets import load_digits
+
+    rng = np.random.default_rng(0)
+    for name, count in (("fish.csv", 90), ("test.csv", 12)):
+        kinds = rng.integers(0, 2, count)
+        rows = [f"{kind * 3 + rng.normal():.4f},{rng.normal():.4f},{['eel', 'cod'][kind]}" for kind in kinds]
+        (place / name).write_text("\n".join(["length,depth,kind", *rows]) + "\n")
+    images, labels = load_digits().images[:110].astype(np.uint8) * 15, load_digits().target[:110]
+    np.savez(place / "images.npz", X=images[:80], y=labels[:80])
+    np.savez(place / "more.npz", X=images[80:], y=labels[80:])
+    table = [str(place / "fish.csv"), "--label", "kind", "--classes", "cod,eel", "--test", str(place / "test.csv")]
+    table += ["--k", "35", "--d", "2"]
+    pooled = [str(place / "images.npz"), "--test", str(place / "more.npz"), "--classes", "0,1,2,3,4,5,6,7,8,9"]
+    pooled += ["--learner", "digits", "--k", "6", "--d", "2"]
+    found = {
+        "run": Killed(None, ["run", *table, "--out", "{}"]),
+        "pooled run": Killed(None, ["run", *pooled, "--out", "{}"]),
+        "train": Killed(None, ["train", *table, "--out", "{}"]),
+        "vote": Killed(place / "trained", ["vote", "{}"]),
+        "update": Killed(place / "complete", ["update", "{}", "--remove", "3,17"]),
+        "audit": Killed(
+            place / "complete", ["audit", "{}", "--targets", "1", "--kinds", "remove,flip", "--sizes", "1"]
+        ),
+    }
+    assert forked(lambda: called(found["train"].words, place / "trained", 1)) == 0
+    assert forked(lambda: called(found["run"].words, place / "complete", 1)) == 0
+    return found
+
+
+def called(words: list[str], folder: Path, n_jobs: int) -> None:
+    """A command as the command line calls it, with its output thrown away."""
+    from bezoar.cli import app
+
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, 1)
+    os.dup2(sink, 2)
+    jobs = [] if words[0] == "audit" else ["--n-jobs", str(n_jobs)]
+    app([word.format(folder) for word in words] + jobs, standalone_mode=False)
+
+
+def kill_commands(kills: int, seed: int, place: Path, only: Sequence[str] = ()) -> dict[str, Counter[str]]:
+    """Kill the commands in turn, each at moments spread over its life; the moments hit."""
+    load_libraries()
+    chosen = {name: killed for name, killed in commands(place).items() if not only or name in only}
+    found: dict[str, Counter[str]] = {name: Counter() for name in chosen}
+    shares = {name: kills // len(chosen) + (at < kills % len(chosen)) for at, name in enumerate(chosen)}
+    campaigns = {name: kill_command(name, chosen[name], shares[name], seed, place) for name in chosen if shares[name]}
+    for turn in zip_longest(*campaigns.values()):
+        for name, moment in zip(campaigns, turn, strict=True):
+            found[name].update([moment] if moment else [])
+        counts = ", ".join(f"{name} {sum(own.values())}" for name, own in found.items())
+        print(f"killed and resumed: {counts}", flush=True)
+    for name, own in found.items():
+        moments = ", ".join(f"{moment}: {count}" for moment, count in sorted(own.items()))
+        print(f"{name}: {sum(own.values())} of {shares[name]} resumed byte-identically; killed at {moments}")
+    return found
+
+
+def load_libraries() -> None:
+    """What every command needs, so that forks of this process do not load it again."""
+    import sklearn.ensemble  # noqa: F401
+
+    import bezoar.auditing
+    import bezoar.learners.presets
+    import bezoar.report.page
+    import bezoar.run
+    import bezoar.training  # noqa: F401
+
+
+def kill_command(name: str, killed: Killed, kills: int, seed: int, place: Path) -> Iterator[str]:
+    """Kill one command so many times, repeat it, compare; each moment hit, as it is done."""
+
+    def fresh(folder: Path) -> Path:
+        if killed.before is not None:
+            shutil.copytree(killed.before, folder)
+        return folder
+
+    whole, home = fresh(place / f"{name}-whole"), name.replace(" ", "-")
     started = time.perf_counter()
-    subprocess.run(command(place / "whole"), check=True, capture_output=True)
-    life, expected = time.perf_counter() - started, results(place / "whole")
-    print(f"an uninterrupted run takes {life:.1f} s and leaves {len(expected)} files", flush=True)
-    moments: Counter[str] = Counter()
-    generator, number = random.Random(seed), 0
-    while number < kills:
-        folder, started = place / f"run{number}", time.perf_counter()
-        process = subprocess.Popen(
-            command(folder), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
-        )
-        try:
-            process.communicate(timeout=life * (number + generator.random()) / kills)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-        else:  # it was over before; runs have become quicker
-            life = time.perf_counter() - started
+    assert forked(lambda: called(killed.words, whole, 2)) == 0, f"{name} failed by itself"
+    life, expected = time.perf_counter() - started, results(whole)
+    generator = random.Random(seed)
+    slots = generator.sample(range(kills), kills)  # in no order, so that a campaign cut short is spread, too
+    while slots:
+        folder, started = fresh(place / f"{home}-{slots[-1]}"), time.perf_counter()
+        child = beginning(lambda folder=folder: called(killed.words, folder, 2))
+        ended, deadline = 0, started + life * (slots[-1] + generator.random()) / kills
+        while not ended and time.perf_counter() < deadline:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            time.sleep(0.005)
+        if ended:  # it was over before; commands have become quicker
+            assert status == 0, f"{name} failed by itself"
+            life = 0.9 * (time.perf_counter() - started)
             shutil.rmtree(folder)
             continue
-        time.sleep(0.05)
-        assert not members_of(process.pid), "a worker outlived its run"
-        moments[state_of(folder)] += 1
-        subprocess.run(command(folder), check=True, capture_output=True)
-        check(folder, expected, f"kill {number}")
-        number += 1
-        if number % 10 == 0:
-            print(f"{number} killed and resumed", flush=True)
-    return moments
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        wait_for_workers(child, f"{name}, kill {slots[-1]}")
+        moment = state_of(folder)
+        assert forked(lambda folder=folder: called(killed.words, folder, 1)) == 0, f"{name}: could not go on"
+        check(folder, expected, f"{name}, kill {slots[-1]}")
+        assert not [left for left in folder.rglob("*") if left.name.startswith(".") or left.name == "scratch"]
+        shutil.rmtree(folder)
+        slots.pop()
+        yield moment
+
+
+def wait_for_workers(group: int, what: str) -> None:
+    deadline = time.perf_counter() + WORKERS_END_SECONDS
+    while members_of(group):
+        if time.perf_counter() > deadline:
+            raise SystemExit(f"{what}: {len(members_of(group))} workers outlived it by {WORKERS_END_SECONDS} seconds")
+        time.sleep(0.02)
 
 
 def check(folder: Path, expected: dict[str, bytes], what: str) -> None:
@@ -218,17 +313,44 @@ def pooled_run() -> Start:
     return start
 
 
-def forked(work: Callable[[], object]) -> int:
-    """Run in a child of its own; its exit status as `os.waitpid` gives it."""
+def update_run(place: Path) -> Start:
+    """An update that removes two rows of a run, which its folder holds if nothing was done there yet."""
+    load_libraries()
+    complete = commands(place)["update"]
+    assert complete.before is not None
+
+    def start(folder: Path, say: Callable[[str], None] = silent) -> None:
+        if not folder.exists():
+            for source in sorted(complete.before.rglob("*")):  # by no operation that is killed
+                copied = folder / source.relative_to(complete.before)
+                copied.parent.mkdir(parents=True, exist_ok=True)
+                if source.is_file():
+                    shutil.copyfile(source, copied)
+        from bezoar.cli.update import command
+
+        with Path(os.devnull).open("w") as sink, redirect_stdout(sink), redirect_stderr(sink):
+            command(folder, remove="3,17", n_jobs=1)
+
+    return start
+
+
+def beginning(work: Callable[[], object]) -> int:
+    """Begin in a child with a process group of its own, and return its number."""
     child = os.fork()
     if child == 0:
         code = 1
         try:
+            os.setsid()
             work()
             code = 0
         finally:
             os._exit(code)
-    return os.waitpid(child, 0)[1]
+    return child
+
+
+def forked(work: Callable[[], object]) -> int:
+    """Run in a child of its own; its exit status as `os.waitpid` gives it."""
+    return os.waitpid(beginning(work), 0)[1]
 
 
 def kill_everywhere(name: str, start: Start, step: int, place: Path) -> Counter[str]:
@@ -289,17 +411,19 @@ def fill_everywhere(name: str, start: Start, step: int, place: Path) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=50, help="killed processes")
-    parser.add_argument("--step", type=int, default=1, help="kill at every so many file operations")
+    parser.add_argument("--kills", type=int, default=200, help="killed commands")
+    parser.add_argument("--only", default="", help="of the commands to kill, such as vote,update")
+    parser.add_argument("--step", type=int, default=1, help="kill at every so many file operations; 0 for not at all")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     os.environ.setdefault("NUMBA_NUM_THREADS", "1")
     with tempfile.TemporaryDirectory() as place:
-        moments = kill_processes(options.kills, options.seed, Path(place)) if options.kills else Counter()
-        print(f"processes: {sum(moments.values())} of {options.kills} resumed byte-identically; killed at:")
-        for moment, count in sorted(moments.items()):
-            print(f"  {moment}: {count}")
-        for name, make in (("plain", plain_run), ("pooled", pooled_run)):
+        only = [name.strip() for name in options.only.split(",") if name.strip()]
+        killed = kill_commands(options.kills, options.seed, Path(place), only) if options.kills else {}
+        total = sum(sum(moments.values()) for moments in killed.values())
+        print(f"commands: {total} of {options.kills} killed resumed byte-identically, no worker alive after 5 s")
+        makers = {"plain": plain_run, "pooled": pooled_run, "update": lambda: update_run(Path(place))}
+        for name, make in makers.items() if options.step else ():
             start = make()
             moments = kill_everywhere(name, start, options.step, Path(place))
             print(

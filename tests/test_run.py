@@ -151,9 +151,7 @@ def test_two_writers_do_not_meet(tmp_path):
 
 
 def test_another_machine_is_said(whole, monkeypatch):
-    import bezoar.opening as module
-
-    monkeypatch.setattr(module, "environment", lambda: {"numpy": "9.9"})
+    monkeypatch.setattr("bezoar.provenance.environment", lambda: {"numpy": "9.9"})
     _, said = start(whole)
     assert any("begun with another" in line and "numpy" in line for line in said)
 

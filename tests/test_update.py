@@ -18,6 +18,7 @@ from bezoar import FiniteAggregationClassifier, data
 from bezoar.files import read_record, sha256_of
 from bezoar.learners.features.digits import DigitFeatures
 from bezoar.learners.kernel_ridge import KernelRidgeClassifier, Pool
+from bezoar.removal import commitment
 from bezoar.rows import count_rows, join_rows, take_rows
 from bezoar.run import run
 from bezoar.rundir import RESULTS
@@ -186,14 +187,15 @@ def test_an_updated_run_is_a_fresh_run_on_the_new_data(tmp_path, votes_only, mon
             "bezoar.blocks.train_and_vote",
             lambda *rest, **more: trained.extend(rest[6]) or train_and_vote(*rest, **more),
         )
-        outcome, _ = start(tmp_path / "run", changed, update=True, votes_only=votes_only)
+        outcome, said = start(tmp_path / "run", changed, update=True, votes_only=votes_only)
     assert 4 < sum(map(len, trained)) <= 8
     start(tmp_path / "fresh", changed, votes_only=votes_only)
     assert bytes_of(tmp_path / "run") == bytes_of(tmp_path / "fresh")
     change = outcome.manifest["changes"][0]
     assert (change["n_train_before"], change["n_train"], change["of"]) == (89, 87, 100)
     assert change["retrained"] == sum(map(len, trained))
-    assert change["before"] == {"name": "wine", **WINE.digests()}
+    receipt = next(line.split()[4].rstrip(";") for line in said if line.startswith("receipt of this change: "))
+    assert change["commitment"] == commitment(receipt, {"name": "wine", **WINE.digests()})
     if not votes_only:
         served, fresh = (FiniteAggregationClassifier.load(tmp_path / name / "models") for name in ("run", "fresh"))
         assert (served.votes(X).matrix == fresh.votes(X).matrix).all()

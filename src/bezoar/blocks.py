@@ -6,7 +6,6 @@ still true of the data at hand is kept and the rest is computed again.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from bezoar.files import DamagedFileError, open_arrays, reading, sha256_of, writ
 from bezoar.learners.member import Member
 from bezoar.learners.pooled import is_pooled
 from bezoar.pooled_run import PooledRun, vote_pooled
+from bezoar.provenance import Made, made_by, made_here, packed, unpacked
 from bezoar.rundir import SCRATCH
 from bezoar.samples import Samples, digest_of
 from bezoar.store import MEMBERS_PER_FILE, load_members, members_file, save_members, types_of
@@ -75,12 +75,12 @@ class Votings:
                     member.model is not None,
                     member.failure,
                     part.refusals.get(member.index),
+                    made_by(part.environment),
                 )
             members = self._write_members(b, part.members, len(ranges[b]), training.estimator)
             write_answers(self._file(b), kept[b], test_digest, members)
             done += len(part.members)
             self.progress(done, n)
-        shutil.rmtree(scratch, ignore_errors=True)
         answers = [kept[i // BLOCK][i] for i in range(n)]
         trained = sum(answer.trained for answer in answers)
         model.report_failures([answer.failure for answer in answers if answer.failure], trained)
@@ -118,7 +118,9 @@ class Votings:
             self.say(f"{error} It is computed again.")
             return {}
         answers = {
-            member.index: same[member.index]._replace(votes=votes[:, at], refusal=refusals.get(member.index))
+            member.index: same[member.index]._replace(
+                votes=votes[:, at], refusal=refusals.get(member.index), made=same[member.index].made | made_here()
+            )
             for at, member in enumerate(asked)
         }
         if len(answers) == len(indices):
@@ -150,6 +152,7 @@ class Answer(NamedTuple):
     trained: bool
     failure: str | None = None
     refusal: Refusal | None = None
+    made: Made = frozenset()
 
 
 class AnswerBlock(NamedTuple):
@@ -176,6 +179,7 @@ def write_answers(path: Path, answers: Mapping[int, Answer], test: str, members:
         "refused_because": {str(i): refusal.reason for i, refusal in refusing.items()},
         "test": test,
         "members": members,
+        **packed([answers[i].made for i in indices]),
     }
     write_arrays(path, arrays, facts)
 
@@ -191,9 +195,15 @@ def read_answers(path: Path, indices: Sequence[int]) -> AnswerBlock:
             int(i): Refusal(samples, reason)
             for (i, reason), samples in zip(facts["refused_because"].items(), arrays["refusals"], strict=True)
         }
+        made = unpacked(facts, len(indices))
         answers = {
             i: Answer(
-                subsets[at].tobytes(), votes[:, at], bool(trained[at]), facts["failures"].get(str(i)), refusals.get(i)
+                subsets[at].tobytes(),
+                votes[:, at],
+                bool(trained[at]),
+                facts["failures"].get(str(i)),
+                refusals.get(i),
+                made[at],
             )
             for at, i in enumerate(indices)
         }

@@ -1,21 +1,64 @@
-"""Dask by joblib's door: data reach every worker once, and a task whose worker died is told of.
+"""Workers: processes of joblib's on this machine, which end with us, or Dask's by joblib's door.
 
-joblib's own worker processes need none of this: large arrays are mapped from a file, and a dead worker raises.
+joblib's own processes map large arrays from a file, and a dead one raises. Of Dask, data reach every worker once, and a
+task whose worker died is told of.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from joblib import parallel_config
+from joblib import effective_n_jobs, parallel_config
+from joblib._parallel_backends import LokyBackend, MultiprocessingBackend
 from joblib.parallel import get_active_backend
+
+from bezoar.files import FULL
+from bezoar.orphans import end_with
+from bezoar.scratch import scratch_folder
 
 
 class WorkerDiedError(ChildProcessError):
     """A worker died; none of its base classifiers falls back, because that is no property of a subset."""
+
+
+@contextmanager
+def own_workers(scratch: Path | None, n_jobs: int | None) -> Iterator[dict[str, Any]]:
+    """What a `joblib.Parallel` is made with, so that its processes end with this one and leave nothing behind.
+
+    They map samples from files in ``scratch``, or in a folder of this process where joblib cannot use that name. It is
+    among what processes are started with, so those of an earlier call that use another folder are not taken again.
+    """
+    backend = get_active_backend()[0]
+    if not isinstance(backend, LokyBackend | MultiprocessingBackend) or effective_n_jobs(n_jobs) == 1:
+        yield {}
+        return
+    folder = scratch_folder(scratch)
+    try:
+        yield {"temp_folder": str(folder), "initializer": end_with, "initargs": (os.getpid(), str(folder))}
+    except Exception as error:
+        if (full := full_disk(error)) is not None:
+            raise OSError(full, os.strerror(full), str(folder)) from error
+        raise
+    finally:
+        if folder == scratch:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def full_disk(error: BaseException) -> int | None:
+    """The number of the error, if what a backend raised comes of a full disk; it may stand in a text of a worker's."""
+    seen: BaseException | None = error
+    while seen is not None:
+        for number in FULL:
+            if getattr(seen, "errno", None) == number or f"[Errno {number}]" in str(seen):
+                return number
+        seen = seen.__cause__ or seen.__context__
+    return None
 
 
 @contextmanager

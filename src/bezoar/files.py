@@ -72,9 +72,11 @@ def write_bytes(path: str | Path, body: bytes) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what writers left that were killed; only for the one who holds the folder's lock."""
-    for leftover in folder.rglob(f".*{PART}"):
-        leftover.unlink(missing_ok=True)
+    """Remove what writers left that were killed; only for the holder of the folder's lock. No link is followed."""
+    for place, _, names in os.walk(folder, followlinks=False):
+        for name in names:
+            if name.startswith(".") and name.endswith(PART):
+                Path(place, name).unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -5,19 +5,17 @@ What is there already is kept if it is this run's; another run's folder is refus
 
 from __future__ import annotations
 
-import fcntl
-import platform
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bezoar import __version__
+from filelock import FileLock, Timeout
+
 from bezoar.blocks import BLOCK
 from bezoar.data import Dataset
+from bezoar.environment import environment
 from bezoar.estimator import FiniteAggregationClassifier, Training, check_gives_scores
 from bezoar.files import (
     PART,
@@ -29,14 +27,15 @@ from bezoar.files import (
 )
 from bezoar.learners.describe import describe
 from bezoar.learners.pooled import is_pooled
+from bezoar.plain import check_plain
 from bezoar.pooled_memory import PooledMemory, pooled_memory
+from bezoar.provenance import others
+from bezoar.removal import commitment, new_receipt
 from bezoar.rows import count_rows
-from bezoar.rundir import CONCLUSIONS, OWN, SCRATCH, altered
+from bezoar.rundir import CONCLUSIONS, LOCK, OWN, SCRATCH, altered
 
 FORMAT = "bezoar run 1"
 CHANGEABLE = ("dataset", "classes")
-LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "xxhash", "skops")
-OPTIONAL_LIBRARIES = ("torch",)
 
 
 class OpenedRun(NamedTuple):
@@ -95,25 +94,18 @@ def opened_run(
         check_gives_scores(training.estimator)
     refuse_strangers(folder)
     with only_writer(folder):
-        opened = open_folder(folder, settings, resume, update, say)
+        opened = open_folder(folder, settings, resume, update, asked, say)
         opened["asked"] = asked if asked is not None else opened.get("asked")
         yield OpenedRun(training, opened, settings, memory)
 
 
-def environment() -> dict[str, Any]:
-    """What the bits of a float may depend on."""
-    return {
-        "bezoar": __version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "system": platform.system(),
-        **{name: version(name) for name in LIBRARIES},
-        **{name: version(name) for name in OPTIONAL_LIBRARIES if find_spec(name)},
-    }
-
-
 def open_folder(
-    folder: Path, settings: dict[str, Any], resume: bool, update: bool, say: Callable[[str], None]
+    folder: Path,
+    settings: dict[str, Any],
+    resume: bool,
+    update: bool,
+    asked: dict[str, Any] | None,
+    say: Callable[[str], None],
 ) -> dict[str, Any]:
     """Start a run, or check that the one in the folder is this one (or may become it); the manifest as it stands."""
     path = folder / "manifest.json"
@@ -127,7 +119,7 @@ def open_folder(
                 f"{error} Put back a copy, or remove it and run the same command again: whole blocks are kept."
             ) from None
         with reading(path):
-            held, begun = dict(there["settings"]), dict(there["environment"])
+            held, moved = dict(there["settings"]), others(there)
         differing = [name for name, value in settings.items() if held.get(name) != value]
         strange = [name for name in differing if not (update and name in CHANGEABLE)]
         if strange or there.get("format") != FORMAT:
@@ -136,14 +128,17 @@ def open_folder(
                 f"{folder} holds another run: its {name} differs ({_short(held.get(name, there.get(name)))} there, "
                 f"{_short(settings.get(name, FORMAT))} asked for); choose another --out or remove the folder."
             )
-        here = environment()
-        moved = [name for name, value in begun.items() if here.get(name) != value]
         if moved:
-            say(f"this run was begun with another {', '.join(moved)}; blocks made here may differ in the last bit")
+            say(
+                f"this run was begun with another {', '.join(moved)}; base classifiers made here may differ in the "
+                "last bit, and the manifest will say which were made where"
+            )
         if differing:
-            there = _begin_change(folder, there, settings)
+            there = _begin_change(folder, there, settings, asked, say)
         else:
             say(f"going on with the run in {folder}")
+            if there["status"] == "changing":
+                _forget_conclusions(folder)  # who was killed may have left some
             for name in altered(folder, there):
                 say(f"{folder / name} is altered or missing. It is written again.")
         opened = there
@@ -154,27 +149,51 @@ def open_folder(
         write_record(path, opened)
     for name in ("votes",) if settings["votes_only"] else ("votes", "models"):
         (folder / name).mkdir(exist_ok=True)
-    sweep(folder)
-    shutil.rmtree(folder / SCRATCH, ignore_errors=True)
     return opened
 
 
-def _begin_change(folder: Path, there: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """Say in the manifest that the data is being changed, and take away what was concluded from the old data."""
-    before = there.get("changing", {"before": there["settings"]["dataset"], "n_train_before": there.get("n_train")})
+def _begin_change(
+    folder: Path,
+    there: dict[str, Any],
+    settings: dict[str, Any],
+    asked: dict[str, Any] | None,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Say in the manifest what the data is being changed to, and take away what was concluded from the old data.
+
+    The data that is aimed at and how to read it are written at once, before anything else: whoever goes on after an
+    interruption, by whatever command, goes on to the same data. Of the old data only a commitment is kept.
+    """
+    receipt = new_receipt()
+    begun = {
+        "commitment": commitment(receipt, there["settings"]["dataset"]),
+        "n_train_before": there.get("n_train"),
+    }
+    before = there.get("changing", begun)
     opened = {
         "format": FORMAT,
         "status": "changing",
         "settings": settings,
         "environment": environment(),
-        "changes": there.get("changes", []),
-        "asked": there.get("asked"),
-        "changing": {"before": before["before"], "n_train_before": before["n_train_before"]},
+        "changes": [_without_digests(change) for change in there.get("changes", [])],
+        "asked": asked if asked is not None else there.get("asked"),
+        "changing": {name: before.get(name) for name in begun},
     }
     write_record(folder / "manifest.json", opened)
+    if before is begun:
+        say(f"receipt of this change: {receipt}; it opens the manifest's commitment to the data before and is not kept")
+    _forget_conclusions(folder)
+    return opened
+
+
+def _forget_conclusions(folder: Path) -> None:
     for name in CONCLUSIONS:
         (folder / name).unlink(missing_ok=True)
-    return opened
+
+
+def _without_digests(change: dict[str, Any]) -> dict[str, Any]:
+    """Runs of the first kind named the digests of the data before a change."""
+    return {name: value for name, value in change.items() if name != "before"}
 
 
 def log_stale(folder: Path, opened: dict[str, Any], count: int) -> None:
@@ -194,13 +213,19 @@ def refuse_strangers(folder: Path) -> None:
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; a second process that wants to write there is told so."""
+    """Hold the folder's lock; a second process that wants to write there is told so.
+
+    A folder with links in it is refused before anything is opened. What killed processes left is removed.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "run.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"Another process is writing {folder}; wait for it or choose another --out.") from None
+    check_plain(folder)
+    try:
+        held = FileLock(folder / LOCK).acquire(timeout=0)
+    except Timeout:
+        raise ValueError(f"Another process is writing {folder}; wait for it or choose another --out.") from None
+    with held:
+        sweep(folder)
+        shutil.rmtree(folder / SCRATCH, ignore_errors=True)
         yield
 
 

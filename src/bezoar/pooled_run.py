@@ -10,15 +10,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bezoar.estimator import Training
-from bezoar.files import open_arrays, write_arrays
+from bezoar.files import open_arrays, reading, write_arrays
 from bezoar.learners.pooled import Kept, PooledMembers, fit_pooled, votes_together
 from bezoar.pooled_store import POOL, kept_pooled, save_pooled
+from bezoar.provenance import Made, made_here, packed, unpacked
 from bezoar.samples import Samples, digest_of
 from bezoar.votes import vote_dtype
 
@@ -101,7 +102,15 @@ def vote_pooled(
         for seat, fresh in zip(wanting, said, strict=True):
             whole = votes[seats.index(seat)]
             whole[part[:, None], seat.wanted] = fresh
-            write_votes(seat.run.file(number), whole[part], seat.run.digests, seat.tests[number], int(part[0]))
+            seat.note_where(number)
+            write_votes(
+                seat.run.file(number),
+                whole[part],
+                seat.run.digests,
+                seat.tests[number],
+                int(part[0]),
+                seat.made[number],
+            )
         done += 1
         progress(done, len(parts))
     return votes
@@ -113,7 +122,14 @@ class _Seat:
     def __init__(self, run: PooledRun, tests: list[str]) -> None:
         self.run, self.tests = run, tests
         self.current = np.zeros((len(tests), len(run.digests)), np.bool_)
+        self.made: list[list[Made]] = [[frozenset()] * len(run.digests) for _ in tests]
+        self.trained_in: list[Made] = [frozenset()] * len(run.digests)
         self.members: PooledMembers | None = None
+
+    def note_where(self, number: int) -> None:
+        """Those that have just been asked about a run of test samples were trained somewhere, and asked here."""
+        for i in self.wanted:
+            self.made[number][i] = self.trained_in[i] | made_here()
 
     @property
     def wanted(self) -> NDArray[np.int64]:
@@ -131,7 +147,7 @@ class _Seat:
         if not path.exists():
             return None
         try:
-            known, self.current[number] = read_votes(path, self.run.digests, self.tests[number])
+            known, self.current[number], self.made[number] = read_votes(path, self.run.digests, self.tests[number])
         except ValueError as error:
             say(f"{error} It is computed again.")
             return None
@@ -173,8 +189,9 @@ def _train(seats: Sequence[tuple[_Seat, Kept | None]]) -> None:
             seat.run.seconds["features"] = time.perf_counter() - started
             started = time.perf_counter()
         only = None if len(wanted) == len(seat.run.digests) else wanted.tolist()
+        seat.trained_in = _trained_in(seat.run, kept)
         if kept is not None:
-            kept = _all_kept(seat.run, kept)
+            kept = _all_kept(seat.run, kept, seat.trained_in)
         if kept is not None and only is None:
             seat.members = kept.members
         elif len(wanted):
@@ -182,24 +199,46 @@ def _train(seats: Sequence[tuple[_Seat, Kept | None]]) -> None:
         seat.run.seconds["train"] = time.perf_counter() - started
 
 
-def _all_kept(run: PooledRun, kept: Kept) -> Kept:
+def _trained_in(run: PooledRun, kept: Kept | None) -> list[Made]:
+    """Where base classifiers were trained, or will be now."""
+    here, count = made_here(), len(run.digests)
+    if kept is None or not len(kept.indices):
+        return [here] * count
+    facts = open_arrays(run.folder / "models" / POOL)[1]
+    stated, standing = unpacked(facts, count), set(kept.indices.tolist())
+    return [own if i in standing else here for i, own in enumerate(stated)]
+
+
+def _all_kept(run: PooledRun, kept: Kept, trained_in: list[Made]) -> Kept:
     """Train those that are not kept yet, and keep all of them."""
     if len(kept.indices) == len(run.digests):
         return kept
     members = fit_pooled(*run.training, earlier=kept if len(kept.indices) else None)
-    save_pooled(run.folder / "models", members, run.digests)
+    save_pooled(run.folder / "models", members, run.digests, packed(trained_in))
     return Kept(members, np.arange(len(run.digests)))
 
 
-def write_votes(path: Path, votes: NDArray[Any], digests: NDArray[np.uint8], test: str, first: int) -> None:
-    """Write the votes of all base classifiers on a run of test samples."""
-    write_arrays(path, {"votes": votes, "subsets": digests}, {"test": test, "first_sample": first})
+def write_votes(
+    path: Path, votes: NDArray[Any], digests: NDArray[np.uint8], test: str, first: int, made: Sequence[Made]
+) -> None:
+    """Write the votes of all base classifiers on a run of test samples, and where each was made."""
+    facts = {"test": test, "first_sample": first, **packed(made)}
+    write_arrays(path, {"votes": votes, "subsets": digests}, facts)
 
 
-def read_votes(path: Path, digests: NDArray[np.uint8], test: str) -> tuple[NDArray[Any] | None, NDArray[np.bool_]]:
+class KeptVotes(NamedTuple):
+    """Votes on a run of test samples, which columns are still true, and where each was made."""
+
+    votes: NDArray[Any] | None
+    current: NDArray[np.bool_]
+    made: list[Made]
+
+
+def read_votes(path: Path, digests: NDArray[np.uint8], test: str) -> KeptVotes:
     """Read them again, and tell which columns are those of base classifiers with these digests."""
     arrays, facts = open_arrays(path, ("votes", "subsets"))
     votes, known = arrays["votes"], arrays["subsets"]
     if facts.get("test") != test or known.shape != digests.shape or votes.shape[1] != len(digests):
-        return None, np.zeros(len(digests), np.bool_)
-    return votes, (known == digests).all(axis=1)
+        return KeptVotes(None, np.zeros(len(digests), np.bool_), [frozenset()] * len(digests))
+    with reading(path):
+        return KeptVotes(votes, (known == digests).all(axis=1), unpacked(facts, len(digests)))

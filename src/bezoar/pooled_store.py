@@ -7,6 +7,7 @@ on opening, and the features are not the samples' business any more: what made t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,13 @@ POOLED_FILES = (POOL, FEATURES, COEFFICIENTS)
 ARRAYS = ("samples", "sizes", "codes", "n_codes", "fallback", "subsets")
 
 
-def save_pooled(folder: Path, members: PooledMembers, digests: NDArray[np.uint8]) -> None:
-    """Write base classifiers and the digest of the subset of each; the file that vouches for the others comes last."""
+def save_pooled(
+    folder: Path, members: PooledMembers, digests: NDArray[np.uint8], about: Mapping[str, Any] | None = None
+) -> None:
+    """Write base classifiers and the digest of the subset of each; the file that vouches for the others comes last.
+
+    ``about`` is what else that file is to say of them.
+    """
     pool = members.pool
     for name, array in ((FEATURES, pool.rows), (COEFFICIENTS, members.coefficients)):
         write_whole(folder / name, lambda file, array=array: np.save(file, array))  # type: ignore[misc]
@@ -38,7 +44,7 @@ def save_pooled(folder: Path, members: PooledMembers, digests: NDArray[np.uint8]
         "subsets": digests,
     }
     others = {name: sha256_of(folder / name) for name in (FEATURES, COEFFICIENTS)}
-    facts: dict[str, Any] = {"copies": pool.copies, "files": others}
+    facts: dict[str, Any] = {"copies": pool.copies, "files": others, **(about or {})}
     if members.raised:
         facts["raised"] = {str(i): ridge for i, ridge in members.raised.items()}
     write_arrays(folder / POOL, arrays, facts)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from bezoar.blocks import Votings
 from bezoar.certificates import Certificate, certify
 from bezoar.data import Dataset
+from bezoar.environment import environment
 from bezoar.estimator import FiniteAggregationClassifier, Training
 from bezoar.files import (
     sha256_of,
@@ -30,7 +31,8 @@ from bezoar.files import (
     write_whole,
 )
 from bezoar.learners.member import isolated, seeded
-from bezoar.opening import FORMAT, environment, log_stale, opened_run
+from bezoar.opening import FORMAT, log_stale, opened_run
+from bezoar.provenance import of_run
 from bezoar.rundir import SCHEMA, results_of
 from bezoar.split import Split
 from bezoar.store import save_model_record
@@ -200,6 +202,7 @@ def _finish(
         "settings": opened["settings"],
         "asked": opened["asked"],
         "environment": environment(),
+        **of_run(folder, model.spread_.n_subsets),
         "changes": changes,
         "premises": [premise.words for premise in model.premises_],
         "notes": list(dataset.notes),

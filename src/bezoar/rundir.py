@@ -20,7 +20,9 @@ RANKINGS = rankings_file(Path("votes.npy")).name
 SCHEMA = "schema.json"
 AUDIT = ("audit.json", "audit.svg")
 SCRATCH = "scratch"
-OWN = ("manifest.json", "report.html", "run.lock", "votes", "models", SCRATCH, SCHEMA, RANKINGS, *AUDIT, *RESULTS)
+LOCK = "run.lock"
+FOLDERS = ("votes", "models", SCRATCH)
+OWN = ("manifest.json", "report.html", LOCK, *FOLDERS, SCHEMA, RANKINGS, *AUDIT, *RESULTS)
 # What says something about the training data; the spread does not.
 CONCLUSIONS = (
     *(name for name in RESULTS if name != "spread.npz"),

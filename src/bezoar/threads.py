@@ -11,18 +11,15 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
 from typing import Any, TypeVar
 
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from bezoar.progress import counted
 
-PARENT_CHECK_SECONDS = 1.0
 MOST_REPETITIONS = 20
 
 _lock = threading.Lock()
@@ -93,23 +90,10 @@ def caller() -> tuple[int, int]:
 def limit_worker(parent: tuple[int, int]) -> None:
     """In a worker, process or thread, hold linear algebra at one thread from now on; in the caller, do nothing.
 
-    OpenMP keeps its limit per thread, so a thread of the same process needs it too. A process that the caller
-    started ends with it, even if the caller is killed and can tell nobody.
+    OpenMP keeps its limit per thread, so a thread of the same process needs it too.
     """
     if caller() != parent:
         threadpool_limits(1)
-        if os.getppid() == parent[0]:
-            _end_with(parent[0])
-
-
-@cache
-def _end_with(parent: int) -> None:
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(PARENT_CHECK_SECONDS)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True, name="ends with its parent").start()
 
 
 def n_cores() -> int:

@@ -17,7 +17,8 @@ from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
-from bezoar.cluster import dead_workers_told, sent_once
+from bezoar.cluster import dead_workers_told, own_workers, sent_once
+from bezoar.environment import environment
 from bezoar.learners.member import Member, fit_member, ranking_of, vote_of
 from bezoar.learners.pooled import Kept, PooledMembers, fit_pooled, is_pooled
 from bezoar.premises import PremiseWarning
@@ -118,11 +119,15 @@ def check_answered(refusals: Sequence[Refusal], n_trained: int) -> None:
 
 
 class VotedBlock(NamedTuple):
-    """Base classifiers, their votes (samples, members) or rankings, and what some could not answer, by index."""
+    """Base classifiers, their votes (samples, members) or rankings, and what some could not answer, by index.
+
+    ``environment`` is that of the worker that made them.
+    """
 
     members: list[Member]
     votes: NDArray[Any]
     refusals: dict[int, Refusal]
+    environment: dict[str, Any]
 
 
 def train_and_vote(
@@ -168,12 +173,11 @@ def blocks(indices: Sequence[int], n_jobs: int | None) -> list[Sequence[int]]:
 def _run(
     tasks: Any, shared: Sequence[Any], n_jobs: int | None, verbose: int, scratch: Path | None = None
 ) -> Iterator[Any]:
-    options: dict[str, Any] = {"max_nbytes": MAPPED_BYTES} | ({"temp_folder": str(scratch)} if scratch else {})
-    with one_linear_algebra_thread(), dead_workers_told():
+    with one_linear_algebra_thread(), dead_workers_told(), own_workers(scratch, n_jobs) as options:
         with sent_once(shared):
             streams = getattr(get_active_backend()[0], "supports_return_generator", True)
             how = "generator" if streams else "list"  # multiprocessing gives all parts at the end
-            parallel = Parallel(n_jobs=n_jobs, verbose=verbose, return_as=how, **options)
+            parallel = Parallel(n_jobs=n_jobs, verbose=verbose, return_as=how, max_nbytes=MAPPED_BYTES, **options)
         yield from parallel(tasks)
 
 
@@ -222,4 +226,4 @@ def _train_and_vote_block(
     rankings: bool,
 ) -> VotedBlock:
     members = _fit_block(estimator, samples, codes, indices, rows, parent)
-    return VotedBlock(members, *_vote_block(members, test, n_classes, parent, rankings))
+    return VotedBlock(members, *_vote_block(members, test, n_classes, parent, rankings), environment())

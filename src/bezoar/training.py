@@ -14,6 +14,7 @@ from bezoar.data import Dataset
 from bezoar.estimator import FiniteAggregationClassifier
 from bezoar.files import write_record
 from bezoar.opening import opened_run
+from bezoar.provenance import of_run
 from bezoar.run import write_ensemble
 
 
@@ -43,6 +44,7 @@ def train(
         write_ensemble(folder, model, training, dataset, votes_only=False)
         earlier = opened.get("seconds", {}).get("train and vote", 0.0)
         seconds = {"train and vote": round(time.perf_counter() - started + earlier, 3)}
-        manifest = {**opened, "status": "trained", "n_train": len(training.codes), "seconds": seconds}
+        made = of_run(folder, model.spread_.n_subsets)
+        manifest = {**opened, **made, "status": "trained", "n_train": len(training.codes), "seconds": seconds}
         write_record(folder / "manifest.json", manifest)
         return manifest

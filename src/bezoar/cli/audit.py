@@ -46,28 +46,30 @@ def command(
     """
     from bezoar import audit
     from bezoar.files import write_record, write_text
+    from bezoar.opening import only_writer
     from bezoar.report.figures import audit_scatter
 
     options.warnings_as_notes()
     reopened = reopening.reopen(run, data, data_dir)
     reopening.check_same_data(run, reopened)
     dataset = reopened.dataset
-    with progress_bar("attacks on targets") as progress:
-        report = audit(
-            reopened.model,
-            dataset.x_train,
-            dataset.y_train,
-            dataset.x_test,
-            groups=dataset.groups,
-            targets=targets,
-            kinds=None if kinds is None else [kind.strip() for kind in kinds.split(",")],
-            sizes=None if sizes is None else reopening.row_numbers(sizes),
-            method=method,
-            seed=seed,
-            progress=progress,
-        )
-    write_record(run / "audit.json", report.as_dict())
-    write_text(run / "audit.svg", audit_scatter(report))
+    with only_writer(run):
+        with progress_bar("attacks on targets") as progress:
+            report = audit(
+                reopened.model,
+                dataset.x_train,
+                dataset.y_train,
+                dataset.x_test,
+                groups=dataset.groups,
+                targets=targets,
+                kinds=None if kinds is None else [kind.strip() for kind in kinds.split(",")],
+                sizes=None if sizes is None else reopening.row_numbers(sizes),
+                method=method,
+                seed=seed,
+                progress=progress,
+            )
+        write_record(run / "audit.json", report.as_dict())
+        write_text(run / "audit.svg", audit_scatter(report))
     if json:
         options.print_json(report.as_dict())
     else:

@@ -66,7 +66,9 @@ def asked_again(
     """New samples, read by the schema of the run, and its base classifiers."""
     from bezoar import FiniteAggregationClassifier
     from bezoar.data.own import read_part
+    from bezoar.plain import check_plain
 
+    check_plain(run)
     manifest = _manifest(run)
     schema = _schema(run, manifest)
     _check_models(run, manifest)

@@ -13,6 +13,7 @@ from bezoar.cli.run import with_learner
 if TYPE_CHECKING:
     from bezoar.data import Dataset
     from bezoar.estimator import FiniteAggregationClassifier
+    from bezoar.removal import LeftOut
 
 Run = Annotated[Path, typer.Argument(help="Directory of a run.")]
 Data = Annotated[
@@ -25,18 +26,22 @@ Data = Annotated[
 
 
 class Reopened(NamedTuple):
-    """A run with its data at hand."""
+    """A run with its data at hand: the source as it was read, and what the run leaves out of it."""
 
     manifest: dict[str, Any]
     dataset: Dataset
     model: FiniteAggregationClassifier
+    source: Dataset
+    left_out: LeftOut | None
 
 
 def reopen(run: Path, data: str | None, data_dir: Path | None, n_jobs: int = -1) -> Reopened:
     """The data set read as for the run, and its ensemble, not yet fitted."""
     from bezoar import FiniteAggregationClassifier, Split, Spread
     from bezoar.files import read_record
+    from bezoar.plain import check_plain
 
+    check_plain(run)
     if not (run / "manifest.json").exists():
         raise ValueError(f"{run} holds no run; make one with `bezoar run DATA --out {run}`.")
     manifest = read_record(run / "manifest.json")
@@ -53,8 +58,9 @@ def reopen(run: Path, data: str | None, data_dir: Path | None, n_jobs: int = -1)
     samples = reading.open_named_or_own(data or asked["data"], data_dir, said)
     samples, estimator = with_learner(samples, asked["learner"])
     samples = following.with_premise(samples, asked.get("plan"))
-    if data is None and asked.get("removed"):
-        samples = _without_removed(run, samples, asked)
+    source, left_out = samples, None
+    if data is None:
+        samples, left_out = _less_left_out(run, source, manifest)
     model = FiniteAggregationClassifier(
         estimator,
         spread=Spread.load(run / "spread.npz"),
@@ -62,23 +68,38 @@ def reopen(run: Path, data: str | None, data_dir: Path | None, n_jobs: int = -1)
         classes=None if samples.classes is None else samples.classes.tolist(),
         n_jobs=n_jobs,
     )
-    return Reopened(manifest, samples, model)
+    return Reopened(manifest, samples, model, source, left_out)
 
 
-def _without_removed(run: Path, samples: Dataset, asked: dict[str, Any]) -> Dataset:
-    """The data less the rows that earlier updates removed, if it is still the data they were rows of."""
-    if samples.digests() != asked["removed_from"]:
+def _less_left_out(run: Path, source: Dataset, manifest: dict[str, Any]) -> tuple[Dataset, LeftOut | None]:
+    """The source less the rows that earlier updates removed, and their marks; none if the source lost them itself."""
+    from bezoar.removal import LeftOut
+
+    asked, stated = manifest["asked"], _stated_digests(manifest)
+    if "left_out" in asked:
+        left_out = LeftOut.from_dict(asked["left_out"])
+    elif asked.get("removed"):  # runs of the first kind kept the numbers
+        left_out = LeftOut.nothing().and_rows(source, asked["removed"])
+    else:
+        return source, None
+    if source.digests() == stated:
+        return source, None
+    smaller = source.without(left_out.rows(source))
+    if smaller.digests() != stated:
         raise ValueError(
             f"{asked['data']} is not what it was when rows were removed from it; "
             f"give the data as it should be now: `bezoar update {run} DATA`."
         )
-    return samples.without(asked["removed"])
+    return smaller, left_out
+
+
+def _stated_digests(manifest: dict[str, Any]) -> dict[str, str]:
+    return {name: value for name, value in manifest["settings"]["dataset"].items() if name != "name"}
 
 
 def check_same_data(run: Path, reopened: Reopened) -> None:
     """Refuse data that the run was not made from."""
-    stated = {name: value for name, value in reopened.manifest["settings"]["dataset"].items() if name != "name"}
-    if reopened.dataset.digests() != stated:
+    if reopened.dataset.digests() != _stated_digests(reopened.manifest):
         raise ValueError(
             f"This is not the data that the run in {run} was made from; `bezoar update {run} DATA` makes it so."
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from bezoar.cli.run import progress_bar
 
 if TYPE_CHECKING:
     from bezoar.data import Dataset
+    from bezoar.removal import LeftOut
 
 EXAMPLES = "Example: `bezoar update runs/digits --remove 3,17`; `bezoar update runs/my.csv-k20-d16 my.csv`"
 
@@ -21,7 +22,11 @@ def command(
     data: reopening.Data = None,
     remove: Annotated[
         str | None,
-        typer.Option("--remove", help="Training rows to leave out, as they stand now: `3,17`, or a file of numbers."),
+        typer.Option(
+            "--remove",
+            help="Training rows of the data to leave out, from 0: `3,17`, or a file of numbers. Those left out before "
+            "keep their numbers.",
+        ),
     ] = None,
     data_dir: options.DataDir = None,
     n_jobs: options.Jobs = -1,
@@ -31,18 +36,25 @@ def command(
 
     DATA is the data as it should be now: your file with rows added, deleted or corrected. What was concluded from
     the old data is deleted first; votes and base classifiers that saw a removed sample are overwritten.
+
+    Interrupted, the same command goes on, and so does `bezoar update RUN`. Repeated, it changes nothing: rows are
+    numbered as in the data itself, also after some of them were left out.
     """
     from bezoar.report.page import write_report
     from bezoar.run import run as run_again
 
     options.warnings_as_notes()
     reopened = reopening.reopen(run, data, data_dir, n_jobs)
-    asked = reopened.manifest["asked"]
-    dataset = replace(reopened.dataset, name=reopened.manifest["settings"]["dataset"]["name"])
+    before = reopened.manifest["asked"]
+    asked = {name: before[name] for name in ("data", "learner", "options", "plan") if name in before}
     if data is not None:
-        asked = {**{name: asked[name] for name in ("learner", "options", "plan") if name in asked}, "data": data}
+        asked["data"] = data
+    dataset, left_out = reopened.dataset, reopened.left_out
     if remove is not None:
-        dataset, asked = _removed(dataset, asked, reopening.row_numbers(remove))
+        dataset, left_out = _less(reopened, reopening.row_numbers(remove))
+    if left_out is not None:
+        asked["left_out"] = left_out.as_dict()
+    dataset = replace(dataset, name=reopened.manifest["settings"]["dataset"]["name"])
     with progress_bar() as progress:
         outcome = run_again(
             dataset,
@@ -60,20 +72,19 @@ def command(
     if json:
         options.print_json({"out": str(run), "changes": changes, "n_train": outcome.manifest["n_train"]})
         return
-    last = changes[-1] if changes else {"retrained": 0, "of": outcome.certificate.spread.n_subsets}
+    nothing = {"retrained": 0, "of": outcome.certificate.spread.n_subsets}
+    last = changes[-1] if len(changes) > len(reopened.manifest.get("changes", [])) else nothing
     options.print_line(
         f"{run}: {outcome.manifest['n_train']} training samples; {last['retrained']} of {last['of']} base classifiers "
         "were trained again, the others stand."
     )
 
 
-def _removed(dataset: Dataset, asked: dict[str, Any], rows: list[int]) -> tuple[Dataset, dict[str, Any]]:
-    """The data without these rows, and what is to be remembered: which rows of the source are gone."""
-    import numpy as np
+def _less(reopened: reopening.Reopened, rows: list[int]) -> tuple[Dataset, LeftOut]:
+    """The data without these rows of its source, and what is to be remembered of all that are left out."""
+    from bezoar.removal import LeftOut
 
-    gone = asked.get("removed", [])
-    source = asked.get("removed_from") or dataset.digests()
-    n_source = len(dataset.y_train) + len(gone)
-    still = np.setdiff1d(np.arange(n_source), gone)
-    smaller = dataset.without(rows)
-    return smaller, {**asked, "removed": sorted([*gone, *still[rows].tolist()]), "removed_from": source}
+    left_out = (reopened.left_out or LeftOut.nothing()).and_rows(reopened.source, rows)
+    if reopened.left_out is not None and left_out.marks == reopened.left_out.marks:
+        options.note("these rows were left out already")
+    return reopened.source.without(left_out.rows(reopened.source)), left_out

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from bezoar.opening import environment
+from bezoar.environment import environment
 from bezoar.paper.measure import at, half
 from bezoar.paper.rows import NAMES, SIZES
 

@@ -10,10 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from bezoar.environment import environment
 from bezoar.estimator import FiniteAggregationClassifier, Training
 from bezoar.learners.describe import describe
 from bezoar.learners.presets import LEARNERS, preset
-from bezoar.opening import environment
 from bezoar.premises import PremiseWarning
 from bezoar.samples import Samples
 from bezoar.split import Split
@@ -135,12 +135,16 @@ class Ensemble:
 
     def other_environment(self) -> str:
         """How the run's environment differs from this one, which may be why votes do."""
-        origin = self.evidence.facts.get("origin") or {}
-        there = (self.evidence.manifest or {}).get("environment") or origin.get("environment") or {}
+        manifest, origin = self.evidence.manifest or {}, self.evidence.facts.get("origin") or {}
+        stated = [manifest.get("environment") or origin.get("environment") or {}, *manifest.get("environments", ())]
         here = environment()
-        moved = [
-            f"{name} ({value} there, {here.get(name)} here)" for name, value in there.items() if here.get(name) != value
-        ]
+        differing = (
+            f"{name} ({value} there, {here.get(name)} here)"
+            for there in stated
+            for name, value in there.items()
+            if here.get(name) != value
+        )
+        moved = list(dict.fromkeys(differing))
         return (
             f"; the votes were made with another {', '.join(moved)}, which may be why: repeat this there"
             if moved
