@@ -180,6 +180,8 @@ def class_indices(y: ArrayLike, classes: NDArray[Any], inferred: bool = False) -
     data it gets `UNSEEN_LABEL`, which no prediction equals: one training sample more could make it a class, so to
     leave such test samples out would let that sample change every share of the test set.
     """
+    if (isinstance(y, np.ndarray) and y.ndim != 1) or (isinstance(y, list) and y and isinstance(y[0], list)):
+        raise ValueError(f"Labels must be a list of one label per test sample. Got an array of shape {np.shape(y)}.")
     labels = one_by_one(y)
     index = {cell: at for at, cell in enumerate(label_cells(classes.tolist()))}
     indices = np.array([index.get(cell, UNSEEN_LABEL) for cell in label_cells(labels)], np.int64)
