@@ -91,7 +91,7 @@ def test_batches_have_one_size_and_marked_learners_are_asked_at_once():
     X = np.arange(600.0)[:, None]
     assert asking.ask_in_batches(object(), ask, X, 600).tolist() == list(range(600))
     assert asking.ask_in_batches(TableClassifier(), ask, X, 600).tolist() == list(range(600))
-    assert sizes == [asking.BATCH] * 3 + [600]
+    assert sizes == [asking.BATCH] * 2 + [600]
 
 
 def test_a_poison_that_is_held_out_moves_no_vote_on_another_test_sample(tmp_path):

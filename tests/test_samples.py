@@ -232,7 +232,7 @@ def test_equal_hashes_are_told_apart_by_content_then_label():
         (pd.DataFrame({"x": []}), ValueError, "0 sample"),
         (pd.DataFrame({"x": [1j]}), ValueError, "Complex data not supported"),
         (np.array([[1 + 1j]]), ValueError, "Complex data not supported"),
-        (["a", 3], ValueError, "2D array"),
+        (["a", 3], ValueError, "could not convert string to float"),
     ],
 )
 def test_what_are_not_samples_is_refused_in_one_sentence(X, error, message):

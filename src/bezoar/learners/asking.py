@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-BATCH = 256
+BATCH = 512
 MARK = "answers_one_by_one"
 
 
