@@ -21,7 +21,6 @@ from joblib import Parallel, delayed
 from doors import DOORS, Case, faults_of, here, some_cases
 
 CHUNK = 250
-SHOWN = 20
 
 
 def main() -> None:
@@ -41,11 +40,11 @@ def main() -> None:
     failures: list[str] = []
     for done, found in enumerate(Parallel(options.jobs, return_as="generator")(delayed(checked)(c) for c in chunks), 1):
         failures += found
-        if done % 8 == 0 or done == len(chunks):
+        for failure in found:
+            print(failure, flush=True)
+        if done % 4 == 0 or done == len(chunks):
             seconds = time.perf_counter() - started
             print(f"{min(done * CHUNK, len(keys))} cases, {len(failures)} failures, {seconds:.0f} s", flush=True)
-    for failure in failures[:SHOWN]:
-        print(failure)
     acts = Counter(case.act for case in cases)
     print(
         f"{len(cases)} cases ({', '.join(f'{count} {act}' for act, count in sorted(acts.items()))}; "

@@ -451,10 +451,6 @@ def _from_frame(X: Any) -> TableSamples:
             columns.append(Column(name, _canonical_numbers(values)))
             continue
         cells, n_unreadable = _read_cells(series.astype(object))
-        if 2 * n_unreadable > len(cells):
-            raise TypeError(
-                f"Most cells of column '{name}' are neither numbers, texts nor dates; leave the column out."
-            )
         columns.append(Column(name, cells, isinstance(series.dtype, pd.CategoricalDtype), n_unreadable))
     return TableSamples(tuple(columns), len(X))
 
