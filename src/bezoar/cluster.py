@@ -40,7 +40,7 @@ def own_workers(scratch: Path | None, n_jobs: int | None) -> Iterator[dict[str, 
         return
     folder = scratch_folder(scratch)
     try:
-        yield {"temp_folder": str(folder), "initializer": end_with, "initargs": (os.getpid(), str(folder))}
+        yield {"temp_folder": str(folder.absolute()), "initializer": end_with, "initargs": (os.getpid(), str(folder))}
     except Exception as error:
         if (full := full_disk(error)) is not None:
             raise OSError(full, os.strerror(full), str(folder)) from error

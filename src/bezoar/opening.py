@@ -33,6 +33,7 @@ from bezoar.provenance import others
 from bezoar.removal import commitment, new_receipt
 from bezoar.rows import count_rows
 from bezoar.rundir import CONCLUSIONS, LOCK, OWN, SCRATCH, altered
+from bezoar.scratch import sweep_scratch
 
 FORMAT = "bezoar run 1"
 CHANGEABLE = ("dataset", "classes")
@@ -226,6 +227,7 @@ def only_writer(folder: Path) -> Iterator[None]:
     with held:
         sweep(folder)
         shutil.rmtree(folder / SCRATCH, ignore_errors=True)
+        sweep_scratch()
         yield
 
 

@@ -42,8 +42,8 @@ def _usable(folder: Path) -> bool:
 @cache
 def _own_folder(process: int) -> Path:
     """This process's folder; the number is its own, so that a fork makes another one."""
+    sweep_scratch()
     for place in _places():
-        sweep_scratch(place)
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
         held = FileLock(folder / LOCK).acquire(timeout=LOCK_SECONDS)
         atexit.register(_remove, folder, held, process)
@@ -63,9 +63,9 @@ def _places() -> list[Path]:
     return [place for place in places if _usable(place) and place.is_dir() and os.access(place, os.W_OK)]
 
 
-def sweep_scratch(place: Path) -> None:
-    """Remove scratch folders of ours here that no living process holds."""
-    for folder in place.glob(f"{PREFIX}*"):
+def sweep_scratch() -> None:
+    """Remove scratch folders of ours that no living process holds."""
+    for folder in (folder for place in _places() for folder in place.glob(f"{PREFIX}*")):
         lock = folder / LOCK
         if folder.is_symlink() or lock.is_symlink() or not lock.is_file() or not _ours(folder):
             continue
