@@ -10,7 +10,7 @@ help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-11s %s\n", $$1, $$2}'
 
 run: $(VENV)/.run  ## install, certify the embedded digits, write runs/digits/report.html
-	$(BIN)/bezoar run digits --out runs/digits
+	$(BIN)/poisonproof run digits --out runs/digits
 
 test: $(VENV)/.dev browser check  ## install what tests need and run them all, style and types included
 	$(BIN)/python -m pytest -n auto
@@ -47,7 +47,7 @@ dist: | $(VENV)/bin/python  ## build the wheel; install it in a clean environmen
 	$(PYTHON) -m venv $(VENV)-dist
 	wheel=$$(ls dist/*.whl) && $(VENV)-dist/bin/python -m pip --disable-pip-version-check install --quiet \
 	  "$$wheel[tables,images]" pytest
-	$(VENV)-dist/bin/python -c 'import bezoar, sys; sys.exit(sys.prefix not in bezoar.__file__)'
+	$(VENV)-dist/bin/python -c 'import poisonproof, sys; sys.exit(sys.prefix not in poisonproof.__file__)'
 	PATH="$(CURDIR)/$(VENV)-dist/bin:$$PATH" $(VENV)-dist/bin/python -m pytest -p no:cacheprovider tests/test_readme.py
 	@ls -l dist
 
@@ -56,7 +56,7 @@ bench: $(VENV)/.dev  ## measure speed and memory; prints what benchmarks/RESULTS
 	$(BIN)/python benchmarks/split.py
 	$(BIN)/python benchmarks/learners.py
 	$(BIN)/python benchmarks/serve.py
-	$(BIN)/bezoar run digits --out runs/digits --json
+	$(BIN)/poisonproof run digits --out runs/digits --json
 	$(BIN)/python benchmarks/tight.py runs/digits/votes.npy
 	$(BIN)/python benchmarks/designs.py campaign
 	$(BIN)/python benchmarks/runoff.py --attack 6000
@@ -71,12 +71,12 @@ bench: $(VENV)/.dev  ## measure speed and memory; prints what benchmarks/RESULTS
 	$(BIN)/python benchmarks/doors.py --cases 20000
 	$(BIN)/python benchmarks/audit.py
 	$(BIN)/python benchmarks/plan.py digits
-	@if [ -z "$$BEZOAR_DATA" ]; then \
-	  echo "*** BEZOAR_DATA is not set: the benchmarks on MNIST, CIFAR-10 and GTSRB are left out ***"; exit 0; fi; set -e; \
-	for what in "python benchmarks/pooled.py" "python benchmarks/growth.py $$BEZOAR_DATA" \
-	  "python benchmarks/objects.py $$BEZOAR_DATA" "python benchmarks/kept.py --data-dir $$BEZOAR_DATA" \
-	  "python benchmarks/plan.py mnist $$BEZOAR_DATA 12000" "python benchmarks/nin.py --data-dir $$BEZOAR_DATA" \
-	  "bezoar paper"; do $(BIN)/$$what; done
+	@if [ -z "$$POISONPROOF_DATA" ]; then \
+	  echo "*** POISONPROOF_DATA is not set: the benchmarks on MNIST, CIFAR-10 and GTSRB are left out ***"; exit 0; fi; set -e; \
+	for what in "python benchmarks/pooled.py" "python benchmarks/growth.py $$POISONPROOF_DATA" \
+	  "python benchmarks/objects.py $$POISONPROOF_DATA" "python benchmarks/kept.py --data-dir $$POISONPROOF_DATA" \
+	  "python benchmarks/plan.py mnist $$POISONPROOF_DATA 12000" "python benchmarks/nin.py --data-dir $$POISONPROOF_DATA" \
+	  "poisonproof paper"; do $(BIN)/$$what; done
 
 # The report is tested in a real browser; where none can be had, the tests say so.
 browser:
@@ -87,7 +87,7 @@ browser:
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	|| { echo "bezoar needs Python 3.11 or newer; set PYTHON=…"; exit 1; }
+	|| { echo "poisonproof needs Python 3.11 or newer; set PYTHON=…"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/bin/python

@@ -20,9 +20,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
 from sklearn.tree import DecisionTreeClassifier
 
-from bezoar import FiniteAggregationClassifier, PremiseWarning, Split, audit, data
-from bezoar.learners.features.digits import DigitFeatures
-from bezoar.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof import (
+    FiniteAggregationClassifier,
+    PremiseWarning,
+    Split,
+    audit,
+    data,
+)
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.maps.digits import DigitFeatures
 
 
 def courses(data_dir: str | None):
@@ -68,7 +74,7 @@ def courses(data_dir: str | None):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--share", type=float, default=1.0, help="of the targets")
-    parser.add_argument("--data-dir", default=os.environ.get("BEZOAR_DATA"))
+    parser.add_argument("--data-dir", default=os.environ.get("POISONPROOF_DATA"))
     options = parser.parse_args()
     warnings.simplefilter("ignore", PremiseWarning)
     total = violations = 0

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bezoar import Spread, Votes, certify
-from bezoar.threads import n_cores
+from poisonproof import Spread, Votes, certify
+from poisonproof.system.threads import n_cores
 
 
 def straightforward(matrix: np.ndarray, table: np.ndarray, n_classes: int) -> np.ndarray:
@@ -80,7 +80,9 @@ def timed(work, *args):
 
 def main() -> None:
     print(f"{n_cores()} cores")
-    print("| votes | classes | k, d | bezoar, s | µs per sample | NumPy, ms per sample | ratio | private memory, MB |")
+    print(
+        "| votes | classes | k, d | poisonproof, s | µs per sample | NumPy, ms per sample | ratio | private memory, MB |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for n_test, k, d, n_classes, some in ((10_000, 1200, 32, 10, 20), (12_630, 50, 32, 43, 100)):

@@ -18,9 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
-from bezoar import Certificate, FiniteAggregationClassifier, Spread, Votes
-from bezoar.rundir import damage
 from kill import Start, plain_run, pooled_run, results, silent
+from poisonproof import (
+    Certificate,
+    FiniteAggregationClassifier,
+    Spread,
+    Votes,
+)
+from poisonproof.runs.layout import damage
 
 ENDS = 32
 
@@ -137,7 +142,7 @@ def main() -> None:
 
 def interrupt(start: Start, folder: Path) -> None:
     """A run that stopped before its results were written."""
-    import bezoar.run as module
+    import poisonproof.runs.run as module
 
     class StopHereError(Exception):
         pass

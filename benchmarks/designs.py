@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-import bezoar.certificates as certificates
-from bezoar import Spread, Votes, certify
-from bezoar.groups import find_groups
+import poisonproof.certificates.methods as certificates
+from poisonproof import Spread, Votes, certify
+from poisonproof.certificates.overlap import find_groups
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from test_grouped import (

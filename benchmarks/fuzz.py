@@ -32,7 +32,7 @@ def main() -> None:
         words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--hypothesis-seed={seed}"]
         done = subprocess.run(
             [*words, str(ROOT / "tests" / "test_fuzz.py")],
-            env={**os.environ, "BEZOAR_FUZZ": str(options.examples)},
+            env={**os.environ, "POISONPROOF_FUZZ": str(options.examples)},
             capture_output=True,
             text=True,
             check=False,

@@ -16,10 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from bezoar import FiniteAggregationClassifier, Split, Spread, data
-from bezoar.learners.pooled import fit_pooled
-from bezoar.learners.presets import preset
-from bezoar.threads import one_linear_algebra_thread
+from poisonproof import (
+    FiniteAggregationClassifier,
+    Split,
+    Spread,
+    data,
+)
+from poisonproof.learners.presets import preset
+from poisonproof.system.threads import one_linear_algebra_thread
+from poisonproof.training.pooled import fit_pooled
 
 HEAD = "| varied | training images | test images | k | d | subset | features | solve | kernel | scores | all |"
 

@@ -2,7 +2,7 @@
 
     python benchmarks/kept.py [--data-dir DIR] [--k 1200] [--d 16] [--max-memory 4GB]
 
-MNIST with the `digits` preset: trained and kept as `bezoar train` does, opened in a process of its own, asked about one
+MNIST with the `digits` preset: trained and kept as `poisonproof train` does, opened in a process of its own, asked about one
 test image and about a hundred; the votes must be the same, to the bit, as those of the ensemble in memory.
 """
 
@@ -18,12 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bezoar import FiniteAggregationClassifier, Split, data
-from bezoar.learners.pooled import fit_pooled
-from bezoar.learners.presets import preset
-from bezoar.pooled_memory import bytes_of, gigabytes
-from bezoar.threads import n_cores
-from bezoar.training import train
+from poisonproof import FiniteAggregationClassifier, Split, data
+from poisonproof.learners.presets import preset
+from poisonproof.runs.train import train
+from poisonproof.system.threads import n_cores
+from poisonproof.training.pooled import fit_pooled
+from poisonproof.training.pooled_memory import bytes_of, gigabytes
 
 ASKED = 100
 

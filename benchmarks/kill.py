@@ -118,7 +118,7 @@ def commands(place: Path) -> dict[str, Killed]:
 
 def called(words: list[str], folder: Path, n_jobs: int) -> None:
     """A command as the command line calls it, with its output thrown away."""
-    from bezoar.cli import app
+    from poisonproof.cli import app
 
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, 1)
@@ -149,11 +149,11 @@ def load_libraries() -> None:
     """What every command needs, so that forks of this process do not load it again."""
     import sklearn.ensemble  # noqa: F401
 
-    import bezoar.auditing
-    import bezoar.learners.presets
-    import bezoar.report.page
-    import bezoar.run
-    import bezoar.training  # noqa: F401
+    import poisonproof.auditing.audit
+    import poisonproof.learners.presets
+    import poisonproof.report.page
+    import poisonproof.runs.run
+    import poisonproof.runs.train  # noqa: F401
 
 
 def kill_command(name: str, killed: Killed, kills: int, seed: int, place: Path) -> Iterator[str]:
@@ -277,9 +277,9 @@ def plain_run() -> Start:
     """A run of a plain learner in two blocks: takes its folder, and who is told what a person should know."""
     from sklearn.naive_bayes import GaussianNB
 
-    from bezoar import FiniteAggregationClassifier, data
-    from bezoar.report.page import write_report
-    from bezoar.run import run
+    from poisonproof import FiniteAggregationClassifier, data
+    from poisonproof.report.page import write_report
+    from poisonproof.runs.run import run
 
     digits = data.load("digits")
     few = data.Dataset("few", digits.x_train, digits.y_train, digits.x_test[:20], digits.y_test[:20], digits.classes)
@@ -294,12 +294,12 @@ def pooled_run() -> Start:
     """A run of a pooled learner in three blocks of test samples."""
     from sklearn.datasets import load_digits
 
-    import bezoar.learners.pooled as pooled
-    from bezoar import FiniteAggregationClassifier, Split, data
-    from bezoar.learners.features.digits import DigitFeatures
-    from bezoar.learners.kernel_ridge import KernelRidgeClassifier
-    from bezoar.report.page import write_report
-    from bezoar.run import run
+    import poisonproof.training.pooled as pooled
+    from poisonproof import FiniteAggregationClassifier, Split, data
+    from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+    from poisonproof.maps.digits import DigitFeatures
+    from poisonproof.report.page import write_report
+    from poisonproof.runs.run import run
 
     images, labels = load_digits().images[:150].astype(np.uint8) * 15, load_digits().target[:150]
     tiny = data.Dataset("tiny", images[:110], labels[:110], images[110:], labels[110:], np.arange(10), "uint8")
@@ -326,7 +326,7 @@ def update_run(place: Path) -> Start:
                 copied.parent.mkdir(parents=True, exist_ok=True)
                 if source.is_file():
                     shutil.copyfile(source, copied)
-        from bezoar.cli.update import command
+        from poisonproof.cli.update import command
 
         with Path(os.devnull).open("w") as sink, redirect_stdout(sink), redirect_stderr(sink):
             command(folder, remove="3,17", n_jobs=1)

@@ -19,9 +19,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from bezoar.data import held_out
-from bezoar.learners.table import TableClassifier
-from bezoar.threads import one_linear_algebra_thread
+from poisonproof.data import held_out
+from poisonproof.learners.table import TableClassifier
+from poisonproof.system.threads import one_linear_algebra_thread
 
 LEARNERS = {
     "TableClassifier": TableClassifier(),

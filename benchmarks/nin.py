@@ -13,10 +13,10 @@ import time
 
 import numpy as np
 
-from bezoar import FiniteAggregationClassifier, Split, data
-from bezoar.learners.member import fit_member, vote_of
-from bezoar.learners.presets import preset
-from bezoar.threads import one_linear_algebra_thread
+from poisonproof import FiniteAggregationClassifier, Split, data
+from poisonproof.learners.presets import preset
+from poisonproof.system.threads import one_linear_algebra_thread
+from poisonproof.training.member import fit_member, vote_of
 
 
 def main() -> None:

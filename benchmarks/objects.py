@@ -13,9 +13,9 @@ import time
 
 import numpy as np
 
-from bezoar import data
-from bezoar.learners.presets import preset
-from bezoar.threads import n_cores, one_linear_algebra_thread
+from poisonproof import data
+from poisonproof.learners.presets import preset
+from poisonproof.system.threads import n_cores, one_linear_algebra_thread
 
 HELD_OUT = 2000
 POOL = 4000

@@ -19,12 +19,18 @@ from pathlib import Path
 
 from joblib.externals.loky import get_reusable_executor
 
-from bezoar import FiniteAggregationClassifier, PremiseWarning, Split, Spread, data
-from bezoar.costs import bill
-from bezoar.learners.presets import preset
-from bezoar.learners.table import TableClassifier
-from bezoar.planning import run_pilots
-from bezoar.run import run
+from poisonproof import (
+    FiniteAggregationClassifier,
+    PremiseWarning,
+    Split,
+    Spread,
+    data,
+)
+from poisonproof.learners.presets import preset
+from poisonproof.learners.table import TableClassifier
+from poisonproof.planning.costs import bill
+from poisonproof.planning.plan import run_pilots
+from poisonproof.runs.run import run
 
 SETTINGS = {"digits": ((16, 24, 36, 54, 80), (1, 8)), "mnist": ((100, 200, 400), (1, 4))}
 SECONDS = 240.0

@@ -17,9 +17,9 @@ from sklearn.ensemble import BaggingClassifier
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC
 
-from bezoar import FiniteAggregationClassifier, Split, data
-from bezoar.learners.presets import preset
-from bezoar.threads import n_cores
+from poisonproof import FiniteAggregationClassifier, Split, data
+from poisonproof.learners.presets import preset
+from poisonproof.system.threads import n_cores
 
 SOME = 24
 

@@ -3,7 +3,7 @@
     python benchmarks/runoff.py VOTES.npy [Y_TEST.npy]
     python benchmarks/runoff.py --attack CASES
 
-VOTES.npy as `bezoar run … --rankings` saved it, with VOTES.rankings.npy beside it. Y_TEST.npy holds the class index of
+VOTES.npy as `poisonproof run … --rankings` saved it, with VOTES.rankings.npy beside it. Y_TEST.npy holds the class index of
 each test sample; without it the share of radii is printed instead of the certified fraction. --attack draws random
 small ensembles and tries every set of partitions of the smallest attack, on every fifth of them with every ranking of
 what they reach.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bezoar import Spread, Votes, certify
+from poisonproof import Spread, Votes, certify
 
 METHODS = ("finite-aggregation", "run-off")
 
@@ -92,7 +92,7 @@ def main() -> None:
         return
     votes = Votes.load(sys.argv[1])
     if votes.rankings is None:
-        sys.exit(f"{sys.argv[1]} has no rankings beside it; make them by bezoar run … --rankings")
+        sys.exit(f"{sys.argv[1]} has no rankings beside it; make them by poisonproof run … --rankings")
     compare(votes, np.load(sys.argv[2]) if len(sys.argv) > 2 else None)
 
 

@@ -9,8 +9,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from bezoar import FiniteAggregationClassifier, data
-from bezoar.threads import n_cores
+from poisonproof import FiniteAggregationClassifier, data
+from poisonproof.system.threads import n_cores
 
 
 def main() -> None:

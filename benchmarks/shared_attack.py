@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bezoar import Votes, certified_accuracy
+from poisonproof import Votes, certified_accuracy
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 

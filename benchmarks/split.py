@@ -10,8 +10,8 @@ import time
 import numpy as np
 import xxhash
 
-from bezoar import Split
-from bezoar.threads import n_cores
+from poisonproof import Split
+from poisonproof.system.threads import n_cores
 
 
 def separate_passes(X: np.ndarray, n_partitions: int) -> np.ndarray:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from bezoar import (
+from poisonproof import (
     BinomialSelectionClassifier,
     CertifiedBaggingClassifier,
     FiniteAggregationClassifier,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 
-from bezoar import Votes, certify
+from poisonproof import Votes, certify
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import NearestCentroid
 
-from bezoar import FiniteAggregationClassifier, PremiseWarning, data
-from bezoar.rows import join_rows
+from poisonproof import FiniteAggregationClassifier, PremiseWarning, data
+from poisonproof.samples.rows import join_rows
 
 
 def sequences(count: int) -> None:

@@ -14,9 +14,14 @@ import time
 
 import numpy as np
 
-from bezoar import Spread, Votes, certify
-from bezoar.verification.coverage import attack_exists
-from bezoar.verification.theorem import leads, read_spread, theorem_2, weights
+from poisonproof import Spread, Votes, certify
+from poisonproof.verification.coverage import attack_exists
+from poisonproof.verification.theorem import (
+    leads,
+    read_spread,
+    theorem_2,
+    weights,
+)
 
 ROWS = 20
 DESIGNED = (Spread(13, (0, 1, 3, 9)), Spread(21, (0, 1, 4, 14, 16)), Spread(31, (1, 5, 11, 24, 25, 27)))

@@ -1,6 +1,6 @@
 """Draw docs/curve.svg, the picture of the README: a real run beside the best published figures.
 
-bezoar run mnist --data-dir DIR --learner digits --k 1200 --d 16 --votes-only --out runs/mnist
+poisonproof run mnist --data-dir DIR --learner digits --k 1200 --d 16 --votes-only --out runs/mnist
 python docs/draw_curve.py runs/mnist DIR docs/curve.svg
 """
 
@@ -15,10 +15,10 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from bezoar import Votes, certify, data
-from bezoar.files import read_record, write_text
-from bezoar.paper.rows import NAMES
-from bezoar.report.published import published_for
+from poisonproof import Votes, certify, data
+from poisonproof.paper.rows import NAMES
+from poisonproof.report.published import published_for
+from poisonproof.system.files import read_record, write_text
 
 OURS, THEIRS, INK, SOFT = "#0b6e4f", "#b35900", "#24292f", "#57606a"
 
@@ -38,7 +38,7 @@ def draw(run: Path, folder: Path) -> str:
     figure = Figure(figsize=(7.2, 3.7), layout="constrained")
     axes = figure.subplots()
     axes.fill_between(sizes[changes], fraction[changes], step="post", color=OURS, alpha=0.12, linewidth=0)
-    label = f"bezoar, {spread.n_subsets:,} base classifiers (k = {spread.k:g}, d = {spread.d})"
+    label = f"poisonproof, {spread.n_subsets:,} base classifiers (k = {spread.k:g}, d = {spread.d})"
     axes.step(sizes[changes], fraction[changes], where="post", color=OURS, linewidth=2, label=label)
     axes.scatter(
         [cell.attack_size for cell in published],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bezoar import Spread
+from poisonproof import Spread
 
 SPREAD = Spread.random(3, 3)
 WIDTH, HEIGHT, STEP = 780, 376, 36

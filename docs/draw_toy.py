@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bezoar import Spread, Votes, certify
+from poisonproof import Spread, Votes, certify
 
 CLASSES = ("bird", "cat", "deer", "dog")
 SIX = ("cat", "dog", "cat", "bird", "cat", "deer")

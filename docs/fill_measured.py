@@ -11,7 +11,7 @@ import json
 import re
 from pathlib import Path
 
-from bezoar.paper.tables import joined, tables
+from poisonproof.paper.tables import joined, tables
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "paper" / "results.json"

@@ -18,8 +18,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-import bezoar
-from bezoar.cli import app
+import poisonproof
+from poisonproof.cli import app
 
 ROOT = Path(__file__).parents[1]
 ELSEWHERE = {  # pages of the repository that lie outside docs/, and their place in the site
@@ -28,14 +28,14 @@ ELSEWHERE = {  # pages of the repository that lie outside docs/, and their place
     "CHANGELOG.md": "changelog.md",
 }
 BESIDE_ALL = {  # what people are told to import from modules that have no __all__
-    "bezoar.learners": (
+    "poisonproof.learners": (
         "presets.preset",
         "table.TableClassifier",
         "text.TextClassifier",
         "kernel_ridge.KernelRidgeClassifier",
         "seed_averaged.SeedAveragedClassifier",
     ),
-    "bezoar.run": ("run", "Outcome"),
+    "poisonproof.runs.run": ("run", "Outcome"),
 }
 LINK = re.compile(r"(!?)\[([^][]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
@@ -80,8 +80,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def public_names() -> dict[str, tuple[str, ...]]:
-    """Every module with an ``__all__``, `bezoar` itself first, and the names that it gives; and what stands beside."""
-    modules = ["bezoar", *(found.name for found in pkgutil.walk_packages(bezoar.__path__, "bezoar."))]
+    """Every module with an ``__all__``, `poisonproof` itself first, and the names that it gives; and what stands beside."""
+    modules = ["poisonproof", *(found.name for found in pkgutil.walk_packages(poisonproof.__path__, "poisonproof."))]
     found = {name: tuple(getattr(import_module(name), "__all__", ())) for name in modules}
     return {name: names for name, names in found.items() if names} | BESIDE_ALL
 
@@ -105,27 +105,27 @@ def api_reference() -> str:
 def cli_reference() -> str:
     """A page with the help of every command."""
     group = typer.main.get_command(app)
-    context = group.make_context("bezoar", [], resilient_parsing=True)
+    context = group.make_context("poisonproof", [], resilient_parsing=True)
     commands = group.list_commands(context)  # type: ignore[attr-defined]
     parts = [
         "# Command line reference\n\nMade from `--help`. stdout is data (`--json` gives JSON), stderr is progress.\n",
-        f"{import_module('bezoar.cli').__doc__.partition(chr(10) * 2)[2]}",
+        f"{import_module('poisonproof.cli').__doc__.partition(chr(10) * 2)[2]}",
         "| command | what it does |\n|---|---|",
     ]
     found = {name: group.get_command(context, name) for name in commands}  # type: ignore[attr-defined]
-    parts += [f"| [`{name}`](#bezoar-{name}) | {_cell(_paragraphs(one.help)[0])} |" for name, one in found.items()]
+    parts += [f"| [`{name}`](#poisonproof-{name}) | {_cell(_paragraphs(one.help)[0])} |" for name, one in found.items()]
     parts += [_command_section(name, one, context) for name, one in found.items()]
     parts.append(
-        "## Shell completion\n\n`bezoar --install-completion` completes commands, options and values (data sets, "
-        "learners, methods) in bash, zsh, fish and PowerShell; `bezoar --show-completion` prints the script instead.\n"
+        "## Shell completion\n\n`poisonproof --install-completion` completes commands, options and values (data sets, "
+        "learners, methods) in bash, zsh, fish and PowerShell; `poisonproof --show-completion` prints the script instead.\n"
     )
     return "\n".join(parts)
 
 
 def _command_section(name: str, command: Any, parent: Any) -> str:
     context = command.make_context(name, [], parent=parent, resilient_parsing=True)
-    usage = " ".join(["bezoar", name, *command.collect_usage_pieces(context)])
-    lines = [f"\n## bezoar {name}\n", *_paragraphs(command.help), "", f"```text\n{usage}\n```\n"]
+    usage = " ".join(["poisonproof", name, *command.collect_usage_pieces(context)])
+    lines = [f"\n## poisonproof {name}\n", *_paragraphs(command.help), "", f"```text\n{usage}\n```\n"]
     panels: dict[str, list[str]] = {}
     for parameter in command.params:
         if getattr(parameter, "hidden", False):

@@ -1,4 +1,4 @@
 from hypothesis import settings
 
-settings.register_profile("bezoar", deadline=None)
-settings.load_profile("bezoar")
+settings.register_profile("poisonproof", deadline=None)
+settings.load_profile("poisonproof")

@@ -37,13 +37,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier
 
-from bezoar import FiniteAggregationClassifier, Split
-from bezoar.data import How, open_own
-from bezoar.data.dataset import held_out
-from bezoar.data.schema import TableSchema
-from bezoar.frames import as_values
-from bezoar.labels import label_cells
-from bezoar.rows import count_rows, take_rows
+from poisonproof import FiniteAggregationClassifier, Split
+from poisonproof.data import How, open_own
+from poisonproof.data.dataset import held_out
+from poisonproof.samples.frames import as_values
+from poisonproof.samples.labels import label_cells
+from poisonproof.samples.rows import count_rows, take_rows
+from poisonproof.samples.schema import TableSchema
 
 K, D = 5, 2
 N_ROWS = 30
@@ -895,10 +895,10 @@ def _schema(write: Any, how: tuple[tuple[str, Any], ...], grouped: bool, kind: s
 
 
 def _of_commands(write: Any, said: dict[str, Any], *, grouped: bool = False) -> Any:
-    """Files read as `bezoar run` reads them: what stands behind the command, in this process."""
+    """Files read as `poisonproof run` reads them: what stands behind the command, in this process."""
 
     def bring(rows: tuple[Row, ...], folder: Path) -> Brought:
-        from bezoar.cli.run import prepare
+        from poisonproof.cli.run import prepare
 
         options = dict.fromkeys(
             (

@@ -1,4 +1,4 @@
-"""Forgeries: one table of what a forger may do to a run, and what `bezoar verify` makes of it.
+"""Forgeries: one table of what a forger may do to a run, and what `poisonproof verify` makes of it.
 
 Each kind is tried three times: with the files alone, with the data given, and with every base classifier trained again.
 It is caught, or the verdict names what it did not check. tests/test_forgeries.py holds the checker to this table, and
@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from bezoar.verification import omissions as words
 from forging import (
     N,
     abstaining,
@@ -68,6 +67,7 @@ from forging import (
     vote_for,
     with_contributors,
 )
+from poisonproof.verification import omissions as words
 
 COLUMNS = ("files", "data", "retrained")
 
@@ -456,7 +456,7 @@ FORGERIES = (
         "entries of manifest.json that this checker does not know ('blessed_by')",
     ),
     caught("a run that is not complete", edited(lambda m: m.update(status="running")), "not complete"),
-    caught("another format", edited(lambda m: m.update(format="bezoar run 2")), "of format 'bezoar run 2'"),
+    caught("another format", edited(lambda m: m.update(format="poisonproof run 2")), "of format 'poisonproof run 2'"),
     caught("settings that are none", edited(lambda m: m.update(settings=[])), "could not be followed"),
     # files
     caught(

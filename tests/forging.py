@@ -1,4 +1,4 @@
-"""What forgers do: they have bezoar's own save functions, change what they like and write every digest anew."""
+"""What forgers do: they have poisonproof's own save functions, change what they like and write every digest anew."""
 
 import hashlib
 import io
@@ -10,15 +10,30 @@ from itertools import pairwise
 import numpy as np
 from sklearn.naive_bayes import GaussianNB
 
-from bezoar import Certificate, FiniteAggregationClassifier, Spread, Votes, certify, data
-from bezoar.data import How
-from bezoar.files import open_arrays, read_record, sha256_of, write_arrays, write_record, write_text, write_whole
-from bezoar.learners.features.vectors import VectorFeatures
-from bezoar.learners.kernel_ridge import KernelRidgeClassifier
-from bezoar.learners.table import TableClassifier
-from bezoar.premises import Premise
-from bezoar.run import run, threat_model
-from bezoar.store import _dumped, load_members, save_members
+from poisonproof import (
+    Certificate,
+    FiniteAggregationClassifier,
+    Spread,
+    Votes,
+    certify,
+    data,
+)
+from poisonproof.data import How
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.learners.table import TableClassifier
+from poisonproof.maps.vectors import VectorFeatures
+from poisonproof.premises import Premise
+from poisonproof.runs.run import run, threat_model
+from poisonproof.system.files import (
+    open_arrays,
+    read_record,
+    sha256_of,
+    write_arrays,
+    write_record,
+    write_text,
+    write_whole,
+)
+from poisonproof.training.model_files import _dumped, load_members, save_members
 
 DIGITS = data.load("digits")
 DATA = data.Dataset(
@@ -142,7 +157,7 @@ def members(change):
 
 
 def ensemble(make_changes, *, recertify=True, digests=False, also=lambda manifest: None):
-    """Votes, spread, classes, split, premises … changed in every file, and certified by bezoar itself.
+    """Votes, spread, classes, split, premises … changed in every file, and certified by poisonproof itself.
 
     ``make_changes`` gives the new values from the old votes; with ``digests`` the subset digests are computed anew.
     """
@@ -322,7 +337,7 @@ def unbalanced(folder):
 
 
 def raw_votes(change):
-    """A vote matrix that bezoar itself would not write."""
+    """A vote matrix that poisonproof itself would not write."""
 
     def forge(folder):
         matrix = change(np.load(folder / "votes.npy"))
@@ -524,7 +539,7 @@ def packed_certificate(folder):
 
 
 def seal_whole(path, body):
-    """A zip archive with the seal that bezoar puts at the end of its own."""
+    """A zip archive with the seal that poisonproof puts at the end of its own."""
     seal = b"sha256 "
     whole = body[:-2] + (len(seal) + 64).to_bytes(2, "little") + seal
     path.write_bytes(whole + hashlib.sha256(whole).hexdigest().encode())

@@ -2,8 +2,13 @@
 
 import numpy as np
 
-from bezoar import Split, Spread, Votes, certify
-from bezoar.run import Outcome, threat_model
+from poisonproof import (
+    Split,
+    Spread,
+    Votes,
+    certify,
+)
+from poisonproof.runs.run import Outcome, threat_model
 
 
 def outcome(folder, X, y, classes, *, votes=None, name="made up", split="content", undefended=0.9, k=10, d=2, **more):
@@ -20,7 +25,7 @@ def outcome(folder, X, y, classes, *, votes=None, name="made up", split="content
     certificate = certify(votes)
     manifest = {
         "settings": {"dataset": {"name": name}},
-        "environment": {"bezoar": "0"},
+        "environment": {"poisonproof": "0"},
         "premises": ["classes: as given (declared)"],
         "notes": [],
         "threat_model": threat_model(split),

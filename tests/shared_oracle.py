@@ -9,8 +9,8 @@ from itertools import combinations
 
 import numpy as np
 
-from bezoar import Spread
 from oracle import UNSEEN, reached_by, winner
+from poisonproof import Spread
 
 
 def stays_right(row, reached, n_classes, unseen):

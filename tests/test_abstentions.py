@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 
 import runoff_oracle
-from bezoar import Spread, Votes, certified_accuracy, certify
 from oracle import reached_by, smallest_attack_fast
+from poisonproof import (
+    Spread,
+    Votes,
+    certified_accuracy,
+    certify,
+)
 from shared_oracle import fewest_right_fast, stays_right
 
 RANDOM = Spread.random(5, 2), Spread.random(3, 3), Spread.random(9, 1)

@@ -18,14 +18,20 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder, StandardScaler
 from sklearn.utils import all_estimators
 
-from bezoar import FiniteAggregationClassifier, PremiseWarning, check_estimator_purity, check_pipeline, verify
-from bezoar.data import Dataset
-from bezoar.learners.arrived import PREMISE, arrived_parts
-from bezoar.learners.describe import describe
-from bezoar.learners.presets import LEARNERS, preset
-from bezoar.learners.seed_averaged import SeedAveragedClassifier
-from bezoar.run import run
-from bezoar.stochastic import CertifiedBaggingClassifier
+from poisonproof import (
+    FiniteAggregationClassifier,
+    PremiseWarning,
+    check_estimator_purity,
+    check_pipeline,
+    verify,
+)
+from poisonproof.data import Dataset
+from poisonproof.estimators.stochastic import CertifiedBaggingClassifier
+from poisonproof.learners.arrived import PREMISE, arrived_parts
+from poisonproof.learners.describe import describe
+from poisonproof.learners.presets import LEARNERS, preset
+from poisonproof.learners.seed_averaged import SeedAveragedClassifier
+from poisonproof.runs.run import run
 
 X, Y = (part[:200] for part in load_digits(return_X_y=True))
 SCALER = StandardScaler().fit(X)
@@ -233,7 +239,7 @@ def test_ensembles_over_draws_refuse_it_too():
         CertifiedBaggingClassifier(FrozenEstimator(GaussianNB().fit(X, Y)), n_draws=3).fit(X, Y)
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_runs_state_it_and_verify_knows(tmp_path):
     dataset = Dataset("digits", X[:150], Y[:150], X[150:], Y[150:], np.arange(10))
     learner = make_pipeline(FrozenEstimator(SCALER), GaussianNB())

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from bezoar import FiniteAggregationClassifier
-from bezoar.frames import as_frame, as_values
-from bezoar.samples import digest_of, to_samples
+from poisonproof import FiniteAggregationClassifier
+from poisonproof.samples.frames import as_frame, as_values
+from poisonproof.samples.kinds import digest_of, to_samples
 
 N = 30
 RNG = np.random.default_rng(1)

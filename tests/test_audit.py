@@ -14,11 +14,17 @@ from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
 
-from bezoar import FiniteAggregationClassifier, Split, audit, auditing, check_estimator_purity
-from bezoar.attacks import ATTACKS
-from bezoar.learners.features.digits import DigitFeatures
-from bezoar.learners.kernel_ridge import KernelRidgeClassifier
-from bezoar.report.figures import audit_scatter
+from poisonproof import (
+    FiniteAggregationClassifier,
+    Split,
+    audit,
+    check_estimator_purity,
+)
+from poisonproof.auditing import audit as auditing
+from poisonproof.auditing.attacks import ATTACKS
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.maps.digits import DigitFeatures
+from poisonproof.report.figures import audit_scatter
 
 DIGITS, LABELS = load_digits(return_X_y=True)
 X, Y, TEST = DIGITS[:240], LABELS[:240], DIGITS[300:330]

@@ -12,10 +12,10 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 
-from bezoar import FiniteAggregationClassifier
-from bezoar.data import How, open_own
-from bezoar.learners import asking
-from bezoar.learners.table import TableClassifier
+from poisonproof import FiniteAggregationClassifier
+from poisonproof.data import How, open_own
+from poisonproof.learners.table import TableClassifier
+from poisonproof.training import asking
 
 X, Y = (part[:700] for part in load_digits(return_X_y=True))
 TRAIN, TEST = slice(0, 200), slice(200, 700)
@@ -52,7 +52,7 @@ def companies(n):
     yield "all but one", [list(range(1, n))]
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix, pd.DataFrame], ids=["array", "sparse", "frame"])
 @pytest.mark.parametrize("learner", [None, MLPClassifier((9,), max_iter=3)], ids=["linear", "network"])
 def test_the_last_bits_of_a_sample_are_its_own(learner, form):

@@ -9,10 +9,10 @@ import pytest
 import scipy.sparse as sp
 from sklearn.naive_bayes import GaussianNB
 
-from bezoar import FiniteAggregationClassifier, data
-from bezoar.report.page import percent, write_report
-from bezoar.run import run
 from outcomes import outcome
+from poisonproof import FiniteAggregationClassifier, data
+from poisonproof.report.page import percent, write_report
+from poisonproof.runs.run import run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]

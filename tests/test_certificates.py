@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bezoar import Certificate, Split, Spread, Votes, certify
 from oracle import (
     UNSEEN,
     smallest_attack_fast,
@@ -17,6 +16,13 @@ from oracle import (
     smallest_attack_trying_everything,
     theorem_2,
     winner,
+)
+from poisonproof import (
+    Certificate,
+    Split,
+    Spread,
+    Votes,
+    certify,
 )
 
 ARRAYS = ("prediction", "runner_up", "margin", "radius")
@@ -301,7 +307,7 @@ def test_saved_certificates_come_back_and_altered_ones_do_not(tmp_path):
 
 
 def test_printing_states_radii_and_premises():
-    from bezoar.premises import Premise
+    from poisonproof.premises import Premise
 
     text = str(certify(votes_of([[0, 0, 0]], premises=[Premise("classes", "2 labels", False)])))
     assert "radius median 1" in text
@@ -311,7 +317,7 @@ def test_printing_states_radii_and_premises():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: certify(np.zeros((2, 3))), TypeError, "certify takes bezoar.Votes"),
+        (lambda: certify(np.zeros((2, 3))), TypeError, "certify takes poisonproof.Votes"),
         (lambda: certify(votes_of([[0, 0, 0]]), "magic"), ValueError, "'method' of certify must be one of"),
         (lambda: certify(votes_of([[0, 0, 0]]), n_jobs=0), ValueError, "'n_jobs' of certify"),
         (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.linalg import cho_factor, cho_solve
 
-from bezoar.learners.cholesky import LOWER, _routines, solve_in_place
+from poisonproof.learners.cholesky import LOWER, _routines, solve_in_place
 
 
 def system(n, n_targets, seed=0):

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import typer.main
 
-from bezoar import Certificate, Spread, Votes
-from bezoar.cli import app, main
 from oracle import theorem_2
+from poisonproof import Certificate, Spread, Votes
+from poisonproof.cli import app, main
 
-BEZOAR = str(Path(sys.executable).with_name("bezoar"))
+POISONPROOF = str(Path(sys.executable).with_name("poisonproof"))
 
 
-def bezoar(*words, code=0, cwd=None):
-    done = subprocess.run([BEZOAR, *map(str, words)], capture_output=True, text=True, cwd=cwd, check=False)
+def poisonproof(*words, code=0, cwd=None):
+    done = subprocess.run([POISONPROOF, *map(str, words)], capture_output=True, text=True, cwd=cwd, check=False)
     assert done.returncode == code, done.stderr
     if code == 2:
         assert "Traceback" not in done.stderr
@@ -56,20 +56,20 @@ def test_every_command_has_help_with_an_example():
         "doctor",
     }
     for name, command in group.commands.items():
-        text = bezoar(name, "--help").stdout
-        assert "Example: bezoar" in text.replace("`", "")
+        text = poisonproof(name, "--help").stdout
+        assert "Example: poisonproof" in text.replace("`", "")
         assert command.help
 
 
 def test_version_and_bare_call():
-    from bezoar import __version__
+    from poisonproof import __version__
 
-    assert bezoar("--version").stdout.strip() == __version__
+    assert poisonproof("--version").stdout.strip() == __version__
 
 
 def test_certify_raw_votes(votes, tmp_path):
     path, matrix, spread = votes
-    done = bezoar(
+    done = poisonproof(
         "certify",
         path,
         "--spread",
@@ -91,10 +91,10 @@ def test_certify_raw_votes(votes, tmp_path):
 
 def test_certify_without_classes_reckons_with_one_more(votes):
     path, matrix, spread = votes
-    done = bezoar("certify", path, "--spread", "paper:5,3")
+    done = poisonproof("certify", path, "--spread", "paper:5,3")
     assert "attack size" in done.stdout
     assert "chosen from this data" in done.stderr
-    record = json.loads(bezoar("certify", path, "--spread", "paper:5,3", "--json").stdout)
+    record = json.loads(poisonproof("certify", path, "--spread", "paper:5,3", "--json").stdout)
     assert record["radius"] == [
         theorem_2([int(v) for v in row], spread.as_table(), 4, True)["radius"] for row in matrix
     ]
@@ -104,16 +104,16 @@ def test_certify_by_spread_file_method_and_out(votes, tmp_path):
     path, _, spread = votes
     spread.save(tmp_path / "spread.npz")
     words = ("certify", path, "--classes", "4", "--json", "--spread")
-    by_name = json.loads(bezoar(*words, "paper:5,3").stdout)
-    by_file = json.loads(bezoar(*words, tmp_path / "spread.npz", "--out", tmp_path / "c.npz").stdout)
+    by_name = json.loads(poisonproof(*words, "paper:5,3").stdout)
+    by_file = json.loads(poisonproof(*words, tmp_path / "spread.npz", "--out", tmp_path / "c.npz").stdout)
     assert by_file["radius"] == by_name["radius"] == Certificate.load(tmp_path / "c.npz").radius.tolist()
-    bound = json.loads(bezoar(*words, "paper:5,3", "--method", "dpa-bound").stdout)
+    bound = json.loads(poisonproof(*words, "paper:5,3", "--method", "dpa-bound").stdout)
     assert np.less_equal(bound["radius"], by_name["radius"]).all()
-    tight = json.loads(bezoar(*words, "paper:5,3", "--method", "tight").stdout)
+    tight = json.loads(poisonproof(*words, "paper:5,3", "--method", "tight").stdout)
     assert np.greater_equal(tight["radius"], by_name["radius"]).all()
     assert any(tight["exact"])
     assert "exact" not in by_name
-    dpa = json.loads(bezoar(*words, "dpa:15").stdout)
+    dpa = json.loads(poisonproof(*words, "dpa:15").stdout)
     assert dpa["d"] == 1
     assert dpa["k"] == 15
 
@@ -126,37 +126,39 @@ def test_designed_spreads_by_name(tmp_path):
     }.items():
         np.save(tmp_path / "designed.npy", np.zeros((1, spread.n_subsets), np.uint8))
         words = ("certify", tmp_path / "designed.npy", "--spread", name, "--classes", 2, "--method", "tight", "--json")
-        assert json.loads(bezoar(*words).stdout)["spread_digest"] == spread.digest
+        assert json.loads(poisonproof(*words).stdout)["spread_digest"] == spread.digest
 
 
 def test_spread_suggests_designs():
-    record = json.loads(bezoar("spread", "50", "5", "--json").stdout)["designs"][0]
+    record = json.loads(poisonproof("spread", "50", "5", "--json").stdout)["designs"][0]
     assert (record["name"], record["n_subsets"], record["d"], record["overlap"]) == ("plane:4,12", 252, 5, 1)
-    assert "plane:4,12" in bezoar("spread", "50", "5").stdout
+    assert "plane:4,12" in poisonproof("spread", "50", "5").stdout
 
 
 def test_saved_votes_know_their_spread(votes, tmp_path):
     _, matrix, spread = votes
     Votes(matrix, spread, ["a", "b", "c", "d"]).save(tmp_path / "own.npy")
-    record = json.loads(bezoar("certify", tmp_path / "own.npy", "--labels", tmp_path / "labels.npy", "--json").stdout)
+    record = json.loads(
+        poisonproof("certify", tmp_path / "own.npy", "--labels", tmp_path / "labels.npy", "--json").stdout
+    )
     assert record["spread_digest"] == spread.digest
     assert record["clean_accuracy"] > 0.5
-    bezoar("certify", tmp_path / "own.npy", "--spread", "paper:5,3")
-    done = bezoar("certify", tmp_path / "own.npy", "--spread", "random:5,3", code=2)
+    poisonproof("certify", tmp_path / "own.npy", "--spread", "paper:5,3")
+    done = poisonproof("certify", tmp_path / "own.npy", "--spread", "random:5,3", code=2)
     assert "was made with another spread" in done.stderr
     for option, value in (("classes", 7), ("split", "group")):
-        done = bezoar("certify", tmp_path / "own.npy", f"--{option}", value, code=2)
+        done = poisonproof("certify", tmp_path / "own.npy", f"--{option}", value, code=2)
         assert f"was made with another {option} than --{option} says" in done.stderr
     for wrong in (-1, 4):
         np.save(tmp_path / "wrong.npy", np.full(30, wrong))
-        done = bezoar("certify", tmp_path / "own.npy", "--labels", tmp_path / "wrong.npy", code=2)
+        done = poisonproof("certify", tmp_path / "own.npy", "--labels", tmp_path / "wrong.npy", code=2)
         assert f"Label {wrong} is not one of the 4 classes" in done.stderr
 
 
 def test_split_gives_the_subsets_the_estimator_uses(tmp_path):
     from sklearn.naive_bayes import GaussianNB
 
-    from bezoar import FiniteAggregationClassifier, data
+    from poisonproof import FiniteAggregationClassifier, data
 
     digits = data.load("digits")
     np.savez(tmp_path / "train.npz", x_train=digits.x_train, y_train=digits.y_train[:, None])
@@ -171,7 +173,7 @@ def test_split_gives_the_subsets_the_estimator_uses(tmp_path):
         tmp_path / "subsets.npz",
         "--json",
     )
-    summary = json.loads(bezoar(*words).stdout)
+    summary = json.loads(poisonproof(*words).stdout)
     assert summary["subsets"] == 30
     file = np.load(tmp_path / "subsets.npz")
     model = FiniteAggregationClassifier(GaussianNB(), k=10, d=3, classes=range(10)).fit(digits.x_train, digits.y_train)
@@ -181,20 +183,22 @@ def test_split_gives_the_subsets_the_estimator_uses(tmp_path):
         assert len(rows) == model.subset_sizes_[i]
         columns.append(GaussianNB().fit(digits.x_train[rows], digits.y_train[rows]).predict(digits.x_test))
     np.save(tmp_path / "votes.npy", np.array(columns).T)
-    done = bezoar("certify", tmp_path / "votes.npy", "--spread", summary["spread"], "--classes", 10, "--json")
+    done = poisonproof("certify", tmp_path / "votes.npy", "--spread", summary["spread"], "--classes", 10, "--json")
     assert json.loads(done.stdout)["radius"] == model.certify(digits.x_test).radius.tolist()
 
 
 def test_run_digits(tmp_path):
-    done = bezoar("run", "digits", "--k", 10, "--d", 2, "--out", "here", cwd=tmp_path)
+    done = poisonproof("run", "digits", "--k", 10, "--d", 2, "--out", "here", cwd=tmp_path)
     assert "certified fraction" in done.stdout
     assert "(pointwise)" in done.stdout
     assert "premise: classes" in done.stderr
     assert (tmp_path / "here" / "report.html").exists()
-    again = json.loads(bezoar("run", "digits", "--k", 10, "--d", 2, "--out", "here", "--json", cwd=tmp_path).stdout)
+    again = json.loads(
+        poisonproof("run", "digits", "--k", 10, "--d", 2, "--out", "here", "--json", cwd=tmp_path).stdout
+    )
     assert again["certified_fraction"][0] == again["clean_accuracy"] > 0.85
     assert again["undefended_accuracy"] > again["clean_accuracy"]
-    odd = bezoar("run", "digits", "--k", 1200, "--d", 1, "--out", "odd", "--votes-only", cwd=tmp_path)
+    odd = poisonproof("run", "digits", "--k", 1200, "--d", 1, "--out", "odd", "--votes-only", cwd=tmp_path)
     assert "of 1200 subsets are empty" in odd.stderr
 
 
@@ -223,7 +227,7 @@ def test_run_images_from_files(tmp_path):
         "--out",
         tmp_path / "run",
     )
-    record = json.loads(bezoar(*words, "--json").stdout)
+    record = json.loads(poisonproof(*words, "--json").stdout)
     assert record["clean_accuracy"] > 0.85
     assert record["undefended_accuracy"] > 0.9
     assert any("DigitFeatures(" in premise and "copies=3" in premise for premise in record["premises"])
@@ -233,7 +237,7 @@ def test_run_images_from_files(tmp_path):
 def test_interrupt_leaves_a_run_that_goes_on(tmp_path):
     """Ctrl-C in the middle: exit code 130, one sentence, and the rest is computed next time."""
     words = [
-        BEZOAR,
+        POISONPROOF,
         "run",
         "digits",
         "--k",
@@ -282,7 +286,7 @@ def test_interrupt_leaves_a_run_that_goes_on(tmp_path):
         (("certify", "votes.npy", "--spread", "nowhere.npz"), "neither a file nor a spread"),
         (
             ("certify", "votes.npy", "--spread", "votes.npy"),
-            "votes.npy is damaged or was not written by bezoar",
+            "votes.npy is damaged or was not written by poisonproof",
         ),
         (("certify", "votes.npy", "--spread", "paper:0,3"), "'k' parameter of a spread"),
         (
@@ -306,11 +310,11 @@ def test_interrupt_leaves_a_run_that_goes_on(tmp_path):
         (("certify", "pickle.npy", "--spread", "paper:5,3"), "pickle.npy is not a whole .npy file"),
         (("certify", "missing.npy", "--spread", "paper:5,3"), "missing.npy: No such file"),
         (("run", "cats"), "no data set 'cats'"),
-        (("run", "cats"), "`bezoar example table` writes a small one to try"),
+        (("run", "cats"), "`poisonproof example table` writes a small one to try"),
         (("run", "mnsit"), "did you mean 'mnist'?"),
         (("run", "vote.npy"), "did you mean 'votes.npy'?"),
         (("run", "digits", "--k", "0"), "'k' parameter"),
-        (("run", "mnist"), "say where they are with --data-dir or BEZOAR_DATA"),
+        (("run", "mnist"), "say where they are with --data-dir or POISONPROOF_DATA"),
         (("run", "mnist", "--data-dir", "."), "put mnist.npz (keras layout) there, or the official"),
         (("run", "digits", "--learner", "cats"), "no learner 'cats'"),
         (("run", "digits", "--learner", "digits", "--votes-only", "--out", "new"), "need grey images"),
@@ -333,7 +337,7 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(votes, tmp_path, words, mes
     (tmp_path / "occupied").mkdir()
     (tmp_path / "occupied" / "x").touch()
     before = sorted(item.name for item in tmp_path.iterdir())
-    done = bezoar(*words, code=2, cwd=tmp_path)
+    done = poisonproof(*words, code=2, cwd=tmp_path)
     assert message in done.stderr
     assert sorted(item.name for item in tmp_path.iterdir()) == before
 
@@ -345,14 +349,14 @@ def test_read_only_folder(tmp_path, monkeypatch, capsys):
         raise PermissionError(13, "Permission denied", "somewhere")
 
     monkeypatch.setattr("tempfile.mkstemp", refuse)
-    monkeypatch.setattr(sys, "argv", ["bezoar", "run", "digits", "--out", str(tmp_path / "run")])
+    monkeypatch.setattr(sys, "argv", ["poisonproof", "run", "digits", "--out", str(tmp_path / "run")])
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 2
-    assert capsys.readouterr().err == "bezoar: somewhere: Permission denied.\n"
+    assert capsys.readouterr().err == "poisonproof: somewhere: Permission denied.\n"
 
 
 def test_an_output_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
-    assert "Not a directory" in bezoar("run", "digits", "--out", tmp_path / "file" / "run", code=2).stderr
-    assert "file: File exists" in bezoar("run", "digits", "--out", tmp_path / "file", code=2).stderr
+    assert "Not a directory" in poisonproof("run", "digits", "--out", tmp_path / "file" / "run", code=2).stderr
+    assert "file: File exists" in poisonproof("run", "digits", "--out", tmp_path / "file", code=2).stderr

@@ -1,4 +1,4 @@
-"""bezoar compare: every row is what the method itself gives, and what does not apply says why."""
+"""poisonproof compare: every row is what the method itself gives, and what does not apply says why."""
 
 import json
 from dataclasses import replace
@@ -10,20 +10,25 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from typer.testing import CliRunner
 
-from bezoar import (
+from poisonproof import (
     BinomialSelectionClassifier,
     CertifiedBaggingClassifier,
     FiniteAggregationClassifier,
     InfiniteAggregationClassifier,
     Spread,
 )
-from bezoar.cli import app, options
-from bezoar.comparison import METHODS, compare, nearest_design
-from bezoar.data.dataset import Dataset
-from bezoar.learners.kernel_ridge import KernelRidgeClassifier
-from bezoar.report.comparison import cells, header, markdown, remarks
-from bezoar.report.figures import LINES, comparison_curves
-from test_cli import bezoar
+from poisonproof.cli import app, options
+from poisonproof.comparison import METHODS, compare, nearest_design
+from poisonproof.data.dataset import Dataset
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.report.comparison import (
+    cells,
+    header,
+    markdown,
+    remarks,
+)
+from poisonproof.report.figures import LINES, comparison_curves
+from test_cli import poisonproof
 
 K, CLASSIFIERS = 7, 28
 
@@ -178,11 +183,11 @@ def table(tmp_path, blobs):
 def test_the_command_prints_one_table_and_writes_only_where_it_is_told(table, tmp_path):
     words = ("compare", table, "--label", "class", "--k", 4, "--classifiers", 8, "--n-jobs", 1)
     words += ("--rows", "dpa,finite-tight,binomial", "--attack-size", "0,1")
-    done = bezoar(*words, cwd=tmp_path)
+    done = poisonproof(*words, cwd=tmp_path)
     assert next(line for line in done.stdout.splitlines() if "DPA (d = 1)" in line).split()[4:6] == ["proof", "4"]
     assert "training for Finite Aggregation, tight" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["own.csv"]
-    record = json.loads(bezoar(*words, "--json", "--out", tmp_path / "out").stdout)
+    record = json.loads(poisonproof(*words, "--json", "--out", tmp_path / "out").stdout)
     assert [row["name"] for row in record["rows"]] == ["dpa", "finite-tight", "binomial"]
     assert record["attack_size"] == [0, 1]
     assert json.loads((tmp_path / "out" / "compare.json").read_text()) == record
@@ -219,4 +224,4 @@ def test_the_command_refuses_in_one_sentence(table, tmp_path):
         assert (done.exit_code, done.stdout) == (2, "")
         assert sentence in done.stderr
         assert "written" not in done.stderr
-    assert "no data set 'nowhere'" in bezoar("compare", "nowhere", code=2).stderr
+    assert "no data set 'nowhere'" in poisonproof("compare", "nowhere", code=2).stderr

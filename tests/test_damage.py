@@ -12,12 +12,25 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import GaussianNB
 
-from bezoar import Certificate, FiniteAggregationClassifier, Spread, Votes, certify, data
-from bezoar.cli import main
-from bezoar.cluster import WorkerDiedError
-from bezoar.files import DamagedFileError, open_arrays, write_arrays, write_bytes, write_whole
-from bezoar.run import run
-from bezoar.rundir import damage
+from poisonproof import (
+    Certificate,
+    FiniteAggregationClassifier,
+    Spread,
+    Votes,
+    certify,
+    data,
+)
+from poisonproof.cli import main
+from poisonproof.runs.layout import damage
+from poisonproof.runs.run import run
+from poisonproof.system.files import (
+    DamagedFileError,
+    open_arrays,
+    write_arrays,
+    write_bytes,
+    write_whole,
+)
+from poisonproof.system.workers import WorkerDiedError
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -113,12 +126,12 @@ def test_a_full_disk_is_one_sentence_on_the_command_line(tmp_path, monkeypatch, 
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("tempfile.mkstemp", full)
-    monkeypatch.setattr(sys, "argv", ["bezoar", "run", "digits", "--out", str(tmp_path / "run")])
+    monkeypatch.setattr(sys, "argv", ["poisonproof", "run", "digits", "--out", str(tmp_path / "run")])
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 4
     assert capsys.readouterr().err == (
-        f"bezoar: {tmp_path / 'run' / 'manifest.json'}: No space left on device. "
+        f"poisonproof: {tmp_path / 'run' / 'manifest.json'}: No space left on device. "
         "What was finished is kept, and the same command goes on from there.\n"
     )
 
@@ -172,7 +185,7 @@ def test_a_run_that_must_not_go_on(whole, monkeypatch, capsys):
     ):
         run(FEW, model, whole, resume=False)
     assert results(whole) == before
-    monkeypatch.setattr(sys, "argv", ["bezoar", "run", "digits", "--no-resume", "--out", str(whole)])
+    monkeypatch.setattr(sys, "argv", ["poisonproof", "run", "digits", "--no-resume", "--out", str(whole)])
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 2

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import GaussianNB
 
-from bezoar import FiniteAggregationClassifier, data
-from bezoar.cluster import WorkerDiedError
-from bezoar.run import run
-from bezoar.samples import NumberSamples
+from poisonproof import FiniteAggregationClassifier, data
+from poisonproof.runs.run import run
+from poisonproof.samples.kinds import NumberSamples
+from poisonproof.system.workers import WorkerDiedError
 
 distributed = pytest.importorskip("distributed")
 

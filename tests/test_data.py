@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bezoar import data
-from bezoar.data.load import CIFAR_ARCHIVE, GTSRB_ARCHIVES, MNIST_FILES, read_idx
+from poisonproof import data
+from poisonproof.data.named import (
+    CIFAR_ARCHIVE,
+    GTSRB_ARCHIVES,
+    MNIST_FILES,
+    read_idx,
+)
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (6, 28, 28), dtype=np.uint8)
@@ -69,7 +74,7 @@ def test_mnist_in_idx_files(tmp_path):
 
 def test_keras_layout_wins_and_the_environment_names_the_folder(tmp_path, monkeypatch):
     np.savez(tmp_path / "mnist.npz", x_train=GREY, y_train=TEN[:, None], x_test=GREY, y_test=TEN)
-    monkeypatch.setenv("BEZOAR_DATA", str(tmp_path))
+    monkeypatch.setenv("POISONPROOF_DATA", str(tmp_path))
     assert (data.load("mnist").x_train == GREY).all()
     assert data.load("mnist").y_train.tolist() == TEN.tolist()
 
@@ -107,8 +112,8 @@ def test_cut_and_absurd_idx_files_are_refused(tmp_path, keep):
 
 
 def test_missing_and_damaged_files_are_named(tmp_path, monkeypatch):
-    monkeypatch.delenv("BEZOAR_DATA", raising=False)
-    with pytest.raises(ValueError, match="say where they are with --data-dir or BEZOAR_DATA"):
+    monkeypatch.delenv("POISONPROOF_DATA", raising=False)
+    with pytest.raises(ValueError, match="say where they are with --data-dir or POISONPROOF_DATA"):
         data.load("mnist")
     with pytest.raises(ValueError, match=r"put mnist\.npz .*or the official train-images-idx3-ubyte\.gz"):
         data.load("mnist", tmp_path)

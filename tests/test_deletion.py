@@ -6,10 +6,10 @@ import shutil
 import numpy as np
 import pytest
 
-from bezoar import data
-from bezoar.files import open_arrays, read_record, write_record
-from bezoar.removal import LeftOut, commitment, new_receipt
-from test_cli_trust import HEADER, bezoar, rows
+from poisonproof import data
+from poisonproof.runs.removal import LeftOut, commitment, new_receipt
+from poisonproof.system.files import open_arrays, read_record, write_record
+from test_cli_trust import HEADER, poisonproof, rows
 
 REMOVED = (3, 17)
 NAMES = ("votes.npy", "certificate.npz", "split.npy", "votes/block-00000.npz", "models/members-00000.skops")
@@ -32,9 +32,9 @@ def home(tmp_path_factory):
     table[40] = table[3]
     write(folder / "test.csv", rows(30, seed=1))
     write(folder / "fish.csv", [row for at, row in enumerate(table) if at not in REMOVED])
-    bezoar(*command(folder, folder / "fresh"))
+    poisonproof(*command(folder, folder / "fresh"))
     write(folder / "fish.csv", table)
-    bezoar(*command(folder, folder / "run"))
+    poisonproof(*command(folder, folder / "run"))
     return folder
 
 
@@ -49,7 +49,7 @@ def results(folder):
 
 
 def update(run, *more):
-    return bezoar("update", run, *more, "--n-jobs", 1)
+    return poisonproof("update", run, *more, "--n-jobs", 1)
 
 
 class Stop(BaseException):
@@ -63,12 +63,12 @@ def stop(*rest, **more):
 @pytest.mark.parametrize(
     "place",
     [
-        "bezoar.opening._forget_conclusions",
-        "bezoar.blocks.train_and_vote",
-        "bezoar.blocks.write_answers",
-        "bezoar.run.certify",
-        "bezoar.run.write_record",
-        "bezoar.report.page.write_report",
+        "poisonproof.runs.folder._forget_conclusions",
+        "poisonproof.runs.blocks.train_and_vote",
+        "poisonproof.runs.blocks.write_answers",
+        "poisonproof.runs.run.certify",
+        "poisonproof.runs.run.write_record",
+        "poisonproof.report.page.write_report",
     ],
 )
 def test_a_removal_that_was_interrupted_removes_the_same_rows_when_repeated(home, run, monkeypatch, place):
@@ -88,7 +88,7 @@ def test_a_removal_that_was_interrupted_removes_the_same_rows_when_repeated(home
 
 def test_an_interrupted_removal_is_finished_without_saying_it_again(home, run, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("bezoar.blocks.write_answers", stop)
+        patch.setattr("poisonproof.runs.blocks.write_answers", stop)
         with pytest.raises(Stop):
             update(run, "--remove", "3,17")
     update(run)
@@ -117,7 +117,7 @@ def test_of_equal_rows_the_one_that_was_named_is_left_out(run):
 def test_rows_deleted_from_the_file_itself_need_no_marks(home, tmp_path):
     write(tmp_path / "fish.csv", rows(160))
     shutil.copy(home / "test.csv", tmp_path)
-    bezoar(*command(tmp_path, tmp_path / "run"))
+    poisonproof(*command(tmp_path, tmp_path / "run"))
     update(tmp_path / "run", "--remove", "3,17")
     write(tmp_path / "fish.csv", [row for at, row in enumerate(rows(160)) if at not in REMOVED])
     update(tmp_path / "run")
@@ -125,7 +125,7 @@ def test_rows_deleted_from_the_file_itself_need_no_marks(home, tmp_path):
     write(tmp_path / "fish.csv", rows(150))
     update(tmp_path / "run", "--remove", "0")
     write(tmp_path / "fish.csv", rows(140))
-    assert "is not what it was when rows were removed" in bezoar("update", tmp_path / "run", code=2).stderr
+    assert "is not what it was when rows were removed" in poisonproof("update", tmp_path / "run", code=2).stderr
 
 
 def texts_and_bytes(folder):
@@ -141,7 +141,7 @@ def texts_and_bytes(folder):
 def test_nothing_of_the_old_data_stays_in_the_folder(home, run):
     before = read_record(run / "manifest.json")
     old = read_record(run / "models" / "model.json")["subset_digests"]
-    bezoar("audit", run, "--targets", 1, "--kinds", "remove", "--sizes", 1)
+    poisonproof("audit", run, "--targets", 1, "--kinds", "remove", "--sizes", 1)
     update(run, "--remove", "3,17")
     manifest = read_record(run / "manifest.json")
     now = read_record(run / "models" / "model.json")["subset_digests"]

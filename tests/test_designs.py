@@ -6,8 +6,16 @@ from math import gcd
 import numpy as np
 import pytest
 
-from bezoar import Spread
-from bezoar.designs import Field, checked_overlap, plane, prime_factors, prime_power, primitive_polynomial, quartic
+from poisonproof import Spread
+from poisonproof.partition.difference_sets import (
+    Field,
+    checked_overlap,
+    plane,
+    prime_factors,
+    prime_power,
+    primitive_polynomial,
+    quartic,
+)
 
 
 def times_each_difference(v, residues):

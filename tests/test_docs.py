@@ -11,10 +11,10 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import typer.main
 
-import bezoar
-from bezoar.cli import app
+import poisonproof
+from poisonproof.cli import app
 
-pytest.importorskip("mkdocs", reason="SITE NOT BUILT: pip install 'bezoar[docs]'")
+pytest.importorskip("mkdocs", reason="SITE NOT BUILT: pip install 'poisonproof[docs]'")
 
 ROOT = Path(__file__).parents[1]
 LARGEST_PICTURE = 60_000
@@ -94,19 +94,21 @@ def test_every_page_of_the_repository_is_in_the_navigation(site):
         assert name in home.links
 
 
-@pytest.mark.parametrize("module", ["bezoar", "bezoar.certificates", "bezoar.data", "bezoar.verification"])
+@pytest.mark.parametrize(
+    "module", ["poisonproof", "poisonproof.certificates.methods", "poisonproof.data", "poisonproof.verification"]
+)
 def test_the_python_reference_has_every_public_name(site, module):
     page = pages_of(site)["reference/api.html"]
     loaded = sys.modules.get(module) or __import__(module, fromlist=["__all__"])
     assert loaded.__all__
     for name in loaded.__all__:
-        assert f"{module}.{name}" in page.anchors or f"{module}.{name} is bezoar.{name}" in page.text, name
+        assert f"{module}.{name}" in page.anchors or f"{module}.{name} is poisonproof.{name}" in page.text, name
 
 
 def test_the_python_reference_knows_all_modules_with_public_names(site):
     """A module that gets an __all__ of its own is shown without anybody's doing."""
     page = pages_of(site)["reference/api.html"]
-    source = Path(bezoar.__file__).parent
+    source = Path(poisonproof.__file__).parent
     for file in source.rglob("*.py"):
         if re.search(r"^__all__ = ", file.read_text(), re.M):
             parts = file.relative_to(source.parent).with_suffix("").parts
@@ -116,23 +118,23 @@ def test_the_python_reference_knows_all_modules_with_public_names(site):
 def test_the_python_reference_shows_methods_and_what_they_promise(site):
     page = pages_of(site)["reference/api.html"]
     assert {
-        "bezoar.FiniteAggregationClassifier.certify",
-        "bezoar.Spread.planes",
-        "bezoar.Certificate.radius_against",
+        "poisonproof.FiniteAggregationClassifier.certify",
+        "poisonproof.Spread.planes",
+        "poisonproof.Certificate.radius_against",
     } <= (page.anchors)
     assert "up to radius samples in total, the prediction stays the same" in " ".join(page.text.split())
-    assert not [anchor for anchor in page.anchors if re.match(r"bezoar\..*\._", anchor)]
+    assert not [anchor for anchor in page.anchors if re.match(r"poisonproof\..*\._", anchor)]
 
 
 def test_the_command_line_reference_has_every_command_and_option(site):
     page = pages_of(site)["reference/cli.html"]
-    parts = re.split(r"bezoar ([\w-]+)¶", page.text)
+    parts = re.split(r"poisonproof ([\w-]+)¶", page.text)
     sections = dict(zip(parts[1::2], parts[2::2], strict=True))
     for name, command in typer.main.get_command(app).commands.items():
-        assert f"bezoar-{name}" in page.anchors
+        assert f"poisonproof-{name}" in page.anchors
         section = " ".join(sections[name].split())
         assert " ".join(command.help.split("\n\n")[0].split()).replace("`", "") in section
-        assert "Example: bezoar" in section
+        assert "Example: poisonproof" in section
         for parameter in command.params:
             shown = [one for one in parameter.opts if one.startswith("--")] or [parameter.metavar or parameter.name]
             assert all(one in section for one in shown), f"{name} {shown}"
@@ -143,7 +145,7 @@ def test_the_picture_of_the_readme_is_small_and_real():
     assert "](docs/curve.svg)" in text
     picture = (ROOT / "docs" / "curve.svg").read_text()
     assert len(picture) < LARGEST_PICTURE
-    record = (ROOT / "src" / "bezoar" / "paper" / "published.json").read_text()
+    record = (ROOT / "src" / "poisonproof" / "paper" / "published.json").read_text()
     for stated in re.findall(r"best published figures are ([\d.]+) %\s+and ([\d.]+) %", text):
         assert all(number in record for number in stated)
         assert all(f"{float(number):.1f}" in picture for number in stated)

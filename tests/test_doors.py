@@ -20,17 +20,17 @@ from sklearn.preprocessing import StandardScaler
 from typer.testing import CliRunner
 
 import doors
-from bezoar.cli import app
 from doors import ACTS, DOORS, PLACES, Brought, Case, Door, faults_of, honest_rows, odd_names, read
+from poisonproof.cli import app
 
 PER_DOOR = 6
-EXAMPLES = int(os.environ.get("BEZOAR_FUZZ", "25"))
+EXAMPLES = int(os.environ.get("POISONPROOF_FUZZ", "25"))
 
 
 def present(name):
     door = DOORS[name]
     if not doors.here(door):
-        pytest.skip(f"this door needs {door.needs}: pip install 'bezoar[test]'")
+        pytest.skip(f"this door needs {door.needs}: pip install 'poisonproof[test]'")
     return door
 
 
@@ -141,10 +141,10 @@ def run(path, out, *more):
     return np.load(out / "votes.npy", allow_pickle=False)
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 @pytest.mark.parametrize("odd", ["cell a: a text", "group: unknown", "label: undeclared", "line: an open quote"])
 def test_commands_move_no_more_than_the_row_may(tmp_path, odd):
-    """`bezoar run` before and after, the same test file; and `bezoar update` gives what a fresh run gives."""
+    """`poisonproof run` before and after, the same test file; and `poisonproof update` gives what a fresh run gives."""
     write = doors._write_csv()
     honest = honest_rows("rows")
     train, test = honest[8:], honest[:8]

@@ -7,10 +7,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from bezoar import data
-from bezoar.data import download
-from bezoar.data.load import CIFAR_ARCHIVE, GTSRB_ARCHIVES, MNIST_FILES
-from bezoar.files import DamagedFileError
+from poisonproof import data
+from poisonproof.data import download
+from poisonproof.data.named import CIFAR_ARCHIVE, GTSRB_ARCHIVES, MNIST_FILES
+from poisonproof.system.files import DamagedFileError
 from test_data import GREY, write_cifar, write_gtsrb, write_mnist
 
 
@@ -32,7 +32,7 @@ def mirror(tmp_path, monkeypatch):
     server.asked = []
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    monkeypatch.setenv("BEZOAR_MIRROR", f"http://127.0.0.1:{server.server_port}/")
+    monkeypatch.setenv("POISONPROOF_MIRROR", f"http://127.0.0.1:{server.server_port}/")
     yield folder, server
     server.shutdown()
     server.server_close()
@@ -62,11 +62,11 @@ def test_what_is_missing_is_fetched_and_what_is_there_is_not(mirror, tmp_path):
 
 
 def test_without_a_folder_there_is_a_cache(mirror, tmp_path, monkeypatch):
-    monkeypatch.delenv("BEZOAR_DATA", raising=False)
+    monkeypatch.delenv("POISONPROOF_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("pooch.os_cache", lambda name: tmp_path / "cache" / name)
     data.load("mnist", download=True)
-    assert len(list((tmp_path / "cache" / "bezoar").iterdir())) == 4
+    assert len(list((tmp_path / "cache" / "poisonproof").iterdir())) == 4
 
 
 def test_a_file_that_is_not_the_official_one_is_removed_and_named(mirror, tmp_path):
@@ -87,7 +87,7 @@ def test_no_network_says_where_to_put_the_file(mirror, tmp_path, monkeypatch):
     ):
         data.load("gtsrb", tmp_path / "data", download=True)
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == sorted(GTSRB_ARCHIVES[:2])
-    monkeypatch.setenv("BEZOAR_MIRROR", "http://127.0.0.1:9")
+    monkeypatch.setenv("POISONPROOF_MIRROR", "http://127.0.0.1:9")
     with pytest.raises(
         ConnectionError, match=r"GTSRB_Final_Test_GT\.zip could not be fetched from http://127\.0\.0\.1:9/"
     ):
@@ -97,11 +97,11 @@ def test_no_network_says_where_to_put_the_file(mirror, tmp_path, monkeypatch):
 def test_on_the_command_line(mirror, tmp_path, monkeypatch, capsys):
     import sys
 
-    from bezoar.cli import main
+    from poisonproof.cli import main
 
-    monkeypatch.setenv("BEZOAR_MIRROR", "http://127.0.0.1:9")
+    monkeypatch.setenv("POISONPROOF_MIRROR", "http://127.0.0.1:9")
     words = [
-        "bezoar",
+        "poisonproof",
         "run",
         "mnist",
         "--download",
@@ -115,5 +115,5 @@ def test_on_the_command_line(mirror, tmp_path, monkeypatch, capsys):
         main()
     assert end.value.code == 2
     said = capsys.readouterr().err
-    assert said.startswith("bezoar: train-images-idx3-ubyte.gz could not be fetched from http://127.0.0.1:9/")
+    assert said.startswith("poisonproof: train-images-idx3-ubyte.gz could not be fetched from http://127.0.0.1:9/")
     assert said.count("\n") == 1

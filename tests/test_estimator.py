@@ -19,8 +19,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from bezoar import FiniteAggregationClassifier, PremiseWarning, Split, Spread
 from oracle import theorem_2
+from poisonproof import (
+    FiniteAggregationClassifier,
+    PremiseWarning,
+    Split,
+    Spread,
+)
 
 X, Y = make_blobs(240, centers=4, n_features=5, random_state=3, cluster_std=4.0)
 TRAIN, TEST = slice(0, 180), slice(180, 240)
@@ -318,7 +323,7 @@ def test_raising_on_one_test_sample_does_not_change_the_others_votes():
     assert among_others[20].tolist() == [member.fallback for member in ensemble.members_]
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_one_class_subsets_vote_for_it():
     ensemble = model(k=30, d=2).fit(X[:60], Y[:60])
     single = [member for member in ensemble.members_ if len(member.codes) == 1]
@@ -356,7 +361,7 @@ def test_a_spread_of_the_users_own():
     assert ensemble.votes(X[TEST]).spread == spread
     with pytest.raises(ValueError, match="spread has k = 2 but k = 3 was given too"):
         FiniteAggregationClassifier(GaussianNB(), spread=spread, k=3).fit(X[TRAIN], Y[TRAIN])
-    with pytest.raises(TypeError, match=r"must be a bezoar\.Spread or None"):
+    with pytest.raises(TypeError, match=r"must be a poisonproof\.Spread or None"):
         FiniteAggregationClassifier(spread=4).fit(X[TRAIN], Y[TRAIN])
 
 
@@ -421,7 +426,7 @@ def test_one_odd_label_does_not_retype_or_reorder_the_others(split):
 
 @pytest.mark.parametrize("odd", [np.nan, 0.5, None, "spam", pd.NA, ["nested"], 1j, True], ids=repr)
 @pytest.mark.parametrize("at", [0, 180])
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_an_odd_label_among_declared_ones_is_left_out_by_itself(odd, at):
     labels = [label + 2 for label in Y[TRAIN].tolist()]
     clean = model(classes=range(2, 6)).fit(X[TRAIN], labels)

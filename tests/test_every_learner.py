@@ -1,4 +1,4 @@
-"""One property of all learners that bezoar ships: the vote of a base classifier is a function of its own subset.
+"""One property of all learners that poisonproof ships: the vote of a base classifier is a function of its own subset.
 
 Votes and rankings are compared to the bit after the rows were put in another order, a row was added elsewhere, test
 samples came one by one, blocks had another size, and work went to threads, to processes and to more BLAS threads.
@@ -14,16 +14,16 @@ from sklearn.datasets import load_digits
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
-import bezoar.learners.kernel_ridge as kernel_ridge
-import bezoar.learners.pooled as pooled
-import bezoar.train as engine
-from bezoar import FiniteAggregationClassifier, Split
-from bezoar.learners.kernel_ridge import KernelRidgeClassifier
-from bezoar.learners.member import gives_scores
-from bezoar.learners.pooled import is_pooled
-from bezoar.learners.presets import LEARNERS, preset
-from bezoar.learners.seed_averaged import SeedAveragedClassifier
-from bezoar.rows import join_rows, take_rows
+import poisonproof.learners.kernel_ridge as kernel_ridge
+import poisonproof.training.engine as engine
+import poisonproof.training.pooled as pooled
+from poisonproof import FiniteAggregationClassifier, Split
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.learners.presets import LEARNERS, preset
+from poisonproof.learners.seed_averaged import SeedAveragedClassifier
+from poisonproof.samples.rows import join_rows, take_rows
+from poisonproof.training.member import gives_scores
+from poisonproof.training.pooled import is_pooled
 
 N, N_TEST = 40, 8
 DIGITS = load_digits()
@@ -64,7 +64,7 @@ def test_every_preset_is_here():
     assert set(LEARNERS) <= set(SAMPLES)
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 @pytest.mark.parametrize("name", SAMPLES)
 def test_votes_are_a_function_of_the_subset(name, monkeypatch):
     X, y = take_rows(SAMPLES[name], np.arange(N)), LABELS[:N]

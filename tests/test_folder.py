@@ -12,12 +12,12 @@ import scipy.sparse as sp
 from PIL import Image
 from sklearn.datasets import dump_svmlight_file, load_digits, load_svmlight_file
 
-from bezoar.data import How, open_own
-from bezoar.data.folder import read_folder
-from bezoar.data.npz import read_arrays
-from bezoar.data.own import read_part
-from bezoar.data.schema import ImageSchema, SparseSchema, schema_from_dict
-from bezoar.samples import to_samples
+from poisonproof.data import How, open_own
+from poisonproof.data.readers.folder import read_folder
+from poisonproof.data.readers.npz import read_arrays
+from poisonproof.data.user_files import read_part
+from poisonproof.samples.kinds import to_samples
+from poisonproof.samples.schema import ImageSchema, SparseSchema, schema_from_dict
 
 DIGITS = load_digits()
 

@@ -7,10 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from bezoar import verify
-from bezoar.files import open_arrays, read_record, sha256_of, write_arrays, write_record
 from forgeries import COLUMNS, FORGERIES, Caught
 from forging import make_runs, sign
+from poisonproof import verify
+from poisonproof.system.files import (
+    open_arrays,
+    read_record,
+    sha256_of,
+    write_arrays,
+    write_record,
+)
 
 BY_NAME = {forgery.name: forgery for forgery in FORGERIES}
 LINKS = ("a link in place of",)  # a link cannot be signed

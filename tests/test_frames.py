@@ -9,14 +9,25 @@ import pytest
 from sklearn.base import clone
 from typer.testing import CliRunner
 
-from bezoar import FiniteAggregationClassifier, PremiseWarning, Split, audit, verify
-from bezoar.cli import app
-from bezoar.data import Dataset, How, open_own, read
-from bezoar.data.schema import TableSchema
-from bezoar.examples import write_example
-from bezoar.run import run
-from bezoar.samples import to_samples
-from bezoar.verification import content
+from poisonproof import (
+    FiniteAggregationClassifier,
+    PremiseWarning,
+    Split,
+    audit,
+    verify,
+)
+from poisonproof.cli import app
+from poisonproof.data import (
+    Dataset,
+    How,
+    open_own,
+    read,
+)
+from poisonproof.examples import write_example
+from poisonproof.runs.run import run
+from poisonproof.samples.kinds import to_samples
+from poisonproof.samples.schema import TableSchema
+from poisonproof.verification import content
 
 ROLES = {"age": "number", "visits": "number", "ward": "category", "note": "text"}
 CLASSES = ["ill", "well"]

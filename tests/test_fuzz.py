@@ -18,17 +18,30 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 
-from bezoar import Certificate, FiniteAggregationClassifier, Spread, Votes, data
-from bezoar.blocks import read_answers
-from bezoar.bounded import FREE
-from bezoar.cli.certify import _array as read_npy
-from bezoar.cli.split import _read as read_for_split
-from bezoar.data.load import CIFAR_ARCHIVE, GTSRB_ARCHIVES, MNIST_FILES
-from bezoar.files import SEAL, open_arrays, read_record, sha256_of, write_arrays, write_record
-from bezoar.opening import open_folder
-from bezoar.run import run
-from bezoar.rundir import damage
-from bezoar.store import _dumped
+from poisonproof import (
+    Certificate,
+    FiniteAggregationClassifier,
+    Spread,
+    Votes,
+    data,
+)
+from poisonproof.cli.certify import _array as read_npy
+from poisonproof.cli.split import _read as read_for_split
+from poisonproof.data.named import CIFAR_ARCHIVE, GTSRB_ARCHIVES, MNIST_FILES
+from poisonproof.runs.blocks import read_answers
+from poisonproof.runs.folder import open_folder
+from poisonproof.runs.layout import damage
+from poisonproof.runs.run import run
+from poisonproof.system.archives import FREE
+from poisonproof.system.files import (
+    SEAL,
+    open_arrays,
+    read_record,
+    sha256_of,
+    write_arrays,
+    write_record,
+)
+from poisonproof.training.model_files import _dumped
 from test_data import GREY, TEN, write_cifar, write_gtsrb, write_mnist
 
 ALLOWED = (ValueError, FileNotFoundError)
@@ -199,7 +212,7 @@ def names():
 
 
 def examples(count):
-    more = int(os.environ.get("BEZOAR_FUZZ", "0"))  # benchmarks/fuzz.py asks for more, with a seed of its own
+    more = int(os.environ.get("POISONPROOF_FUZZ", "0"))  # benchmarks/fuzz.py asks for more, with a seed of its own
     return settings(
         max_examples=more or count, derandomize=not more, database=None, suppress_health_check=list(HealthCheck)
     )

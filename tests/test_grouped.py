@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-import bezoar.certificates
-from bezoar import Spread, Votes, certify
-from bezoar.certificates.grouped import allocate, bound_groups, raise_by_groups
-from bezoar.groups import find_groups
+import poisonproof.certificates.methods
 from oracle import largest_covers
+from poisonproof import Spread, Votes, certify
+from poisonproof.certificates.grouped import allocate, bound_groups, raise_by_groups
+from poisonproof.certificates.overlap import find_groups
 
 BIPLANE = (11, (1, 3, 4, 5, 9))  # quadratic residues: (11, 5, 2)
 UNEVEN = Spread.from_table(  # a plane of order 2, and three partitions that all reach the same three subsets
@@ -124,8 +124,8 @@ def test_no_radius_is_broken_on_the_smallest_designs(spread):
 @pytest.mark.parametrize(("spread", "n_groups"), LARGER, ids=lambda value: str(getattr(value, "n_subsets", "")))
 def test_no_radius_is_broken_and_with_enough_nodes_each_is_exact(spread, n_groups, visits, monkeypatch):
     """Without nodes only Theorem 2, T3 and the greedy attacker are left, and T3 alone raises radii."""
-    monkeypatch.setattr(bezoar.certificates, "DUAL_ITERATIONS", 40 if visits else 0)
-    monkeypatch.setattr(bezoar.certificates, "PARTITION_VISITS", visits)
+    monkeypatch.setattr(poisonproof.certificates.methods, "DUAL_ITERATIONS", 40 if visits else 0)
+    monkeypatch.setattr(poisonproof.certificates.methods, "PARTITION_VISITS", visits)
     rng = np.random.default_rng(spread.n_subsets + visits)
     raised = 0
     for unseen in (False, True):

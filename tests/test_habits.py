@@ -19,22 +19,29 @@ from sklearn.datasets import load_iris
 from sklearn.naive_bayes import GaussianNB
 from typer.testing import CliRunner
 
-import bezoar
-from bezoar import CertifiedBaggingClassifier, FiniteAggregationClassifier, Spread, Votes, certify, doctor
-from bezoar.attacks import ATTACKS
-from bezoar.certificates import Method
-from bezoar.cli import app, completion
-from bezoar.cli.run import prepare
-from bezoar.comparison import METHODS
-from bezoar.data import DATASETS, How, open_own
-from bezoar.examples import EXAMPLES, write_example
-from bezoar.learners.presets import LEARNERS
-from bezoar.memory import memory
-from bezoar.premises import Premise
-from bezoar.progress import counted, watched
-from bezoar.threads import in_threads
+import poisonproof
+from poisonproof import (
+    CertifiedBaggingClassifier,
+    FiniteAggregationClassifier,
+    Spread,
+    Votes,
+    certify,
+    doctor,
+)
+from poisonproof.auditing.attacks import ATTACKS
+from poisonproof.certificates.methods import Method
+from poisonproof.cli import app, completion
+from poisonproof.cli.run import prepare
+from poisonproof.comparison import METHODS
+from poisonproof.data import DATASETS, How, open_own
+from poisonproof.examples import EXAMPLES, write_example
+from poisonproof.learners.presets import LEARNERS
+from poisonproof.premises import Premise
+from poisonproof.system.memory import memory
+from poisonproof.system.progress import counted, watched
+from poisonproof.system.threads import in_threads
 
-BEZOAR = str(Path(sys.executable).with_name("bezoar"))
+POISONPROOF = str(Path(sys.executable).with_name("poisonproof"))
 X, Y = load_iris(return_X_y=True)
 HOSTILE = "<script>alert(1)</script>\"'&"
 
@@ -52,7 +59,7 @@ def test_help_imports_nothing_heavy():
     """Half a second for --help: all that takes long is imported by the body of a command."""
     heavy = ("numpy", "scipy", "sklearn", "numba", "matplotlib", "pandas", "torch", "PIL", "jinja2", "joblib")
     code = (
-        "import sys; from bezoar.cli import main\n"
+        "import sys; from poisonproof.cli import main\n"
         "try: main()\n"
         f"except SystemExit: print(sorted(set(sys.modules) & set({heavy!r})), file=sys.stderr)"
     )
@@ -67,23 +74,25 @@ def complete(line, folder):
     words = line.split(" ")
     env = {
         **os.environ,
-        "_BEZOAR_COMPLETE": "complete_bash",
+        "_POISONPROOF_COMPLETE": "complete_bash",
         "COMP_WORDS": line,
         "COMP_CWORD": str(len(words) - 1),
         "_TYPER_COMPLETE_ARGS": line,
     }
-    done = subprocess.run([BEZOAR], capture_output=True, text=True, env=env, cwd=folder, check=False)
+    done = subprocess.run([POISONPROOF], capture_output=True, text=True, env=env, cwd=folder, check=False)
     return done.stdout.split()
 
 
 def test_bash_completes_commands_options_and_values(tmp_path):
     env = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    shown = subprocess.run([BEZOAR, "--show-completion", "bash"], capture_output=True, text=True, env=env, check=True)
-    assert "complete -o default -F _bezoar_completion bezoar" in shown.stdout
+    shown = subprocess.run(
+        [POISONPROOF, "--show-completion", "bash"], capture_output=True, text=True, env=env, check=True
+    )
+    assert "complete -o default -F _poisonproof_completion poisonproof" in shown.stdout
     (tmp_path / "mine.csv").touch()
-    assert complete("bezoar doc", tmp_path) == ["doctor"]
-    assert set(complete("bezoar run m", tmp_path)) == {"mnist", "mine.csv"}
-    assert complete("bezoar run digits --learner ta", tmp_path) == ["table"]
+    assert complete("poisonproof doc", tmp_path) == ["doctor"]
+    assert set(complete("poisonproof run m", tmp_path)) == {"mnist", "mine.csv"}
+    assert complete("poisonproof run digits --learner ta", tmp_path) == ["table"]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +138,7 @@ def test_spreads_files_and_lists_complete(tmp_path, monkeypatch):
     assert completion.of_spreads("s") == ["s.npz"]
     assert completion.of_attacks("remove,") == [f"remove,{kind}" for kind in ATTACKS if kind != "remove"]
     for spread in completion.SPREADS:
-        assert spread in bezoar.cli.options.FORMS
+        assert spread in poisonproof.cli.options.FORMS
 
 
 # Progress
@@ -150,7 +159,9 @@ def on_a_terminal(words, folder):
     """stdout and stderr of a command whose stderr is a terminal."""
     leader, follower = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
-    process = subprocess.Popen([BEZOAR, *map(str, words)], stdout=subprocess.PIPE, stderr=follower, cwd=folder, env=env)
+    process = subprocess.Popen(
+        [POISONPROOF, *map(str, words)], stdout=subprocess.PIPE, stderr=follower, cwd=folder, env=env
+    )
     os.close(follower)
     seen = b""
     while True:
@@ -180,22 +191,22 @@ def test_long_work_shows_a_bar_with_time_left_on_a_terminal_and_nothing_in_a_pip
     assert "certifying" in seen
     assert re.search(r"\d+/\d+", seen)
     assert re.search(r"(-|\d+):[-\d]+:[-\d]+", seen)  # time left
-    piped = subprocess.run([BEZOAR, *map(str, words)], capture_output=True, text=True, cwd=votes, check=True)
+    piped = subprocess.run([POISONPROOF, *map(str, words)], capture_output=True, text=True, cwd=votes, check=True)
     assert piped.stderr == ""
     assert json.loads(out) == json.loads(piped.stdout)
 
 
 def test_every_long_command_has_a_bar():
     """Commands that may take minutes, by their source: each opens a bar around its work."""
-    folder = Path(bezoar.cli.__file__).parent
+    folder = Path(poisonproof.cli.__file__).parent
     quick = {"split", "spread", "example", "doctor", "table", "plot"}
     for name in set(typer.main.get_command(app).commands) - quick:
         assert re.search(r"with (\w+\.)?progress_bar\(", (folder / f"{name}.py").read_text()), name
 
 
 def test_retraining_and_recomputing_are_counted(tmp_path):
-    from bezoar import data, verify
-    from bezoar.run import run
+    from poisonproof import data, verify
+    from poisonproof.runs.run import run
 
     digits = data.load("digits")
     few = data.Dataset("few", digits.x_train, digits.y_train, digits.x_test[:9], digits.y_test[:9], digits.classes)
@@ -208,7 +219,7 @@ def test_retraining_and_recomputing_are_counted(tmp_path):
     assert told == [(done, 9) for done in range(1, 10)] + [(1, 3), (2, 3), (3, 3)]
 
 
-# bezoar doctor
+# poisonproof doctor
 
 
 def test_doctor_says_what_is_there_and_what_to_type_for_the_rest(tmp_path, monkeypatch):
@@ -220,16 +231,16 @@ def test_doctor_says_what_is_there_and_what_to_type_for_the_rest(tmp_path, monke
     ]
     monkeypatch.setattr("importlib.metadata.requires", lambda name: stated)
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    monkeypatch.setattr("bezoar.data.download.cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr("poisonproof.data.download.cache", lambda: tmp_path / "cache")
     (tmp_path / "mnist.npz").touch()
     text = invoke("doctor", "--data-dir", tmp_path).stdout
     assert f"numpy {np.__version__}" in text
-    assert "missing torch-of-the-future: pip install 'bezoar[torch]'" in text
+    assert "missing torch-of-the-future: pip install 'poisonproof[torch]'" in text
     assert re.search(r"\[tables\] +pandas \d", text)
     assert "[dev]" not in text
     assert "OMP_NUM_THREADS=3" in text
     assert re.search(rf"mnist +{re.escape(str(tmp_path))}\n", text)
-    assert re.search(r"cifar10 +not found: bezoar run cifar10 --download, or --data-dir FOLDER", text)
+    assert re.search(r"cifar10 +not found: poisonproof run cifar10 --download, or --data-dir FOLDER", text)
     assert re.search(r"digits +embedded", text)
     assert re.search(r"memory +[\d.]+ GB, [\d.]+ GB free; [\d.]+ GB free on this disk", text)
     assert "the toy example has radius 1, as it must" in text
@@ -258,7 +269,7 @@ def test_memory_with_and_without_linux(monkeypatch):
     assert memory() == (None, None)
 
 
-# bezoar example
+# poisonproof example
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -268,14 +279,14 @@ def test_examples_are_the_same_each_time(tmp_path, name):
 
     first, second = (write_example(name, tmp_path / place) for place in ("one", "two"))
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
-    assert first.command.startswith("bezoar ")
+    assert first.command.startswith("poisonproof ")
     assert first.path.exists()
     assert second.words == first.words
 
 
 def test_example_table_has_what_it_promises(tmp_path):
     done = invoke("example", "table", tmp_path)
-    assert f"Next: bezoar run {tmp_path}/tumours.csv --label diagnosis" in done.stdout
+    assert f"Next: poisonproof run {tmp_path}/tumours.csv --label diagnosis" in done.stdout
     rows = list(csv.DictReader((tmp_path / "tumours.csv").open()))
     cells = [cell for row in rows for cell in row.values()]
     assert 0.01 < sum(cell in ("", "?") for cell in cells) / len(cells) < 0.1

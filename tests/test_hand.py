@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 from scipy.linalg import inv, sqrtm
 
-from bezoar.learners.features.digits import HAND, DigitFeatures, _metric
-from bezoar.learners.features.drawn_digits import HALF, SIDE, STYLES, drawn_digits
-from bezoar.learners.features.hand import LARGEST, Hand
-from bezoar.learners.kernel_ridge import EXACT, squared_lengths
+from poisonproof.learners.kernel_ridge import EXACT, squared_lengths
+from poisonproof.maps.digits import HAND, DigitFeatures, _metric
+from poisonproof.maps.drawn_digits import (
+    HALF,
+    SIDE,
+    STYLES,
+    drawn_digits,
+)
+from poisonproof.maps.hand import LARGEST, Hand
 
 STILL = {"slant": 0.0, "stretch": 0.0, "bend": 0.0, "tremble": 0.0}
 USUAL = {"slant": 0.15, "stretch": 0.1, "bend": 0.05, "tremble": 0.05, "pens": (0.72, 1.8)}

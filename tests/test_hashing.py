@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bezoar.hashing import hash_bytes, hash_numbers
+from poisonproof.samples.hashing import hash_bytes, hash_numbers
 
 
 def slow(values, seed):

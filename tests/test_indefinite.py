@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from bezoar import FiniteAggregationClassifier, PremiseWarning, Split
-from bezoar.learners.features.vectors import VectorFeatures
-from bezoar.learners.kernel_ridge import KernelRidgeClassifier
-from bezoar.learners.member import fit_member, ranking_of, vote_of
-from bezoar.learners.pooled import is_pooled
-from bezoar.learners.presets import LEARNERS, preset
-from bezoar.pooled_store import load_pooled, save_pooled
+from poisonproof import FiniteAggregationClassifier, PremiseWarning, Split
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.learners.presets import LEARNERS, preset
+from poisonproof.maps.vectors import VectorFeatures
+from poisonproof.training.member import fit_member, ranking_of, vote_of
+from poisonproof.training.pooled import is_pooled
+from poisonproof.training.pooled_files import load_pooled, save_pooled
 
 POOLED = [name for name in LEARNERS if is_pooled(preset(name))]
 CLUSTERS = np.array([6.0, 6 + 1 / 64, 6 + 2 / 64])
@@ -96,7 +96,7 @@ def test_every_preset_solves_what_its_table_contradicts_itself_about(name):
     assert learner.fit(honest, y[-60:]).ridge_ == learner.ridge
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_together_and_alone_vote_the_same():
     X, y = honest_rows()
     split = Split()
@@ -114,7 +114,7 @@ def test_together_and_alone_vote_the_same():
         assert member.model.ridge_ == model.members_.raised.get(int(i), NAMED.ridge)
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_what_was_raised_is_kept_and_updated(tmp_path):
     X, y = honest_rows()
     inserted = np.repeat(in_one_partition(CLUSTERS, Split(), K * D, 3), 30, axis=0)
@@ -152,7 +152,7 @@ def test_lack_of_memory_is_passed_on(monkeypatch):
     def full(matrix, targets):
         raise MemoryError("no room")
 
-    monkeypatch.setattr("bezoar.learners.kernel_ridge.solve_in_place", full)
+    monkeypatch.setattr("poisonproof.learners.kernel_ridge.solve_in_place", full)
     X, y = honest_rows()
     with pytest.raises(MemoryError, match="no room"):
         FiniteAggregationClassifier(NAMED, k=K, d=D, classes=[0, 1, 2]).fit(X, y)

@@ -17,9 +17,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from bezoar import FiniteAggregationClassifier, PremiseWarning, Split, audit, data
-from bezoar.learners.features.digits import DigitFeatures
-from bezoar.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof import (
+    FiniteAggregationClassifier,
+    PremiseWarning,
+    Split,
+    audit,
+    data,
+)
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.maps.digits import DigitFeatures
 
 X, Y = (part[:150] for part in load_digits(return_X_y=True))
 IMAGES = X.reshape(-1, 8, 8).astype(np.uint8) * 15

@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
-from bezoar import FiniteAggregationClassifier, data
-from bezoar.opening import only_writer
-from bezoar.together import Wanted, run_together
-from test_cli_trust import bezoar, rows, write_rows
+from poisonproof import FiniteAggregationClassifier, data
+from poisonproof.runs.batch import Wanted, run_together
+from poisonproof.runs.folder import only_writer
+from test_cli_trust import poisonproof, rows, write_rows
 
 COMMANDS = {
     "run": ("run", "{home}/fish.csv", "--label", "kind", "--classes", "cod,eel", "--test", "{home}/test.csv",
@@ -29,7 +29,7 @@ def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fish")
     write_rows(folder / "fish.csv", rows(160))
     write_rows(folder / "test.csv", rows(30, seed=1))
-    bezoar(*(word.format(home=folder, run=folder / "run") for word in COMMANDS["run"]))
+    poisonproof(*(word.format(home=folder, run=folder / "run") for word in COMMANDS["run"]))
     return folder
 
 
@@ -62,7 +62,7 @@ def test_no_command_follows_a_link_in_a_run(home, tmp_path, command, name):
     else:
         linked(run, name, target)
     before = everything(tmp_path)
-    result = bezoar(*(word.format(home=home, run=run) for word in COMMANDS[command]), code=2)
+    result = poisonproof(*(word.format(home=home, run=run) for word in COMMANDS[command]), code=2)
     assert f"{run / name} is a link, and nothing of a run may be" in result.stderr.splitlines()[-1]
     assert everything(tmp_path) == before
 
@@ -94,7 +94,7 @@ def test_pipes_and_files_for_folders_are_refused(home, tmp_path):
         shutil.copytree(home / "run", run)
         (shutil.rmtree if (run / name).is_dir() else os.unlink)(run / name)
         make(run / name)
-        assert "is no plain" in bezoar("update", run, "--remove", "3", "--n-jobs", 1, code=2).stderr
+        assert "is no plain" in poisonproof("update", run, "--remove", "3", "--n-jobs", 1, code=2).stderr
 
 
 def test_links_of_temporary_files_and_in_scratch_are_not_followed(tmp_path):
@@ -120,15 +120,15 @@ def test_the_folder_itself_may_be_reached_by_a_link(home, tmp_path):
     """Its name is the user's own word."""
     shutil.copytree(home / "run", tmp_path / "there")
     (tmp_path / "here").symlink_to(tmp_path / "there")
-    told = json.loads(bezoar("update", tmp_path / "here", "--remove", "3", "--n-jobs", 1, "--json").stdout)
+    told = json.loads(poisonproof("update", tmp_path / "here", "--remove", "3", "--n-jobs", 1, "--json").stdout)
     assert told["n_train"] == 159
 
 
 def test_runs_together_follow_no_link_either(tmp_path):
     from sklearn.datasets import load_digits
 
-    from bezoar.learners.features.digits import DigitFeatures
-    from bezoar.learners.kernel_ridge import KernelRidgeClassifier
+    from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+    from poisonproof.maps.digits import DigitFeatures
 
     images, labels = load_digits().images[:60].astype("uint8") * 15, load_digits().target[:60]
     tiny = data.Dataset("tiny", images[:40], labels[:40], images[40:], labels[40:], range(10), "uint8")

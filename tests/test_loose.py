@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bezoar.loose import read_loose
-from bezoar.samples import to_samples
+from poisonproof.samples.kinds import to_samples
+from poisonproof.samples.loose import read_loose
 
 ROWS = [[0.1, 2, 3.5], [1.5, 7, 0.25], [2.5, 4, 1e-9], [3.5, 2, 8.0]]
 ODD = {

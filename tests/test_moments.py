@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bezoar import FiniteAggregationClassifier, Split
-from bezoar.cells import canonical_cell
-from bezoar.data import How, open_own
-from bezoar.samples import to_samples
-from bezoar.verification import content
+from poisonproof import FiniteAggregationClassifier, Split
+from poisonproof.data import How, open_own
+from poisonproof.samples.cells import canonical_cell
+from poisonproof.samples.kinds import to_samples
+from poisonproof.verification import content
 
 UNITS = {"as": Fraction(1, 10**12), "fs": Fraction(1, 10**9), "ps": Fraction(1, 10**6), "ns": Fraction(1, 1000)}
 UNITS |= {"us": Fraction(1), "ms": Fraction(1000), "s": Fraction(10**6), "m": Fraction(60 * 10**6)}
@@ -126,7 +126,7 @@ def test_one_odd_duration_in_parquet_with_a_declared_schema(tmp_path):
     poisoned.to_parquet(tmp_path / "poisoned.parquet")
     schema = tmp_path / "schema.json"
     columns = '"t0": "number", "t1": "number", "t2": "number", "y": "label"'
-    schema.write_text(f'{{"format": "bezoar schema 1", "kind": "table", "columns": {{{columns}}}}}')
+    schema.write_text(f'{{"format": "poisonproof schema 1", "kind": "table", "columns": {{{columns}}}}}')
     test = tmp_path / "clean.parquet"
     read = [
         open_own(tmp_path / name, How(schema=schema, test=test, classes=["a", "b"]))

@@ -9,13 +9,13 @@ from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_wine
 
-from bezoar import FiniteAggregationClassifier, Split, check_estimator_purity
-from bezoar.learners.describe import describe
-from bezoar.learners.member import fit_member
-from bezoar.learners.network import TorchClassifier, _batches, _moved
-from bezoar.learners.network_in_network import network_in_network
-from bezoar.learners.presets import preset
-from bezoar.learners.torch_settings import imported_torch, settled
+from poisonproof import FiniteAggregationClassifier, Split, check_estimator_purity
+from poisonproof.learners.describe import describe
+from poisonproof.learners.network import TorchClassifier, _batches, _moved
+from poisonproof.learners.network_in_network import network_in_network
+from poisonproof.learners.presets import preset
+from poisonproof.learners.torch_settings import imported_torch, settled
+from poisonproof.training.member import fit_member
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -278,9 +278,9 @@ def test_what_is_not_the_samples_fault_is_not_hidden(monkeypatch):
         with pytest.raises(OSError, match="finds no GPU for device 'cuda'"):
             fit_member(quick(device="cuda"), 0, samples, codes, np.arange(20))
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ImportError, match=r"pip install 'bezoar\[torch\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'poisonproof\[torch\]'"):
         imported_torch()
-    with pytest.raises(ImportError, match=r"pip install 'bezoar\[torch\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'poisonproof\[torch\]'"):
         fit_member(preset("nin"), 0, samples, codes, np.arange(20))
 
 

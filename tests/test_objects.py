@@ -5,14 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import bezoar.learners.features.objects as objects
-import bezoar.learners.kernel_ridge as kernel_ridge
-import bezoar.learners.pooled as pooled
-from bezoar import FiniteAggregationClassifier, Split, check_estimator_purity
-from bezoar.learners.features.counts import ROOT_LIMIT
-from bezoar.learners.features.dead_leaves import dead_leaves
-from bezoar.learners.features.objects import Bank, ObjectFeatures
-from bezoar.learners.features.patches import (
+import poisonproof.learners.kernel_ridge as kernel_ridge
+import poisonproof.maps.objects as objects
+import poisonproof.training.pooled as pooled
+from poisonproof import FiniteAggregationClassifier, Split, check_estimator_purity
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, squared_lengths
+from poisonproof.maps.counts import ROOT_LIMIT
+from poisonproof.maps.dead_leaves import dead_leaves
+from poisonproof.maps.objects import Bank, ObjectFeatures
+from poisonproof.maps.patches import (
     EXACT,
     MIDDLE,
     analytic_whitening,
@@ -24,9 +25,8 @@ from bezoar.learners.features.patches import (
     pool,
     shrunk,
 )
-from bezoar.learners.features.pixels import grid_weights
-from bezoar.learners.kernel_ridge import KernelRidgeClassifier, squared_lengths
-from bezoar.learners.member import fit_member, vote_of
+from poisonproof.maps.pixels import grid_weights
+from poisonproof.training.member import fit_member, vote_of
 
 SMALL = ObjectFeatures(
     banks=(
@@ -217,7 +217,7 @@ def test_the_mirror_kernel_cannot_tell_an_image_from_its_mirror_image():
     assert (scores.argmax(axis=1) == KINDS[120:]).mean() > 0.8
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_pooled_votes_are_those_of_plain_fits():
     model = FiniteAggregationClassifier(LEARNER, k=10, d=4, split=Split(dtype="uint8"), classes=[0, 1, 2])
     training = model.prepare(PHOTOS[:200], KINDS[:200])
@@ -241,7 +241,7 @@ def test_blocks_batches_order_and_threads_change_no_vote(monkeypatch):
     monkeypatch.setattr(kernel_ridge, "NUMBERS_PER_PRODUCT", 37 * SMALL.n_features)
     monkeypatch.setattr(objects, "IMAGES_PER_PRODUCT", 3)
     monkeypatch.setattr(objects, "IMAGES_PER_TASK", 7)
-    monkeypatch.setattr("bezoar.threads.n_cores", lambda: 3)
+    monkeypatch.setattr("poisonproof.system.threads.n_cores", lambda: 3)
     order = np.random.default_rng(0).permutation(150)
     assert (votes(order, PHOTOS[200:]) == expected).all()
     assert (votes(order, PHOTOS[230:231]) == expected[30:31]).all()

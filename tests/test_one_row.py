@@ -14,13 +14,18 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
-from bezoar import FiniteAggregationClassifier, PremiseWarning, Split, verify
-from bezoar.data import Dataset, How, open_own
-from bezoar.data.part import text_of
-from bezoar.labels import read_labels
-from bezoar.run import run
-from bezoar.samples import to_samples
-from bezoar.verification import content
+from poisonproof import (
+    FiniteAggregationClassifier,
+    PremiseWarning,
+    Split,
+    verify,
+)
+from poisonproof.data import Dataset, How, open_own
+from poisonproof.data.readers.part import text_of
+from poisonproof.runs.run import run
+from poisonproof.samples.kinds import to_samples
+from poisonproof.samples.labels import read_labels
+from poisonproof.verification import content
 
 X, Y = (part[:120] for part in load_digits(return_X_y=True))
 WORDS = [" ".join(f"w{i}" for i in np.flatnonzero(row > 8)) for row in X]

@@ -1,4 +1,4 @@
-"""bezoar run and bezoar predict on a user's own files, as a person meets them."""
+"""poisonproof run and poisonproof predict on a user's own files, as a person meets them."""
 
 import csv
 import gzip
@@ -12,19 +12,19 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from bezoar import Certificate, FiniteAggregationClassifier, Votes
-from bezoar.cli import app
-from bezoar.data import How, open_own
-from bezoar.data.lines import check_memory
-from bezoar.files import read_record, sha256_of
-from bezoar.memory import Memory
+from poisonproof import Certificate, FiniteAggregationClassifier, Votes
+from poisonproof.cli import app
+from poisonproof.data import How, open_own
+from poisonproof.data.readers.lines import check_memory
+from poisonproof.system.files import read_record, sha256_of
+from poisonproof.system.memory import Memory
 from tables import wine_rows, write_csv
 
 NAMES, ROWS = wine_rows()
 SMALL = ("--k", 4, "--d", 2, "--n-jobs", 1)
 
 
-def bezoar(*words, code=0):
+def poisonproof(*words, code=0):
     """The command in this process; with its warnings shown as it shows them."""
     with warnings.catch_warnings():
         done = CliRunner().invoke(app, [str(word) for word in words])
@@ -41,7 +41,7 @@ def made(tmp_path_factory):
     """A run on a table with contributors, and the table."""
     folder = tmp_path_factory.mktemp("own")
     table = write_csv(folder / "wine.csv", NAMES, [*ROWS, ["1", "2"]])
-    done = bezoar("run", table, "--label", "class", "--group-column", "maker", "--out", folder / "run", *SMALL)
+    done = poisonproof("run", table, "--label", "class", "--group-column", "maker", "--out", folder / "run", *SMALL)
     return folder, table, done
 
 
@@ -68,11 +68,11 @@ def test_run_says_what_it_decided(made):
 def test_a_run_goes_on_and_another_schema_is_another_run(made, tmp_path):
     folder, table, _ = made
     words = ("run", table, "--out", folder / "run", *SMALL, "--schema")
-    assert "going on with the run" in bezoar(*words, folder / "run" / "schema.json").stderr
+    assert "going on with the run" in poisonproof(*words, folder / "run" / "schema.json").stderr
     record = json.loads((folder / "run" / "schema.json").read_text())
     record["columns"]["shade"] = "ignore"
     (tmp_path / "other.json").write_text(json.dumps(record))
-    assert "holds another run: its dataset differs" in bezoar(*words, tmp_path / "other.json", code=2).stderr
+    assert "holds another run: its dataset differs" in poisonproof(*words, tmp_path / "other.json", code=2).stderr
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
@@ -84,7 +84,7 @@ def test_predict_answers_with_the_radii_of_the_model(made, tmp_path, suffix):
     rows[7] = ["only one cell"]
     new = write_csv(tmp_path / "new.csv", order, rows)
     out = tmp_path / f"out.{suffix}"
-    done = bezoar("predict", folder / "run", new, "--out", out, "--n-jobs", 1)
+    done = poisonproof("predict", folder / "run", new, "--out", out, "--n-jobs", 1)
     assert "29" in done.stdout
     assert "contributors" in done.stdout
     assert "1 rows with another number of cells than the header were left out" in done.stderr
@@ -110,8 +110,10 @@ def test_predict_gives_the_certificate_of_the_run_on_its_own_test_samples(tmp_pa
     table, test = (
         write_csv(tmp_path / name, NAMES, rows) for name, rows in (("t.csv", ROWS[::2]), ("test.csv", ROWS[1::2]))
     )
-    bezoar("run", table, "--label", "class", "--classes", "a,b,c", "--test", test, "--out", tmp_path / "run", *SMALL)
-    bezoar("predict", tmp_path / "run", test, "--out", tmp_path / "p.csv", "--n-jobs", 1)
+    poisonproof(
+        "run", table, "--label", "class", "--classes", "a,b,c", "--test", test, "--out", tmp_path / "run", *SMALL
+    )
+    poisonproof("predict", tmp_path / "run", test, "--out", tmp_path / "p.csv", "--n-jobs", 1)
     answers = list(csv.DictReader((tmp_path / "p.csv").open()))
     certificate = Certificate.load(tmp_path / "run" / "certificate.npz")
     assert [int(answer["radius"]) for answer in answers] == certificate.radius.tolist()
@@ -125,9 +127,9 @@ def test_images_from_folder_to_answers(tmp_path):
         home.mkdir(parents=True, exist_ok=True)
         pixels = rng.integers(0, 120, (6, 6)) + 120 * (at % 2)
         Image.fromarray(pixels.astype(np.uint8)).save(home / f"{at}.png")
-    done = bezoar("run", tmp_path / "images", "--out", tmp_path / "run", *SMALL)
+    done = poisonproof("run", tmp_path / "images", "--out", tmp_path / "run", *SMALL)
     assert "learner: table, because these are images: logistic regression on their pixels" in done.stderr
-    bezoar("predict", tmp_path / "run", tmp_path / "images" / "dark", "--out", tmp_path / "p.csv", "--n-jobs", 1)
+    poisonproof("predict", tmp_path / "run", tmp_path / "images" / "dark", "--out", tmp_path / "p.csv", "--n-jobs", 1)
     answers = list(csv.DictReader((tmp_path / "p.csv").open()))
     assert len(answers) == 30
     assert np.mean([answer["prediction"] == "dark" for answer in answers]) > 0.9
@@ -137,12 +139,15 @@ def test_images_from_folder_to_answers(tmp_path):
 def test_predict_without_models_names_the_next_command(tmp_path):
     table = write_csv(tmp_path / "wine.csv", NAMES, ROWS)
     run = tmp_path / "run"
-    bezoar("run", table, "--label", "class", "--out", run, "--votes-only", *SMALL)
+    poisonproof("run", table, "--label", "class", "--out", run, "--votes-only", *SMALL)
     words = ("predict", run, table, "--out", tmp_path / "p.csv")
-    command = f"bezoar run wine.csv --schema {run}/schema.json --k 4 --d 2 --out {run}-models"
-    assert command in bezoar(*words, code=2).stderr
+    command = f"poisonproof run wine.csv --schema {run}/schema.json --k 4 --d 2 --out {run}-models"
+    assert command in poisonproof(*words, code=2).stderr
     assert not (tmp_path / "p.csv").exists()
-    assert "holds no run; make one with `bezoar run DATA" in bezoar("predict", tmp_path, *words[2:], code=2).stderr
+    assert (
+        "holds no run; make one with `poisonproof run DATA"
+        in poisonproof("predict", tmp_path, *words[2:], code=2).stderr
+    )
 
 
 def lines(*texts, end="\n"):
@@ -197,14 +202,14 @@ WRONG = {
 def test_bad_input_gets_one_sentence_and_writes_nothing(tmp_path, monkeypatch, what):
     name, body, words, message = WRONG[what]
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "sparse.json").write_text('{"format": "bezoar schema 1", "kind": "sparse", "n_features": 3}')
+    (tmp_path / "sparse.json").write_text('{"format": "poisonproof schema 1", "kind": "sparse", "n_features": 3}')
     columns = '{"ex": "number", "y": "label"}'
-    (tmp_path / "table.json").write_text(f'{{"format": "bezoar schema 1", "kind": "table", "columns": {columns}}}')
+    (tmp_path / "table.json").write_text(f'{{"format": "poisonproof schema 1", "kind": "table", "columns": {columns}}}')
     if name is not None:
         (tmp_path / name).write_bytes(body)
         words = [name, *words]
     before = sorted(item.name for item in tmp_path.iterdir())
-    done = bezoar("run", *words, code=2)
+    done = poisonproof("run", *words, code=2)
     sentence = done.stderr.splitlines()[-1]
     assert message in sentence
     assert len(sentence) < 400
@@ -216,17 +221,17 @@ def test_two_gigabytes_are_not_begun_where_memory_will_not_do(tmp_path, monkeypa
     with (tmp_path / "t.csv").open("wb") as file:
         file.write(b"x,y\n1,a\n")
         file.truncate(2_000_000_000)  # takes no room on disk
-    monkeypatch.setattr("bezoar.data.lines.memory", lambda: Memory(8_000_000_000, 5_900_000_000))
+    monkeypatch.setattr("poisonproof.data.readers.lines.memory", lambda: Memory(8_000_000_000, 5_900_000_000))
     message = "holds 2 GB of data, and reading it takes about 6 GB of memory, of which 5.9 GB are free"
-    assert message in bezoar("run", tmp_path / "t.csv", "--label", "y", code=2).stderr
+    assert message in poisonproof("run", tmp_path / "t.csv", "--label", "y", code=2).stderr
     check_memory(tmp_path / "t.csv", 1_900_000_000)
-    monkeypatch.setattr("bezoar.data.lines.memory", lambda: Memory(None, None))
+    monkeypatch.setattr("poisonproof.data.readers.lines.memory", lambda: Memory(None, None))
     check_memory(tmp_path / "t.csv", 2_000_000_000)
 
 
 def test_what_the_user_insists_on_is_read(tmp_path, monkeypatch):
     (tmp_path / "t.csv").write_bytes(GOOD)
-    monkeypatch.setattr("bezoar.data.lines.memory", lambda: Memory(1, 1))
+    monkeypatch.setattr("poisonproof.data.readers.lines.memory", lambda: Memory(1, 1))
     with pytest.raises(ValueError, match=r"insist with --max-size"):
         open_own(tmp_path / "t.csv", How(label="y"))
     assert len(open_own(tmp_path / "t.csv", How(label="y", most_bytes=10**9)).y_train) > 20
@@ -243,7 +248,7 @@ def test_mixed_encodings_are_said_and_cost_nothing(tmp_path):
 def test_a_compressed_table_with_another_delimiter(tmp_path):
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(lines("x\ty", *(row.replace(",", "\t") for row in DATA))))
     words = ("run", tmp_path / "t.csv.gz", "--label", "y", "--delimiter", "tab", "--out", tmp_path / "run", *SMALL)
-    record = json.loads(bezoar(*words, "--json").stdout)
+    record = json.loads(poisonproof(*words, "--json").stdout)
     assert any(premise == "number of features: 1 (chosen from this data)" for premise in record["premises"])
     assert json.loads((tmp_path / "run" / "schema.json").read_text())["delimiter"] == "\t"
 

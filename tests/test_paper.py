@@ -9,17 +9,39 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from bezoar import Spread, Votes, certified_accuracy, certify
-from bezoar.files import read_record
-from bezoar.learners.describe import describe
-from bezoar.learners.presets import preset
-from bezoar.paper.figures import figures, save
-from bezoar.paper.measure import at, curve, half, measure
-from bezoar.paper.page import as_json, cells_above, write_campaign
-from bezoar.paper.results import collected, frontier, percent, published, published_cell
-from bezoar.paper.rows import NAMES, SIZES, frontier_rows, learner_of, table_rows
-from bezoar.paper.tables import Table, tables
-from test_cli import bezoar
+from poisonproof import (
+    Spread,
+    Votes,
+    certified_accuracy,
+    certify,
+)
+from poisonproof.learners.describe import describe
+from poisonproof.learners.presets import preset
+from poisonproof.paper.figures import figures, save
+from poisonproof.paper.measure import (
+    at,
+    curve,
+    half,
+    measure,
+)
+from poisonproof.paper.page import as_json, cells_above, write_campaign
+from poisonproof.paper.results import (
+    collected,
+    frontier,
+    percent,
+    published,
+    published_cell,
+)
+from poisonproof.paper.rows import (
+    NAMES,
+    SIZES,
+    frontier_rows,
+    learner_of,
+    table_rows,
+)
+from poisonproof.paper.tables import Table, tables
+from poisonproof.system.files import read_record
+from test_cli import poisonproof
 
 MANIFEST = {
     "settings": {"dataset": {"name": "mnist"}, "learner": "Learner()"},
@@ -153,7 +175,7 @@ def pictures(tmp_path_factory):
 
 
 def test_a_quick_look_at_the_whole(pictures, tmp_path):
-    done = bezoar("paper", "--quick", "--data-dir", pictures, "--out", tmp_path, "--only", "mnist,gtsrb")
+    done = poisonproof("paper", "--quick", "--data-dir", pictures, "--out", tmp_path, "--only", "mnist,gtsrb")
     assert "mnist-quick, k = 60" in done.stdout
     results = json.loads((tmp_path / "results.json").read_text())
     assert len(results["statistics"]) == 4 + 8
@@ -166,36 +188,36 @@ def test_a_quick_look_at_the_whole(pictures, tmp_path):
         path.unlink()
     (tmp_path / "mnist" / "k60-d8" / "manifest.json").unlink()
     again = ("paper", "--quick", "--data-dir", pictures, "--out", tmp_path, "--only", "mnist", "--json", "--n-jobs", 1)
-    said = json.loads(bezoar(*again).stdout)
+    said = json.loads(poisonproof(*again).stdout)
     assert said["statistics"] == results["statistics"][:4]
     assert read_record(tmp_path / "mnist" / "k60-d8.json")["votes_sha256"] == digest
-    collected_only = bezoar("paper", "--quick", "--collect", "--out", tmp_path, "--only", "mnist").stdout
+    collected_only = poisonproof("paper", "--quick", "--collect", "--out", tmp_path, "--only", "mnist").stdout
     assert collected_only.partition("\n\n")[0] in done.stdout
 
 
 def test_bad_input_to_paper_table_and_plot(tmp_path):
-    assert "the data sets mnist, cifar10, gtsrb" in bezoar("paper", "--only", "imagenet", code=2).stderr
-    assert "Nothing has been run" in bezoar("paper", "--collect", "--out", tmp_path, code=2).stderr
-    assert "holds no run" in bezoar("table", tmp_path, code=2).stderr
-    assert "The table is one of" in bezoar("table", tmp_path, "--table", "7", code=2).stderr
-    assert "The figure is one of" in bezoar("plot", tmp_path, "--out", "x.png", "--figure", "9", code=2).stderr
-    assert ".png, .svg, .pdf" in bezoar("plot", tmp_path, "--out", "x.gif", code=2).stderr
+    assert "the data sets mnist, cifar10, gtsrb" in poisonproof("paper", "--only", "imagenet", code=2).stderr
+    assert "Nothing has been run" in poisonproof("paper", "--collect", "--out", tmp_path, code=2).stderr
+    assert "holds no run" in poisonproof("table", tmp_path, code=2).stderr
+    assert "The table is one of" in poisonproof("table", tmp_path, "--table", "7", code=2).stderr
+    assert "The figure is one of" in poisonproof("plot", tmp_path, "--out", "x.png", "--figure", "9", code=2).stderr
+    assert ".png, .svg, .pdf" in poisonproof("plot", tmp_path, "--out", "x.gif", code=2).stderr
 
 
 def test_tables_and_figures_of_runs(tmp_path):
     for d in (1, 2):
-        bezoar("run", "digits", "--k", 6, "--d", d, "--no-undefended", "--out", tmp_path / f"d{d}")
+        poisonproof("run", "digits", "--k", 6, "--d", d, "--no-undefended", "--out", tmp_path / f"d{d}")
     runs = (tmp_path / "d1", tmp_path / "d2")
     assert read_record(tmp_path / "d2" / "manifest.json")["undefended_accuracy"] is None
-    text = bezoar("table", *runs).stdout
+    text = poisonproof("table", *runs).stdout
     clean = read_record(tmp_path / "d2" / "manifest.json")["clean_accuracy"]
-    stats = json.loads(bezoar("table", *runs, "--table", 2, "--format", "json").stdout)
+    stats = json.loads(poisonproof("table", *runs, "--table", 2, "--format", "json").stdout)
     assert stats[1]["clean_accuracy"] == round(100 * clean, 2)
     assert re.search(r"^2 +\S+ \([+-]\d", text, re.MULTILINE)
-    bezoar("table", *runs, "--table", 3, "--format", "latex", "--out", tmp_path / "t.tex")
+    poisonproof("table", *runs, "--table", 3, "--format", "latex", "--out", tmp_path / "t.tex")
     assert r"\begin{tabular}" in (tmp_path / "t.tex").read_text()
     for suffix, head in ((".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")):
-        bezoar("plot", *runs, "--figure", 4, "--out", tmp_path / f"f{suffix}")
+        poisonproof("plot", *runs, "--figure", 4, "--out", tmp_path / f"f{suffix}")
         assert (tmp_path / f"f{suffix}").read_bytes().startswith(head)
 
 

@@ -1,4 +1,4 @@
-"""bezoar plan: predictions against known truth, the pilot's blindness for test data, and plan → run → comparison."""
+"""poisonproof plan: predictions against known truth, the pilot's blindness for test data, and plan → run → comparison."""
 
 import json
 import math
@@ -12,17 +12,43 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 from typer.testing import CliRunner
 
-from bezoar import Certificate, FiniteAggregationClassifier, Split, Spread, Votes, certify, planning, verify
-from bezoar.cli import app
-from bezoar.cli.options import parse_spread
-from bezoar.costs import Site, bill
-from bezoar.data.dataset import Dataset
-from bezoar.files import read_record, write_record
-from bezoar.forecast import _log_profile, draw_votes, estimate_shares, predicted_fraction
-from bezoar.learners.kernel_ridge import KernelRidgeClassifier
-from bezoar.pilot import Bench, Pilot, PooledTiming, Timing
-from bezoar.planning import PREMISE, Plan, Row, _best, _grid, make_plan
-from bezoar.tradeoff import trade_off
+from poisonproof import (
+    Certificate,
+    FiniteAggregationClassifier,
+    Split,
+    Spread,
+    Votes,
+    certify,
+    verify,
+)
+from poisonproof.cli import app
+from poisonproof.cli.options import parse_spread
+from poisonproof.data.dataset import Dataset
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.planning import plan as planning
+from poisonproof.planning.costs import Site, bill
+from poisonproof.planning.forecast import (
+    _log_profile,
+    draw_votes,
+    estimate_shares,
+    predicted_fraction,
+)
+from poisonproof.planning.formulas import trade_off
+from poisonproof.planning.pilot import (
+    Bench,
+    Pilot,
+    PooledTiming,
+    Timing,
+)
+from poisonproof.planning.plan import (
+    PREMISE,
+    Plan,
+    Row,
+    _best,
+    _grid,
+    make_plan,
+)
+from poisonproof.system.files import read_record, write_record
 
 
 def blobs(n_test=150):
@@ -261,10 +287,10 @@ def test_a_plan_is_read_back_and_refused_if_altered(planned, tmp_path):
     (tmp_path / "plan.json").write_text(text.replace('"attack_size": 4', '"attack_size": 5'))
     with pytest.raises(ValueError, match="is altered"):
         Plan.load(tmp_path / "plan.json")
-    write_record(tmp_path / "other.json", {"format": "bezoar run 1"})
-    with pytest.raises(ValueError, match="is no plan; `bezoar plan DATA"):
+    write_record(tmp_path / "other.json", {"format": "poisonproof run 1"})
+    with pytest.raises(ValueError, match="is no plan; `poisonproof plan DATA"):
         Plan.load(tmp_path / "other.json")
-    write_record(tmp_path / "other.json", {"format": "bezoar plan 1", "rows": []})
+    write_record(tmp_path / "other.json", {"format": "poisonproof plan 1", "rows": []})
     with pytest.raises(ValueError, match="is no plan"):
         Plan.load(tmp_path / "other.json")
 
@@ -367,7 +393,7 @@ def test_plan_then_run_then_predicted_beside_obtained(table, tmp_path):
     assert done.stdout.count("→") == 1
     command = next(line for line in done.stdout.splitlines() if line.startswith("Next: ")).removeprefix("Next: ")
     words = shlex.split(command)
-    assert words[:2] == ["bezoar", "run"]
+    assert words[:2] == ["poisonproof", "run"]
     choice = Plan.load(file).choice
 
     folder = tmp_path / "run"

@@ -5,18 +5,24 @@ import pytest
 from sklearn.datasets import load_digits, load_wine
 from sklearn.kernel_ridge import KernelRidge
 
-import bezoar.learners.kernel_ridge as kernel_ridge
-import bezoar.learners.pooled as pooled
-from bezoar import FiniteAggregationClassifier, Split, check_estimator_purity
-from bezoar.files import open_arrays, write_arrays
-from bezoar.learners.features.digits import HAND, DigitFeatures
-from bezoar.learners.features.signs import SignFeatures
-from bezoar.learners.features.vectors import VectorFeatures
-from bezoar.learners.kernel_ridge import KernelRidgeClassifier, squared_lengths
-from bezoar.learners.member import fit_member, vote_of
-from bezoar.learners.presets import LEARNERS, preset
-from bezoar.pooled_store import COEFFICIENTS, FEATURES, POOL, load_pooled, save_pooled
-from bezoar.threads import n_cores
+import poisonproof.learners.kernel_ridge as kernel_ridge
+import poisonproof.training.pooled as pooled
+from poisonproof import FiniteAggregationClassifier, Split, check_estimator_purity
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, squared_lengths
+from poisonproof.learners.presets import LEARNERS, preset
+from poisonproof.maps.digits import HAND, DigitFeatures
+from poisonproof.maps.signs import SignFeatures
+from poisonproof.maps.vectors import VectorFeatures
+from poisonproof.system.files import open_arrays, write_arrays
+from poisonproof.system.threads import n_cores
+from poisonproof.training.member import fit_member, vote_of
+from poisonproof.training.pooled_files import (
+    COEFFICIENTS,
+    FEATURES,
+    POOL,
+    load_pooled,
+    save_pooled,
+)
 
 DIGITS = load_digits()
 IMAGES = (DIGITS.images[:500] * 15).astype(np.uint8)
@@ -46,7 +52,7 @@ def ensemble(name, **options):
     return FiniteAggregationClassifier(LEARNER[name], **{**settings, **options})
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 @pytest.mark.parametrize("name", LEARNER)
 def test_pooled_votes_are_those_of_plain_fits(name):
     """Every one of 40 subsets fitted by itself, through the path of any scikit-learn classifier."""
@@ -74,7 +80,7 @@ def test_blocks_batches_and_threads_change_no_vote(name, monkeypatch):
     model = ensemble(name).fit(X[:150][order], y[:150][order])
     assert (model.votes(X[:50]).matrix == expected).all()
     assert (np.vstack([model.votes(X[i : i + 1]).matrix for i in range(50)]) == expected).all()
-    for module in ("bezoar.threads.n_cores",):
+    for module in ("poisonproof.system.threads.n_cores",):
         monkeypatch.setattr(module, lambda: 1 + n_cores())
     assert (ensemble(name).fit(X[:150], y[:150]).votes(X[:50]).matrix == expected).all()
 
@@ -86,7 +92,7 @@ def test_pooled_learners_pass_the_purity_check(name):
     assert report.pure, str(report)
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_empty_and_one_class_subsets():
     model = FiniteAggregationClassifier(LEARNER["rbf"], k=60, d=2, classes=[0, 1, 2]).fit(WINE[:90], KINDS[:90])
     plain = model.prepare(WINE[:90], KINDS[:90])
@@ -182,7 +188,7 @@ def test_digit_features_forgive_place_size_and_slant():
     assert not DigitFeatures(hand=None)(np.zeros((1, 28, 28), np.uint8)).any()
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 @pytest.mark.parametrize(("name", "options"), [("digits, 9 copies", {}), ("rbf", {"k": 60, "d": 2}), ("linear", {})])
 def test_a_saved_pooled_model_votes_the_same_and_can_be_updated(name, options, tmp_path):
     X, y, _ = data_for(name)

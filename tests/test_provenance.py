@@ -7,14 +7,14 @@ import pytest
 from sklearn.datasets import load_digits, load_wine
 from sklearn.naive_bayes import GaussianNB
 
-from bezoar import FiniteAggregationClassifier, Split, data
-from bezoar.environment import environment
-from bezoar.files import open_arrays, read_record
-from bezoar.learners.features.digits import DigitFeatures
-from bezoar.learners.kernel_ridge import KernelRidgeClassifier
-from bezoar.provenance import packed, unpacked
-from bezoar.run import run
-from bezoar.training import train
+from poisonproof import FiniteAggregationClassifier, Split, data
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.maps.digits import DigitFeatures
+from poisonproof.runs.run import run
+from poisonproof.runs.train import train
+from poisonproof.system.environment import environment
+from poisonproof.system.files import open_arrays, read_record
+from poisonproof.training.provenance import packed, unpacked
 
 X, Y = load_wine(return_X_y=True)
 WINE = data.Dataset("wine", X[::2], Y[::2], X[1::2], Y[1::2], np.arange(3))
@@ -36,7 +36,9 @@ def machine(monkeypatch):
     """Says on which machine we are from now on."""
 
     def move(name):
-        monkeypatch.setattr("bezoar.environment._environment", lambda: {"bezoar": "0", "processor": name})
+        monkeypatch.setattr(
+            "poisonproof.system.environment._environment", lambda: {"poisonproof": "0", "processor": name}
+        )
 
     return move
 
@@ -56,7 +58,7 @@ def test_an_environment_names_versions_kernel_and_processor():
     assert json.loads(json.dumps(here)) == here
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 @pytest.mark.parametrize("votes_only", [False, True])
 @pytest.mark.parametrize(("make", "dataset"), [(plain, WINE), (pooled, TINY)])
 def test_an_update_elsewhere_names_both_machines(tmp_path, machine, make, dataset, votes_only):
@@ -74,7 +76,7 @@ def test_an_update_elsewhere_names_both_machines(tmp_path, machine, make, datase
     assert outcome.manifest["environment"]["processor"] == "new"
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 @pytest.mark.parametrize(("make", "dataset"), [(plain, WINE), (pooled, TINY)])
 def test_trained_here_and_voted_there(tmp_path, machine, make, dataset):
     machine("trainer")
@@ -85,7 +87,7 @@ def test_trained_here_and_voted_there(tmp_path, machine, make, dataset):
     assert all(own == {"trainer", "voter"} for own in where(tmp_path))
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_a_run_resumed_elsewhere_says_which_blocks_were_made_there(tmp_path, machine):
     machine("one")
     run(WINE, plain(), tmp_path)

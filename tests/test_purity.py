@@ -15,8 +15,8 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from bezoar import FiniteAggregationClassifier, check_estimator_purity, check_pipeline
-from bezoar.learners.table import TableClassifier
+from poisonproof import FiniteAggregationClassifier, check_estimator_purity, check_pipeline
+from poisonproof.learners.table import TableClassifier
 
 X, Y = (part[:160] for part in load_digits(return_X_y=True))
 X = X / 16.0

@@ -12,17 +12,28 @@ from sklearn.neighbors import NearestCentroid
 from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
-from bezoar import FiniteAggregationClassifier, Spread, Votes, certify, data
-from bezoar.cli import app
-from bezoar.learners.features.vectors import VectorFeatures
-from bezoar.learners.kernel_ridge import KernelRidgeClassifier
-from bezoar.learners.member import Member, fit_member, ranking_of, vote_of
-from bezoar.learners.seed_averaged import SeedAveragedClassifier
-from bezoar.run import run
+from poisonproof import (
+    FiniteAggregationClassifier,
+    Spread,
+    Votes,
+    certify,
+    data,
+)
+from poisonproof.cli import app
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.learners.seed_averaged import SeedAveragedClassifier
+from poisonproof.maps.vectors import VectorFeatures
+from poisonproof.runs.run import run
+from poisonproof.training.member import (
+    Member,
+    fit_member,
+    ranking_of,
+    vote_of,
+)
 
 DIGITS = load_digits(return_X_y=True)
 POOLED = KernelRidgeClassifier(VectorFeatures(unit=16.0, scale=16.0), gamma=1.0)
-pytestmark = pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 
 
 def ensemble(estimator=None, **options):

@@ -29,7 +29,7 @@ def test_python_in_readme_and_docs_runs(code, tmp_path, monkeypatch):
 
 def test_commands_in_the_readme_run(tmp_path):
     np.savez(tmp_path / "train.npz", x_train=np.random.default_rng(0).random((200, 3)))
-    commands = [line for body in fenced("sh") for line in body.splitlines() if line.startswith("bezoar")]
+    commands = [line for body in fenced("sh") for line in body.splitlines() if line.startswith("poisonproof")]
     assert len(commands) == 6
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for line in commands:
@@ -53,10 +53,10 @@ def test_links_lead_somewhere(page):
 
 
 def test_api_is_what_all_names():
-    import bezoar
+    import poisonproof
 
-    for name in bezoar.__all__:
-        assert getattr(bezoar, name).__doc__, name
-    assert set(bezoar.__all__) <= set(dir(bezoar))
+    for name in poisonproof.__all__:
+        assert getattr(poisonproof, name).__doc__, name
+    assert set(poisonproof.__all__) <= set(dir(poisonproof))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = bezoar.nothing
+        _ = poisonproof.nothing

@@ -6,12 +6,17 @@ import re
 import numpy as np
 import pytest
 
-from bezoar.display.text import shown
-from bezoar.report.charts import histogram, survival, ticks
-from bezoar.report.gallery import PICTURES, ROWS, choose, pixels
-from bezoar.report.page import headline_size, write_report
-from bezoar.report.published import published_for
 from outcomes import outcome
+from poisonproof.display.charts import histogram, survival, ticks
+from poisonproof.display.text import shown
+from poisonproof.report.gallery import (
+    PICTURES,
+    ROWS,
+    choose,
+    pixels,
+)
+from poisonproof.report.page import headline_size, write_report
+from poisonproof.report.published import published_for
 
 
 def test_a_large_run_fits_and_stands_alone(tmp_path):

@@ -12,17 +12,23 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from bezoar import Certificate, FiniteAggregationClassifier, Spread, Votes, data
-from bezoar.files import open_arrays, read_record, sha256_of
-from bezoar.learners.describe import describe
-from bezoar.learners.features.digits import DigitFeatures
-from bezoar.learners.kernel_ridge import KernelRidgeClassifier
-from bezoar.learners.presets import preset
-from bezoar.pooled_store import FEATURES, POOLED_FILES
-from bezoar.report.page import write_report
-from bezoar.run import attack_sizes, run, threat_model
-from bezoar.rundir import damage
-from bezoar.split import Split
+from poisonproof import (
+    Certificate,
+    FiniteAggregationClassifier,
+    Spread,
+    Votes,
+    data,
+)
+from poisonproof.learners.describe import describe
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.learners.presets import preset
+from poisonproof.maps.digits import DigitFeatures
+from poisonproof.partition.split import Split
+from poisonproof.report.page import write_report
+from poisonproof.runs.layout import damage
+from poisonproof.runs.run import attack_sizes, run, threat_model
+from poisonproof.system.files import open_arrays, read_record, sha256_of
+from poisonproof.training.pooled_files import FEATURES, POOLED_FILES
 
 DIGITS = data.load("digits")
 RESULTS = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
@@ -77,7 +83,7 @@ def test_a_run_holds_what_the_estimator_says(whole):
 
 
 def test_an_interrupted_run_goes_on_and_ends_with_the_same_bytes(whole, tmp_path, monkeypatch):
-    import bezoar.blocks as module
+    import poisonproof.runs.blocks as module
 
     real, calls = module.write_arrays, []
 
@@ -151,7 +157,7 @@ def test_two_writers_do_not_meet(tmp_path):
 
 
 def test_another_machine_is_said(whole, monkeypatch):
-    monkeypatch.setattr("bezoar.provenance.environment", lambda: {"numpy": "9.9"})
+    monkeypatch.setattr("poisonproof.training.provenance.environment", lambda: {"numpy": "9.9"})
     _, said = start(whole)
     assert any("begun with another" in line and "numpy" in line for line in said)
 
@@ -245,8 +251,8 @@ def test_a_pooled_run_goes_on_by_test_samples_and_mends_damage(votes_only, tmp_p
     labels = load_digits().target[:300]
     dataset = data.Dataset("tiny", images[:240], labels[:240], images[240:], labels[240:], np.arange(10), "uint8")
     learner = KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0)
-    monkeypatch.setattr("bezoar.learners.pooled.KERNEL_BYTES", 1)
-    monkeypatch.setattr("bezoar.pooled_run.SAMPLES_PER_FILE", 16)
+    monkeypatch.setattr("poisonproof.training.pooled.KERNEL_BYTES", 1)
+    monkeypatch.setattr("poisonproof.training.pooled_run.SAMPLES_PER_FILE", 16)
 
     def once(folder):
         said = []

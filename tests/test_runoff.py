@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from bezoar import Certificate, Spread, Votes, certify
+from poisonproof import (
+    Certificate,
+    Spread,
+    Votes,
+    certify,
+)
 from runoff_oracle import as_array, elect, formula, random_case, smallest_attack, smallest_attack_trying_everything
 from test_certificates import random_spread
 

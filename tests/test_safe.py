@@ -13,15 +13,25 @@ import pytest
 import skops.io  # noqa: F401  (imported here, so that its memory is not counted)
 from sklearn.naive_bayes import GaussianNB
 
-import bezoar
-from bezoar import FiniteAggregationClassifier, Spread, Votes, data
-from bezoar.bounded import map_npy, read_npz
-from bezoar.cli.split import _read as read_for_split
-from bezoar.data.load import CIFAR_ARCHIVE, GTSRB_ARCHIVES, MNIST_FILES, read_idx
-from bezoar.files import reading, sha256_of, write_record
-from bezoar.report.page import write_report
-from bezoar.run import run
-from bezoar.store import _load
+import poisonproof
+from poisonproof import (
+    FiniteAggregationClassifier,
+    Spread,
+    Votes,
+    data,
+)
+from poisonproof.cli.split import _read as read_for_split
+from poisonproof.data.named import (
+    CIFAR_ARCHIVE,
+    GTSRB_ARCHIVES,
+    MNIST_FILES,
+    read_idx,
+)
+from poisonproof.report.page import write_report
+from poisonproof.runs.run import run
+from poisonproof.system.archives import map_npy, read_npz
+from poisonproof.system.files import reading, sha256_of, write_record
+from poisonproof.training.model_files import _load
 from test_data import GREY, TEN, idx, write_cifar, write_gtsrb, write_mnist
 
 LARGE = 160 << 20
@@ -225,7 +235,7 @@ def test_images_and_labels_that_do_not_fit(tmp_path):
 
 def test_votes_whose_record_agrees_with_a_file_that_lies(tmp_path):
     Votes(np.zeros((2, 3), int), Spread.random(3, 1), range(3)).save(tmp_path / "v.npy")
-    record = bezoar.files.read_record(tmp_path / "v.json")
+    record = poisonproof.system.files.read_record(tmp_path / "v.json")
     (tmp_path / "v.npy").write_bytes(npy_header((1 << 40, 3)))
     record["matrix"]["sha256"] = sha256_of(tmp_path / "v.npy")
     del record["digest"]

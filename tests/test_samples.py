@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from bezoar import Split
-from bezoar.cells import canonical_cell
-from bezoar.samples import canonical_rank, to_samples
+from poisonproof import Split
+from poisonproof.samples.cells import canonical_cell
+from poisonproof.samples.kinds import canonical_rank, to_samples
 
 RNG = np.random.default_rng(0)
 NUMBERS = np.round(RNG.normal(size=(40, 5)), 2)

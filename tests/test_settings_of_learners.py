@@ -17,8 +17,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from bezoar import FiniteAggregationClassifier, check_estimator_purity
-from bezoar.learners.member import seeded
+from poisonproof import FiniteAggregationClassifier, check_estimator_purity
+from poisonproof.training.member import seeded
 
 X, Y = (part[:120] for part in load_digits(return_X_y=True))
 
@@ -151,7 +151,7 @@ LATE = textwrap.dedent(
     import numpy as np
     from sklearn.base import BaseEstimator, ClassifierMixin
     from threadpoolctl import threadpool_info
-    from bezoar import FiniteAggregationClassifier
+    from poisonproof import FiniteAggregationClassifier
 
     class Late(ClassifierMixin, BaseEstimator):
         def fit(self, X, y):

@@ -7,11 +7,18 @@ from itertools import combinations, count
 import numpy as np
 import pytest
 
-from bezoar import CertifiedAccuracy, Spread, Votes, certified_accuracy, certify
-from bezoar.certificates import shared, shared_search
 from oracle import UNSEEN, reached_by, theorem_2, winner
+from poisonproof import (
+    CertifiedAccuracy,
+    Spread,
+    Votes,
+    certified_accuracy,
+    certify,
+)
+from poisonproof.certificates.collective import accuracy as shared
+from poisonproof.certificates.collective import search as shared_search
 from shared_oracle import fewest_right, fewest_right_fast, random_case, stays_right
-from test_cli import bezoar
+from test_cli import poisonproof
 
 TWO_SAMPLES = [[0, 0, 0, 1, 1, 2], [1, 1, 2, 0, 0, 0]]
 
@@ -196,7 +203,7 @@ def test_wrong_arguments_get_one_sentence(options, sentence):
 
 
 def test_no_votes_and_no_samples_get_one_sentence():
-    with pytest.raises(TypeError, match=r"takes bezoar\.Votes"):
+    with pytest.raises(TypeError, match=r"takes poisonproof\.Votes"):
         certified_accuracy([[0, 1]], [0], 1)
 
 
@@ -279,23 +286,23 @@ def files(tmp_path):
 
 
 def test_the_command_prints_both_bounds(files):
-    done = bezoar("accuracy", *files, "--classes", 3, "--attack-size", "0,1,2")
+    done = poisonproof("accuracy", *files, "--classes", 3, "--attack-size", "0,1,2")
     assert "fraction, % (pointwise)" in done.stdout
     assert "accuracy, % (one shared attack)" in done.stdout
     rows = [" ".join(line.split()) for line in done.stdout.splitlines()]
     for row in ("0 ≥ 100.00 ≥ 100.00, ≤ 100.00", "1 ≥ 0.00 ≥ 50.00, ≤ 50.00", "2 ≥ 0.00 ≥ 0.00, ≤ 0.00"):
         assert row in rows
     assert "attack size 1: exact" in done.stderr
-    record = json.loads(bezoar("accuracy", *files, "--classes", 3, "--attack-size", "1", "--json").stdout)
+    record = json.loads(poisonproof("accuracy", *files, "--classes", 3, "--attack-size", "1", "--json").stdout)
     assert record["accuracies"][0]["lower"] == 0.5
     assert record["accuracies"][0]["certified_fraction"] == 0.0
 
 
 def test_the_command_says_that_classes_were_inferred_and_refuses_wrong_sizes(files):
-    done = bezoar("accuracy", *files, "--time-limit", 0)
+    done = poisonproof("accuracy", *files, "--time-limit", 0)
     assert "chosen from this data" in done.stderr
     for wrong in ("-1", "1;2"):
-        done = bezoar("accuracy", *files, f"--attack-size={wrong}", code=2)
+        done = poisonproof("accuracy", *files, f"--attack-size={wrong}", code=2)
         assert "--attack-size must be whole numbers ≥ 0" in done.stderr
-    done = bezoar("accuracy", *files, "--time-limit", "nan", code=2)
+    done = poisonproof("accuracy", *files, "--time-limit", "nan", code=2)
     assert "'time_limit' must be a number of seconds ≥ 0" in done.stderr

@@ -4,12 +4,12 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bezoar import FiniteAggregationClassifier
-from bezoar.learners.seed_averaged import SeedAveragedClassifier
-from bezoar.learners.table import TableClassifier
+from poisonproof import FiniteAggregationClassifier
+from poisonproof.learners.seed_averaged import SeedAveragedClassifier
+from poisonproof.learners.table import TableClassifier
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 @parametrize_with_checks(
     [
         FiniteAggregationClassifier(k=3, d=2),

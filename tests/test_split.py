@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from bezoar import Split
+from poisonproof import Split
 
 X = np.random.default_rng(0).integers(0, 17, (200, 6)).astype(float)
 
@@ -62,7 +62,7 @@ def test_labels_count_only_when_declared():
 
 
 def test_other_processes_with_other_hash_seeds_agree():
-    code = "import numpy as np; from bezoar import Split; s = Split('group'); X = np.arange(12.0).reshape(4, 3); "
+    code = "import numpy as np; from poisonproof import Split; s = Split('group'); X = np.arange(12.0).reshape(4, 3); "
     code += "print(Split().partitions(Split().samples(X), 1000).tolist(), "
     code += "s.partitions(s.samples(X), 1000, groups=list('abca')).tolist())"
     said = {

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bezoar import Spread
-from bezoar.spread import resolve_spread
+from poisonproof import Spread
+from poisonproof.partition.spread import resolve_spread
 
 
 @st.composite

@@ -12,17 +12,22 @@ from PIL import Image
 from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
-import bezoar.pooled_memory as memory
-from bezoar import FiniteAggregationClassifier, Split, Votes, data
-from bezoar.files import read_record
-from bezoar.learners.features.digits import DigitFeatures
-from bezoar.learners.kernel_ridge import KernelRidgeClassifier
-from bezoar.run import run
-from bezoar.rundir import RESULTS
-from bezoar.store import model_files
-from bezoar.training import train
+import poisonproof.training.pooled_memory as memory
+from poisonproof import (
+    FiniteAggregationClassifier,
+    Split,
+    Votes,
+    data,
+)
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.maps.digits import DigitFeatures
+from poisonproof.runs.layout import RESULTS
+from poisonproof.runs.run import run
+from poisonproof.runs.train import train
+from poisonproof.system.files import read_record
+from poisonproof.training.model_files import model_files
 
-BEZOAR = str(Path(sys.executable).with_name("bezoar"))
+POISONPROOF = str(Path(sys.executable).with_name("poisonproof"))
 IMAGES, LABELS = load_digits().images[:200].astype(np.uint8) * 15, load_digits().target[:200]
 TINY = data.Dataset("tiny", IMAGES[:150], LABELS[:150], IMAGES[150:], LABELS[150:], np.arange(10), "uint8")
 FLAT = data.Dataset(
@@ -37,8 +42,8 @@ def ensemble(dataset):
     return FiniteAggregationClassifier(learner, k=6, d=2, classes=range(10), split=split)
 
 
-def bezoar(*words, code=0):
-    done = subprocess.run([BEZOAR, *map(str, words)], capture_output=True, text=True, check=False)
+def poisonproof(*words, code=0):
+    done = subprocess.run([POISONPROOF, *map(str, words)], capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stderr
     return done
 
@@ -52,8 +57,8 @@ def test_a_run_in_stages_is_the_run_at_once(dataset, tmp_path, monkeypatch):
     assert not (tmp_path / "stages" / "votes.npy").exists()
     early = FiniteAggregationClassifier.load(tmp_path / "stages" / "models").votes(dataset.x_test).matrix
     with monkeypatch.context() as patch:
-        patch.setattr("bezoar.pooled_run.fit_pooled", None)
-        patch.setattr("bezoar.train.fit_member", None)
+        patch.setattr("poisonproof.training.pooled_run.fit_pooled", None)
+        patch.setattr("poisonproof.training.engine.fit_member", None)
         outcome = run(dataset, ensemble(dataset), tmp_path / "stages")
     assert (outcome.votes.matrix == early).all()
     names = [*RESULTS, *(f"models/{name}" for name in model_files(12, dataset is TINY))]
@@ -74,17 +79,17 @@ def test_the_stages_on_the_command_line(tmp_path):
         Image.fromarray(IMAGES[at]).save(tmp_path / "new" / f"{at}.png")
     folder = tmp_path / "run"
     words = ("--learner", "digits", "--k", 4, "--d", 2, "--out", folder, "--max-memory", "4GB", "--json")
-    record = json.loads(bezoar("train", tmp_path / "images", *words).stdout)
+    record = json.loads(poisonproof("train", tmp_path / "images", *words).stdout)
     assert record["base_classifiers"] == 8
     assert record["bytes"] == sum(path.stat().st_size for path in (folder / "models").iterdir())
-    assert "--out NAME.npy" in bezoar("vote", folder, tmp_path / "new", code=2).stderr
-    bezoar("vote", folder, tmp_path / "new", "--out", tmp_path / "new.npy")
-    said = json.loads(bezoar("certify", tmp_path / "new.npy", "--json").stdout)
-    bezoar("predict", folder, tmp_path / "new", "--out", tmp_path / "p.csv")
+    assert "--out NAME.npy" in poisonproof("vote", folder, tmp_path / "new", code=2).stderr
+    poisonproof("vote", folder, tmp_path / "new", "--out", tmp_path / "new.npy")
+    said = json.loads(poisonproof("certify", tmp_path / "new.npy", "--json").stdout)
+    poisonproof("predict", folder, tmp_path / "new", "--out", tmp_path / "p.csv")
     answers = list(csv.DictReader((tmp_path / "p.csv").open()))
     assert [int(answer["radius"]) for answer in answers] == said["radius"]
     assert Votes.load(tmp_path / "new.npy").matrix.shape == (10, 8)
-    done = json.loads(bezoar("vote", folder, "--json").stdout)
+    done = json.loads(poisonproof("vote", folder, "--json").stdout)
     assert done["clean_accuracy"] > 0.7
     assert (folder / "report.html").exists()
 
@@ -135,11 +140,11 @@ def test_the_estimate_is_above_what_is_taken(tmp_path):
     code = """
 import resource, sys
 import numpy as np
-from bezoar import FiniteAggregationClassifier, Split, data
-from bezoar.learners.features.digits import DigitFeatures
-from bezoar.learners.kernel_ridge import KernelRidgeClassifier
-from bezoar.pooled_memory import pooled_memory
-from bezoar.run import run
+from poisonproof import FiniteAggregationClassifier, Split, data
+from poisonproof.maps.digits import DigitFeatures
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.training.pooled_memory import pooled_memory
+from poisonproof.runs.run import run
 rng = np.random.default_rng(0)
 X, y = rng.integers(0, 256, (4000, 8, 8), dtype=np.uint8), rng.integers(0, 10, 4000)
 dataset = data.Dataset("noise", X, y, X[:200], y[:200], np.arange(10), "uint8")

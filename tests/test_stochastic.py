@@ -13,25 +13,25 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import enumerated
-from bezoar import (
+from poisonproof import (
     BinomialSelectionClassifier,
     CertifiedBaggingClassifier,
     InfiniteAggregationClassifier,
     PremiseWarning,
     StochasticCertificate,
-    stochastic,
 )
-from bezoar.certificates.stochastic import (
+from poisonproof.certificates.stochastic import (
     bagging_radii,
     binomial_selection_radii,
     bound_leads,
     bound_terms,
     infinite_aggregation_radii,
 )
-from bezoar.draws import Draws
-from bezoar.learners.features.vectors import VectorFeatures
-from bezoar.learners.kernel_ridge import KernelRidgeClassifier
-from bezoar.samples import canonical_rank, to_samples
+from poisonproof.estimators import stochastic
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.maps.vectors import VectorFeatures
+from poisonproof.partition.draws import Draws
+from poisonproof.samples.kinds import canonical_rank, to_samples
 
 ALL = (InfiniteAggregationClassifier, BinomialSelectionClassifier, CertifiedBaggingClassifier)
 X, Y = load_iris(return_X_y=True)
@@ -91,7 +91,7 @@ def test_bagging_draws_uniformly_with_replacement():
     assert within((rows[:, :1] == rows).all(axis=1).sum(), 5000, 1 / 16)
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 @pytest.mark.parametrize("classifier", [BinomialSelectionClassifier, CertifiedBaggingClassifier])
 def test_votes_have_the_probabilities_that_enumeration_gives(classifier):
     """Six samples, a learner that says the most frequent class: the whole way from data to counts."""
@@ -299,7 +299,7 @@ def test_the_record_keeps_its_word(tmp_path):
     with pytest.raises(ValueError, match="A threat is one of"):
         certificate.radius_against("rename")
     np.savez(tmp_path / "d.npz", radius=[1])
-    with pytest.raises(ValueError, match="damaged or was not written by bezoar"):
+    with pytest.raises(ValueError, match="damaged or was not written by poisonproof"):
         StochasticCertificate.load(tmp_path / "d.npz")
 
 
@@ -310,7 +310,7 @@ def test_the_probability_is_never_rounded_up(alpha, said):
     assert f"at least {said} %," in str(certificate_of(alpha))
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 @parametrize_with_checks(
     [
         InfiniteAggregationClassifier(GaussianNB(), k=2, n_draws=7, conditionals=True),

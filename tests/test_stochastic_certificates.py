@@ -8,9 +8,9 @@ import pytest
 from scipy.special import betaincinv
 
 import enumerated
-from bezoar.certificates import confidence
-from bezoar.certificates.confidence import GRID, clopper_pearson
-from bezoar.certificates.stochastic import (
+from poisonproof.certificates import confidence
+from poisonproof.certificates.confidence import GRID, clopper_pearson
+from poisonproof.certificates.stochastic import (
     Leads,
     bagging_radii,
     binomial_selection_radii,

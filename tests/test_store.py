@@ -8,9 +8,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from bezoar import FiniteAggregationClassifier
-from bezoar.files import read_record, write_record
-from bezoar.store import FORMAT, MEMBERS_PER_FILE, RECORD
+from poisonproof import FiniteAggregationClassifier
+from poisonproof.system.files import read_record, write_record
+from poisonproof.training.model_files import FORMAT, MEMBERS_PER_FILE, RECORD
 
 X, Y = load_wine(return_X_y=True)
 FRAME = pd.DataFrame(X[:, :4]).rename(columns=str).assign(kind=np.array(["dry", "sweet"])[(X[:, 0] > 13).astype(int)])
@@ -38,7 +38,7 @@ class Own(ClassifierMixin, BaseEstimator):
     ],
     ids=["default", "table", "pipeline", "forest", "two-files"],
 )
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_a_saved_model_serves_the_same_certificate(estimator, samples, options, tmp_path):
     trusted = ["sklearn.tree._tree.Tree"] if isinstance(estimator, RandomForestClassifier) else []
     model = FiniteAggregationClassifier(estimator, **{"k": 5, "d": 2, **options}).fit(samples, Y)
@@ -84,6 +84,6 @@ def test_altered_models_are_refused_and_the_file_named(name, tmp_path):
 def test_a_model_of_another_format_is_refused(tmp_path):
     """Its feature maps may mean something else: better no votes than wrong ones."""
     FiniteAggregationClassifier(k=4, d=2, classes=range(3)).fit(X[:60], Y[:60]).save(tmp_path)
-    write_record(tmp_path / RECORD, {**read_record(tmp_path / RECORD), "format": "bezoar model 1"})
-    with pytest.raises(ValueError, match=f"is of format 'bezoar model 1'; this version reads '{FORMAT}'"):
+    write_record(tmp_path / RECORD, {**read_record(tmp_path / RECORD), "format": "poisonproof model 1"})
+    with pytest.raises(ValueError, match=f"is of format 'poisonproof model 1'; this version reads '{FORMAT}'"):
         FiniteAggregationClassifier.load(tmp_path)

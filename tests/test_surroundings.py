@@ -10,8 +10,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from bezoar import FiniteAggregationClassifier, PremiseWarning, check_pipeline
-from bezoar.stochastic import CertifiedBaggingClassifier
+from poisonproof import FiniteAggregationClassifier, PremiseWarning, check_pipeline
+from poisonproof.estimators.stochastic import CertifiedBaggingClassifier
 
 X, Y = (part[:150] for part in load_digits(return_X_y=True))
 OURS = FiniteAggregationClassifier(DecisionTreeClassifier(), k=3, d=1, classes=range(10))
@@ -91,7 +91,7 @@ def test_pipelines_that_learn_nothing_are_silent():
     FiniteAggregationClassifier(other, k=3, d=1, classes=range(10)).fit(X, Y)
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_a_search_is_checked_with_every_step_it_would_put_in():
     check_pipeline(GridSearchCV(OURS, {"k": [2, 3]}))
     check_pipeline(make_pipeline(Normalizer(), GridSearchCV(OURS, {"k": [2, 3]})))

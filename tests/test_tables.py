@@ -12,16 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bezoar import FiniteAggregationClassifier, Split
-from bezoar.data import How, held_out, open_own
-from bezoar.data.csvfile import CsvTable, cells_of
-from bezoar.data.lines import LONGEST_LINE
-from bezoar.data.parquet import ParquetTable
-from bezoar.data.schema import TableSchema, number_in, read_schema, schema_from_dict
-from bezoar.data.tables import guess_schema, read_table
-from bezoar.learners.presets import learner_for, preset
-from bezoar.run import run
-from bezoar.samples import to_samples
+from poisonproof import FiniteAggregationClassifier, Split
+from poisonproof.data import How, held_out, open_own
+from poisonproof.data.readers.csvfile import CsvTable, cells_of
+from poisonproof.data.readers.lines import LONGEST_LINE
+from poisonproof.data.readers.parquet import ParquetTable
+from poisonproof.data.readers.tables import guess_schema, read_table
+from poisonproof.learners.presets import learner_for, preset
+from poisonproof.runs.run import run
+from poisonproof.samples.kinds import to_samples
+from poisonproof.samples.schema import (
+    TableSchema,
+    number_in,
+    read_schema,
+    schema_from_dict,
+)
 from tables import wine_rows, write_csv
 
 NAMES, ROWS = wine_rows()
@@ -106,7 +111,7 @@ POISONS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 @pytest.mark.parametrize("what", POISONS)
 def test_one_poisoned_line_reaches_its_own_subsets_only(place, clean, tmp_path, what):
     """Wherever it is inserted, every other line is read as before, and at most d base classifiers vote otherwise."""
@@ -335,7 +340,7 @@ def test_a_schema_is_written_edited_and_given_again(place, tmp_path):
     ],
 )
 def test_a_wrong_schema_says_what_is_wrong(change, message):
-    record = {"format": "bezoar schema 1", "kind": "table", "columns": {"x": "number", "y": "label"}, **change}
+    record = {"format": "poisonproof schema 1", "kind": "table", "columns": {"x": "number", "y": "label"}, **change}
     with pytest.raises(ValueError, match=message):
         schema_from_dict(record)
 
@@ -352,7 +357,7 @@ def test_texts_alone_and_among_other_columns(tmp_path):
     for header, columns in ((b"note,x,y", ["note", "x"]), (b"note,unused,y", ["note"])):
         record = {"note": "text", "x": "number", "unused": "ignore", "y": "label"}
         roles = {name: role for name, role in record.items() if name.encode() in header.split(b",")}
-        schema = {"format": "bezoar schema 1", "kind": "table", "columns": roles}
+        schema = {"format": "poisonproof schema 1", "kind": "table", "columns": roles}
         (tmp_path / "s.json").write_text(json.dumps(schema))
         matrices = []
         for name, some in (("clean", lines), ("poisoned", [*lines[:80], b"sun sun sun snow,1e308,cold", *lines[80:]])):

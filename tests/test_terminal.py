@@ -21,21 +21,33 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-import bezoar
-from bezoar import Certificate, FiniteAggregationClassifier, Spread, Votes, certify
-from bezoar.cli import app, completion, options
-from bezoar.cli.run import progress_bar
-from bezoar.display.markup import in_latex, in_markdown
-from bezoar.display.spreadsheet import as_cell
-from bezoar.display.text import shown, shown_lines
-from bezoar.ensemble import warn
-from bezoar.files import open_arrays, read_record, sha256_of, write_arrays, write_record
-from bezoar.paper.figures import certified_curves, save
-from bezoar.paper.tables import FORMATS, Table
-from bezoar.premises import Premise, PremiseWarning
-from bezoar.report.page import templates
+import poisonproof
+from poisonproof import (
+    Certificate,
+    FiniteAggregationClassifier,
+    Spread,
+    Votes,
+    certify,
+)
+from poisonproof.cli import app, completion, options
+from poisonproof.cli.run import progress_bar
+from poisonproof.display.markup import in_latex, in_markdown
+from poisonproof.display.spreadsheet import as_cell
+from poisonproof.display.text import shown, shown_lines
+from poisonproof.estimators.base import warn
+from poisonproof.paper.figures import certified_curves, save
+from poisonproof.paper.tables import FORMATS, Table
+from poisonproof.premises import Premise, PremiseWarning
+from poisonproof.report.page import templates
+from poisonproof.system.files import (
+    open_arrays,
+    read_record,
+    sha256_of,
+    write_arrays,
+    write_record,
+)
 
-CLI = Path(bezoar.__file__).parent / "cli"
+CLI = Path(poisonproof.__file__).parent / "cli"
 # Cursor home, erase the line, colour; C1's own introducer; DEL; bidirectional, zero-width, tag and line-end characters;
 # a line of our own making, Rich's markup, and HTML.
 CONTROLS = "\x1b[1A\x1b[2K\r\x9b31m\x7f\x00\x08\u202e\u2066\u200e\u061c\u2028\u2029\u200b\ufeff\U000e0041"
@@ -107,7 +119,7 @@ def hostile_run(tmp_path_factory):
     return data, out, done
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_run_tells_of_hostile_names_without_obeying_them(hostile_run):
     _, out, done = hostile_run
     assert r"\x1b[2K\r" in done.stdout
@@ -191,10 +203,10 @@ def test_no_error_lets_a_control_character_through(words):
 
 def test_a_defect_of_ours_is_told_without_obeying_its_message(tmp_path):
     code = (
-        "import bezoar.cli.doctor as room, bezoar.doctor\n"
+        "import poisonproof.cli.doctor as room, poisonproof.doctor\n"
         f"def broken(folder): raise RuntimeError({HOSTILE!r})\n"
-        "bezoar.doctor.examine = broken\n"
-        "from bezoar.cli import main; main()"
+        "poisonproof.doctor.examine = broken\n"
+        "from poisonproof.cli import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", code, "doctor"], capture_output=True, check=False, cwd=tmp_path)
     assert done.returncode == 1
@@ -225,7 +237,7 @@ def test_not_verified_cannot_be_overwritten_by_the_name_of_a_file(forged):
     assert done.stdout.startswith("NOT VERIFIED: ")
     assert r"\x1b[2K\r" in done.stdout
     assert done.stdout.count("\n") == 1
-    verdict = bezoar.verify(path, votes=forged / "votes.npy")
+    verdict = poisonproof.verify(path, votes=forged / "votes.npy")
     assert unsafe(str(verdict)) == []
     assert verdict.verdict.startswith("NOT VERIFIED: ")
 
@@ -249,7 +261,7 @@ def test_not_verified_cannot_be_overwritten_by_a_premise(hostile_run, tmp_path):
     assert done.stdout.startswith("NOT VERIFIED: premises: ")
     assert r"\x1b[2K\r" in done.stdout
     assert done.stdout.count("\n") == 1
-    verdict = bezoar.verify(folder)
+    verdict = poisonproof.verify(folder)
     assert unsafe(str(verdict)) == []
     assert unsafe(verdict.verdict, but="") == []
     assert verdict.verdict.startswith("NOT VERIFIED: ")
@@ -259,7 +271,7 @@ def test_not_verified_cannot_be_overwritten_on_a_terminal(forged):
     """With stdout a terminal, where colours are allowed, the one line still says what it says."""
     pty = pytest.importorskip("pty", reason="needs a pseudo-terminal")
     leader, follower = pty.openpty()
-    code = "from bezoar.cli import main; main()"
+    code = "from poisonproof.cli import main; main()"
     words = ["verify", str(forged / "certificate.npz"), "--votes", str(forged / "votes.npy")]
     process = subprocess.Popen([sys.executable, "-c", code, *words], stdout=follower, stderr=subprocess.PIPE)
     os.close(follower)

@@ -4,9 +4,14 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-import bezoar.certificates
-from bezoar import Certificate, Spread, Votes, certify
+import poisonproof.certificates.methods
 from oracle import smallest_attack_fast
+from poisonproof import (
+    Certificate,
+    Spread,
+    Votes,
+    certify,
+)
 from test_certificates import random_spread, random_votes
 
 
@@ -18,8 +23,8 @@ def both(matrix, spread, n_classes, unseen=False):
 @pytest.mark.parametrize(("iterations", "visits"), [(40, 4_000_000), (0, 4_000_000), (40, 0), (3, 60), (0, 0)])
 def test_no_radius_is_broken_whatever_the_limits(iterations, visits, monkeypatch):
     """6,000 cases for each setting, all poisoned sets tried; ties and classes without votes are common."""
-    monkeypatch.setattr(bezoar.certificates, "DUAL_ITERATIONS", iterations)
-    monkeypatch.setattr(bezoar.certificates, "PARTITION_VISITS", visits)
+    monkeypatch.setattr(poisonproof.certificates.methods, "DUAL_ITERATIONS", iterations)
+    monkeypatch.setattr(poisonproof.certificates.methods, "PARTITION_VISITS", visits)
     rng = np.random.default_rng(iterations + visits)
     exact = 0
     for case in range(300):

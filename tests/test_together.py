@@ -4,14 +4,19 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from bezoar import FiniteAggregationClassifier, Split, Spread, data
-from bezoar.files import read_record
-from bezoar.learners.features.digits import DigitFeatures
-from bezoar.learners.kernel_ridge import KernelRidgeClassifier
-from bezoar.learners.pooled import fit_pooled, votes_together
-from bezoar.learners.table import TableClassifier
-from bezoar.run import run
-from bezoar.together import Wanted, run_together
+from poisonproof import (
+    FiniteAggregationClassifier,
+    Split,
+    Spread,
+    data,
+)
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.learners.table import TableClassifier
+from poisonproof.maps.digits import DigitFeatures
+from poisonproof.runs.batch import Wanted, run_together
+from poisonproof.runs.run import run
+from poisonproof.system.files import read_record
+from poisonproof.training.pooled import fit_pooled, votes_together
 
 IMAGES, LABELS = load_digits().images[:260].astype(np.uint8) * 15, load_digits().target[:260]
 DATASET = data.Dataset("tiny", IMAGES[:220], LABELS[:220], IMAGES[220:], LABELS[220:], np.arange(10), "uint8")
@@ -49,7 +54,7 @@ def test_together_or_alone_the_same_bytes(tmp_path, alone):
 
 
 def test_going_on_after_a_kill_trains_only_what_is_missing(tmp_path, monkeypatch, alone):
-    monkeypatch.setattr("bezoar.pooled_run.SAMPLES_PER_FILE", 16)
+    monkeypatch.setattr("poisonproof.training.pooled_run.SAMPLES_PER_FILE", 16)
     list(run_together(DATASET, wanted(tmp_path)))
     before = {name: files_of(tmp_path / name) for name in SPREADS}
     (tmp_path / "finite" / "votes" / "samples-00001.npz").unlink()
@@ -58,7 +63,7 @@ def test_going_on_after_a_kill_trains_only_what_is_missing(tmp_path, monkeypatch
     damaged.write_bytes(damaged.read_bytes()[:-7])
     trained, said = [], []
     monkeypatch.setattr(
-        "bezoar.pooled_run.fit_pooled",
+        "poisonproof.training.pooled_run.fit_pooled",
         lambda *args, **more: (trained.append(len(args[3])), fit_pooled(*args, **more))[1],
     )
     list(run_together(DATASET, wanted(tmp_path), say=said.append))

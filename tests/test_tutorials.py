@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bezoar.cli import app
+from poisonproof.cli import app
 
 TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
 PAGES = sorted(TUTORIALS.glob("*.md"))
@@ -24,13 +24,13 @@ NEEDS = {"torch": "import torch", "distributed": "from distributed"}
 
 
 def run_commands(body):
-    """The lines of a shell block, each a bezoar command, in this process."""
+    """The lines of a shell block, each a poisonproof command, in this process."""
     said = []
     for line in body.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
         if not words:
             continue
-        assert words[0] == "bezoar", f"a tutorial shows a command that is not bezoar's: {line}"
+        assert words[0] == "poisonproof", f"a tutorial shows a command that is not poisonproof's: {line}"
         with warnings.catch_warnings():
             done = CliRunner().invoke(app, words[1:])
         expected = 5 if "# CONSISTENT, exit code 5" in line else 0
@@ -80,10 +80,10 @@ def test_shown_output_is_compared():
     assert missing_lines("a 1.5\n\nb", "x\na  27 \nb") == []
     assert missing_lines("b\na 1", "a 1\nb") == ["a #"]
     assert missing_lines("a 1 c", "a 1") == ["a # c"]
-    with pytest.raises(AssertionError, match="not bezoar's"):
+    with pytest.raises(AssertionError, match="not poisonproof's"):
         run_commands("rm -r x")
     with pytest.raises(AssertionError, match="no data set 'nothing'"):
-        run_commands("bezoar run nothing  # comment")
+        run_commands("poisonproof run nothing  # comment")
 
 
 def test_there_are_the_tutorials_that_were_promised():

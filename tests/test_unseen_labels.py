@@ -7,9 +7,16 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 from typer.testing import CliRunner
 
-from bezoar import BinomialSelectionClassifier, FiniteAggregationClassifier, Spread, Votes, certified_accuracy, certify
-from bezoar.cli import app
-from bezoar.data import How, open_own
+from poisonproof import (
+    BinomialSelectionClassifier,
+    FiniteAggregationClassifier,
+    Spread,
+    Votes,
+    certified_accuracy,
+    certify,
+)
+from poisonproof.cli import app
+from poisonproof.data import How, open_own
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(120, 3)) + 4 * (np.arange(120) % 2)[:, None]

@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import bezoar
+import poisonproof
 
-PACKAGE = Path(bezoar.__file__).parent
+PACKAGE = Path(poisonproof.__file__).parent
 AS_NOBODY = {"user": 65534, "group": 65534, "extra_groups": []}
 CERTIFY = ["certify", "votes.npy", "--spread", "dpa:5", "--classes", "2", "--json"]
 
 
 def installed(folder):
     """A copy of the package in which nobody can write: a file lies where its cache folders would."""
-    copy = folder / "site" / "bezoar"
+    copy = folder / "site" / "poisonproof"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     for room in [copy, *(path for path in copy.rglob("*") if path.is_dir())]:
         (room / "__pycache__").write_text("")
@@ -46,15 +46,15 @@ def python_for_nobody():
 
 
 def say(site, python=sys.executable, **more):
-    command = [python, "-c", "from bezoar.cli import main; main()", *CERTIFY]
+    command = [python, "-c", "from poisonproof.cli import main; main()", *CERTIFY]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=site.parent, timeout=600, **more)
 
 
 def test_certify_works_where_numba_can_cache_nothing(tmp_path):
     site = installed(tmp_path)
-    where = [sys.executable, "-c", "import bezoar; print(bezoar.__file__)"]
+    where = [sys.executable, "-c", "import poisonproof; print(poisonproof.__file__)"]
     found = subprocess.run(where, capture_output=True, text=True, check=False, cwd=tmp_path, env=homeless(site))
-    assert found.stdout.strip() == str(site / "bezoar" / "__init__.py"), found.stderr
+    assert found.stdout.strip() == str(site / "poisonproof" / "__init__.py"), found.stderr
     done = say(site, env={**homeless(site), "NUMBA_CACHE_DIR": os.devnull + "/nowhere"})
     assert done.returncode == 0, done.stderr
     assert '"radius": [1, 0]' in done.stdout
@@ -87,7 +87,7 @@ def test_certify_works_for_another_user_on_a_read_only_installation(tmp_path):
 
 
 def test_only_one_module_asks_numba_to_compile():
-    """Every kernel goes through `bezoar.compiled`, else one forgotten import crashes such a user again."""
+    """Every kernel goes through `poisonproof.system.compiled`, else one forgotten import crashes such a user again."""
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module == "numba":

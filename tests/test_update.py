@@ -14,16 +14,16 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
 
-from bezoar import FiniteAggregationClassifier, data
-from bezoar.files import read_record, sha256_of
-from bezoar.learners.features.digits import DigitFeatures
-from bezoar.learners.kernel_ridge import KernelRidgeClassifier, Pool
-from bezoar.removal import commitment
-from bezoar.rows import count_rows, join_rows, take_rows
-from bezoar.run import run
-from bezoar.rundir import RESULTS
-from bezoar.split import Split
-from bezoar.train import train_and_vote
+from poisonproof import FiniteAggregationClassifier, data
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, Pool
+from poisonproof.maps.digits import DigitFeatures
+from poisonproof.partition.split import Split
+from poisonproof.runs.layout import RESULTS
+from poisonproof.runs.removal import commitment
+from poisonproof.runs.run import run
+from poisonproof.samples.rows import count_rows, join_rows, take_rows
+from poisonproof.system.files import read_record, sha256_of
+from poisonproof.training.engine import train_and_vote
 
 X, Y = load_wine(return_X_y=True)
 WORDS = np.array([f"{'red' if row[0] > 13 else 'white'} {row[1]:.0f} {row[6]:.1f} {row[9]:.0f}" for row in X])
@@ -56,7 +56,7 @@ def same(model, fresh, test):
 
 
 @pytest.mark.parametrize(("kind", "steps"), [(kind, 4) for kind in KINDS] + [("numbers", 25)])
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_random_sequences_of_additions_and_removals_equal_a_refit(kind, steps):
     """A small share of the campaign in benchmarks/update.py."""
     samples, labels, learner, options = KINDS[kind]
@@ -87,7 +87,7 @@ def test_random_sequences_of_additions_and_removals_equal_a_refit(kind, steps):
             assert all(model.members_[i] is before[i] for i in untouched)
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_one_sample_reaches_d_of_the_base_classifiers():
     model = FiniteAggregationClassifier(GaussianNB(), k=25, d=4, classes=range(3)).fit(X, Y)
     assert len(model.update(remove=[3]).retrained) == 4
@@ -176,7 +176,7 @@ def bytes_of(folder):
     return {name: (folder / name).read_bytes() for name in RESULTS}
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 @pytest.mark.parametrize("votes_only", [False, True])
 def test_an_updated_run_is_a_fresh_run_on_the_new_data(tmp_path, votes_only, monkeypatch):
     start(tmp_path / "run", WINE, votes_only=votes_only)
@@ -184,7 +184,7 @@ def test_an_updated_run_is_a_fresh_run_on_the_new_data(tmp_path, votes_only, mon
     trained = []
     with monkeypatch.context() as patch:
         patch.setattr(
-            "bezoar.blocks.train_and_vote",
+            "poisonproof.runs.blocks.train_and_vote",
             lambda *rest, **more: trained.extend(rest[6]) or train_and_vote(*rest, **more),
         )
         outcome, said = start(tmp_path / "run", changed, update=True, votes_only=votes_only)
@@ -201,7 +201,7 @@ def test_an_updated_run_is_a_fresh_run_on_the_new_data(tmp_path, votes_only, mon
         assert (served.votes(X).matrix == fresh.votes(X).matrix).all()
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 @pytest.mark.parametrize("votes_only", [False, True])
 def test_test_samples_may_go_and_come(tmp_path, votes_only):
     """A row that is deleted may have been held out for testing; then nothing of it stays in the votes."""
@@ -215,12 +215,12 @@ def test_test_samples_may_go_and_come(tmp_path, votes_only):
         assert sha256_of(tmp_path / "run" / "votes" / name) == sha256_of(tmp_path / "fresh" / "votes" / name)
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_an_interrupted_update_leaves_no_old_certificate_and_goes_on(tmp_path, monkeypatch):
     start(tmp_path / "run", WINE)
     changed = WINE.without([4])
     with monkeypatch.context() as patch:
-        patch.setattr("bezoar.blocks.write_answers", lambda *rest: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("poisonproof.runs.blocks.write_answers", lambda *rest: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             start(tmp_path / "run", changed, update=True)
     assert read_record(tmp_path / "run" / "manifest.json")["status"] == "changing"
@@ -236,7 +236,7 @@ def test_an_interrupted_update_leaves_no_old_certificate_and_goes_on(tmp_path, m
 
 @pytest.mark.parametrize("votes_only", [True, False])
 def test_a_pooled_run_is_updated_too(votes_only, tmp_path, monkeypatch):
-    monkeypatch.setattr("bezoar.pooled_run.SAMPLES_PER_FILE", 16)
+    monkeypatch.setattr("poisonproof.training.pooled_run.SAMPLES_PER_FILE", 16)
     _, _, learner, options = KINDS["pooled"]
     dataset = data.Dataset("tiny", IMAGES[:110], DIGITS[:110], IMAGES[110:], DIGITS[110:], np.arange(10), "uint8")
 
@@ -260,7 +260,7 @@ def test_a_pooled_run_is_updated_too(votes_only, tmp_path, monkeypatch):
     assert len(list((tmp_path / "run" / "votes").iterdir())) == 2, "nothing of test samples that are gone"
 
 
-@pytest.mark.filterwarnings("ignore::bezoar.PremiseWarning")
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_what_cannot_be_updated_is_refused(tmp_path):
     with pytest.raises(ValueError, match="holds no run to update"):
         start(tmp_path / "none", WINE, update=True)

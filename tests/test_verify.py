@@ -17,20 +17,35 @@ from sklearn.naive_bayes import GaussianNB
 from typer.testing import CliRunner
 
 import oracle
-from bezoar import Certificate, FiniteAggregationClassifier, Split, Spread, Votes, certify, data, verify
-from bezoar.cli import app
-from bezoar.files import open_arrays, read_record
-from bezoar.learners.features.vectors import VectorFeatures
-from bezoar.learners.kernel_ridge import KernelRidgeClassifier
-from bezoar.learners.presets import preset
-from bezoar.run import run, threat_model
-from bezoar.verification import claims, coverage, omissions
-from bezoar.verification.content import data_digests, partitions
-from bezoar.verification.coverage import attack_exists
-from bezoar.verification.theorem import dpa_bound, leads, read_spread, theorem_2, weights
-from bezoar.verification.verdict import detection_probability
 from forgeries import FORGERIES
 from forging import DATA, DIGITS, N, both, make, sign, table_data
+from poisonproof import (
+    Certificate,
+    FiniteAggregationClassifier,
+    Split,
+    Spread,
+    Votes,
+    certify,
+    data,
+    verify,
+)
+from poisonproof.cli import app
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.learners.presets import preset
+from poisonproof.maps.vectors import VectorFeatures
+from poisonproof.runs.run import run, threat_model
+from poisonproof.system.files import open_arrays, read_record
+from poisonproof.verification import claims, coverage, omissions
+from poisonproof.verification.content import data_digests, partitions
+from poisonproof.verification.coverage import attack_exists
+from poisonproof.verification.theorem import (
+    dpa_bound,
+    leads,
+    read_spread,
+    theorem_2,
+    weights,
+)
+from poisonproof.verification.verdict import detection_probability
 
 
 class OwnNB(GaussianNB):
@@ -160,7 +175,7 @@ def test_detection_probability_is_the_share_of_draws_that_hold_a_bad_one():
         detection_probability(4, 5, 1)
 
 
-# Content, split and digests against bezoar's own
+# Content, split and digests against poisonproof's own
 
 
 def kinds_of_samples():
@@ -187,7 +202,7 @@ def kinds_of_samples():
 
 @pytest.mark.parametrize("name", kinds_of_samples())
 @pytest.mark.parametrize("labels", [np.arange(30) % 3, np.array(["a", "b", "ü"] * 10), [1, "one", 1.5] * 10])
-def test_split_and_digests_agree_with_bezoar(name, labels):
+def test_split_and_digests_agree_with_poisonproof(name, labels):
     X, split = kinds_of_samples()[name]
     groups = [f"contributor {i % 4}" if i % 2 else i for i in range(30)] if name == "groups" else None
     expected = split.partitions(split.samples(X), 7, labels, groups)
@@ -197,7 +212,7 @@ def test_split_and_digests_agree_with_bezoar(name, labels):
 
 
 @pytest.mark.parametrize("split", [Split(), Split("pixel-sum"), Split("group"), Split(hash_labels=True)])
-def test_the_threat_table_is_the_one_bezoar_prints(split):
+def test_the_threat_table_is_the_one_poisonproof_prints(split):
     assert claims.threat_model(split.as_dict()) == threat_model(split)
     assert claims.threat_model(split.as_dict())["change a test sample"] == "not covered"
 
@@ -256,7 +271,7 @@ def test_a_sample_of_radii_says_how_likely_it_misses(honest):
     assert verify(honest, sample=10).seed != verify(honest, sample=10).seed
 
 
-# Forgers who have bezoar's own save functions: tests/forgeries.py has the table, here is what goes beyond it
+# Forgers who have poisonproof's own save functions: tests/forgeries.py has the table, here is what goes beyond it
 
 
 def forged(honest, folder, name):
@@ -424,7 +439,7 @@ def test_what_is_not_known_is_not_verified(loose):
 def test_certificates_describe_themselves(honest):
     facts = open_arrays(honest / "certificate.npz")[1]
     manifest = read_record(honest / "manifest.json")
-    assert facts["bezoar"] == manifest["environment"]["bezoar"]
+    assert facts["poisonproof"] == manifest["environment"]["poisonproof"]
     assert facts["spread"]["shifts"]
     assert facts["origin"] == {
         "dataset": manifest["settings"]["dataset"],
@@ -505,11 +520,11 @@ def test_the_checker_shares_nothing_with_what_it_checks(honest, tmp_path):
 import sys
 from types import SimpleNamespace
 import numpy as np
-from bezoar.verification import verify
+from poisonproof.verification import verify
 data = SimpleNamespace(dtype="float64", **np.load({str(tmp_path / "data.npz")!r}))
 verdict = verify({str(honest)!r}, data=data, ask=False)
 print(verdict.verdict)
-loaded = [name for name in sys.modules if name.startswith("bezoar.") and not name.startswith("bezoar.verification")]
+loaded = [name for name in sys.modules if name.startswith("poisonproof.") and not name.startswith("poisonproof.verification")]
 print(loaded, sorted({{"numba", "scipy", "sklearn"}} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

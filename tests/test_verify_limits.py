@@ -11,18 +11,29 @@ import zipfile
 import numpy as np
 import pytest
 
-from bezoar import Spread, verify
-from bezoar.bounded import NoRegularFileError, map_npy, read_npz, tar_files
-from bezoar.files import open_arrays, read_record, sha256_of, write_arrays, write_record
-from bezoar.verification.theorem import leads, read_spread, theorem_2
 from forging import make, seal_whole, sign
+from poisonproof import Spread, verify
+from poisonproof.system.archives import (
+    NoRegularFileError,
+    map_npy,
+    read_npz,
+    tar_files,
+)
+from poisonproof.system.files import (
+    open_arrays,
+    read_record,
+    sha256_of,
+    write_arrays,
+    write_record,
+)
+from poisonproof.verification.theorem import leads, read_spread, theorem_2
 
 WAIT = 120  # seconds; what hangs, hangs for ever
 ROOM = 700 << 20  # of memory, of which Python, NumPy and the package take about 100 MB
 PROGRAM = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-from bezoar.verification import verify
+from poisonproof.verification import verify
 try:
     verdict = verify(sys.argv[1], votes=sys.argv[2] if len(sys.argv) > 2 else None)
     print(verdict.exit_code, verdict.verdict[:600])
@@ -79,7 +90,7 @@ def test_a_device_behind_a_link_is_not_read(folder):
     assert (code, "votes.npy is a link" in verdict) == (3, True), verdict
 
 
-def test_the_readers_of_bezoar_itself_do_not_wait_for_pipes(tmp_path):
+def test_the_readers_of_poisonproof_itself_do_not_wait_for_pipes(tmp_path):
     os.mkfifo(tmp_path / "pipe.npy")
     for read in (read_record, open_arrays, map_npy, sha256_of, read_npz, lambda path: tar_files(path, (), 1)):
         with pytest.raises(NoRegularFileError, match=r"pipe\.npy is no regular file"):
@@ -112,7 +123,7 @@ def test_the_limit_is_on_all_files_together_and_can_be_raised(folder):
     assert verify(folder, max_bytes=max(total, 64 * largest)).consistent
 
 
-def test_records_that_a_reader_of_bezoar_cannot_hold_are_refused(tmp_path):
+def test_records_that_a_reader_of_poisonproof_cannot_hold_are_refused(tmp_path):
     write_record(tmp_path / "record.json", {"a": 1})
     os.truncate(tmp_path / "record.json", 200 * 10**9)
     with pytest.raises(ValueError, match="has 200000000000 bytes, and at most"):
@@ -147,7 +158,7 @@ def loose(folder, n_classes, matrix, shifts):
     """A certificate and votes whose sizes multiply: classes by test samples, subsets by shifts."""
     n_test, n = matrix.shape
     facts = {
-        "format": "bezoar certificate 1",
+        "format": "poisonproof certificate 1",
         "method": "finite-aggregation",
         "k": n // len(shifts),
         "d": len(shifts),

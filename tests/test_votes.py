@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from bezoar import Split, Spread, Votes
-from bezoar.premises import Premise
+from poisonproof import Split, Spread, Votes
+from poisonproof.premises import Premise
 
 SPREAD = Spread.random(4, 2)
 
@@ -127,7 +127,7 @@ def test_what_are_not_votes_is_refused_in_one_sentence(make, message):
 
 
 def test_a_spread_must_be_a_spread():
-    with pytest.raises(TypeError, match=r"must be a bezoar\.Spread"):
+    with pytest.raises(TypeError, match=r"must be a poisonproof\.Spread"):
         Votes(np.zeros((2, 8), int), 8, list("ab"))
-    with pytest.raises(TypeError, match=r"name or a bezoar\.Split"):
+    with pytest.raises(TypeError, match=r"name or a poisonproof\.Split"):
         Votes(np.zeros((2, 8), int), SPREAD, list("ab"), 3)

@@ -12,12 +12,12 @@ import pytest
 from filelock import FileLock
 from sklearn.naive_bayes import GaussianNB
 
-from bezoar import FiniteAggregationClassifier, data
-from bezoar.cli import main
-from bezoar.cluster import full_disk
-from bezoar.opening import only_writer
-from bezoar.run import run
-from bezoar.scratch import PREFIX, scratch_folder, sweep_scratch
+from poisonproof import FiniteAggregationClassifier, data
+from poisonproof.cli import main
+from poisonproof.runs.folder import only_writer
+from poisonproof.runs.run import run
+from poisonproof.system.scratch import PREFIX, scratch_folder, sweep_scratch
+from poisonproof.system.workers import full_disk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -29,7 +29,7 @@ FIT = """
 import sys, time
 import numpy as np
 from sklearn.naive_bayes import GaussianNB
-from bezoar import FiniteAggregationClassifier
+from poisonproof import FiniteAggregationClassifier
 X = np.random.default_rng(0).normal(size=(20_000, 40))
 class Slow(GaussianNB):
     def fit(self, X, y):
@@ -157,13 +157,13 @@ def test_a_full_disk_with_workers_is_one_sentence(tmp_path, monkeypatch, capsys)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("joblib._memmapping_reducer.dump", full)
-    words = ["bezoar", "run", "digits", "--k", "70", "--d", "1", "--n-jobs", "2", "--out", str(tmp_path / "run")]
+    words = ["poisonproof", "run", "digits", "--k", "70", "--d", "1", "--n-jobs", "2", "--out", str(tmp_path / "run")]
     monkeypatch.setattr(sys, "argv", words)
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 4
     assert capsys.readouterr().err.splitlines()[-1] == (
-        f"bezoar: {tmp_path / 'run' / 'scratch'}: No space left on device. "
+        f"poisonproof: {tmp_path / 'run' / 'scratch'}: No space left on device. "
         "What was finished is kept, and the same command goes on from there."
     )
     assert not (tmp_path / "run" / "scratch").exists()

@@ -1,0 +1,1 @@
+"""Real attacks, with real retraining."""

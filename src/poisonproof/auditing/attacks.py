@@ -1,0 +1,353 @@
+"""Attacks that an audit carries out: training samples removed, crafted, relabelled, rewritten.
+
+An attack aims at one test sample. It knows everything: the training data, the split, the spread, every vote.
+It picks the partitions whose base classifiers matter most for its target (the certificate's own worst case)
+and crafts samples until their hash falls into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from poisonproof.certificates.methods import Certificate
+from poisonproof.partition.split import Split
+from poisonproof.samples.kinds import NumberSamples, is_frame
+from poisonproof.samples.labels import label_cells
+from poisonproof.samples.rows import count_rows, join_rows, take_rows
+
+CANDIDATES_PER_PARTITION = 8
+ROUNDS = 40
+FLOOD = 10
+ROWS_PER_CONTRIBUTOR = 12
+TRIGGER_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class Poison:
+    """One attack: rows removed, samples added (with labels and contributors), and its size in units of the radius."""
+
+    size: int
+    removed: NDArray[np.int64]
+    added: Any = None
+    labels: tuple[Any, ...] = ()
+    groups: tuple[Any, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """What the attacker sees: training data, split, votes and certificate of the targets."""
+
+    X: Any
+    labels: list[Any]
+    groups: list[Any] | None
+    targets: Any
+    split: Split
+    partition: NDArray[np.int64]
+    votes: NDArray[Any]
+    certificate: Certificate
+    rng: np.random.Generator
+
+    @property
+    def n_partitions(self) -> int:
+        """Partitions of the split."""
+        return self.certificate.spread.n_partitions
+
+    @property
+    def dense(self) -> bool:
+        """Whether samples are plain numbers, so that they can be mixed and measured."""
+        return isinstance(self.X, np.ndarray) and self.X.dtype.kind in "iufb"
+
+    def rival(self, target: int) -> Any:
+        """The label the attacker would like to see."""
+        code = int(self.certificate.runner_up[target])
+        classes = self.certificate.classes.tolist()
+        if code < len(classes):
+            return classes[code]
+        return next(label for label in reversed(classes) if label != classes[self.certificate.prediction[target]])
+
+    def worst_partitions(self, target: int, count: int) -> list[int]:
+        """Partitions in the order in which a greedy attacker takes them: most votes won first, each vote once."""
+        table = self.certificate.spread.as_table()
+        votes, certificate = self.votes[target], self.certificate
+        weight = 1 + (votes == certificate.prediction[target]).astype(np.int64)
+        weight -= votes == certificate.runner_up[target]
+        chosen: list[int] = []
+        left = np.ones(len(table), np.bool_)
+        while len(chosen) < min(count, len(table)):
+            gain = np.where(left, weight[table].sum(axis=1), -1)
+            best = int(gain.argmax())
+            chosen.append(best)
+            left[best] = False
+            weight[table[best]] = 0
+        return chosen
+
+    def nearest(self, target: int, rows: NDArray[np.int64]) -> int:
+        """Of these training samples the one most like the target, or any where likeness is not defined."""
+        if not self.dense or len(rows) == 1:
+            return int(rows[0])
+        flat = self.X[rows].reshape(len(rows), -1).astype(np.float64)
+        aim = self.targets[target].reshape(-1).astype(np.float64)
+        with np.errstate(all="ignore"):
+            return int(rows[np.nan_to_num(((flat - aim) ** 2).sum(axis=1), nan=np.inf).argmin()])
+
+    def supporters(self, target: int, count: int) -> list[NDArray[np.int64]]:
+        """What to take away, one unit each: a sample of the predicted class (or a whole contributor) per partition."""
+        label = self.certificate.classes.tolist()[self.certificate.prediction[target]]
+        units = []
+        for j in self.worst_partitions(target, self.n_partitions):
+            rows = np.flatnonzero(self.partition == j)
+            if len(rows) == 0:
+                continue
+            friends = np.array([row for row in rows if self.labels[row] == label], np.int64)
+            best = self.nearest(target, friends if len(friends) else rows)
+            if self.groups is None:
+                units.append(np.array([best]))
+            else:
+                units.append(np.flatnonzero([group == self.groups[best] for group in self.groups]))
+            if len(units) == count:
+                break
+        return units
+
+    def land(self, base: Any, label: Any, partitions: Sequence[int]) -> tuple[Any, tuple[Any, ...] | None] | None:
+        """Variants of one sample, one for each of these partitions; None if the search does not find them.
+
+        ``base`` is one row. With contributors the id is searched, and each brings several copies.
+        """
+        if self.groups is not None:
+            return self._land_contributors(base, partitions)
+        found: dict[int, Any] = {}
+        count = min(4096, CANDIDATES_PER_PARTITION * self.n_partitions)
+        for attempt in range(ROUNDS):
+            variants = self._variants(base, count, attempt)
+            where = self.split.partitions(self.split.samples(variants), self.n_partitions, label_cells([label] * count))
+            for j in set(partitions) - set(found):
+                hits = np.flatnonzero(where == j)
+                if len(hits):
+                    found[j] = take_rows(variants, [int(hits[0])])
+            if len(found) == len(set(partitions)):
+                return _stacked([found[j] for j in partitions]), None
+        return None
+
+    def _land_contributors(self, base: Any, partitions: Sequence[int]) -> tuple[Any, tuple[Any, ...]] | None:
+        names = [f"attacker {number}" for number in range(ROUNDS * self.n_partitions)]
+        where = self.split.partitions(NumberSamples(np.zeros((len(names), 1))), self.n_partitions, groups=names)
+        rows, groups = [], []
+        for j in partitions:
+            hits = np.flatnonzero(where == j)
+            if len(hits) == 0:
+                return None
+            copies = take_rows(self._variants(base, ROWS_PER_CONTRIBUTOR, 0), list(range(ROWS_PER_CONTRIBUTOR)))
+            rows.append(copies)
+            groups += [names[int(hits[0])]] * ROWS_PER_CONTRIBUTOR
+        return _stacked(rows), tuple(groups)
+
+    def _variants(self, base: Any, count: int, attempt: int) -> Any:
+        """Rows that a person or a learner would hardly tell from ``base`` and that all hash differently."""
+        number = attempt * count + np.arange(count)
+        if is_frame(base):
+            return _frame_variants(base, number)
+        if sp.issparse(base):
+            rows = sp.vstack([base] * count, format="lil")
+            columns = self.rng.integers(0, base.shape[1], count)
+            rows[np.arange(count), columns] = 1e-6 * (1.0 + number)
+            return rows.tocsr()
+        if isinstance(base, list):
+            return [f"{base[0]} {at}" for at in number]
+        rows = np.repeat(np.asarray(base), count, axis=0)
+        flat = rows.reshape(count, -1)
+        touched = self.rng.integers(0, flat.shape[1], (count, 12))
+        if flat.dtype == np.uint8:
+            noise = self.rng.integers(0, min(255, 2 << attempt), touched.shape)
+            values = flat[np.arange(count)[:, None], touched].astype(np.int64)
+            flat[np.arange(count)[:, None], touched] = np.where(values >= 128, values - noise, values + noise)
+        elif self.split.kind == "pixel-sum":
+            flat[np.arange(count), touched[:, 0]] += self.rng.integers(0, 2 + 2 * attempt, count)
+        else:
+            column = touched[:, 0]
+            here = flat[np.arange(count), column]
+            known = np.nan_to_num(here)
+            flat[np.arange(count), column] = known + 1e-7 * (1 + np.abs(known)) * (1 + number)
+        return rows
+
+
+def remove(scene: Scene, target: int, size: int) -> Poison | None:
+    """Take away the samples that hold the prediction."""
+    units = scene.supporters(target, size)
+    return Poison(len(units), np.concatenate(units)) if units else None
+
+
+def insert(scene: Scene, target: int, size: int) -> Poison | None:
+    """Add the target itself, all but unchanged, under the rival's label, where it counts most."""
+    return _inserted(scene, target, size, _one(scene.targets, target))
+
+
+def flip(scene: Scene, target: int, size: int) -> Poison | None:
+    """Give the samples that hold the prediction the rival's label."""
+    cost = scene.split.cost("label_flip")
+    units = scene.supporters(target, size // cost)
+    return _rewritten(scene, units, scene.rival(target), cost) if units else None
+
+
+def modify(scene: Scene, target: int, size: int) -> Poison | None:
+    """Turn samples that hold the prediction into the target under the rival's label, in other partitions."""
+    cost = scene.split.cost("modify")
+    units = scene.supporters(target, size // cost)
+    if not units:
+        return None
+    if scene.groups is not None:
+        rows = np.concatenate(units)
+        owners = tuple(scene.groups[row] for row in rows)
+        added = scene._variants(_one(scene.targets, target), len(rows), 0)
+        return Poison(len(units), rows, added, (scene.rival(target),) * len(rows), owners)
+    landed = _inserted(scene, target, len(units), _one(scene.targets, target))
+    if landed is None:
+        return None
+    return Poison(cost * len(units), np.concatenate(units), landed.added, landed.labels)
+
+
+def collide(scene: Scene, target: int, size: int) -> Poison | None:
+    """Samples of the rival's class pulled over to the target until they nearly collide with it."""
+    rows = np.flatnonzero([label == scene.rival(target) for label in scene.labels])
+    if not scene.dense or len(rows) == 0:
+        return None
+    base = scene.X[[scene.nearest(target, rows)]]
+    mixed = 0.7 * scene.targets[[target]].astype(np.float64) + 0.3 * base.astype(np.float64)
+    if scene.split.kind == "pixel-sum":
+        mixed = np.round(mixed)
+    return _inserted(scene, target, size, mixed.astype(scene.X.dtype))
+
+
+def backdoor(scene: Scene, target: int, size: int) -> Poison | None:
+    """Training samples that carry a trigger, under the rival's label; meant for targets that carry it too."""
+    if not scene.dense:
+        return None
+    rows = np.flatnonzero([label != scene.rival(target) for label in scene.labels])
+    if len(rows) == 0:
+        return None
+    base = with_trigger(scene.X[[int(scene.rng.choice(rows))]])
+    return _inserted(scene, target, size, base)
+
+
+def degenerate(scene: Scene, target: int, size: int) -> Poison | None:
+    """Rows that break careless learners: all zero, constant, or as large as numbers get; an empty or endless text."""
+    base: Any = _one(scene.X, 0)
+    choice = int(scene.rng.integers(3))
+    if is_frame(base):
+        base = base.copy()
+        for column in base.columns:
+            if base[column].dtype.kind == "f":
+                base[column] = (0.0, 1e300, np.nan)[choice]
+    elif sp.issparse(base):
+        base = base * 0 if choice == 0 else base * (1e300 if choice == 1 else -1.0)
+    elif isinstance(base, list):
+        base = ["" if choice == 0 else "poison " * (1 if choice == 1 else 2000)]
+    elif not scene.dense:
+        return None
+    elif base.dtype == np.uint8:
+        base = np.full_like(base, (0, 255, 128)[choice])
+    else:
+        largest = 2.0**40 if scene.split.kind == "pixel-sum" else 1e150
+        base = np.full(base.shape, (0.0, largest, -largest)[choice])
+    return _inserted(scene, target, size, base)
+
+
+def duplicates(scene: Scene, target: int, size: int) -> Poison | None:
+    """One rival sample over and over: ten times as many copies as a partition holds, all in one partition."""
+    rows = np.flatnonzero([label == scene.rival(target) for label in scene.labels])
+    if len(rows) == 0:
+        return None
+    copies = [scene.nearest(target, rows)] * (FLOOD * _usual(scene))
+    label = scene.labels[copies[0]]
+    groups = None if scene.groups is None else ("attacker",) * len(copies)
+    cost = 1 if scene.groups is not None else len(copies)
+    return Poison(cost, np.zeros(0, np.int64), take_rows(scene.X, copies), (label,) * len(copies), groups)
+
+
+def flood(scene: Scene, target: int, size: int) -> Poison | None:
+    """The worst partition filled with the target under the rival's label, to ten times its size."""
+    partition = scene.worst_partitions(target, 1)
+    count = FLOOD * _usual(scene)
+    poison = _inserted(scene, target, 1, _one(scene.targets, target), partition)
+    if poison is None:
+        return None
+    copies = list(range(len(poison.labels))) * (count // len(poison.labels) + 1)
+    groups = None if poison.groups is None else tuple(poison.groups[at] for at in copies)
+    cost = 1 if scene.groups is not None else len(copies)
+    return Poison(cost, poison.removed, take_rows(poison.added, copies), poison.labels[:1] * len(copies), groups)
+
+
+ATTACKS: dict[str, Callable[[Scene, int, int], Poison | None]] = {
+    "remove": remove,
+    "insert": insert,
+    "flip": flip,
+    "modify": modify,
+    "collide": collide,
+    "backdoor": backdoor,
+    "degenerate": degenerate,
+    "duplicates": duplicates,
+    "flood": flood,
+}
+
+
+def with_trigger(images: NDArray[Any]) -> NDArray[Any]:
+    """Images (or vectors) whose last values, a twentieth of them, are as bright as they get."""
+    triggered = images.copy()
+    flat = triggered.reshape(len(images), -1)
+    width = max(1, int(TRIGGER_SHARE * flat.shape[1]))
+    flat[:, -width:] = 255 if images.dtype == np.uint8 else np.abs(flat).max(axis=1, keepdims=True)
+    return triggered
+
+
+def _inserted(
+    scene: Scene, target: int, size: int, base: Any, partitions: Sequence[int] | None = None
+) -> Poison | None:
+    wanted = partitions or scene.worst_partitions(target, size)
+    label = scene.rival(target)
+    landed = scene.land(base, label, wanted) if wanted else None
+    if landed is None:
+        return None
+    added, groups = landed
+    return Poison(len(wanted), np.zeros(0, np.int64), added, (label,) * count_rows(added), groups)
+
+
+def _rewritten(scene: Scene, units: list[NDArray[np.int64]], label: Any, cost: int) -> Poison:
+    """These samples under another label."""
+    rows = np.concatenate(units)
+    groups = None if scene.groups is None else tuple(scene.groups[row] for row in rows)
+    return Poison(cost * len(units), rows, take_rows(scene.X, rows), (label,) * len(rows), groups)
+
+
+def _usual(scene: Scene) -> int:
+    """How many samples a partition usually holds, at least one."""
+    return max(1, len(scene.labels) // scene.n_partitions)
+
+
+def _one(X: Any, row: int) -> Any:
+    return take_rows(X, [row])
+
+
+def _stacked(parts: list[Any]) -> Any:
+    stacked = parts[0]
+    for part in parts[1:]:
+        stacked = join_rows(stacked, part)
+    return stacked
+
+
+def _frame_variants(base: Any, number: NDArray[np.int64]) -> Any:
+    import pandas as pd
+
+    rows = base.iloc[[0] * len(number)].reset_index(drop=True)
+    numeric = [column for column in rows.columns if pd.api.types.is_float_dtype(rows[column].dtype)]
+    finite = [column for column in numeric if np.isfinite(base[column].iloc[0]) and abs(base[column].iloc[0]) < 1e300]
+    if finite:
+        here = float(base[finite[0]].iloc[0])
+        return rows.assign(**{finite[0]: here + 1e-7 * (1 + abs(here)) * (1 + number)})
+    if numeric:
+        return rows.assign(**{numeric[0]: 1e-7 * (1.0 + number)})
+    return rows.assign(**{rows.columns[0]: [f"{base.iloc[0, 0]} {at}" for at in number]})

@@ -1,0 +1,382 @@
+"""The audit: poison the training data for real, retrain, and watch the certificate hold.
+
+Every attack is carried out: training samples are removed, added or rewritten, the base classifiers that this
+reaches are trained again, and the prediction is compared with what the certificate says. Base classifiers
+that it does not reach must not move by a bit; some of them are trained again to see. One violation shows that
+a premise of the proof is false (most likely that a base classifier is not a function of its subset alone).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from poisonproof.auditing.attacks import (
+    ATTACKS,
+    Poison,
+    Scene,
+    with_trigger,
+)
+from poisonproof.certificates.methods import Certificate, certify
+from poisonproof.display.text import shown
+from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, Training
+from poisonproof.premises import PremiseWarning
+from poisonproof.samples.labels import label_cells, one_by_one
+from poisonproof.samples.rows import count_rows, join_rows, take_rows
+from poisonproof.training.engine import train_and_vote
+from poisonproof.training.pooled import fit_pooled, is_pooled
+from poisonproof.votes.votes import vote_dtype
+
+GROWTH = 1.3
+LARGEST = 3
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One attack that was carried out.
+
+    ``reach`` is the number of partitions it touched, never more than ``size``, and a prediction whose radius is
+    at least the reach must not move.
+    """
+
+    kind: str
+    target: int
+    size: int
+    reach: int
+    radius: int
+    moved: bool
+    retrained: int
+    violations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What an audit did and found.
+
+    Attributes
+    ----------
+    attacks : tuple of Attack
+    radius : array (targets,)
+        The certified radius of each target; the second half carries a backdoor's trigger, where there is one.
+    smallest : array (targets,)
+        Size of the smallest attack that really moved each prediction; 0 where none did.
+    bystanders : int
+        Base classifiers that no poison reached and that were trained again to see whether they moved.
+    seed : int
+    unit : str
+        What sizes count.
+    """
+
+    attacks: tuple[Attack, ...]
+    radius: NDArray[np.int64]
+    smallest: NDArray[np.int64]
+    bystanders: int
+    seed: int
+    unit: str
+
+    @property
+    def violations(self) -> tuple[Attack, ...]:
+        """Attacks that the certificate excludes and that worked all the same."""
+        return tuple(attack for attack in self.attacks if attack.violations)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was violated."""
+        return not self.violations
+
+    def by_kind(self) -> dict[str, dict[str, int]]:
+        """For each kind of attack: how many were run, how many moved the prediction, how many violations."""
+        kinds = dict.fromkeys(attack.kind for attack in self.attacks)
+        return {
+            kind: {
+                "attacks": len(own),
+                "moved": sum(attack.moved for attack in own),
+                "violations": sum(bool(attack.violations) for attack in own),
+            }
+            for kind in kinds
+            if (own := [attack for attack in self.attacks if attack.kind == kind])
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain values, for a file."""
+        return {
+            "ok": self.ok,
+            "seed": self.seed,
+            "unit": self.unit,
+            "n_attacks": len(self.attacks),
+            "by_kind": self.by_kind(),
+            "retrained": sum(attack.retrained for attack in self.attacks),
+            "bystanders": self.bystanders,
+            "radius": self.radius.tolist(),
+            "smallest": self.smallest.tolist(),
+            "violations": [vars(attack) for attack in self.violations],
+        }
+
+    def __str__(self) -> str:
+        moved = sum(attack.moved for attack in self.attacks)
+        lines = [
+            f"{len(self.attacks)} attacks on {len(self.radius)} predictions, each with retraining: {moved} moved the "
+            f"prediction, {len(self.violations)} against the certificate.",
+            f"{sum(attack.retrained for attack in self.attacks)} base classifiers retrained; {self.bystanders} that no "
+            "poison reached were retrained too and compared to the bit.",
+        ]
+        hit = self.smallest > 0
+        if hit.any():
+            gap = float(np.median(self.smallest[hit] / (self.radius[hit] + 1)))
+            lines.append(
+                f"{int(hit.sum())} predictions were moved by some attack; the smallest took {gap:.2f} times the least "
+                "size that the certificate does not exclude (median)."
+            )
+        for attack in self.violations:
+            lines += [f"VIOLATION: {words} ({_case(attack, self.seed)})" for words in attack.violations]
+        return "\n".join(map(shown, lines))
+
+
+def audit(
+    model: FiniteAggregationClassifier,
+    X: Any,
+    y: Any,
+    X_test: Any,
+    *,
+    groups: Any = None,
+    targets: int | Sequence[int] = 10,
+    kinds: Iterable[str] | None = None,
+    sizes: Sequence[int] | None = None,
+    method: str = "finite-aggregation",
+    bystanders: int = 2,
+    all_every: int = 25,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> AuditReport:
+    """Attack a model for real and compare what happens with what is certified.
+
+    For each target and kind of attack: an attack as large as the radius, which must fail, one larger, and so
+    on until the prediction moves or the attack is several times as large as the radius.
+
+    Parameters
+    ----------
+    model : FiniteAggregationClassifier
+        Its parameters; it is fitted afresh.
+    X, y, groups : training data
+    X_test : samples
+        Where targets are taken from.
+    targets : int or row numbers
+        How many test samples to attack, or which.
+    kinds : names, optional
+        Of `poisonproof.auditing.attacks.ATTACKS`; default all that the data allows.
+    sizes : attack sizes, optional
+        Instead of the growing ones.
+    method : str
+        The certificate to put to the test.
+    bystanders : int
+        How many base classifiers out of reach to retrain with every attack.
+    all_every : int
+        Retrain all of them with every so-many-th attack.
+    seed : int
+        Of the choice of targets and of everything random in the attacks.
+    progress : callable
+        Told how much is done, of how much.
+    """
+    if method not in ("finite-aggregation", "dpa-bound", "tight"):
+        raise ValueError(f"An audit puts certificates of the plurality vote to the test. Got method {method!r}.")
+    chosen = list(ATTACKS) if kinds is None else list(kinds)
+    for kind in chosen:
+        if kind not in ATTACKS:
+            raise ValueError(f"An attack is one of {list(ATTACKS)}. Got {kind!r} instead.")
+    course = _Course(model, X, y, groups, X_test, targets, chosen, method, bystanders, all_every, seed)
+    done: list[Attack] = []
+    plan = [(target, kind) for target in range(course.n_targets) for kind in chosen if course.suits(target, kind)]
+    for number, (target, kind) in enumerate(plan):
+        progress(number, len(plan))
+        done += course.climb(kind, target, sizes)
+    progress(len(plan), len(plan))
+    smallest = np.zeros(course.n_targets, np.int64)
+    for attack in done:
+        if attack.moved and (smallest[attack.target] == 0 or attack.size < smallest[attack.target]):
+            smallest[attack.target] = attack.size
+    certificate = course.certificate
+    return AuditReport(tuple(done), certificate.radius, smallest, course.n_bystanders, seed, certificate.unit)
+
+
+class _Course:
+    """A fitted ensemble, its targets, and attacks upon them."""
+
+    def __init__(
+        self,
+        model: FiniteAggregationClassifier,
+        X: Any,
+        y: Any,
+        groups: Any,
+        X_test: Any,
+        targets: int | Sequence[int],
+        kinds: list[str],
+        method: str,
+        bystanders: int,
+        all_every: int,
+        seed: int,
+    ) -> None:
+        self.X, self.labels = X if hasattr(X, "shape") or isinstance(X, list) else np.asarray(X), one_by_one(y)
+        self.groups = None if groups is None else list(groups)
+        self.bystanders, self.all_every, self.seed = bystanders, all_every, seed
+        self.n_bystanders = self.n_attacks = 0
+        self.base = base = clone(model)
+        training = self._prepare(base, self.X, self.labels, self.groups)
+        self.n_classes = len(base.classes_)
+        # The class list is a premise: the attacks are judged with it as it stands.
+        self.model = clone(model).set_params(classes=base.classes_.tolist())
+        plain = take_rows(X_test, _chosen(targets, count_rows(X_test), seed))
+        self.n_plain = count_rows(plain)
+        triggered = "backdoor" in kinds and isinstance(plain, np.ndarray) and plain.dtype.kind in "iuf"
+        self.targets = join_rows(plain, with_trigger(plain)) if triggered else plain
+        self.test = base.split_.samples(self.targets)
+        self.digests = base.subset_digests_
+        self.votes = self._retrained(training, np.arange(len(self.digests)))
+        self.certificate: Certificate = certify(base.as_votes(self.votes), method)  # type: ignore[arg-type]
+        samples = base.split_.samples(self.X)
+        self.partition = base.split_.partitions(
+            samples, base.spread_.n_partitions, label_cells(self.labels), self.groups
+        )
+        self.split, self.spread = base.split_, base.spread_
+
+    @property
+    def n_targets(self) -> int:
+        return count_rows(self.targets)
+
+    def suits(self, target: int, kind: str) -> bool:
+        """A backdoor is tried on targets that carry the trigger, everything else on those that do not."""
+        return (target >= self.n_plain) == (kind == "backdoor")
+
+    def climb(self, kind: str, target: int, sizes: Sequence[int] | None) -> list[Attack]:
+        """Attacks of growing size, the first as large as the radius."""
+        radius = int(self.certificate.radius[target])
+        if sizes is not None:
+            return [attack for size in sizes if (attack := self.attack(kind, target, size))]
+        done: list[Attack] = []
+        size = max(1, radius)
+        while size <= LARGEST * (radius + 2):
+            attack = self.attack(kind, target, size)
+            if attack is None:
+                break
+            done.append(attack)
+            if attack.moved or kind in ("duplicates", "flood"):
+                break
+            size = radius + 1 if size == radius else max(size + 1, int(size * GROWTH))
+        return done
+
+    def attack(self, kind: str, target: int, size: int) -> Attack | None:
+        """Carry out one attack, or None if it cannot be had on this data."""
+        rng = np.random.default_rng([self.seed, target, list(ATTACKS).index(kind), size])
+        scene = Scene(
+            self.X,
+            self.labels,
+            self.groups,
+            self.targets,
+            self.split,
+            self.partition,
+            self.votes,
+            self.certificate,
+            rng,
+        )
+        poison = ATTACKS[kind](scene, target, size)
+        return None if poison is None else self._carry_out(poison, kind, target, rng)
+
+    def _carry_out(self, poison: Poison, kind: str, target: int, rng: np.random.Generator) -> Attack:
+        training, digests, touched = self._poisoned(poison)
+        changed = np.flatnonzero((digests != self.digests).any(axis=1))
+        reached = np.unique(self.spread.as_table()[touched])
+        rest = np.setdiff1d(np.arange(len(digests)), changed)
+        self.n_attacks += 1
+        count = len(rest) if self.n_attacks % self.all_every == 1 else min(self.bystanders, len(rest))
+        watched = np.sort(rng.choice(rest, count, replace=False))
+        again = np.concatenate([changed, watched]).astype(np.int64)
+        votes = self.votes.copy()
+        votes[:, again] = self._retrained(training, again)
+        violations = []
+        if len(astray := np.setdiff1d(changed, reached)):
+            violations.append(f"the subsets {_few(astray)} changed although no poison reaches them")
+        astray = watched[(votes[:, watched] != self.votes[:, watched]).any(axis=0)]
+        if len(astray):
+            violations.append(f"the base classifiers {_few(astray)} vote otherwise although no poison reaches them")
+        votes[:, watched] = self.votes[:, watched]
+        if len(touched) > poison.size:
+            violations.append(f"{len(touched)} partitions were touched by an attack of size {poison.size}")
+        moved = self.base.as_votes(votes).counts().argmax(axis=1) != self.certificate.prediction
+        broken = np.flatnonzero(moved & (self.certificate.radius >= len(touched)))
+        if len(broken):
+            violations.append(
+                f"the predictions of {_few(broken)} moved although their radius is at least the reach, {len(touched)}"
+            )
+        self.n_bystanders += len(watched)
+        return Attack(
+            kind,
+            target,
+            poison.size,
+            len(touched),
+            int(self.certificate.radius[target]),
+            bool(moved[target]),
+            len(changed),
+            tuple(violations),
+        )
+
+    def _poisoned(self, poison: Poison) -> tuple[Training, NDArray[np.uint8], NDArray[np.int64]]:
+        """The training data after the attack, its digests, and the partitions that were touched."""
+        stay = np.setdiff1d(np.arange(len(self.labels)), poison.removed)
+        X, labels = take_rows(self.X, stay), [self.labels[row] for row in stay]
+        groups = None if self.groups is None else [self.groups[row] for row in stay]
+        touched = [self.partition[poison.removed]]
+        if poison.added is not None:
+            touched.append(
+                self.split.partitions(
+                    self.split.samples(poison.added),
+                    self.spread.n_partitions,
+                    label_cells(poison.labels),
+                    poison.groups,
+                )
+            )
+            X, labels = join_rows(X, poison.added), [*labels, *poison.labels]
+            groups = None if groups is None else [*groups, *(poison.groups or ())]
+        model = clone(self.model)
+        training = self._prepare(model, X, labels, groups)
+        return training, model.subset_digests_, np.unique(np.concatenate(touched))
+
+    def _prepare(self, model: FiniteAggregationClassifier, X: Any, y: Any, groups: Any) -> Training:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PremiseWarning)
+            return model.prepare(X, y, groups)
+
+    def _retrained(self, training: Training, indices: NDArray[np.int64]) -> NDArray[Any]:
+        """Votes of these base classifiers on the targets, trained on this data."""
+        if is_pooled(training.estimator):
+            members = fit_pooled(*training, only=indices.tolist())
+            return members.votes(self.test, self.n_classes, vote_dtype(self.n_classes))
+        part = next(train_and_vote(*training, self.test, self.n_classes, [indices.tolist()], n_jobs=1))
+        return part.votes
+
+
+def _chosen(targets: int | Sequence[int], n_test: int, seed: int) -> list[int]:
+    if isinstance(targets, int):
+        if targets < 1:
+            raise ValueError(f"An audit needs at least one target. Got {targets}.")
+        rng = np.random.default_rng(seed)
+        return [int(row) for row in np.sort(rng.choice(n_test, min(targets, n_test), replace=False))]
+    rows = [int(row) for row in targets]
+    if not rows or min(rows) < 0 or max(rows) >= n_test:
+        raise ValueError(f"Targets must be test samples 0 … {n_test - 1}. Got {targets!r} instead.")
+    return rows
+
+
+def _few(indices: NDArray[np.int64]) -> str:
+    return ", ".join(str(int(index)) for index in indices[:5]) + (", …" if len(indices) > 5 else "")
+
+
+def _case(attack: Attack, seed: int) -> str:
+    return (
+        f"again: the same targets, kinds=['{attack.kind}'], sizes=[{attack.size}], seed={seed}; "
+        f"target {attack.target}, radius {attack.radius}"
+    )

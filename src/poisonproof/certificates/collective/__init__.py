@@ -1,0 +1,1 @@
+"""One attack on the whole test set."""

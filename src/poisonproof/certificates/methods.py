@@ -1,0 +1,185 @@
+"""Certificates: pure mathematics, from votes to radii."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from poisonproof.certificates.certificate import Certificate
+from poisonproof.certificates.reachable import reachable_partitions, reachable_premise
+from poisonproof.system.threads import in_threads
+from poisonproof.votes.votes import Votes
+
+__all__ = ["Certificate", "certify"]
+
+Method = Literal["finite-aggregation", "dpa-bound", "tight", "run-off"]
+DUAL_ITERATIONS = 40
+PARTITION_VISITS = 4_000_000  # what branch and bound may look at for one rival and attack size
+GROUP_VISITS = 4_000_000  # what branch and bound inside groups may look at for one rival
+BYTES_PER_TASK = 1 << 20
+
+
+def certify(
+    votes: Votes, method: Method = "finite-aggregation", *, reachable: ArrayLike | None = None, n_jobs: int = -1
+) -> Certificate:
+    """A radius for every test sample: no attack of at most that size changes its prediction.
+
+    The guarantee holds if every base classifier is a function of its own subset (and its index)
+    alone, and if ``votes.spread`` is the spread that made the subsets.
+
+    Parameters
+    ----------
+    votes : Votes
+    method : "finite-aggregation", "dpa-bound", "tight" or "run-off"
+        ``finite-aggregation`` is Theorem 2 of Wang, Levine and Feizi (2022); with d = 1 it is Theorem 1
+        (DPA) and exact. ``dpa-bound`` counts 2d votes for every poison, whatever the base classifiers
+        say: the bound Theorem 2 improves upon, on the same votes. ``tight`` counts a base classifier that
+        two poisons reach once (see `poisonproof.certificates.tight`): never below Theorem 2, slower, and it
+        tells which radii are exact; it gains most with a spread designed for it (`Spread.planes`). ``run-off`` is
+        another election over votes with rankings: the two most voted classes meet, and more base classifiers rank
+        the winner above the other (see `poisonproof.certificates.runoff`); its prediction may differ from the most
+        voted class.
+    reachable : indices or boolean mask of partitions, optional
+        The only partitions that an attacker can poison (Theorem 4), because the sources of all others are trusted; a
+        premise of the certificate. A radius equal to the number of partitions then means that no attack within them
+        changes the prediction, of whatever size. Only with "finite-aggregation".
+    n_jobs : int
+        Threads; -1 means one per core. The result does not depend on it.
+    """
+    if not isinstance(votes, Votes):
+        raise TypeError(
+            f"certify takes poisonproof.Votes, which know their spread. Got {type(votes).__name__} instead."
+        )
+    if method not in get_args(Method):
+        raise ValueError(f"The 'method' of certify must be one of {list(get_args(Method))}. Got {method!r} instead.")
+    if n_jobs != -1 and n_jobs < 1:
+        raise ValueError(f"The 'n_jobs' of certify must be -1 or at least 1. Got {n_jobs!r} instead.")
+    premises, within = votes.premises, None
+    if reachable is not None:
+        if method != "finite-aggregation":
+            raise ValueError(f"'reachable' needs the method 'finite-aggregation' (Theorem 4). Got {method!r} instead.")
+        within = reachable_partitions(reachable, votes.spread.n_partitions)
+        premises = (*premises, reachable_premise(within, votes.spread.n_partitions))
+    exact = None
+    if method == "run-off":
+        arrays, exact = _run_off(votes, n_jobs)
+    else:
+        arrays = _dpa_bound(votes) if method == "dpa-bound" else _finite_aggregation(votes, n_jobs, within)
+    prediction, runner_up, margin, radius = arrays
+    if method == "tight":
+        exact = _tighten(votes, prediction, runner_up, radius, n_jobs)
+    return Certificate(
+        prediction,
+        runner_up,
+        margin,
+        radius,
+        method=method,
+        classes=votes.classes,
+        spread=votes.spread,
+        split=votes.split,
+        classes_inferred=votes.classes_inferred,
+        premises=premises,
+        exact=exact,
+    )
+
+
+def _tighten(
+    votes: Votes, prediction: NDArray[np.int64], runner_up: NDArray[np.int64], radius: NDArray[np.int64], n_jobs: int
+) -> NDArray[np.bool_]:
+    """Raise radii and set runners-up in place; which radii an explicit attack shows to be exact."""
+    from poisonproof.certificates.overlap import find_groups
+    from poisonproof.certificates.tight import tighten_rows
+
+    spread = votes.spread
+    table = np.ascontiguousarray(spread.as_table())
+    groups = find_groups(spread)
+    columns = np.arange(spread.n_subsets)
+    starts, overlap, exactly_one = np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_)
+    twin, origin, group_size = overlap, np.zeros((spread.n_subsets, 1), np.int64), spread.n_subsets
+    if groups is not None:
+        columns, starts, overlap, exactly_one = groups.classifiers, groups.starts, groups.overlap, groups.exactly_one
+        table = np.sort(np.argsort(columns)[table[groups.partitions]], axis=1)
+        origin, group_size = np.repeat(starts[:-1], np.diff(starts))[:, None], int(np.diff(starts).max())
+    feeding = np.argsort(table.ravel(), kind="stable").reshape(table.shape) // spread.d
+    inside = table - origin
+    if groups is not None:
+        maps = [rows.tobytes() for rows in np.split(inside, starts[1:-1])]
+        twin = np.array([maps.index(rows) for rows in maps])
+    tables = (table, feeding, starts, overlap, exactly_one, twin, inside, feeding - origin)
+    limits = (DUAL_ITERATIONS, PARTITION_VISITS // spread.n_partitions, GROUP_VISITS // group_size)
+    exact = np.zeros(votes.n_test, np.bool_)
+
+    def work(start: int, stop: int) -> None:
+        rows = np.ascontiguousarray(votes.matrix[start:stop][:, columns])
+        part = slice(start, stop)
+        settings = (len(votes.classes), votes.classes_inferred, *limits)
+        tighten_rows(rows, *tables, *settings, prediction[part], runner_up[part], radius[part], exact[part])
+
+    in_threads(votes.n_test, 8, work, n_jobs)
+    return exact
+
+
+def _run_off(votes: Votes, n_jobs: int) -> tuple[list[NDArray[np.int64]], NDArray[np.bool_]]:
+    from poisonproof.certificates.runoff import certify_runoff_rows
+
+    if votes.rankings is None:
+        raise ValueError(
+            "Method 'run-off' needs the base classifiers' rankings, and these votes have none; "
+            "give Votes(..., rankings=...), or make them by FiniteAggregationClassifier.votes(X, rankings=True)."
+        )
+    rankings, spread = votes.rankings, votes.spread
+    shifts = np.array(spread.shifts or (), np.int64)
+    feeding = np.array([spread.partitions_of(i) for i in range(spread.n_subsets)], np.int64)
+    # One type for all, whatever the number of classes, d, or the file: the kernel is compiled once.
+    table = np.array(spread.as_table())
+    small = np.empty(0, np.promote_types(np.uint16, np.min_scalar_type(3 * spread.d)))
+    arrays = [np.empty(votes.n_test, np.int64) for _ in range(4)]
+    exact = np.empty(votes.n_test, np.bool_)
+
+    def work(start: int, stop: int) -> None:
+        rows = np.array(rankings[start:stop], np.uint16)
+        prediction, runner_up, margin, radius = (array[start:stop] for array in arrays)
+        found = (prediction, runner_up, margin, radius, exact[start:stop])
+        certify_runoff_rows(rows, shifts, table, feeding, votes.classes_inferred, small, *found)
+
+    in_threads(votes.n_test, 8, work, n_jobs)
+    return arrays, exact
+
+
+def _finite_aggregation(votes: Votes, n_jobs: int, within: NDArray[np.int64] | None = None) -> list[NDArray[np.int64]]:
+    from poisonproof.certificates.kernels import certify_rows
+
+    spread = votes.spread
+    shifts = np.array(spread.shifts or (), np.int64)
+    table = spread.table if spread.table is not None else np.empty((0, 0), np.int64)
+    if within is not None:
+        shifts, table = np.empty(0, np.int64), spread.as_table()[within]
+    small = np.empty(0, np.min_scalar_type(2 * spread.d))
+    arrays = [np.empty(votes.n_test, np.int64) for _ in range(4)]
+
+    def work(start: int, stop: int) -> None:
+        rows = np.ascontiguousarray(votes.matrix[start:stop])
+        parts = [array[start:stop] for array in arrays]
+        certify_rows(rows, shifts, table, len(votes.classes), votes.classes_inferred, small, *parts)
+
+    row_bytes = spread.n_subsets * votes.matrix.itemsize
+    in_threads(votes.n_test, max(1, min(512, BYTES_PER_TASK // row_bytes)), work, n_jobs)
+    if within is not None and len(within) == 0:
+        arrays[3][:] = spread.n_partitions
+    return arrays
+
+
+def _dpa_bound(votes: Votes) -> list[NDArray[np.int64]]:
+    """radius = ⌊m / 2d⌋ with m the smallest margin; it grows with m, so the smallest (m, c) sets it."""
+    counts = votes.counts()
+    prediction = counts.argmax(axis=1)
+    rows = np.arange(votes.n_test)
+    leads = counts[rows, prediction][:, None] - counts - (np.arange(counts.shape[1]) < prediction[:, None])
+    leads[rows, prediction] = np.iinfo(np.int64).max
+    if votes.classes_inferred:
+        leads = np.column_stack([leads, counts[rows, prediction] - 1])
+    runner_up = leads.argmin(axis=1)
+    margin = np.maximum(leads[rows, runner_up], 0)
+    return [prediction, runner_up, margin, margin // (2 * votes.spread.d)]

@@ -1,0 +1,154 @@
+"""poisonproof certify: radii for votes that were made elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from poisonproof.cli import completion, options
+from poisonproof.cli.run import progress_bar
+
+if TYPE_CHECKING:
+    from poisonproof import Votes
+
+EXAMPLES = "Example: `poisonproof certify votes.npy --spread paper:50,16 --classes 10 --labels y_test.npy`"
+
+CLASSES_INFERRED = "premise: the number of classes was read off the files (chosen from this data); give --classes"
+Classes = Annotated[
+    int | None,
+    typer.Option(
+        "--classes",
+        help="Number of classes; it is also the code of an abstention. Else read off the files.",
+    ),
+]
+
+
+def command(
+    votes: Annotated[Path, typer.Argument(help=".npy matrix (test samples, base classifiers) of class indices.")],
+    spread: options.SpreadName = None,
+    labels: Annotated[
+        Path | None, typer.Option("--labels", help=".npy with the class index of each test sample.")
+    ] = None,
+    classes: Classes = None,
+    split: Annotated[str | None, typer.Option("--split", help="How the training set was split, if you know.")] = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method",
+            autocompletion=completion.of_methods,
+            help="`finite-aggregation`, `dpa-bound`, `tight` or `run-off`.",
+        ),
+    ] = "finite-aggregation",
+    out: Annotated[Path | None, typer.Option("--out", help="Also write the certificate as .npz.")] = None,
+    json: options.Json = False,
+) -> None:
+    """Certify a vote matrix: prediction, runner-up, margin and radius of every test sample.
+
+    Column i must be base classifier i. Votes that poisonproof saved know their spread; for any others it must be
+    named, because a wrong spread gives wrong radii. Rankings for `run-off` are read from NAME.rankings.npy beside
+    NAME.npy, an array (test samples, base classifiers, classes) of classes from best to worst.
+    """
+    from poisonproof import certify
+    from poisonproof.system.progress import watched
+
+    matrix = open_votes(votes, spread, labels, classes, split, rankings=method == "run-off")
+    with progress_bar("certifying") as progress, watched(progress):
+        certificate = certify(matrix, method)  # type: ignore[arg-type]
+    truth = open_labels(labels, matrix)
+    if out:
+        certificate.save(out)
+    _print(certificate, truth, json)
+
+
+def open_votes(
+    path: Path,
+    spread: str | None,
+    labels: Path | None,
+    n_classes: int | None,
+    split: str | None,
+    *,
+    rankings: bool = False,
+) -> Votes:
+    """Votes that know their spread, or a plain matrix with the spread named on the command line."""
+    from poisonproof import Votes
+    from poisonproof.votes.votes import rankings_file
+
+    if not path.exists():
+        raise ValueError(f"{path}: No such file.")
+    if path.with_suffix(".json").exists():
+        known = Votes.load(path)
+        asked = {
+            "spread": spread is not None and options.parse_spread(spread) != known.spread,
+            "classes": n_classes is not None and n_classes != len(known.classes),
+            "split": split is not None and (known.split is None or split != known.split.kind),
+        }
+        for name in (name for name, differs in asked.items() if differs):
+            raise ValueError(f"{path} was made with another {name} than --{name} says; leave --{name} out.")
+        return known
+    if spread is None:
+        raise ValueError(
+            f"{path.name} does not say which spread made it, and a wrong one gives wrong radii; name it: "
+            "--spread paper:K,D, random:K,D,SEED, a file, or dpa:K if every sample reached one base classifier (d = 1)."
+        )
+    matrix = _array(path)
+    named = options.parse_spread(spread)
+    ranked = _array(rankings_file(path)) if rankings and rankings_file(path).exists() else None
+    if n_classes is not None:
+        return Votes(matrix, named, range(n_classes), split, rankings=ranked)
+    if ranked is not None:
+        return Votes(matrix, named, range(ranked.shape[-1]), split, classes_inferred=True, rankings=ranked)
+    seen = [array for array in (matrix, _array(labels) if labels else matrix) if array.dtype.kind in "iu"]
+    largest = max((int(array.max(initial=0)) for array in seen), default=0)
+    return Votes(matrix, named, range(largest + 1), split, classes_inferred=True)
+
+
+def open_labels(path: Path | None, votes: Votes) -> Any:
+    """The label of each test sample, from class indices if the classes are not whole numbers."""
+    if path is None:
+        return None
+    truth = _array(path)
+    if truth.dtype.kind not in "iu" or votes.classes.dtype.kind in "iu":
+        return truth
+    wrong = truth[(truth < 0) | (truth >= len(votes.classes))]
+    if len(wrong):
+        raise ValueError(f"Label {wrong[0]} is not one of the {len(votes.classes)} classes.")
+    return votes.classes[truth]
+
+
+def _array(path: Path) -> Any:
+    from poisonproof.system.archives import map_npy
+    from poisonproof.system.files import reading
+
+    with reading(path, "is not a whole .npy file"):
+        return map_npy(path)
+
+
+def _print(certificate: Any, truth: Any, json: bool) -> None:
+    import numpy as np
+
+    from poisonproof.report.page import percent
+    from poisonproof.runs.run import attack_sizes
+
+    sizes = attack_sizes(certificate)
+    held = [float((certificate.radius >= size).mean()) if len(certificate) else 0.0 for size in sizes]
+    fractions = None if truth is None else certificate.certified_fraction(truth, sizes).tolist()
+    if json:
+        record = {**certificate.facts(), "attack_size": sizes, "share_with_radius": held}
+        if fractions is not None:
+            record |= {"certified_fraction": fractions, "clean_accuracy": certificate.clean_accuracy(truth)}
+        for name in ("prediction", "runner_up", "margin", "radius", "exact"):
+            if (array := getattr(certificate, name)) is not None:
+                record[name] = array.tolist()
+        options.print_json(record)
+        return
+    header = ["attack size", "radius at least that, %"] + (["certified fraction, % (pointwise)"] if fractions else [])
+    rows = [
+        [str(size), percent(held[at]), *([percent(fractions[at])] if fractions else [])]
+        for at, size in enumerate(sizes)
+    ]
+    median = int(np.percentile(certificate.radius, 50, method="lower")) if len(certificate) else 0
+    options.print_table(f"{len(certificate)} predictions, {certificate.method}, median radius {median}", header, rows)
+    if certificate.classes_inferred:
+        options.note(CLASSES_INFERRED)

@@ -1,0 +1,122 @@
+"""poisonproof compare: what each method certifies on the same data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from poisonproof.cli import completion, options, reading
+from poisonproof.cli.accuracy import whole_sizes
+from poisonproof.cli.run import progress_bar, with_learner
+
+if TYPE_CHECKING:
+    from poisonproof.comparison import Comparison
+
+EXAMPLES = (
+    "Example: `poisonproof compare digits --k 20 --classifiers 160`; "
+    "`poisonproof compare my.csv --label class --rows finite,finite-tight,designed-tight --out comparison`"
+)
+
+
+def command(
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA",
+            autocompletion=completion.of_data,
+            help="A data set by name, or your own files, as `poisonproof run` takes them.",
+        ),
+    ],
+    k: options.K = 50,
+    classifiers: Annotated[
+        int, typer.Option("--classifiers", help="Base classifiers that each method may train; d is this over k.")
+    ] = 800,
+    rows: Annotated[
+        str | None,
+        typer.Option(
+            "--rows",
+            autocompletion=completion.of_rows,
+            help="Which of dpa, dpa-run-off, finite, finite-tight, finite-run-off, designed, designed-tight, "
+            "infinite, binomial, bagging, with commas between; otherwise all.",
+        ),
+    ] = None,
+    attack_size: Annotated[
+        str | None, typer.Option("--attack-size", help="Attack sizes, with commas between; otherwise round ones.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for compare.json, compare.md and compare.svg.")
+    ] = None,
+    learner: Annotated[
+        str | None, typer.Option("--learner", autocompletion=completion.of_learners, help="As in `poisonproof run`.")
+    ] = None,
+    data_dir: options.DataDir = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the methods that draw their subsets.")] = 0,
+    n_jobs: options.Jobs = -1,
+    json: options.Json = False,
+    label: reading.Label = None,
+    test: reading.Test = None,
+    held_out: reading.HeldOut = None,
+    schema: reading.SchemaFile = None,
+    group_column: reading.GroupColumn = None,
+    classes: reading.Classes = None,
+) -> None:
+    """One table: DPA, Finite Aggregation, designed spreads, run-off, and the methods that hold with a probability.
+
+    All on the same data, with the same learner, the same k and at most as many base classifiers. Nothing is written
+    without --out.
+    """
+    from poisonproof.comparison import METHODS, compare
+    from poisonproof.report import comparison as report
+    from poisonproof.system.progress import watched
+
+    options.warnings_as_notes()
+    sizes = None if attack_size is None else whole_sizes(attack_size)
+    if out is not None and out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; --out takes a folder.")
+    said = {
+        "label": label,
+        "test": test,
+        "held-out": held_out,
+        "schema": schema,
+        "group-column": group_column,
+        "classes": classes,
+    }
+    samples, estimator = with_learner(reading.open_named_or_own(dataset, data_dir, said), learner)
+    with progress_bar("working") as progress, watched(progress):
+        found = compare(
+            samples,
+            estimator,
+            k=k,
+            n_classifiers=classifiers,
+            rows=tuple(METHODS) if rows is None else [name.strip() for name in rows.split(",")],
+            sizes=sizes,
+            seed=seed,
+            n_jobs=n_jobs,
+            say=options.note,
+        )
+    if out is not None:
+        report.write_comparison(found, out)
+        options.note(f"written: {', '.join(str(out / name) for name in report.FILES)}")
+    if json:
+        options.print_json(found.as_dict())
+        return
+    _print(found)
+    for premise in samples.premises:
+        options.note(f"premise: {premise}")
+
+
+def _print(found: Comparison) -> None:
+    """One table or, on a narrow terminal, its columns in two."""
+    from poisonproof.report import comparison as report
+
+    header, rows = report.header(found), [report.cells(found, row) for row in found.rows]
+    sizes = [at for at, name in enumerate(header) if name.isdigit()]
+    parts = [list(range(len(header)))]
+    if not options.fits_terminal(header, rows):
+        parts = [[at for at in parts[0] if at not in sizes], [0, 1, *sizes]]
+    for part, title in zip(parts, (report.title(found), ""), strict=False):
+        options.print_table(title, [header[at] for at in part], [[row[at] for at in part] for row in rows], left=2)
+    for remark in report.remarks(found):
+        options.print_line(remark)

@@ -1,0 +1,325 @@
+"""poisonproof plan: which k and d, and what they will cost."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from poisonproof.cli import options, reading
+from poisonproof.cli.run import progress_bar, with_learner
+
+if TYPE_CHECKING:
+    from poisonproof.planning.formulas import TradeOff
+    from poisonproof.planning.plan import Plan, Row
+
+EXAMPLES = (
+    "Example: `poisonproof plan digits --attack-size 5`; `poisonproof plan my.csv --label class --attack-size 10 --out p.json`, "
+    "then `poisonproof run my.csv --label class --plan p.json`; `poisonproof plan --samples 60000 --classes 10`"
+)
+FORMULAS = "Without data"
+
+
+def command(
+    dataset: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DATA]", help="A data set by name, or your own files, as `poisonproof run` takes them."
+        ),
+    ] = None,
+    attack_size: Annotated[
+        int | None, typer.Option("--attack-size", help="How many poisons predictions should withstand.")
+    ] = None,
+    k: Annotated[str | None, typer.Option("--k", help="The k to consider, `20,50,100`; otherwise a range.")] = None,
+    d: Annotated[str | None, typer.Option("--d", help="The spread degrees to consider; otherwise 1,4,16.")] = None,
+    designs: Annotated[
+        bool, typer.Option("--designs/--no-designs", help="Consider designed spreads, with the tight certificate.")
+    ] = True,
+    seconds: Annotated[float, typer.Option("--seconds", help="About how long the pilot may train.")] = 90.0,
+    out: Annotated[Path, typer.Option("--out", help="File for the plan; `poisonproof run --plan` follows it.")] = Path(
+        "plan.json"
+    ),
+    learner: Annotated[str | None, typer.Option("--learner", help="As in `poisonproof run`.")] = None,
+    data_dir: options.DataDir = None,
+    n_jobs: options.Jobs = -1,
+    votes_only: Annotated[bool, typer.Option("--votes-only", help="The run will not keep base classifiers.")] = False,
+    json: options.Json = False,
+    samples: Annotated[
+        int | None, typer.Option("--samples", help="Number of training samples.", rich_help_panel=FORMULAS)
+    ] = None,
+    cores: Annotated[
+        int | None, typer.Option("--cores", help="Cores to train on; 1, on a cluster 1,000.", rich_help_panel=FORMULAS)
+    ] = None,
+    cost: Annotated[
+        float | None,
+        typer.Option(
+            "--seconds-per-sample",
+            help="Of training, for a base classifier on one core; 0.001.",
+            rich_help_panel=FORMULAS,
+        ),
+    ] = None,
+    label: reading.Label = None,
+    test: reading.Test = None,
+    held_out: reading.HeldOut = None,
+    schema: reading.SchemaFile = None,
+    group_column: reading.GroupColumn = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            "--classes",
+            help="With DATA the labels that may occur, `a,b,c`; without, their number.",
+            rich_help_panel=reading.OWN,
+        ),
+    ] = None,
+    delimiter: reading.Delimiter = None,
+    image_size: reading.ImageSize = None,
+    colour: reading.Colour = None,
+    n_features: reading.NFeatures = None,
+    skip_bad: reading.SkipBad = False,
+    max_size: reading.MaxSize = None,
+) -> None:
+    """Predict, from a small pilot on the training data, what each k, d and spread would certify and cost.
+
+    Recommends one, writes the plan and prints the command that follows it; that run then says how good the prediction
+    was. Test samples are not looked at. Without data (--samples, --classes) the trade-off is explained by formulas.
+    """
+    from poisonproof.planning.plan import DEGREES, make_plan
+    from poisonproof.system.progress import watched
+
+    options.warnings_as_notes()
+    said: dict[str, Any] = {
+        "label": label,
+        "test": test,
+        "held-out": held_out,
+        "schema": schema,
+        "group-column": group_column,
+        "delimiter": delimiter,
+        "image-size": image_size,
+        "colour": None if colour is None else "colour" if colour else "grey",
+        "n-features": n_features,
+        "skip-bad": skip_bad,
+        "max-size": max_size,
+    }
+    if dataset is None:
+        needs_data = {**said, "k": k, "d": d, "learner": learner, "votes-only": votes_only}
+        _without_data(samples, classes, attack_size, cores, cost, needs_data, json)
+        return
+    for name, value in (("samples", samples), ("cores", cores), ("seconds-per-sample", cost)):
+        if value is not None:
+            raise ValueError(f"Give DATA or --{name}, not both: with data at hand, it is counted and measured.")
+    if attack_size is None:
+        raise ValueError("Say with --attack-size how many poisons predictions should withstand.")
+    said = {**said, "classes": classes}
+    _refuse_another_file(out)
+    ks = None if k is None else _whole_numbers("k", k)
+    ds = None if d is None else _whole_numbers("d", d)
+    data, estimator = with_learner(reading.open_named_or_own(dataset, data_dir, said), learner)
+    with progress_bar("pilot") as progress, watched(progress):
+        found = make_plan(
+            data,
+            estimator,
+            attack_size=attack_size,
+            learner_name=learner,
+            ks=ks,
+            ds=DEGREES if ds is None else ds,
+            designs=designs,
+            keep_members=not votes_only,
+            seconds=seconds,
+            n_jobs=n_jobs,
+            say=options.note,
+        )
+    found.save(out)
+    options.note(f"written: {out}")
+    words = next_command(found, dataset, said, out, data_dir, n_jobs)
+    if json:
+        options.print_json({**asdict(found), "out": str(out), "next": words})
+        return
+    _print_plan(found)
+    options.print_line(f"Next: {words[0]}")
+    for more in words[1:]:
+        options.print_line(f"then: {more}")
+
+
+def _refuse_another_file(out: Path) -> None:
+    from poisonproof.planning.plan import Plan
+
+    if out.exists():
+        try:
+            Plan.load(out)
+        except (ValueError, OSError):
+            raise ValueError(f"{out} exists and is not a plan; choose another --out.") from None
+
+
+def next_command(
+    found: Plan, dataset: str, said: dict[str, Any], out: Path, data_dir: Path | None, n_jobs: int
+) -> list[str]:
+    """What to type next: the run that follows the plan and, for a designed spread, its tight certificate."""
+    words = ["poisonproof", "run", dataset]
+    for name, value in said.items():
+        if name == "colour" and value:
+            words.append(f"--{value}")
+        elif value is True:
+            words.append(f"--{name}")
+        elif value is not None and value is not False:
+            words += [f"--{name}", str(value)]
+    if data_dir is not None:
+        words += ["--data-dir", str(data_dir)]
+    if n_jobs != -1:
+        words += ["--n-jobs", str(n_jobs)]
+    if not found.keep_members:
+        words.append("--votes-only")
+    choice = found.choice
+    folder = Path("runs") / f"{found.data['name']}-k{choice.k:g}-d{choice.d}"
+    words += ["--plan", str(out), "--out", str(folder)]
+    more = ["poisonproof", "certify", str(folder / "votes.npy"), "--method", "tight"]
+    return [shlex.join(words), *([shlex.join(more)] if choice.method == "tight" else [])]
+
+
+def _print_plan(found: Plan) -> None:
+    from poisonproof.report.page import percent
+
+    def cells(at: int, row: Row) -> list[str]:
+        return [
+            "→" if at == found.recommended else "",
+            f"{row.k:.4g}",
+            str(row.d),
+            row.spread,
+            str(row.n_members),
+            f"{row.subset_size:.0f}" if row.subset_size >= 10 else f"{row.subset_size:.1f}",
+            percent(row.clean),
+            f"{percent(row.certified)} ± {100 * row.error:.1f}",
+            _duration(row.seconds),
+            _size(row.memory),
+            _size(row.disk),
+        ]
+
+    header = ["", "k", "d", "spread", "classifiers", "samples each", "clean, %", f"certified at {found.attack_size}, %"]
+    options.print_table(
+        f"{found.data['name']}: {found.n_train} training samples, {found.learner.partition('(')[0]}, attack size "
+        f"{found.attack_size} ({found.unit}). Everything is estimated, from "
+        f"{sum(pilot.n_members for pilot in found.pilots)} base classifiers at k = "
+        f"{', '.join(str(pilot.k) for pilot in found.pilots)} that took "
+        f"{sum(pilot.seconds for pilot in found.pilots):.0f} s",
+        [*header, "train and vote", "memory", "disk"],
+        [cells(at, row) for at, row in enumerate(found.rows)],
+    )
+    options.print_line(
+        "Certified fraction (pointwise), ± the pilot's standard error; random spreads by Theorem 2, designed ones by "
+        "the tight certificate."
+    )
+    for remark in found.remarks:
+        options.print_line(remark)
+    choice = found.choice
+    options.print_line(
+        f"Recommended: k = {choice.k:g}, d = {choice.d}, {choice.spread} spread. Of those within the standard error "
+        "of the best, it is the fastest to train."
+    )
+
+
+def _without_data(
+    samples: int | None,
+    classes: str | None,
+    attack_size: int | None,
+    cores: int | None,
+    cost: float | None,
+    needs_data: dict[str, Any],
+    json: bool,
+) -> None:
+    from poisonproof.planning.formulas import (
+        CLUSTER_CORES,
+        CLUSTER_SAMPLES,
+        SECONDS_PER_SAMPLE,
+        trade_off,
+    )
+
+    given = [name for name, value in needs_data.items() if value]
+    if given:
+        raise ValueError(f"--{given[0]} is about data; say which, `poisonproof plan DATA`.")
+    if samples is None or classes is None:
+        raise ValueError("Give DATA and --attack-size or, to estimate without data, --samples and --classes.")
+    if not classes.strip().isdigit():
+        raise ValueError(f"Without data, --classes is the number of classes, like 10. Got '{classes}'.")
+    assumed = SECONDS_PER_SAMPLE if cost is None else cost
+    own = trade_off(
+        samples, int(classes), attack_size=attack_size, cores=1 if cores is None else cores, seconds_per_sample=assumed
+    )
+    cluster = trade_off(
+        CLUSTER_SAMPLES, int(classes), cores=CLUSTER_CORES if cores is None else cores, seconds_per_sample=assumed
+    )
+    if json:
+        both = {"here": own, "cluster": cluster}
+        options.print_json(
+            {"estimated": True, **{name: {**asdict(one), "assumptions": one.assumptions} for name, one in both.items()}}
+        )
+        return
+    options.print_line(
+        "k: a sample reaches 1/k of the base classifiers, so nothing is certified beyond k/2 poisons, and a subset "
+        "holds 1/k of the samples: larger k withstands more, with weaker base classifiers. d: base classifiers are "
+        "k·d; a larger d makes votes less noisy and costs d times as much. What this does to accuracy only data can "
+        "tell: `poisonproof plan DATA --attack-size M`."
+    )
+    _print_trade_off(own, "")
+    _print_trade_off(cluster, "On a cluster: ")
+
+
+def _print_trade_off(found: TradeOff, where: str) -> None:
+    cores = f"{found.cores:,} core{'s' * (found.cores > 1)}"
+    lead = [] if found.attack_size is None else [f"lead needed at {found.attack_size}, % of votes"]
+    options.print_table(
+        f"{where}{found.samples:,} training samples, {found.classes} classes, {cores} (estimated)",
+        [
+            "k",
+            "d",
+            "classifiers",
+            "samples each",
+            "per class",
+            "certifies at most",
+            *lead,
+            "core hours",
+            "takes",
+            "votes",
+            "certify",
+        ],
+        [
+            [
+                f"{line.k:,}",
+                str(line.d),
+                f"{line.base_classifiers:,}",
+                f"{line.subset_size:,.3g}" if line.subset_size < 100 else f"{line.subset_size:,.0f}",
+                f"{line.per_class:,.2g}" if line.per_class < 10 else f"{line.per_class:,.0f}",
+                f"{line.wall:,} poisons",
+                *([] if line.lead is None else [f"{100 * line.lead:.0f}"]),
+                f"{line.core_hours:,.3g}" if line.core_hours < 100 else f"{line.core_hours:,.0f}",
+                _duration(3600 * line.wall_hours),
+                _size(line.votes_bytes),
+                _duration(line.certify_seconds),
+            ]
+            for line in found.lines
+        ],
+    )
+    for assumption in found.assumptions:
+        options.print_line(assumption)
+
+
+def _whole_numbers(name: str, text: str) -> list[int]:
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise ValueError(f"--{name} must be whole numbers with commas between, like 20,50. Got '{text}'.") from None
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:,.0f} h"
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"

@@ -1,0 +1,53 @@
+"""poisonproof plot: the paper's figures of one or several runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from poisonproof.cli import options
+from poisonproof.cli.table import Runs, measures_of
+
+EXAMPLES = (
+    "Example: `poisonproof plot runs/digits --out digits.png`; "
+    "`poisonproof plot runs/mnist-d1 runs/mnist-d16 --figure 4 --out mnist.pdf --data-dir DIR`"
+)
+
+
+def command(
+    runs: Runs,
+    out: Annotated[Path, typer.Option("--out", help="File to write: .png, .svg or .pdf.")],
+    figure: Annotated[
+        str,
+        typer.Option(
+            "--figure",
+            help="`3` certified fraction and what d adds, `4` Theorem 2 against the DPA bound, `frontier` every k.",
+        ),
+    ] = "3",
+    data_dir: options.DataDir = None,
+) -> None:
+    """The figures of the paper from runs on one data set, published numbers as dots where there are any.
+
+    Figures 3 and 4 compare runs of one k; `frontier` takes any.
+    """
+    from poisonproof.paper.figures import (
+        bound_improvement,
+        certified_curves,
+        check_format,
+        frontier_curves,
+        save,
+    )
+
+    kinds = {"3": certified_curves, "4": bound_improvement, "frontier": frontier_curves}
+    if figure not in kinds:
+        raise ValueError(f"The figure is one of {', '.join(kinds)}. Got '{figure}' instead.")
+    check_format(out)
+    rows = sorted((measures_of(run, data_dir) for run in runs), key=lambda row: (row["k"], row["d"]))
+    if len({row["dataset"] for row in rows}) > 1:
+        raise ValueError("These runs are of different data sets; draw each data set by itself.")
+    if figure != "frontier" and len({row["k"] for row in rows}) > 1:
+        raise ValueError(f"Figure {figure} compares runs of one k; use --figure frontier for several.")
+    save(kinds[figure](rows), out)
+    options.note(f"figure: {out}")

@@ -1,0 +1,150 @@
+"""poisonproof predict: a kept run answers for new data, each answer with its radius."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from poisonproof.cli import options, reading
+from poisonproof.cli.run import progress_bar
+
+if TYPE_CHECKING:
+    from poisonproof import FiniteAggregationClassifier
+    from poisonproof.data.readers.part import Part
+
+EXAMPLES = "Example: `poisonproof predict runs/my.csv-k20-d16 new.csv --out answers.csv`"
+COLUMNS = ("sample", "prediction", "radius", "runner_up", "vote_share")
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="Directory of a complete run that kept its base classifiers.")],
+    data: Annotated[Path, typer.Argument(help="New samples, of the kind that the run was trained on.")],
+    out: Annotated[Path, typer.Option("--out", help="Where to write: CSV, or JSON lines if it ends in .jsonl.")],
+    skip_bad: reading.SkipBad = False,
+    max_size: reading.MaxSize = None,
+    n_jobs: Annotated[int, typer.Option("--n-jobs", help="Worker processes; -1 means one per core.")] = -1,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="CSV cells as they are, even those that a spreadsheet takes for formulas.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Prediction, radius, runner-up and share of votes for every sample of a new file or folder.
+
+    The file is read by the schema of the run; it needs no labels. `sample` is the line of a CSV file, the row of a
+    Parquet file, the picture of a folder, or the index in an array. In CSV, an apostrophe stands before text that a
+    spreadsheet would run as a formula (it begins with `=`, `+`, `-`, `@`, a tab or a line end and is no number).
+    """
+    from poisonproof import certify
+    from poisonproof.system.progress import watched
+
+    part, model = asked_again(run, data, skip_bad, max_size, n_jobs)
+    with progress_bar("voting") as progress, watched(progress):
+        votes = model.votes(part.X)
+        certificate = certify(votes)
+    _write(out, part, certificate, votes, raw)
+    record = {
+        "out": str(out),
+        "samples": len(part),
+        "unit": certificate.unit,
+        "smallest_radius": int(certificate.radius.min()),
+        "largest_radius": int(certificate.radius.max()),
+    }
+    if json:
+        options.print_json({**record, "premises": [str(premise) for premise in certificate.premises]})
+    else:
+        options.print_table(
+            f"{data.name} → {out.name}", list(record)[1:], [[str(v) for v in list(record.values())[1:]]]
+        )
+
+
+def asked_again(
+    run: Path, data: Path, skip_bad: bool, max_size: float | None, n_jobs: int
+) -> tuple[Part, FiniteAggregationClassifier]:
+    """New samples, read by the schema of the run, and its base classifiers."""
+    from poisonproof import FiniteAggregationClassifier
+    from poisonproof.data.user_files import read_part
+    from poisonproof.runs.plain import check_plain
+
+    check_plain(run)
+    manifest = _manifest(run)
+    schema = _schema(run, manifest)
+    _check_models(run, manifest)
+    how = reading.how({"skip-bad": skip_bad, "max-size": max_size, "image-size": _same_size(schema)})
+    part = read_part(data, schema, labelled=False, how=how)
+    for note in part.notes:
+        options.note(note)
+    if not len(part):
+        raise ValueError(f"{data} holds no sample that can be read.")
+    return part, FiniteAggregationClassifier.load(run / "models").set_params(n_jobs=n_jobs)
+
+
+def _manifest(run: Path) -> dict[str, Any]:
+    from poisonproof.system.files import read_record
+
+    if not (run / "manifest.json").exists():
+        raise ValueError(f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.")
+    manifest = read_record(run / "manifest.json")
+    if manifest.get("status") not in ("complete", "trained"):
+        raise ValueError(
+            f"The run in {run} is not complete; the `poisonproof run` command that began it goes on with it."
+        )
+    return manifest
+
+
+def _schema(run: Path, manifest: dict[str, Any]) -> Any:
+    from poisonproof.samples.schema import schema_from_dict
+
+    if "schema" not in manifest["settings"]:
+        name = manifest["settings"]["dataset"]["name"]
+        raise ValueError(
+            f"The run in {run} is of the data set '{name}' and has no schema to read other files by; "
+            "train on files of your own with `poisonproof run FILE --label COLUMN`."
+        )
+    return schema_from_dict(manifest["settings"]["schema"])
+
+
+def _check_models(run: Path, manifest: dict[str, Any]) -> None:
+    if not (run / "models" / "model.json").exists():
+        settings = manifest["settings"]
+        raise ValueError(
+            f"The run in {run} kept no base classifiers (--votes-only); train them with "
+            f"`poisonproof run {settings['dataset']['name']} --schema {run / 'schema.json'} --k {settings['k']:g} "
+            f"--d {settings['d']} --out {run}-models`."
+        )
+
+
+def _same_size(schema: Any) -> str | None:
+    return f"{schema.width}x{schema.height}" if schema.kind == "images" else None
+
+
+def _rows(part: Part, certificate: Any, votes: Any) -> Iterator[tuple[Any, ...]]:
+    from poisonproof.certificates.certificate import UNSEEN
+
+    names = [*certificate.classes.tolist(), UNSEEN]
+    counts = votes.counts()
+    for at, name in enumerate(part.names):
+        p, r = int(certificate.prediction[at]), int(certificate.runner_up[at])
+        share = int(counts[at, p]) / votes.spread.n_subsets
+        yield name, names[p], int(certificate.radius[at]), names[r], share
+
+
+def _write(out: Path, part: Part, certificate: Any, votes: Any, raw: bool) -> None:
+    import csv
+    import io
+    from json import dumps
+
+    from poisonproof.display.spreadsheet import as_cell
+    from poisonproof.system.files import write_text
+
+    text = io.StringIO()
+    rows = _rows(part, certificate, votes)
+    if out.suffix == ".jsonl":
+        text.writelines(dumps(dict(zip(COLUMNS, row, strict=True))) + "\n" for row in rows)
+    else:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows(rows if raw else (map(as_cell, row) for row in rows))
+    write_text(out, text.getvalue())

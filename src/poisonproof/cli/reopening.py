@@ -1,0 +1,117 @@
+"""A run's data and ensemble once more, from what its manifest says was asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from poisonproof.cli import completion, following, reading
+from poisonproof.cli.run import with_learner
+
+if TYPE_CHECKING:
+    from poisonproof.data import Dataset
+    from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+    from poisonproof.runs.removal import LeftOut
+
+Run = Annotated[Path, typer.Argument(help="Directory of a run.")]
+Data = Annotated[
+    str | None,
+    typer.Argument(
+        autocompletion=completion.of_data,
+        help="The data, if it is not where the run found it; read with the run's options.",
+    ),
+]
+
+
+class Reopened(NamedTuple):
+    """A run with its data at hand: the source as it was read, and what the run leaves out of it."""
+
+    manifest: dict[str, Any]
+    dataset: Dataset
+    model: FiniteAggregationClassifier
+    source: Dataset
+    left_out: LeftOut | None
+
+
+def reopen(run: Path, data: str | None, data_dir: Path | None, n_jobs: int = -1) -> Reopened:
+    """The data set read as for the run, and its ensemble, not yet fitted."""
+    from poisonproof import FiniteAggregationClassifier, Split, Spread
+    from poisonproof.runs.plain import check_plain
+    from poisonproof.system.files import read_record
+
+    check_plain(run)
+    if not (run / "manifest.json").exists():
+        raise ValueError(f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.")
+    manifest = read_record(run / "manifest.json")
+    asked = manifest.get("asked")
+    if asked is None:
+        raise ValueError(f"The run in {run} was not made by the command line and does not say how to read its data.")
+    if not (run / "spread.npz").exists():
+        raise ValueError(
+            f"The run in {run} is not complete; the `poisonproof run` command that began it goes on with it."
+        )
+    said = {
+        option: Path(value) if option in ("test", "schema") else value for option, value in asked["options"].items()
+    }
+    if "schema" in said and not said["schema"].exists():
+        said["schema"] = run / "schema.json"
+    samples = reading.open_named_or_own(data or asked["data"], data_dir, said)
+    samples, estimator = with_learner(samples, asked["learner"])
+    samples = following.with_premise(samples, asked.get("plan"))
+    source, left_out = samples, None
+    if data is None:
+        samples, left_out = _less_left_out(run, source, manifest)
+    model = FiniteAggregationClassifier(
+        estimator,
+        spread=Spread.load(run / "spread.npz"),
+        split=Split.from_dict(manifest["settings"]["split"]),
+        classes=None if samples.classes is None else samples.classes.tolist(),
+        n_jobs=n_jobs,
+    )
+    return Reopened(manifest, samples, model, source, left_out)
+
+
+def _less_left_out(run: Path, source: Dataset, manifest: dict[str, Any]) -> tuple[Dataset, LeftOut | None]:
+    """The source less the rows that earlier updates removed, and their marks; none if the source lost them itself."""
+    from poisonproof.runs.removal import LeftOut
+
+    asked, stated = manifest["asked"], _stated_digests(manifest)
+    if "left_out" in asked:
+        left_out = LeftOut.from_dict(asked["left_out"])
+    elif asked.get("removed"):  # runs of the first kind kept the numbers
+        left_out = LeftOut.nothing().and_rows(source, asked["removed"])
+    else:
+        return source, None
+    if source.digests() == stated:
+        return source, None
+    smaller = source.without(left_out.rows(source))
+    if smaller.digests() != stated:
+        raise ValueError(
+            f"{asked['data']} is not what it was when rows were removed from it; "
+            f"give the data as it should be now: `poisonproof update {run} DATA`."
+        )
+    return smaller, left_out
+
+
+def _stated_digests(manifest: dict[str, Any]) -> dict[str, str]:
+    return {name: value for name, value in manifest["settings"]["dataset"].items() if name != "name"}
+
+
+def check_same_data(run: Path, reopened: Reopened) -> None:
+    """Refuse data that the run was not made from."""
+    if reopened.dataset.digests() != _stated_digests(reopened.manifest):
+        raise ValueError(
+            f"This is not the data that the run in {run} was made from; `poisonproof update {run} DATA` makes it so."
+        )
+
+
+def row_numbers(text: str) -> list[int]:
+    """Rows named on the command line: numbers, or a file with one per line."""
+    if Path(text).is_file():
+        text = ",".join(Path(text).read_text().split())
+    try:
+        return [int(number) for number in text.split(",") if number.strip()]
+    except ValueError:
+        raise ValueError(f"'{text[:40]}' is neither row numbers like 3,17 nor a file with one on each line.") from None

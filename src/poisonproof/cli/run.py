@@ -1,0 +1,281 @@
+"""poisonproof run: from a data set to a certificate and a report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from poisonproof.cli import (
+    completion,
+    following,
+    options,
+    reading,
+)
+from poisonproof.display.text import shown
+
+if TYPE_CHECKING:
+    from poisonproof import FiniteAggregationClassifier
+    from poisonproof.data import Dataset
+    from poisonproof.runs.run import Outcome
+
+EXAMPLES = (
+    "Example: `poisonproof run digits --k 50 --d 16 --out runs/digits`; `poisonproof run my.csv --label class --k 20`; "
+    "`poisonproof run mnist --data-dir DIR --learner digits --k 1200 --d 16`"
+)
+
+
+def command(
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            help="`digits` (embedded), `mnist`, `cifar10`, `gtsrb` from files, or your own: .csv, .tsv (or .gz), "
+            ".parquet, .npz, .svm, or a folder of images with a sub-folder for each class.",
+            autocompletion=completion.of_data,
+        ),
+    ],
+    k: options.K = 50,
+    d: options.D = 16,
+    out: Annotated[Path | None, typer.Option("--out", help="Run directory; an interrupted run goes on there.")] = None,
+    spread: options.SpreadName = None,
+    learner: Annotated[
+        str | None,
+        typer.Option(
+            "--learner",
+            autocompletion=completion.of_learners,
+            help="`table`, `text`; for images `digits` (glyphs), `signs` (emblems), `objects` (photographs), "
+            "`nin` and `nin-mirror` (the paper's network, in hours).",
+        ),
+    ] = None,
+    data_dir: options.DataDir = None,
+    download: options.Download = False,
+    split: options.SplitName = "content",
+    n_jobs: options.Jobs = -1,
+    votes_only: Annotated[bool, typer.Option("--votes-only", help="Do not keep the base classifiers.")] = False,
+    rankings: Annotated[
+        bool,
+        typer.Option("--rankings", help="Keep rankings too, for `poisonproof certify OUT/votes.npy --method run-off`."),
+    ] = False,
+    max_memory: Annotated[
+        str | None,
+        typer.Option("--max-memory", help="Bound for `digits`, `signs` and `objects`, such as 4GB."),
+    ] = None,
+    undefended: Annotated[
+        bool,
+        typer.Option(
+            "--undefended/--no-undefended", help="Also train the learner on all data at once: the price of the proof."
+        ),
+    ] = True,
+    resume: Annotated[
+        bool, typer.Option("--resume/--no-resume", help="Go on with the run that --out holds, or refuse such a folder.")
+    ] = True,
+    plan: following.PlanFile = None,
+    json: options.Json = False,
+    label: reading.Label = None,
+    test: reading.Test = None,
+    held_out: reading.HeldOut = None,
+    schema: reading.SchemaFile = None,
+    group_column: reading.GroupColumn = None,
+    classes: reading.Classes = None,
+    delimiter: reading.Delimiter = None,
+    image_size: reading.ImageSize = None,
+    colour: reading.Colour = None,
+    n_features: reading.NFeatures = None,
+    skip_bad: reading.SkipBad = False,
+    max_size: reading.MaxSize = None,
+) -> None:
+    """Split, train, vote and certify; write a run directory with report.html.
+
+    Prints the certified fraction at a range of attack sizes, and the accuracy of the same learner trained
+    undefended on all data: the price of the proof.
+    """
+    from poisonproof.report.page import write_report
+    from poisonproof.runs.run import run
+
+    said = {
+        "label": label,
+        "test": test,
+        "held-out": held_out,
+        "schema": schema,
+        "group-column": group_column,
+        "classes": classes,
+        "delimiter": delimiter,
+        "image-size": image_size,
+        "colour": colour,
+        "n-features": n_features,
+        "skip-bad": skip_bad,
+        "max-size": max_size,
+    }
+    asked = prepare(dataset, k, d, out, spread, learner, data_dir, download, split, n_jobs, max_memory, plan, said)
+    with progress_bar() as progress:
+        outcome = run(
+            *asked.what,
+            votes_only=votes_only,
+            rankings=rankings,
+            undefended=undefended,
+            resume=resume,
+            **asked.how,
+            say=options.note,
+            progress=progress,
+        )
+    report = write_report(outcome)
+    show(outcome, report, json)
+
+
+class Asked(NamedTuple):
+    """The data, the ensemble and the folder of a run, and the rest that its function takes by name."""
+
+    what: tuple[Dataset, FiniteAggregationClassifier, Path]
+    how: dict[str, Any]
+
+
+def prepare(
+    dataset: str,
+    k: int,
+    d: int,
+    out: Path | None,
+    spread: str | None,
+    learner: str | None,
+    data_dir: Path | None,
+    download: bool,
+    split: str,
+    n_jobs: int,
+    max_memory: str | None,
+    plan: Path | None,
+    said: dict[str, Any],
+) -> Asked:
+    """Read the data and put the ensemble together, as the command line says."""
+    from poisonproof import FiniteAggregationClassifier, Split, Spread
+    from poisonproof.training.pooled_memory import bytes_of
+
+    options.warnings_as_notes()
+    most = None if max_memory is None else bytes_of(max_memory)
+    planned = None
+    if plan is not None:
+        given = {"--k": k != 50, "--d": d != 16, "--spread": spread is not None, "--learner": learner is not None}
+        planned = following.open_plan(plan, given)
+        k, d, learner = planned.choice.k, planned.choice.d, planned.learner_name  # type: ignore[assignment]
+        spread = None if planned.choice.spread == "random" else planned.choice.spread
+    said = said | {"colour": {None: None, True: "colour", False: "grey"}[said["colour"]]}
+    samples = reading.open_named_or_own(dataset, data_dir, said, download=download)
+    samples, estimator = with_learner(samples, learner)
+    followed = None
+    if planned is not None:
+        planned.check(samples, estimator)
+        followed = planned.followed()
+        samples = following.with_premise(samples, followed)
+    if samples.groups is not None and split != "content":
+        raise ValueError(f"With a column of contributors the split is 'group'; leave --split {split} out.")
+    model = FiniteAggregationClassifier(
+        estimator,
+        k=k,
+        d=d,
+        spread=options.parse_spread(spread) if spread else None,
+        split=Split("group" if samples.groups is not None else split, samples.dtype, samples.n_features),  # type: ignore[arg-type]
+        classes=None if samples.classes is None else samples.classes.tolist(),
+        n_jobs=n_jobs,
+    )
+    made = model.spread or Spread.random(k, d)
+    folder = out or Path("runs") / f"{samples.name}-k{str(round(made.k, 1)).removesuffix('.0')}-d{made.d}"
+    asked: dict[str, Any] = {
+        "data": dataset,
+        "learner": learner,
+        "options": {name: str(value) if isinstance(value, Path) else value for name, value in said.items() if value},
+    }
+    if followed is not None:
+        asked["plan"] = followed
+    return Asked((samples, model, folder), {"asked": asked, "max_memory": most})
+
+
+def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
+    """The learner that was asked for, or the one for this kind of data; which is then said, and is a premise."""
+    from poisonproof.learners.describe import describe
+    from poisonproof.learners.presets import learner_for, preset
+    from poisonproof.premises import Premise
+
+    picked, why, texts = learner_for(samples.schema)
+    if name == "text" and picked != "text":
+        raise ValueError("The learner 'text' takes texts, and this data has none; use another --learner.")
+    if name not in (None, "text") and picked == "text" and not texts:
+        raise ValueError(f"The learner '{name}' cannot take texts; leave --learner {name} out.")
+    estimator = preset(name or picked, texts)
+    if name is None and samples.schema is not None:
+        options.note(f"learner: {picked}, because {why}; --learner chooses another")
+        declared = next(premise.declared for premise in samples.premises if premise.what == "schema")
+        premise = Premise("learner", f"{describe(estimator)}, because {why}", declared)
+        samples = replace(samples, premises=(*samples.premises, premise))
+    return samples, estimator
+
+
+def show(outcome: Outcome, report: Path, json: bool) -> None:
+    """What came out, on stdout."""
+    from poisonproof.report.page import percent
+    from poisonproof.report.planned import beside_plan
+    from poisonproof.runs.run import attack_sizes
+
+    certificate, y = outcome.certificate, outcome.y_test
+    sizes = attack_sizes(certificate)
+    fractions = certificate.certified_fraction(y, sizes)
+    if json:
+        options.print_json(
+            {
+                "out": str(outcome.folder),
+                "report": str(report),
+                "k": certificate.spread.k,
+                "d": certificate.spread.d,
+                "undefended_accuracy": outcome.undefended_accuracy,
+                "clean_accuracy": certificate.clean_accuracy(y),
+                "base_accuracy": outcome.base_accuracy,
+                "attack_size": sizes,
+                "certified_fraction": fractions.tolist(),
+                "premises": outcome.manifest["premises"],
+                "seconds": outcome.seconds,
+                "plan": {figure.name: figure.as_dict() for figure in beside_plan(outcome)} or None,
+            }
+        )
+        return
+    options.print_table(
+        f"{outcome.manifest['settings']['dataset']['name']}: {len(certificate)} test samples, "
+        f"{certificate.spread.n_subsets} base classifiers (k = {certificate.spread.k:g}, d = {certificate.spread.d})",
+        ["attack size", "certified fraction, % (pointwise)", "undefended accuracy, % (no guarantee)"],
+        [
+            [str(size), percent(fraction), percent(outcome.undefended_accuracy) if size == 0 else "?"]
+            for size, fraction in zip(sizes, fractions, strict=True)
+        ],
+    )
+    following.print_beside(outcome)
+    for premise in outcome.manifest["premises"]:
+        options.note(f"premise: {premise}")
+    options.note(f"report: {report}")
+
+
+class progress_bar:  # noqa: N801
+    """A bar on a terminal's stderr, silence elsewhere."""
+
+    def __init__(self, of_what: str = "training") -> None:
+        self.of_what = of_what
+
+    def __enter__(self) -> progress_bar:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        console = Console(stderr=True)
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
+        self.bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+        self.task = self.bar.add_task(shown(self.of_what), total=None)
+        self.bar.start()
+        return self
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show how much is done, of how much."""
+        self.bar.update(self.task, completed=done, total=total)
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.stop()

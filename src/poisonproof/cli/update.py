@@ -1,0 +1,90 @@
+"""poisonproof update: change the training data of a run without starting over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from poisonproof.cli import options, reopening
+from poisonproof.cli.run import progress_bar
+
+if TYPE_CHECKING:
+    from poisonproof.data import Dataset
+    from poisonproof.runs.removal import LeftOut
+
+EXAMPLES = "Example: `poisonproof update runs/digits --remove 3,17`; `poisonproof update runs/my.csv-k20-d16 my.csv`"
+
+
+def command(
+    run: reopening.Run,
+    data: reopening.Data = None,
+    remove: Annotated[
+        str | None,
+        typer.Option(
+            "--remove",
+            help="Training rows of the data to leave out, from 0: `3,17`, or a file of numbers. Those left out before "
+            "keep their numbers.",
+        ),
+    ] = None,
+    data_dir: options.DataDir = None,
+    n_jobs: options.Jobs = -1,
+    json: options.Json = False,
+) -> None:
+    """Make a run what it would be on changed data; train only the base classifiers whose subset changed.
+
+    DATA is the data as it should be now: your file with rows added, deleted or corrected. What was concluded from
+    the old data is deleted first; votes and base classifiers that saw a removed sample are overwritten.
+
+    Interrupted, the same command goes on, and so does `poisonproof update RUN`. Repeated, it changes nothing: rows are
+    numbered as in the data itself, also after some of them were left out.
+    """
+    from poisonproof.report.page import write_report
+    from poisonproof.runs.run import run as run_again
+
+    options.warnings_as_notes()
+    reopened = reopening.reopen(run, data, data_dir, n_jobs)
+    before = reopened.manifest["asked"]
+    asked = {name: before[name] for name in ("data", "learner", "options", "plan") if name in before}
+    if data is not None:
+        asked["data"] = data
+    dataset, left_out = reopened.dataset, reopened.left_out
+    if remove is not None:
+        dataset, left_out = _less(reopened, reopening.row_numbers(remove))
+    if left_out is not None:
+        asked["left_out"] = left_out.as_dict()
+    dataset = replace(dataset, name=reopened.manifest["settings"]["dataset"]["name"])
+    with progress_bar() as progress:
+        outcome = run_again(
+            dataset,
+            reopened.model,
+            run,
+            votes_only=reopened.manifest["settings"]["votes_only"],
+            rankings=bool(reopened.manifest["settings"]["rankings"]),
+            update=True,
+            asked=asked,
+            say=options.note,
+            progress=progress,
+        )
+    write_report(outcome)
+    changes = outcome.manifest["changes"]
+    if json:
+        options.print_json({"out": str(run), "changes": changes, "n_train": outcome.manifest["n_train"]})
+        return
+    nothing = {"retrained": 0, "of": outcome.certificate.spread.n_subsets}
+    last = changes[-1] if len(changes) > len(reopened.manifest.get("changes", [])) else nothing
+    options.print_line(
+        f"{run}: {outcome.manifest['n_train']} training samples; {last['retrained']} of {last['of']} base classifiers "
+        "were trained again, the others stand."
+    )
+
+
+def _less(reopened: reopening.Reopened, rows: list[int]) -> tuple[Dataset, LeftOut]:
+    """The data without these rows of its source, and what is to be remembered of all that are left out."""
+    from poisonproof.runs.removal import LeftOut
+
+    left_out = (reopened.left_out or LeftOut.nothing()).and_rows(reopened.source, rows)
+    if reopened.left_out is not None and left_out.marks == reopened.left_out.marks:
+        options.note("these rows were left out already")
+    return reopened.source.without(left_out.rows(reopened.source)), left_out

@@ -1,0 +1,74 @@
+"""poisonproof vote: base classifiers that were trained and kept say what they think."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from poisonproof.cli import (
+    options,
+    predict,
+    reading,
+    reopening,
+)
+from poisonproof.cli import run as running
+
+EXAMPLES = "Example: `poisonproof vote runs/my`; `poisonproof vote runs/my new.csv --out new.npy`, then `poisonproof certify new.npy`"
+
+
+def command(
+    run: reopening.Run,
+    data: Annotated[
+        Path | None, typer.Argument(help="New samples, of the kind that the run was trained on; else its test samples.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Where to write votes on new samples, for `poisonproof certify`: NAME.npy."),
+    ] = None,
+    data_dir: options.DataDir = None,
+    skip_bad: reading.SkipBad = False,
+    max_size: reading.MaxSize = None,
+    n_jobs: options.Jobs = -1,
+    json: options.Json = False,
+) -> None:
+    """Let the base classifiers of a run vote: on its test samples, or on new ones.
+
+    On its test samples the run is completed, with certificate and report, as `poisonproof run` would. Votes on new samples
+    are written to a file that knows its spread and split.
+    """
+    from poisonproof.report.page import write_report
+    from poisonproof.runs.run import run as go_on
+    from poisonproof.system.progress import watched
+
+    options.warnings_as_notes()
+    if data is None:
+        reopened = reopening.reopen(run, None, data_dir, n_jobs)
+        reopening.check_same_data(run, reopened)
+        settings = reopened.manifest["settings"]
+        with running.progress_bar("voting") as progress:
+            outcome = go_on(
+                reopened.dataset,
+                reopened.model,
+                run,
+                votes_only=settings["votes_only"],
+                rankings=bool(settings["rankings"]),
+                say=options.note,
+                progress=progress,
+            )
+        running.show(outcome, write_report(outcome), json)
+        return
+    if out is None or out.suffix != ".npy":
+        raise ValueError("Votes on new samples need a file to be written to: --out NAME.npy.")
+    part, model = predict.asked_again(run, data, skip_bad, max_size, n_jobs)
+    with running.progress_bar("voting") as progress, watched(progress):
+        votes = model.votes(part.X)
+    votes.save(out)
+    if json:
+        options.print_json({"out": str(out), "samples": len(part), "base_classifiers": votes.spread.n_subsets})
+    else:
+        options.print_line(
+            f"{out}: votes of {votes.spread.n_subsets} base classifiers on {len(part)} samples; "
+            f"`poisonproof certify {out}` certifies them."
+        )

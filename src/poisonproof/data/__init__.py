@@ -1,0 +1,10 @@
+"""Where samples come from: embedded sets, the official files of the paper's image sets, and a user's own files."""
+
+from __future__ import annotations
+
+from poisonproof.data.dataset import Dataset, held_out
+from poisonproof.data.named import DATASETS, load
+from poisonproof.data.reading import Rows, read
+from poisonproof.data.user_files import How, open_own
+
+__all__ = ["DATASETS", "Dataset", "How", "Rows", "held_out", "load", "open_own", "read"]

@@ -1,0 +1,95 @@
+"""Training and test samples, and how to hold samples out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.premises import Premise
+from poisonproof.samples.cells import cell_codes
+from poisonproof.samples.hashing import hash_numbers
+from poisonproof.samples.kinds import to_samples
+from poisonproof.samples.labels import label_cells
+from poisonproof.samples.rows import count_rows, take_rows
+from poisonproof.samples.schema import Schema
+from poisonproof.system.files import sha256_of_array
+
+HOLD_OUT_SEED = 0x686F6C64
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Training and test samples with their labels, and what was decided about all of them at once.
+
+    Attributes
+    ----------
+    name : str
+    x_train, y_train, x_test, y_test : samples and labels
+    classes : array or None
+        The labels that may occur; None if they are to be read off the training data, which is a premise.
+    dtype : "float64" or "uint8"
+        The declared form of dense numbers.
+    groups : array or None
+        The contributor of each training sample.
+    schema : Schema or None
+        How the files were read, if they were a user's own.
+    n_features : int or None
+        The width of sparse rows, which no row can change.
+    premises : tuple of Premise
+        What reading took as given; they stand in place of the model's own of the same name.
+    notes : tuple of str
+        What was left out of the files, and why.
+    """
+
+    name: str
+    x_train: Any
+    y_train: NDArray[Any]
+    x_test: Any
+    y_test: NDArray[Any]
+    classes: NDArray[Any] | None
+    dtype: str = "float64"
+    groups: NDArray[Any] | None = None
+    schema: Schema | None = None
+    n_features: int | None = None
+    premises: tuple[Premise, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def digests(self, parts: Sequence[str] = ("train", "test")) -> dict[str, str]:
+        """SHA-256 of the samples' content hashes, of the labels and of the contributors, in the order given."""
+        samples = {f"x_{part}": to_samples(getattr(self, f"x_{part}"), dtype=self.dtype) for part in parts}
+        hashes = {name: part.content_hashes for name, part in samples.items()}
+        labels = {f"y_{part}": cell_codes(label_cells(getattr(self, f"y_{part}"))) for part in parts}
+        groups = {} if self.groups is None else {"groups": cell_codes(label_cells(self.groups))}
+        return {name: sha256_of_array(array) for name, array in (hashes | labels | groups).items()}
+
+    def without(self, rows: Any) -> Dataset:
+        """The same data set with some training rows removed."""
+        n = count_rows(self.x_train)
+        gone = np.unique(np.asarray(rows, np.int64))
+        if len(gone) and (gone[0] < 0 or gone[-1] >= n):
+            raise ValueError(f"Rows to remove must be rows of the training data, 0 … {n - 1}. Got {rows!r}.")
+        stay = np.setdiff1d(np.arange(n), gone)
+        return replace(
+            self,
+            x_train=take_rows(self.x_train, stay),
+            y_train=self.y_train[stay],
+            groups=None if self.groups is None else self.groups[stay],
+        )
+
+
+def held_out(X: Any, share: float, *, groups: Any = None, dtype: str = "float64") -> NDArray[np.bool_]:
+    """Which samples are kept for testing: each by a salted hash of its own content, or of its contributor.
+
+    An index-based choice would reshuffle everything when one sample is added; this one moves nothing.
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"The share of samples to hold out must lie between 0 and 1. Got {share}.")
+    if groups is None:
+        hashes = to_samples(X, dtype=dtype).hashes(HOLD_OUT_SEED)
+    else:
+        hashes = hash_numbers(cell_codes(label_cells(groups))[:, None], HOLD_OUT_SEED)
+    return hashes < np.uint64(int(share * 2**64))

@@ -1,0 +1,107 @@
+"""Lines of a file, one at a time.
+
+A line is a record: it ends at a line feed and nowhere else, whatever quotes it holds. So a line that somebody
+inserted cannot swallow its neighbours. Lines are bounded in length, and files in what they expand to.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from poisonproof.system.memory import memory
+
+LONGEST_LINE = 1 << 22
+MOST_BYTES = 1 << 32
+MOST_EXPANSION = 100
+FREE_EXPANSION = 1 << 26
+MEMORY_PER_BYTE = 3
+
+
+def lines(path: Path, most_bytes: int | None, faults: Counter[str]) -> Iterator[tuple[int, bytes]]:
+    """Number (from 1) and content of every line that is not blank; ``.gz`` files are expanded on the way.
+
+    Parameters
+    ----------
+    path : path
+    most_bytes : int, optional
+        How many bytes may be read, after expansion. Otherwise 4 GB, and a hundred times the size of a compressed
+        file.
+    faults : Counter
+        Counts the lines that were left out: too long, or with NUL bytes.
+    """
+    size = path.stat().st_size
+    compressed = path.suffix == ".gz"
+    allowed = most_bytes or MOST_BYTES
+    if compressed and most_bytes is None:
+        allowed = min(allowed, max(FREE_EXPANSION, MOST_EXPANSION * size))
+    if not compressed:
+        check_size(path, size, allowed)
+        if most_bytes is None:
+            check_memory(path, size)
+    with gzip.open(path) if compressed else path.open("rb") as file:
+        try:
+            yield from _lines(path, cast(BinaryIO, file), allowed, faults)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{path} is damaged: it is not a whole gzip file ({error}).") from None
+
+
+def check_size(path: Path, size: int, allowed: int) -> None:
+    """Refuse what is larger than allowed, and say what it would need."""
+    if size > allowed:
+        raise ValueError(
+            f"{path} holds {gigabytes(size)} of data, of which at most {gigabytes(allowed)} are read unless --max-size "
+            f"allows more; reading all of it takes about {gigabytes(MEMORY_PER_BYTE * size)} of memory."
+        )
+
+
+def check_memory(path: Path, size: int) -> None:
+    """Refuse what would not fit into the memory that is free, and say what it would need."""
+    needed, free = MEMORY_PER_BYTE * size, memory().free
+    if free is not None and needed > free:
+        raise ValueError(
+            f"{path} holds {gigabytes(size)} of data, and reading it takes about {gigabytes(needed)} of memory, of "
+            f"which {gigabytes(free)} are free; read a part of it, or insist with --max-size {-(-size // 10**8) / 10}."
+        )
+
+
+def gigabytes(size: int) -> str:
+    """A number of bytes in GB."""
+    return f"{size / 1e9:.3g} GB"
+
+
+def decoded(line: bytes, faults: Counter[str]) -> str:
+    """The line as text: UTF-8, or Latin-1 if it is not UTF-8; a matter of this line alone."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        faults["not UTF-8"] += 1
+        return line.decode("latin-1")
+
+
+def _lines(path: Path, file: BinaryIO, allowed: int, faults: Counter[str]) -> Iterator[tuple[int, bytes]]:
+    number = total = 0
+    while line := file.readline(LONGEST_LINE):
+        number += 1
+        whole = line.endswith(b"\n")
+        total += len(line)
+        while not whole and (rest := file.readline(LONGEST_LINE)):
+            line, whole = b"", rest.endswith(b"\n")
+            total += len(rest)
+            if total > allowed:
+                break
+        if total > allowed:
+            raise ValueError(
+                f"{path} expands to more than {gigabytes(allowed)}, which is refused unless --max-size allows more."
+            )
+        content = line.removesuffix(b"\n").removesuffix(b"\r")
+        if not line:
+            faults["too long"] += 1
+        elif b"\0" in content:
+            faults["with NUL bytes"] += 1
+        elif content.strip():
+            yield number, content

@@ -1,0 +1,91 @@
+"""svmlight rows: ``label index:value index:value … # remark``, one line each."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from poisonproof.data.readers.lines import decoded, lines
+from poisonproof.data.readers.part import Part, notes_of, texts
+from poisonproof.samples.schema import SparseSchema, number_in
+
+MOST_FEATURES = 1_000_000
+LONGEST_INDEX = 18  # digits: the most that an int64 surely holds
+
+
+def read_svmlight(path: Path, schema: SparseSchema, *, labelled: bool, most_bytes: int | None) -> Part:
+    """Sparse rows; how a line is read is a function of that line and the declared number of features.
+
+    An index is a column, as it stands: whether counting begins at 0 or 1 is not inferred. Entries beyond the declared
+    number of features, and values that are not finite numbers, are dropped in their own row only; lines that are not
+    svmlight are left out.
+    """
+    faults: Counter[str] = Counter()
+    labels: list[str] = []
+    names: list[int] = []
+    starts, columns, values = array("q", [0]), array("q"), array("d")
+    beyond = 0
+    for number, label, entries in _rows(path, most_bytes, faults):
+        for index, value in entries:
+            if index < schema.n_features:
+                columns.append(index)
+                values.append(value)
+            else:
+                beyond += 1
+        starts.append(len(columns))
+        labels.append(label)
+        names.append(number)
+    shape = (len(names), schema.n_features)
+    matrix = sp.csr_matrix((np.array(values), np.array(columns), np.array(starts)), shape=shape)
+    notes = notes_of(path, faults)
+    if beyond:
+        notes += (f"{path.name}: {beyond} entries lie beyond feature {schema.n_features - 1} and were dropped",)
+    return Part(matrix, texts(labels) if labelled else None, None, names, notes)
+
+
+def guess_sparse_schema(path: Path, most_bytes: int | None) -> SparseSchema:
+    """As many features as the largest index asks for, within reason."""
+    largest, where = 0, 0
+    for number, _, entries in _rows(path, most_bytes, Counter()):
+        for index, _ in entries:
+            if index > largest:
+                largest, where = index, number
+    if largest >= MOST_FEATURES:
+        raise ValueError(
+            f"Line {where} of {path} has an entry at index {largest}; above {MOST_FEATURES} features must be declared: "
+            "give --n-features, and entries beyond it are dropped."
+        )
+    return SparseSchema(largest + 1)
+
+
+def _rows(
+    path: Path, most_bytes: int | None, faults: Counter[str]
+) -> Iterator[tuple[int, str, list[tuple[int, float]]]]:
+    for number, line in lines(path, most_bytes, faults):
+        words = decoded(line, faults).partition("#")[0].split()
+        if not words:
+            continue
+        entries = None if ":" in words[0] else _entries(words[1:])
+        if entries is None:
+            faults["that are not svmlight"] += 1
+        else:
+            yield number, words[0], entries
+
+
+def _entries(words: list[str]) -> list[tuple[int, float]] | None:
+    """Indices and finite values; None if a word is not an entry. Query ids are passed over."""
+    entries = []
+    for word in words:
+        name, colon, text = word.partition(":")
+        if name == "qid" and colon:
+            continue
+        if not (colon and name.isascii() and name.isdigit() and len(name) <= LONGEST_INDEX):
+            return None
+        if (value := number_in(text)) is not None:
+            entries.append((int(name), value))
+    return entries

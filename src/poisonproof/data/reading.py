@@ -1,0 +1,71 @@
+"""One file of samples, read by a schema: the door for people who train in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.data.user_files import How, kind_of, read_rows
+from poisonproof.samples.schema import Schema
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The samples of one file, in its order.
+
+    Attributes
+    ----------
+    X : samples
+        An array if all features are numbers, a list if the only one is a text, else a DataFrame.
+    y, groups : arrays of texts, or None
+        Labels and contributors' ids.
+    schema : Schema
+        How the file was read; its ``guessed`` says whether that was chosen from the data.
+    notes : tuple of str
+        What was left out, and why.
+    """
+
+    X: Any
+    y: NDArray[np.object_] | None
+    groups: NDArray[np.object_] | None
+    schema: Schema
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return self.X.shape[0] if hasattr(self.X, "shape") else len(self.X)
+
+
+def read(
+    path: str | Path,
+    *,
+    label: str | None = None,
+    group: str | None = None,
+    schema: str | Path | Mapping[str, str] | Schema | None = None,
+    labelled: bool = True,
+) -> Rows:
+    """Samples, labels and contributors of one file or folder; how a row is read is a function of it and the schema.
+
+    Readers that choose the type of a column by all its cells let one row change how the others are read. This one does
+    not: a cell that is not the number it should be is missing in its own row, and labels and ids are texts.
+
+    Parameters
+    ----------
+    path : path
+        CSV, Parquet, npz, svmlight, or a folder of images.
+    label, group : str, optional
+        The columns of a table that hold labels and contributors' ids, where the schema does not say.
+    schema : path, mapping of columns to roles, or Schema, optional
+        Otherwise it is guessed from what most rows hold, which is a premise: see ``Rows.schema``, and give it to
+        ``Split(schema=...)``.
+    labelled : bool
+        Whether the file has labels; False for samples to be answered.
+    """
+    path = Path(path)
+    how = How(label=label, group_column=group, schema=schema)
+    part, used = read_rows(path, kind_of(path), how, labelled=labelled)
+    return Rows(part.X, part.labels, part.groups, used, part.notes)

@@ -1,0 +1,363 @@
+"""FiniteAggregationClassifier: a scikit-learn classifier whose predictions come with a proof."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from poisonproof.certificates.methods import Certificate, certify
+from poisonproof.estimators.base import EnsembleClassifier, warn
+from poisonproof.learners.describe import describe
+from poisonproof.partition.split import Split
+from poisonproof.partition.spread import Spread, resolve_spread
+from poisonproof.partition.subsets import Subsets
+from poisonproof.premises import Premise
+from poisonproof.samples.frames import as_frame, as_values
+from poisonproof.samples.kinds import Samples
+from poisonproof.samples.labels import label_cells, one_by_one
+from poisonproof.samples.rows import count_rows, join_rows, take_rows
+from poisonproof.training.engine import collect_votes, fit_members
+from poisonproof.training.member import gives_scores
+from poisonproof.training.pooled import Kept, PooledMembers
+from poisonproof.votes.votes import Votes
+
+DEFAULT_K = 50
+DEFAULT_D = 16
+
+
+class Training(NamedTuple):
+    """What the engine trains from: the arguments of `fit_members`."""
+
+    estimator: Any
+    samples: Samples
+    codes: NDArray[np.int64]
+    subsets: Subsets
+
+
+class Update(NamedTuple):
+    """What `update` did."""
+
+    removed: int
+    added: int
+    retrained: NDArray[np.int64]
+    """The base classifiers that were trained again, by index; all the others stayed as they were."""
+
+
+class FiniteAggregationClassifier(EnsembleClassifier):
+    """A classifier that knows how many poisoned training samples each prediction withstands.
+
+    `certify` returns for every prediction a radius r: whatever an attacker inserts into or removes
+    from the training data, up to r samples in total, the prediction stays the same. The guarantee
+    holds if the base classifier is a function of its training data alone (see
+    `poisonproof.check_estimator_purity`) and if nothing outside it learned from the data: scalers,
+    encoders and feature selection belong *inside* ``estimator``, as a pipeline
+    (see `poisonproof.check_pipeline`).
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier, optional
+        The learner of the base classifiers. Default: `TableClassifier`, logistic regression that
+        copes with numbers, categories and missing values. Every ``random_state`` (``seed``, …) in it is
+        set to the base classifier's index, every ``n_jobs`` (``num_threads``, …) to 1, and every
+        ``memory`` to None.
+    k : int
+        Inverse sensitivity: one training sample reaches 1/k of the base classifiers. A larger k gives
+        larger radii and smaller subsets.
+    d : int
+        Spread degree: how many base classifiers each sample reaches. There are k·d of them.
+    spread : Spread, optional
+        The spread itself, instead of ``Spread.random(k, d)``. A k or d that is not the default must
+        agree with it.
+    split : str or Split
+        How a sample finds its partition: "content", "pixel-sum" or "group".
+    classes : sequence, optional
+        The labels that may occur; they are put in increasing order. The strict way. Otherwise they
+        are read off ``y``, which is a premise, and every certificate reckons with one more class.
+        Samples with other labels are left out, one by one.
+    n_jobs : int, optional
+        Workers, as in joblib; ``joblib.parallel_config`` chooses the backend.
+    verbose : int
+        Passed to joblib.
+    trusted_state : bool
+        Accept a learner that arrives fitted in part (a `FrozenEstimator`, a function bound to a fitted model, …). Every
+        base classifier shares that part, so it is a premise of every certificate, named with its digest: it must not
+        have seen training samples that an attacker could touch. By default such a learner is refused.
+
+    Attributes
+    ----------
+    classes_ : array
+        The labels, in increasing order.
+    spread_ : Spread
+    split_ : Split
+    members_ : list of Member
+        The fitted base classifiers; number i belongs to subset i (`PooledMembers` for a pooled learner).
+    subset_sizes_, partition_sizes_ : arrays
+        Training samples per subset and per partition.
+    n_dropped_ : int
+        Training samples left out: their label is not one of the classes, they have no contributor though the split
+        asks for one, or values are missing that the learner does not take.
+    subset_digests_ : array
+        What each base classifier is a function of, in 128 bits; `update` goes by it.
+    premises_ : tuple of Premise
+        What every certificate of this model takes as given.
+
+    A fitted model refers to its training data, so that `update` can change it; saved and pickled models do not.
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        k: int = DEFAULT_K,
+        d: int = DEFAULT_D,
+        spread: Spread | None = None,
+        split: str | Split = "content",
+        classes: Sequence[Any] | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        trusted_state: bool = False,
+    ) -> None:
+        self.estimator = estimator
+        self.k = k
+        self.d = d
+        self.spread = spread
+        self.split = split
+        self.classes = classes
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.trusted_state = trusted_state
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Split, spread, and train one base classifier per subset.
+
+        Parameters
+        ----------
+        X : array (n_samples, …), sparse matrix, DataFrame (pandas, Polars, PyArrow), or list of strings
+        y : array (n_samples,)
+        groups : array (n_samples,), optional
+            Contributor ids, for split="group".
+        """
+        self._train(X, y, groups, None)
+        return self
+
+    def update(self, add: Any = None, remove: Any = None, *, data: Any = None) -> Update:
+        """Add and remove training samples; give exactly the model that `fit` on the new data would give.
+
+        Only base classifiers whose subset changed are trained again: about d for one sample, instead of k·d.
+        Nothing of a removed sample stays in the model. If the classes or the columns themselves change (where
+        they are read off the data), every base classifier is trained again.
+
+        Parameters
+        ----------
+        add : (X, y) or (X, y, groups), optional
+            Samples to add, after the others.
+        remove : array of row numbers, or a mask over all rows, optional
+            Rows of the training data as it stands: the order of `fit`, less what was removed, and what was
+            added at its end.
+        data : (X, y) or (X, y, groups), optional
+            The training data as it stands. A fitted model remembers it; one that was loaded or unpickled does not.
+        """
+        check_is_fitted(self, "members_")
+        X, y, groups = _with_groups(data if data is not None else getattr(self, "_data", None), "data")
+        X = as_frame(X)
+        stay = np.setdiff1d(np.arange(count_rows(X)), _row_numbers(remove, count_rows(X)))
+        n_removed = count_rows(X) - len(stay)
+        labels = one_by_one(y)
+        X, labels = take_rows(X, stay), [labels[row] for row in stay]
+        groups = None if groups is None else [list(groups)[row] for row in stay]
+        n_added = 0
+        if add is not None:
+            more, more_y, more_groups = _with_groups(add, "add")
+            if (groups is None) != (more_groups is None):
+                raise ValueError("Give contributor ids (groups) for all training samples or for none.")
+            more = as_frame(more)
+            n_added = count_rows(more)
+            X, labels = join_rows(X, more), [*labels, *one_by_one(more_y)]
+            groups = None if groups is None else [*groups, *more_groups]
+        if count_rows(X) == 0:
+            raise ValueError("Nothing would be left to train on; at least one training sample must stay.")
+        changed = copy(self)
+        retrained = changed._train(X, labels, groups, (self.members_, self.subset_digests_))
+        self.__dict__.update(changed.__dict__)  # all of it, or nothing if anything was refused
+        return Update(n_removed, n_added, retrained)
+
+    def _train(self, X: Any, y: Any, groups: Any, earlier: tuple[Any, NDArray[np.uint8]] | None) -> NDArray[np.int64]:
+        """Train what ``earlier`` base classifiers, with their digests, do not already give; which ones that was."""
+        X = as_frame(X)
+        stated = {premise.what: premise for premise in getattr(self, "premises_", ()) if not premise.declared}
+        training = self.prepare(X, y, groups)
+        if earlier is None:
+            self.see_surroundings()
+        else:  # what a search chose, or learned before the split, stays so
+            self.premises_ = tuple(stated.get(p.what, p) if p.declared else p for p in self.premises_)
+        digests = self.subset_digests_
+        same = np.zeros(len(digests), np.bool_) if earlier is None else (digests == earlier[1]).all(axis=1)
+        kept = None if earlier is None else Kept(earlier[0], np.flatnonzero(same))
+        self.members_ = fit_members(*training, earlier=kept, n_jobs=self.n_jobs, verbose=self.verbose)
+        self._data = (X, y, groups)
+        self.report_members(self.members_)
+        return np.flatnonzero(~same)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the training data, which is not the model's to give away."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_data"}
+
+    def prepare(self, X: Any, y: Any, groups: Any = None) -> Training:
+        """Check, split and spread the training data: all of `fit` but the training itself."""
+        spread = resolve_spread(self.spread, self.k, self.d, unless=(DEFAULT_K, DEFAULT_D))
+        split = Split.of(self.split)
+        if split is None:
+            raise TypeError("The 'split' parameter must be a name or a poisonproof.Split. Got None instead.")
+        learner, samples, codes, cells = self.read_training(X, y, split, groups)
+        partition = split.partitions(samples, spread.n_partitions, cells, groups)
+        rows = np.flatnonzero(codes >= 0)
+        self.n_dropped_ = len(codes) - len(rows)
+        samples, codes = (samples.subset(rows) if self.n_dropped_ else samples), codes[rows]
+        subsets = Subsets.of(samples, codes, partition[rows], spread)
+
+        self.spread_, self.split_ = spread, split
+        self.subset_sizes_, self.partition_sizes_ = subsets.sizes, subsets.partition_sizes
+        self.subset_digests_ = subsets.digests(samples, codes, f"{describe(learner)} {self.classes_.tolist()}")
+        self.premises_ = (*self._list_premises(learner, samples), *_about_ids(split, groups))
+        self._report_oddities()
+        return Training(learner, samples, codes, subsets)
+
+    def votes(self, X: Any, *, rankings: bool = False) -> Votes:
+        """What every base classifier says about every sample, ready to certify.
+
+        With ``rankings`` it says all its classes from best to worst, which `certify` needs for method "run-off"; the
+        votes are the same.
+        """
+        check_is_fitted(self, "members_")
+        samples = self.read_test(X, self.split_)
+        if rankings and not isinstance(self.members_, PooledMembers):
+            check_gives_scores(next((m.model for m in self.members_ if m.model is not None), self._learner()))
+        said = collect_votes(
+            self.members_, samples, len(self.classes_), rankings=rankings, n_jobs=self.n_jobs, verbose=self.verbose
+        )
+        return self.as_votes(said)
+
+    def as_votes(self, said: NDArray[Any]) -> Votes:
+        """A vote matrix, or rankings, of this ensemble with all that a certificate needs to know about it."""
+        ranked = said.ndim == 3
+        return Votes(
+            np.ascontiguousarray(said[..., 0]) if ranked else said,
+            self.spread_,
+            self.classes_,
+            self.split_,
+            classes_inferred=self.classes is None,
+            premises=self.premises_,
+            rankings=said if ranked else None,
+        )
+
+    def certify(self, X: Any, method: str = "finite-aggregation") -> Certificate:
+        """Prediction, runner-up, margin and radius for every sample; see `poisonproof.certify`."""
+        return certify(self.votes(X, rankings=method == "run-off"), method)  # type: ignore[arg-type]
+
+    def predict(self, X: Any, min_radius: int | None = None) -> NDArray[Any]:
+        """The most voted label of each sample.
+
+        With ``min_radius`` the answer is a masked array: it answers only where the radius is at least
+        that, and is masked elsewhere.
+        """
+        if min_radius is None:
+            votes = self.votes(X)
+            return votes.classes[votes.counts().argmax(axis=1)]
+        certificate = self.certify(X)
+        answer: NDArray[Any] = np.ma.masked_array(certificate.labels, certificate.radius < min_radius)
+        return answer
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Share of each class among the base classifiers that did not abstain (uniform if all did)."""
+        counts = self.votes(X).counts()
+        total = counts.sum(axis=1, keepdims=True)
+        return np.where(total > 0, counts / np.maximum(total, 1), 1 / counts.shape[1])
+
+    def save(self, path: str | Path) -> None:
+        """Keep the fitted model in a folder, without pickle; `load` serves it again."""
+        from poisonproof.training.model_files import save_model
+
+        check_is_fitted(self, "members_")
+        save_model(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path, trusted: Sequence[str] = ()) -> Self:
+        """Open a saved model; refuse one that was altered or that holds types nobody vouched for.
+
+        Parameters
+        ----------
+        path : path
+        trusted : sequence of str
+            Full names of types of your own (a custom base classifier) that may be loaded.
+        """
+        from poisonproof.training.model_files import load_model
+
+        return load_model(cls, path, trusted)
+
+    def _list_premises(self, learner: Any, samples: Samples) -> tuple[Premise, ...]:
+        spread, split = self.spread_, self.split_
+        return (
+            Premise("spread", f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}", True),
+            Premise("split", f"{split.kind}, {split.dtype}{', labels hashed' if split.hash_labels else ''}", True),
+            *self.shared_premises(learner, samples, split),
+        )
+
+    def _report_oddities(self) -> None:
+        empty = int((self.subset_sizes_ == 0).sum())
+        self.report_dropped()
+        if empty:
+            warn(
+                f"{empty} of {len(self.subset_sizes_)} subsets are empty, so their base classifiers abstain; "
+                "a smaller k·d would leave fewer."
+            )
+
+
+def _about_ids(split: Split, groups: Any) -> tuple[Premise, ...]:
+    """That somebody else decided on numbers for contributors' ids: one odd id would have turned them all to text."""
+    cells = label_cells(one_by_one(groups)) if split.kind == "group" else []
+    if all(cell is None or isinstance(cell, str) for cell in cells):
+        return ()
+    value = "numbers, as whoever read them typed them; texts depend on nobody"
+    return (Premise("contributor ids", value, False),)
+
+
+def _with_groups(parts: Any, name: str) -> tuple[Any, Any, Any]:
+    if parts is None:
+        raise ValueError("This model was loaded without its training data; give it: update(..., data=(X, y)).")
+    if not isinstance(parts, list | tuple) or len(parts) not in (2, 3):
+        raise TypeError(f"The '{name}' of update must be (X, y) or (X, y, groups). Got {type(parts).__name__} instead.")
+    X, y, groups = (*parts, None)[:3]
+    groups = as_values(groups)
+    if count_rows(X) != len(y):
+        raise ValueError(f"The '{name}' of update has {count_rows(X)} samples but {len(y)} labels.")
+    return X, y, groups
+
+
+def _row_numbers(remove: Any, n_rows: int) -> NDArray[np.int64]:
+    """The rows that an index array or a mask names."""
+    chosen = np.asarray([] if remove is None else remove)
+    if chosen.dtype == np.bool_:
+        if chosen.shape != (n_rows,):
+            raise ValueError(f"The mask 'remove' has shape {chosen.shape}, but there are {n_rows} training samples.")
+        return np.flatnonzero(chosen)
+    rows = np.unique(chosen.ravel())
+    if len(rows) == 0:
+        return np.zeros(0, np.int64)
+    if not np.issubdtype(rows.dtype, np.integer) or rows[0] < 0 or rows[-1] >= n_rows:
+        raise ValueError(f"'remove' must hold row numbers 0 … {n_rows - 1} or be a mask. Got {remove!r} instead.")
+    return rows.astype(np.int64)
+
+
+def check_gives_scores(learner: Any) -> None:
+    """Refuse a base classifier that only votes, where rankings are asked for."""
+    if not gives_scores(learner):
+        raise ValueError(
+            f"Rankings need scores, and {type(learner).__name__} has neither decision_function nor predict_proba; "
+            "choose a base classifier that has one, or a certificate that needs votes alone."
+        )

@@ -1,0 +1,286 @@
+"""What the proof stands on, checked: a base classifier must be a function of its subset, to the bit."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import parallel_config
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.pipeline import Pipeline
+from threadpoolctl import threadpool_limits
+
+from poisonproof.display.text import shown
+from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+from poisonproof.estimators.surroundings import learning_steps
+from poisonproof.learners.arrived import arrived_parts, refuse_arrived, words
+from poisonproof.premises import PremiseWarning
+from poisonproof.samples.rows import count_rows, take_rows
+
+
+@dataclass(frozen=True)
+class PurityReport:
+    """What `check_estimator_purity` found.
+
+    Attributes
+    ----------
+    leaks : tuple of str
+        What a vote was seen to depend on besides the base classifier's own subset, index and sample.
+        Each one voids the proof.
+    checks : tuple of str
+        What was tried.
+    """
+
+    leaks: tuple[str, ...]
+    checks: tuple[str, ...]
+
+    @property
+    def pure(self) -> bool:
+        """Whether nothing leaked. A check can find a leak; it cannot prove that there is none."""
+        return not self.leaks
+
+    def __str__(self) -> str:
+        if self.pure:
+            return f"No leak found in {len(self.checks)} checks: " + "; ".join(self.checks) + "."
+        return f"{len(self.leaks)} of {len(self.checks)} checks found a leak:\n" + "\n".join(
+            f"- {shown(leak)}" for leak in self.leaks
+        )
+
+
+def check_estimator_purity(
+    estimator: Any, X: Any, y: Any, *, k: int = 4, d: int = 2, max_test: int = 40, seed: int = 0
+) -> PurityReport:
+    """Retrain base classifiers under changes that must not matter, and say in words what leaked.
+
+    Parts of the estimator that arrive fitted are named. The rows are permuted; a row is added (an
+    ordinary one, an extreme one, one with a label of its own), after which only the d base classifiers
+    it reaches may vote otherwise; base classifiers are trained alone instead of in company; the same
+    ones are asked twice; test samples come one by one and in reverse; linear algebra gets other numbers
+    of threads; the work goes to threads and to other processes.
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier
+    X, y : training data
+        A few hundred samples do. Also used as test samples.
+    k, d : int
+        The ensemble to check with.
+    max_test : int
+        How many samples to compare votes on.
+    seed : int
+        Of the permutation and of the choice of rows.
+    """
+    check = _PurityCheck(estimator, X, np.asarray(y), k, d, max_test, seed)
+    findings = {
+        "parts that arrive fitted": check.arrived(),
+        "the rows in another order": check.other_order(),
+        "the same rows again": check.again(),
+        "one more row": check.one_more_row(),
+        "trained alone": check.alone(),
+        "asked twice": check.asked_twice(),
+        "another batch of test samples": check.other_batch(),
+        "another number of threads": check.other_threads(),
+        "in threads": check.in_threads(),
+        "other processes": check.other_processes(),
+    }
+    return PurityReport(tuple(leak for leak in findings.values() if leak), tuple(findings))
+
+
+class _PurityCheck:
+    def __init__(self, estimator: Any, X: Any, y: NDArray[Any], k: int, d: int, max_test: int, seed: int) -> None:
+        self.estimator, self.X, self.k, self.d = estimator, X, k, d
+        self.y = y.astype(np.int64) if y.dtype == np.bool_ else y
+        self.rng = np.random.default_rng(seed)
+        self.n = count_rows(X)
+        if self.n < 2:
+            raise ValueError(f"A purity check needs at least two training samples. Got {self.n}.")
+        self.test = take_rows(X, np.sort(self.rng.choice(self.n, min(max_test, self.n), replace=False)))
+        self.model = self._fit(X, y)
+        self.expected = self._votes(self.model)
+
+    def _fit(self, X: Any, y: NDArray[Any], **options: Any) -> FiniteAggregationClassifier:
+        model = FiniteAggregationClassifier(clone(self.estimator), k=self.k, d=self.d, trusted_state=True, **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PremiseWarning)
+            return model.fit(X, y)
+
+    def _votes(self, model: FiniteAggregationClassifier, test: Any = None) -> NDArray[Any]:
+        """Votes as labels, so that ensembles with other class lists compare."""
+        votes = model.votes(self.test if test is None else test)
+        names = np.append(votes.classes.astype(object), "(abstains)")
+        return names[votes.matrix]
+
+    def _moved(self, votes: NDArray[Any]) -> NDArray[np.int64]:
+        """Base classifiers that voted otherwise than expected."""
+        return np.flatnonzero((votes != self.expected).any(axis=0))
+
+    def arrived(self) -> str:
+        parts = arrived_parts(self.estimator)
+        return f"Every base classifier shares what arrived fitted: {words(parts)}." if parts else ""
+
+    def other_order(self) -> str:
+        order = self.rng.permutation(self.n)
+        moved = self._moved(self._votes(self._fit(take_rows(self.X, order), self.y[order])))
+        return _say(moved, "voted otherwise after the training rows were put in another order")
+
+    def again(self) -> str:
+        np.random.uniform(size=3)
+        moved = self._moved(self._votes(self._fit(self.X, self.y)))
+        return _say(
+            moved,
+            "voted otherwise when trained a second time on the same rows (time, a global random state, or a counter?)",
+        )
+
+    def one_more_row(self) -> str:
+        split = self.model.split_
+        for row in self.rng.choice(self.n, min(6, self.n), replace=False):
+            for how, X, y in self._additions(int(row)):
+                model = self._fit(X, y)
+                added = split.samples(take_rows(X, [self.n]))
+                partition = int(split.partitions(added, self.model.spread_.n_partitions)[0])
+                reached = self.model.spread_.subsets_of(partition)
+                outside = np.setdiff1d(self._moved(self._votes(model)), reached)
+                if len(outside):
+                    return _say(
+                        outside,
+                        f"outside the {self.d} subsets that an added row reaches voted otherwise ({how})",
+                    )
+        return ""
+
+    def _additions(self, row: int) -> list[tuple[str, Any, NDArray[Any]]]:
+        again = np.append(np.arange(self.n), row)
+        same = take_rows(self.X, again)
+        other = self.y[self.y != self.y[row]]
+        new = max(self.y) + 1 if self.y.dtype.kind in "iuf" else "~ a label of its own"
+        labels = [("a copy of a row", self.y[row]), ("a row with a new label", new)]
+        if len(other):
+            labels.append(("a copy of a row with another label", other[0]))
+        additions = [(how, same, np.append(self.y.astype(object), [label])) for how, label in labels]
+        if isinstance(self.X, np.ndarray) and self.X.dtype.kind == "f":
+            extreme = same.copy()
+            extreme[-1] *= 1e3
+            additions.append(("a row of extreme values", extreme, np.append(self.y.astype(object), [self.y[row]])))
+        return [(how, X, np.array(y.tolist())) for how, X, y in additions]
+
+    def alone(self) -> str:
+        chosen = self.rng.choice(len(self.model.members_), min(4, len(self.model.members_)), replace=False)
+        moved = []
+        for index in chosen:
+            reaching = np.isin(self._partitions(), self.model.spread_.partitions_of(int(index)))
+            if not reaching.any():
+                continue
+            votes = self._votes(self._fit(take_rows(self.X, np.flatnonzero(reaching)), self.y[reaching]))
+            if (votes[:, index] != self.expected[:, index]).any():
+                moved.append(index)
+        return _say(
+            moved,
+            "voted otherwise when nothing but their own subset was there to train on (something is shared)",
+        )
+
+    def _partitions(self) -> NDArray[np.int64]:
+        split = self.model.split_
+        return split.partitions(split.samples(self.X), self.model.spread_.n_partitions)
+
+    def asked_twice(self) -> str:
+        moved = self._moved(self._votes(self.model))
+        return _say(moved, "voted otherwise when asked a second time (sums of threads, or chance, in predict?)")
+
+    def other_batch(self) -> str:
+        count = count_rows(self.test)
+        for how, batches in (
+            ("one by one", [[i] for i in range(count)]),
+            ("in reverse", [list(range(count))[::-1]]),
+        ):
+            votes = np.empty_like(self.expected)
+            for batch in batches:
+                votes[batch] = self._votes(self.model, take_rows(self.test, batch))
+            moved = self._moved(votes)
+            if len(moved):
+                return _say(moved, f"voted otherwise when the test samples came {how}")
+        return ""
+
+    def other_threads(self) -> str:
+        with threadpool_limits(4):
+            moved = self._moved(self._votes(self._fit(self.X, self.y)))
+        return _say(moved, "voted otherwise when the machine allowed more linear-algebra threads")
+
+    def in_threads(self) -> str:
+        with parallel_config("threading", n_jobs=2):
+            moved = self._moved(self._votes(self._fit(self.X, self.y)))
+        return _say(moved, "voted otherwise when trained and asked in other threads")
+
+    def other_processes(self) -> str:
+        with parallel_config("loky", n_jobs=2):
+            moved = self._moved(self._votes(self._fit(self.X, self.y)))
+        return _say(moved, "voted otherwise when trained in other processes")
+
+
+def check_pipeline(pipe: Any) -> None:
+    """Refuse a pipeline in which something before the FiniteAggregationClassifier learns from the data.
+
+    A step that is fitted on all rows lets one poisoned row reach every base classifier, and every
+    radius is void. Raises ValueError that names the step and says where to put it; returns None if no
+    step before ours needs fitting. A base classifier that arrives fitted is refused too, unless the model
+    says ``trusted_state=True``. A search over such a pipeline (`GridSearchCV`, …) is checked with every step it would
+    put in. A function that mixes rows (in a FunctionTransformer, say) cannot be seen from outside.
+    """
+    if isinstance(pipe, FiniteAggregationClassifier):
+        refuse_arrived(pipe._learner(), pipe.trusted_state)
+    elif isinstance(pipe, BaseSearchCV):
+        check_pipeline(pipe.estimator)
+        for name, candidate in _candidates(pipe):
+            check_pipeline(clone(pipe.estimator).set_params(**{name: candidate}))
+    elif isinstance(pipe, Pipeline):
+        _check_steps(pipe)
+    else:
+        raise TypeError(
+            "check_pipeline takes a Pipeline, a FiniteAggregationClassifier or a search over one. "
+            f"Got {type(pipe).__name__}."
+        )
+
+
+def _check_steps(pipe: Pipeline) -> None:
+    name, last = pipe.steps[-1]
+    if not isinstance(last, FiniteAggregationClassifier | BaseSearchCV | Pipeline):
+        raise ValueError(
+            f"The last step of the pipeline, '{name}', is not a FiniteAggregationClassifier, so nothing is certified."
+        )
+    if pipe.memory is not None:
+        raise ValueError(
+            "The pipeline has memory=, a cache from which whoever writes to it could feed every base classifier; "
+            "leave it out."
+        )
+    for name, step in pipe.steps[:-1]:
+        refuse_arrived(step, getattr(last, "trusted_state", False))
+        for path, learning in learning_steps(name, step):
+            raise ValueError(
+                f"Step '{path}' ({type(learning).__name__}) learns from all training rows before they are split, "
+                "so one poisoned row could reach every base classifier and no radius would hold; put it inside: "
+                f"FiniteAggregationClassifier(make_pipeline({type(learning).__name__}(…), <your classifier>))."
+            )
+    check_pipeline(last)
+
+
+def _candidates(search: Any) -> list[tuple[str, Any]]:
+    """The estimators that a search would put in, with their places."""
+    grids = getattr(search, "param_grid", None) or getattr(search, "param_distributions", None) or {}
+    return [
+        (name, candidate)
+        for grid in (grids if isinstance(grids, list | tuple) else [grids])
+        for name, values in grid.items()
+        if isinstance(values, Iterable)
+        for candidate in values
+        if hasattr(candidate, "fit")
+    ]
+
+
+def _say(moved: Any, what: str) -> str:
+    if len(moved) == 0:
+        return ""
+    shown = ", ".join(str(int(index)) for index in moved[:5]) + (", …" if len(moved) > 5 else "")
+    return f"{len(moved)} base classifiers ({shown}) {what}."

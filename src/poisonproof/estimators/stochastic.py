@@ -1,0 +1,377 @@
+"""Classifiers that vote over random subsets: radii that hold with a stated probability.
+
+Relatives of Finite Aggregation, for comparison: where it fixes the subsets and proves, these draw them and
+estimate. See `poisonproof.certificates.methods.StochasticCertificate` for what exactly holds.
+"""
+
+from __future__ import annotations
+
+import operator
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from poisonproof.certificates.kernels import count_rows
+from poisonproof.certificates.stochastic import (
+    MOST_K,
+    StochasticRadii,
+    bagging_radii,
+    binomial_selection_radii,
+    bound_leads,
+    bound_terms,
+    infinite_aggregation_radii,
+)
+from poisonproof.certificates.stochastic_certificate import StochasticCertificate
+from poisonproof.estimators.base import EnsembleClassifier, warn
+from poisonproof.partition.draws import Draws
+from poisonproof.partition.split import Split
+from poisonproof.premises import Premise
+from poisonproof.samples.kinds import Samples, canonical_rank
+from poisonproof.samples.labels import Cell
+from poisonproof.training.engine import collect_votes, fit_members
+
+CONDITIONAL_SHARE = 0.5  # of alpha, spent on the conditionals of Theorem 3
+
+
+class DrawnEnsembleClassifier(EnsembleClassifier):
+    """What the classifiers over random subsets share; see its subclasses.
+
+    How subsets were drawn is kept by `fit` (``seed_``, ``k_``, …), so that a certificate speaks of the draws that
+    were made, whatever parameters are set later.
+    """
+
+    method: ClassVar[str]
+    n_draws: int
+    alpha: float
+    seed: int
+    dtype: str
+    n_features: int | None
+    n_jobs: int | None
+    verbose: int
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Draw the subsets and train one base classifier on each.
+
+        Parameters
+        ----------
+        X : array (n_samples, …), sparse matrix, DataFrame (pandas, Polars, PyArrow), or list of strings
+        y : array (n_samples,)
+        """
+        self._check_parameters()
+        split = Split(dtype=self.dtype, n_features=self.n_features)
+        learner, samples, codes, cells = self.read_training(X, y, split)
+        rows = np.flatnonzero(codes >= 0)
+        self.n_dropped_ = len(codes) - len(rows)
+        if self.n_dropped_:
+            samples, codes, cells = samples.subset(rows), codes[rows], [cells[row] for row in rows]
+        self.seed_, self.classes_inferred_ = operator.index(self.seed), self.classes is None
+        draws = self._draw(samples, cells, canonical_rank(samples, codes))
+        self.split_, self.draws_, self.subset_sizes_ = split, draws, draws.sizes
+        self.premises_ = (
+            Premise("draws", f"{self.n_draws} subsets, {self._how_drawn()}, seed {self.seed}", True),
+            Premise(
+                "seed",
+                "its numbers count as random, and nobody knew it who wrote training data or chose test samples",
+                True,
+            ),
+            *self.shared_premises(learner, samples, split),
+        )
+        self.see_surroundings()
+        self.report_dropped()
+        if empty := int((draws.sizes == 0).sum()):
+            warn(f"{empty} of {len(draws)} drawn subsets are empty, so their base classifiers abstain.")
+        self.members_ = fit_members(learner, samples, codes, draws, n_jobs=self.n_jobs, verbose=self.verbose)
+        self.report_members(self.members_)
+        return self
+
+    def certify(self, X: Any) -> StochasticCertificate:
+        """Prediction and radius for every sample, or an abstention; all of them hold together with
+        probability at least 1 − alpha, over the draw of the subsets.
+        """
+        return self.certify_matrix(self.vote_matrix(X))
+
+    def certify_matrix(self, votes: NDArray[Any]) -> StochasticCertificate:
+        """The same from the votes of these base classifiers (see `vote_matrix`)."""
+        check_is_fitted(self, "members_")
+        self._check_parameters()
+        if votes.ndim != 2 or votes.shape[1] != len(self.draws_):
+            raise ValueError(f"Votes must have a column for each of the {len(self.draws_)} draws. Got {votes.shape}.")
+        counts = self._counts(votes)
+        return StochasticCertificate(
+            counts.argmax(axis=1),
+            *self._radii(votes, counts),
+            method=self.method,
+            classes=self.classes_,
+            failure_probability=float(self.alpha),
+            seed=self.seed_,
+            n_draws=len(self.draws_),
+            premises=self.premises_,
+        )
+
+    def predict(self, X: Any, min_radius: int | None = None) -> NDArray[Any]:
+        """The most voted label of each sample.
+
+        With ``min_radius`` the answer is a masked array: it answers only where the certificate does not abstain
+        and the radius is at least that, and is masked elsewhere.
+        """
+        if min_radius is None:
+            votes = self.vote_matrix(X)
+            return self.classes_[self._counts(votes).argmax(axis=1)]
+        certificate = self.certify(X)
+        answer: NDArray[Any] = np.ma.masked_array(
+            self.classes_[certificate.prediction], certificate.abstained | (certificate.radius < min_radius)
+        )
+        return answer
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Share of each class among the base classifiers that did not abstain (uniform if all did)."""
+        votes = self.vote_matrix(X)
+        counts = self._counts(votes)
+        total = counts.sum(axis=1, keepdims=True)
+        return np.where(total > 0, counts / np.maximum(total, 1), 1 / counts.shape[1])
+
+    @abstractmethod
+    def _draw(self, samples: Samples, labels: list[Cell], rank: NDArray[np.int64]) -> Draws:
+        """The subsets."""
+
+    @abstractmethod
+    def _how_drawn(self) -> str:
+        """How each subset is drawn, for a reader of the certificate."""
+
+    @abstractmethod
+    def _radii(self, votes: NDArray[Any], counts: NDArray[np.int64]) -> StochasticRadii:
+        """The certificate, from votes."""
+
+    def vote_matrix(self, X: Any) -> NDArray[Any]:
+        """What every base classifier says about every sample: class indices (samples, draws)."""
+        check_is_fitted(self, "members_")
+        samples = self.read_test(X, self.split_)
+        return collect_votes(self.members_, samples, len(self.classes_), n_jobs=self.n_jobs, verbose=self.verbose)
+
+    def _counts(self, votes: NDArray[Any]) -> NDArray[np.int64]:
+        counts = np.zeros((len(votes), len(self.classes_) + 1), np.int64)
+        count_rows(votes, counts)
+        return counts[:, :-1]
+
+    def _check_parameters(self) -> None:
+        self._check_whole("n_draws", 1, 1 << 31)
+        self._check_whole("seed", 0, (1 << 64) - 1)
+        if not 0 < self.alpha < 1:
+            self._refuse("alpha", "lie strictly between 0 and 1")
+
+    def _check_whole(self, name: str, least: int, most: int) -> None:
+        try:
+            fine = least <= operator.index(getattr(self, name)) <= most
+        except TypeError:
+            fine = False
+        if not fine:
+            self._refuse(name, f"be a whole number, {least} … {most}")
+
+    def _refuse(self, name: str, rule: str) -> None:
+        raise ValueError(
+            f"The '{name}' parameter of {type(self).__name__} must {rule}. Got {getattr(self, name)!r} instead."
+        )
+
+
+class _BernoulliClassifier(DrawnEnsembleClassifier):
+    k: int
+
+    def _draw(self, samples: Samples, labels: list[Cell], rank: NDArray[np.int64]) -> Draws:
+        self.k_ = operator.index(self.k)
+        return Draws.bernoulli(samples, labels, rank, self.k_, self.n_draws, self.seed_)
+
+    def _how_drawn(self) -> str:
+        return f"each training sample with probability 1/{self.k_}"
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._check_whole("k", 1, MOST_K)
+
+
+class InfiniteAggregationClassifier(_BernoulliClassifier):
+    """Finite Aggregation with d → ∞, estimated: its radii hold with probability at least 1 − alpha.
+
+    Each subset holds every training sample with probability 1/k (Definition 2 of Wang, Levine and Feizi 2022),
+    and radii come from their Theorem 3. `BinomialSelectionClassifier` is the same classifier with another
+    certificate, whose radii are larger on the same draws, but for what conditionals may add.
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier, optional
+        The learner of the base classifiers, as in `FiniteAggregationClassifier`; every ``random_state`` in it is
+        drawn with the subset.
+    k : int
+        Inverse sensitivity: a training sample is in a subset with probability 1/k.
+    n_draws : int
+        Number of subsets, and of base classifiers.
+    alpha : float
+        The probability that a certificate may fail.
+    seed : int
+        What the subsets are drawn from. Choose it after the training data is fixed, and keep it from whoever
+        writes training data or chooses test samples.
+    conditionals : bool
+        Whether to spend half of alpha on how the votes change with each training sample, as Theorem 3 allows.
+        That needs many draws that hold a sample (n_draws / k) to gain anything; otherwise it loses a little.
+    classes : sequence, optional
+        The labels that may occur, as in `FiniteAggregationClassifier`.
+    dtype : "float64" or "uint8"
+        The declared form of dense numbers.
+    n_features : int, optional
+        The declared number of features.
+    n_jobs : int, optional
+        Workers, as in joblib.
+    verbose : int
+        Passed to joblib.
+    trusted_state : bool
+        Accept a learner that arrives fitted in part (a `FrozenEstimator`, a function bound to a fitted model, …). Every
+        base classifier shares that part, so it is a premise of every certificate, named with its digest: it must not
+        have seen training samples that an attacker could touch. By default such a learner is refused.
+    """
+
+    method = "infinite-aggregation"
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        k: int = 50,
+        n_draws: int = 1000,
+        alpha: float = 0.001,
+        seed: int = 0,
+        conditionals: bool = False,
+        classes: Sequence[Any] | None = None,
+        dtype: str = "float64",
+        n_features: int | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        trusted_state: bool = False,
+    ) -> None:
+        self.estimator = estimator
+        self.k = k
+        self.n_draws = n_draws
+        self.alpha = alpha
+        self.seed = seed
+        self.conditionals = conditionals
+        self.classes = classes
+        self.dtype = dtype
+        self.n_features = n_features
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.trusted_state = trusted_state
+
+    def _radii(self, votes: NDArray[Any], counts: NDArray[np.int64]) -> StochasticRadii:
+        draws, k, unseen = self.draws_, self.k_, self.classes_inferred_
+        if not self.conditionals:
+            return infinite_aggregation_radii(bound_leads(counts, len(draws), self.alpha, unseen), k, draws.n_train)
+        leads = bound_leads(counts, len(draws), self.alpha * (1 - CONDITIONAL_SHARE), unseen)
+        held = np.asarray(draws.holding.sum(axis=1)).astype(np.int64)
+        terms = bound_terms(self._conditional(votes), held, leads, self.alpha * CONDITIONAL_SHARE)
+        return infinite_aggregation_radii(leads, k, draws.n_train, terms)
+
+    def _conditional(self, votes: NDArray[Any]) -> Iterator[NDArray[np.int64]]:
+        """For each test sample, the votes for each class among the draws that hold each training sample."""
+        for row in votes:
+            yield np.asarray(self.draws_.holding @ (row[:, None] == np.arange(len(self.classes_))).astype(np.int64))
+
+
+class BinomialSelectionClassifier(_BernoulliClassifier):
+    """Randomised selection (Chen et al. 2020): radii hold with probability at least 1 − alpha.
+
+    The same classifier as `InfiniteAggregationClassifier`, with which it shares its parameters (but for
+    ``conditionals``). Its certificate goes by the probability that a subset meets any poison at all, and also
+    counts a changed training sample as 1.
+    """
+
+    method = "binomial-selection"
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        k: int = 50,
+        n_draws: int = 1000,
+        alpha: float = 0.001,
+        seed: int = 0,
+        classes: Sequence[Any] | None = None,
+        dtype: str = "float64",
+        n_features: int | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        trusted_state: bool = False,
+    ) -> None:
+        self.estimator = estimator
+        self.k = k
+        self.n_draws = n_draws
+        self.alpha = alpha
+        self.seed = seed
+        self.classes = classes
+        self.dtype = dtype
+        self.n_features = n_features
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.trusted_state = trusted_state
+
+    def _radii(self, votes: NDArray[Any], counts: NDArray[np.int64]) -> StochasticRadii:
+        leads = bound_leads(counts, len(self.draws_), self.alpha, self.classes_inferred_)
+        return binomial_selection_radii(leads, self.k_)
+
+
+class CertifiedBaggingClassifier(DrawnEnsembleClassifier):
+    """Bagging (Jia, Cao and Gong 2021): radii hold with probability at least 1 − alpha.
+
+    Each subset is ``subset_size`` training samples drawn with replacement; the other parameters are those of
+    `InfiniteAggregationClassifier`.
+
+    Parameters
+    ----------
+    subset_size : int
+        Samples per subset. Given, never taken from the number of training samples, which an attacker can change.
+    """
+
+    method = "bagging"
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        subset_size: int = 50,
+        n_draws: int = 1000,
+        alpha: float = 0.001,
+        seed: int = 0,
+        classes: Sequence[Any] | None = None,
+        dtype: str = "float64",
+        n_features: int | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        trusted_state: bool = False,
+    ) -> None:
+        self.estimator = estimator
+        self.subset_size = subset_size
+        self.n_draws = n_draws
+        self.alpha = alpha
+        self.seed = seed
+        self.classes = classes
+        self.dtype = dtype
+        self.n_features = n_features
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.trusted_state = trusted_state
+
+    def _draw(self, samples: Samples, labels: list[Cell], rank: NDArray[np.int64]) -> Draws:
+        self.subset_size_ = operator.index(self.subset_size)
+        return Draws.with_replacement(rank, self.subset_size_, self.n_draws, self.seed_)
+
+    def _how_drawn(self) -> str:
+        return f"{self.subset_size_} of the {self.draws_.n_train} training samples with replacement"
+
+    def _radii(self, votes: NDArray[Any], counts: NDArray[np.int64]) -> StochasticRadii:
+        leads = bound_leads(counts, len(self.draws_), self.alpha, self.classes_inferred_)
+        return bagging_radii(leads, self.draws_.n_train, self.subset_size_)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._check_whole("subset_size", 1, MOST_K)

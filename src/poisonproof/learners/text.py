@@ -1,0 +1,117 @@
+"""A base classifier for texts, alone or among other columns."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.validation import check_is_fitted
+
+from poisonproof.learners.table import TableClassifier, scores_of
+from poisonproof.samples.kinds import is_frame
+
+
+class TextClassifier(ClassifierMixin, BaseEstimator):
+    """Logistic regression on hashed words, and on the other columns as `TableClassifier` encodes them.
+
+    Words and pairs of words are hashed into features by a fixed function, so no vocabulary is learned, inside the
+    subset or outside. The score of a sample is summed in a fixed order, so it does not depend on the batch.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        The columns of a table that hold texts; others are numbers and categories. Without any, a sample is one text.
+    C : float
+        Inverse strength of the L2 penalty.
+    weight : float
+        Length of the vector of a text's words, where a standardised number has length 1.
+    n_hashed : int
+        How many features words are hashed into.
+    max_iter : int
+        Iterations of the solver.
+    """
+
+    answers_one_by_one = True  # see poisonproof.training.asking
+
+    def __init__(
+        self,
+        texts: Sequence[str] = (),
+        *,
+        C: float = 1.0,
+        weight: float = 5.0,
+        n_hashed: int = 1 << 18,
+        max_iter: int = 200,
+    ) -> None:
+        self.texts = texts
+        self.C = C
+        self.weight = weight
+        self.n_hashed = n_hashed
+        self.max_iter = max_iter
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        return tags
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on texts, or on a DataFrame."""
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"TextClassifier needs samples of at least 2 classes; got {len(self.classes_)} class.")
+        rest = self._rest(X)
+        self.table_ = None if rest is None else TableClassifier().learn_encoding(rest)
+        words = self._words(X)
+        # A word that the subset does not have gets no weight, so it need not be kept.
+        self.held_ = np.unique(words.indices).astype(np.int64)
+        encoded = self._encode(X, words)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = LogisticRegression(C=self.C, max_iter=self.max_iter).fit(encoded, codes)
+        self.weights_ = np.ascontiguousarray(model.coef_)
+        self.bias_ = np.ascontiguousarray(model.intercept_)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of the highest score; ties go to the smaller one."""
+        check_is_fitted(self)
+        scores = scores_of(self._encode(X, self._words(X)), self.weights_, self.bias_)
+        best = (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
+        return self.classes_[best]
+
+    def _rest(self, X: Any) -> Any:
+        """The columns that are no texts; None if there are none."""
+        if not self.texts:
+            return None
+        others = [at for at, name in enumerate(X.columns) if name not in set(self.texts)]
+        return X.iloc[:, others] if others else None
+
+    def _words(self, X: Any) -> Any:
+        """Hashed words of all text columns, side by side."""
+        columns = [X[name] for name in self.texts] if self.texts else [X]
+        if bool(self.texts) != is_frame(X):
+            raise ValueError("TextClassifier takes a DataFrame if it names columns of texts, and texts if it does not.")
+        hashing = HashingVectorizer(n_features=self.n_hashed, ngram_range=(1, 2))
+        parts = [hashing.transform([cell if isinstance(cell, str) else "" for cell in column]) for column in columns]
+        words = sp.csr_matrix(sp.hstack(parts, format="csr")) * self.weight
+        words.sort_indices()
+        return words
+
+    def _encode(self, X: Any, words: Any) -> Any:
+        held = words[:, self.held_]
+        if self.table_ is None:
+            encoded = held
+        else:
+            encoded = sp.hstack([sp.csr_matrix(self.table_.encode(self._rest(X))), held], format="csr")
+        encoded.sort_indices()
+        return encoded

@@ -1,0 +1,107 @@
+"""Subsets: which training samples train which base classifier, in canonical order."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.partition.spread import Spread
+from poisonproof.samples.kinds import Samples, canonical_rank
+
+DIGEST_BYTES = 16
+
+
+class TrainingSets(Protocol):
+    """What the engine needs to know: the rows of each base classifier, in canonical order, and its seed."""
+
+    def __len__(self) -> int: ...
+
+    def rows(self, subset: int, /) -> NDArray[np.int64]:
+        """The samples of one subset."""
+
+    def seed(self, subset: int, /) -> int:
+        """The seed of the base classifier of that subset."""
+
+
+@dataclass(frozen=True)
+class Subsets:
+    """Rows of each subset, in an order that depends on the subset's content alone.
+
+    Parameters
+    ----------
+    spread : Spread
+    partition : array (n_samples,)
+        The partition of each sample.
+    rank : array (n_samples,)
+        The place of each sample in the canonical order.
+    """
+
+    spread: Spread
+    partition: NDArray[np.int64]
+    rank: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, samples: Samples, labels: NDArray[np.int64], partition: NDArray[np.int64], spread: Spread) -> Subsets:
+        """The subsets of these samples; ``labels`` are codes whose order is that of the labels."""
+        return cls(spread, partition, canonical_rank(samples, labels))
+
+    @cached_property
+    def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows sorted by partition, and where each partition starts among them."""
+        rows = np.argsort(self.partition, kind="stable")
+        starts = np.concatenate(([0], np.cumsum(self.partition_sizes)))
+        return rows, starts
+
+    @cached_property
+    def partition_sizes(self) -> NDArray[np.int64]:
+        """How many samples each partition holds."""
+        return np.bincount(self.partition, minlength=self.spread.n_partitions)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many samples each subset holds."""
+        total = np.zeros(self.spread.n_subsets, np.int64)
+        np.add.at(total, self.spread.as_table(), self.partition_sizes[:, None])
+        return total
+
+    def rows(self, subset: int) -> NDArray[np.int64]:
+        """The samples of one subset, in canonical order."""
+        ordered, starts = self._sorted
+        pieces = [ordered[starts[j] : starts[j + 1]] for j in self.spread.partitions_of(subset)]
+        rows = np.concatenate(pieces)
+        return rows[np.argsort(self.rank[rows])]
+
+    def seed(self, subset: int) -> int:
+        """The seed of the base classifier: its index, and nothing else."""
+        return subset
+
+    def digests(self, samples: Samples, labels: NDArray[np.int64], about: str) -> NDArray[np.uint8]:
+        """128 bits for each subset, from all that its base classifier is a function of.
+
+        That is: the subset's index, the multiset of its samples and label codes, and ``about``, what all
+        base classifiers have in common (learner, classes). Subsets with equal digests need one training only.
+        """
+        ordered, starts = self._sorted
+        contents = []
+        for j in range(self.spread.n_partitions):
+            rows = ordered[starts[j] : starts[j + 1]]
+            rows = rows[np.argsort(self.rank[rows])]
+            digest = hashlib.sha256(np.concatenate(([len(rows)], labels[rows])).astype("<i8").tobytes())
+            digest.update(samples.keys(rows))
+            contents.append(digest.digest())
+        common = f"{samples.layout} {about}".encode()
+        digests = np.empty((len(self), DIGEST_BYTES), np.uint8)
+        for i in range(len(self)):
+            whole = hashlib.blake2b(common + b" %d " % i, digest_size=DIGEST_BYTES)
+            for j in sorted(self.spread.partitions_of(i)):
+                whole.update(contents[j])
+            digests[i] = np.frombuffer(whole.digest(), np.uint8)
+        return digests
+
+    def __len__(self) -> int:
+        return self.spread.n_subsets

@@ -1,0 +1,1 @@
+"""Which k and d, and what they will cost."""

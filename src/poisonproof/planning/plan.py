@@ -1,0 +1,389 @@
+"""Which k, d and spread? What a small pilot on the training data predicts for each, and which of them it recommends.
+
+All numbers here are estimates, and none of them enters a certificate. That k and d were chosen from this data does: a
+run that follows a plan says so among its premises.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
+
+from poisonproof.data import Dataset
+from poisonproof.learners.describe import describe
+from poisonproof.learners.table import TableClassifier
+from poisonproof.partition.split import Split
+from poisonproof.partition.spread import Spread
+from poisonproof.planning.costs import Site, bill, resident_bytes
+from poisonproof.planning.forecast import predicted_fraction
+from poisonproof.planning.pilot import Bench, Pilot
+from poisonproof.premises import Premise
+from poisonproof.samples.rows import count_rows, take_rows
+from poisonproof.system.files import DamagedFileError, read_record, write_record
+from poisonproof.system.progress import counted
+from poisonproof.training.pooled import is_pooled
+
+FORMAT = "poisonproof plan 1"
+FEWEST_SAMPLES = 60
+DEGREES = (1, 4, 16)
+DESIGN_DEGREE = 8
+MOST_DESIGNED = 6000  # base classifiers; the tight certificate of larger designs takes long to predict
+STEPS = 7
+MOST_PILOTS = 8
+SECONDS = 90.0
+PREMISE = "choice of k and d"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One ensemble that could be trained, and what is predicted of it.
+
+    ``clean`` and ``certified`` are shares of test samples, the latter at the plan's attack size (pointwise);
+    ``error`` is the standard error of ``certified`` that the pilot leaves, test samples not counted.
+    """
+
+    k: float
+    d: int
+    spread: str
+    method: str
+    n_members: int
+    subset_size: float
+    piloted: bool
+    clean: float
+    certified: float
+    error: float
+    seconds: float
+    memory: float
+    disk: float
+
+
+@dataclass(frozen=True)
+class PilotRow:
+    """What was trained to predict all that."""
+
+    k: int
+    n_members: int
+    n_asked: int
+    base_accuracy: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `make_plan` found: rows in increasing k, and the number of the recommended one."""
+
+    data: dict[str, str]
+    learner: str
+    learner_name: str | None
+    attack_size: int
+    unit: str
+    n_train: int
+    n_test: int
+    n_classes: int
+    keep_members: bool
+    pilots: tuple[PilotRow, ...]
+    rows: tuple[Row, ...]
+    recommended: int
+    remarks: tuple[str, ...]
+
+    @property
+    def choice(self) -> Row:
+        """The recommended row."""
+        return self.rows[self.recommended]
+
+    def followed(self) -> dict[str, Any]:
+        """What a run that follows this plan keeps of it: the attack size and the recommended row."""
+        return {"attack_size": self.attack_size, **asdict(self.choice)}
+
+    def check(self, dataset: Dataset, estimator: Any) -> None:
+        """Refuse training data that the pilot was not made on, and another learner."""
+        if describe(estimator) != self.learner:
+            raise ValueError(f"The plan was made with the learner {self.learner}. Got {describe(estimator)} instead.")
+        if dataset.digests(["train"]) != {name: value for name, value in self.data.items() if name != "name"}:
+            raise ValueError(
+                f"The plan was made on other training data than {dataset.name} is now; make a new one with `poisonproof "
+                "plan`, or give --k and --d yourself."
+            )
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan, with its digest."""
+        write_record(path, {"format": FORMAT, **asdict(self)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        """Read a plan; refuse one that was altered."""
+        return cls.from_dict(read_record(path), str(path))
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any], where: str) -> Plan:
+        """The plan of a record, wherever it stood."""
+        if record.get("format", FORMAT) != FORMAT:
+            raise ValueError(f"{where} is no plan; `poisonproof plan DATA --attack-size M --out {where}` writes one.")
+        try:
+            facts = {name: value for name, value in record.items() if name not in ("format", "digest")}
+            parts = {"pilots": PilotRow, "rows": Row}
+            facts |= {name: tuple(make(**part) for part in facts[name]) for name, make in parts.items()}
+            plan = cls(**{**facts, "remarks": tuple(facts["remarks"])})
+            plan.choice  # noqa: B018 - is there
+        except (TypeError, KeyError, IndexError) as error:
+            raise DamagedFileError(f"{where} is no plan: {error}.") from None
+        return plan
+
+
+def followed_premise(followed: dict[str, Any]) -> Premise:
+    """What a run that followed a plan takes as given: who could poison the pilot could have changed the choice."""
+    how = f"k = {followed['k']:g}, d = {followed['d']}, {followed['spread']} spread"
+    return Premise(PREMISE, f"{how}, by a pilot on its training data for attack size {followed['attack_size']}", False)
+
+
+def make_plan(
+    dataset: Dataset,
+    estimator: Any = None,
+    *,
+    attack_size: int,
+    learner_name: str | None = None,
+    ks: Sequence[int] | None = None,
+    ds: Sequence[int] = DEGREES,
+    designs: bool = True,
+    keep_members: bool = True,
+    seconds: float = SECONDS,
+    n_jobs: int = -1,
+    say: Callable[[str], None] = lambda text: None,
+) -> Plan:
+    """Predict clean accuracy, certified fraction, time, memory and disk for a grid of (k, d, spread); recommend one.
+
+    A few base classifiers are trained at several k, on subsets of the size that they would have in a run, and asked
+    about training samples that they were not trained on. Test samples are counted, never looked at.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    estimator : scikit-learn classifier or pooled learner, optional
+    attack_size : int
+        How many poisons predictions should withstand.
+    learner_name : str, optional
+        What the command line calls the learner, kept for the run.
+    ks : sequence of int, optional
+        The k to consider; otherwise some from just above twice the attack size upwards.
+    ds : sequence of int
+        The spread degrees to consider.
+    designs : bool
+        Whether to consider designed spreads with the tight certificate as well.
+    keep_members : bool
+        Whether the run will keep its base classifiers.
+    seconds : float
+        About how long the pilot may take.
+    n_jobs : int
+        Workers, of the pilot and of the run.
+    say : callable
+        Told what is being done.
+    """
+    learner = TableClassifier() if estimator is None else estimator
+    n_train = _check(dataset, attack_size, ds, seconds)
+    wanted = _grid(attack_size, n_train) if ks is None else _checked_ks(ks, attack_size, n_train)
+    forecast, remarks = run_pilots(dataset, learner, attack_size, wanted, keep_members, seconds, n_jobs, say)
+    site, pilots = forecast.site, forecast.pilots
+    say("predicting")
+    rows = forecast.rows([k for k in wanted if k >= pilots[0].k], sorted(set(ds)), designs)
+    return Plan(
+        {"name": dataset.name, **dataset.digests(["train"])},
+        describe(learner),
+        learner_name,
+        attack_size,
+        "training samples" if dataset.groups is None else "contributors",
+        n_train,
+        site.n_test,
+        site.n_classes,
+        keep_members and not is_pooled(learner),
+        tuple(PilotRow(p.k, p.n_members, p.n_asked, p.base_accuracy, p.seconds) for p in pilots),
+        tuple(rows),
+        _best(rows),
+        tuple(remarks),
+    )
+
+
+def run_pilots(
+    dataset: Dataset,
+    learner: Any,
+    attack_size: int,
+    ks: Sequence[int],
+    keep_members: bool,
+    seconds: float,
+    n_jobs: int,
+    say: Callable[[str], None],
+) -> tuple[Forecast, list[str]]:
+    """Pilots at some of these k, and what could not be tried."""
+    n_train, resident = count_rows(dataset.x_train), resident_bytes()
+    bench = Bench(
+        learner,
+        dataset.x_train,
+        dataset.y_train,
+        dataset.groups,
+        None if dataset.classes is None else dataset.classes.tolist(),
+        Split("content" if dataset.groups is None else "group", dataset.dtype, dataset.n_features),
+        count_rows(dataset.x_test),
+        n_jobs,
+        keep_members and not is_pooled(learner),
+    )
+    start = bench.start(ks[-1])
+    pilots, remarks = _pilots(bench, ks, seconds, say)
+    n_classes = pilots[0].shares.n_classes
+    return Forecast(pilots, attack_size, _site(bench, n_train, n_classes, resident, start)), remarks
+
+
+def _check(dataset: Dataset, attack_size: int, ds: Sequence[int], seconds: float) -> int:
+    n_train = count_rows(dataset.x_train)
+    if attack_size < 1:
+        raise ValueError(f"The attack size must be at least 1, for at 0 there is nothing to plan. Got {attack_size}.")
+    if n_train < FEWEST_SAMPLES:
+        raise ValueError(f"A pilot needs at least {FEWEST_SAMPLES} training samples. {dataset.name} has {n_train}.")
+    if dataset.classes is None:
+        n_classes = len(set(np.asarray(dataset.y_train).tolist()))
+    else:
+        n_classes = len(np.intersect1d(np.asarray(dataset.classes), np.asarray(dataset.y_train)))
+    if n_classes < 2:
+        raise ValueError(f"A pilot needs training samples of two classes or more. {dataset.name} has {n_classes}.")
+    if not count_rows(dataset.x_test):
+        raise ValueError(f"{dataset.name} has no test samples; there would be nothing to certify.")
+    if 2 * attack_size + 1 > n_train // 2:
+        raise ValueError(
+            f"The attack size must be below a quarter of the {n_train} training samples: k must exceed twice the "
+            f"attack size, and subsets need two samples on average. Got {attack_size}."
+        )
+    if not ds or min(ds) < 1:
+        raise ValueError(f"Spread degrees must be whole numbers of 1 or more. Got {list(ds)}.")
+    if not seconds > 0:
+        raise ValueError(f"The seconds for a pilot must be more than 0. Got {seconds}.")
+    return n_train
+
+
+def _grid(attack_size: int, n_train: int) -> list[int]:
+    """From a little above twice the attack size up to 32 times, in equal steps of log k, with subsets of 8 or more."""
+    low = 2 * attack_size + max(1, attack_size // 2)
+    high = min(32 * attack_size, n_train // 8)
+    if high <= low:
+        low, high = 2 * attack_size + 1, n_train // 2
+    return sorted({round(k) for k in np.geomspace(low, high, STEPS)})
+
+
+def _checked_ks(ks: Sequence[int], attack_size: int, n_train: int) -> list[int]:
+    chosen = sorted(set(ks))
+    if not chosen or chosen[0] <= 2 * attack_size or chosen[-1] > n_train // 2:
+        raise ValueError(
+            f"Every k must lie in {2 * attack_size + 1} … {n_train // 2}: above twice the attack size, since nothing "
+            f"is certified beyond k/2, and with two samples or more per subset. Got {list(ks)}."
+        )
+    return chosen
+
+
+def _pilots(
+    bench: Bench, wanted: Sequence[int], seconds: float, say: Callable[[str], None]
+) -> tuple[list[Pilot], list[str]]:
+    """Pilots at every k, of many at every second one; dear ones (small k) last. What could not be tried is said."""
+    chosen = list(wanted) if len(wanted) <= MOST_PILOTS else sorted({*wanted[::2], wanted[-1]})
+    found: list[Pilot] = []
+    left = seconds
+    for at, k in enumerate(counted(reversed(chosen), len(chosen))):
+        say(f"pilot at k = {k}")
+        started = time.perf_counter()
+        try:
+            pilot = bench.pilot(k, left / (len(chosen) - at), insist=not found)
+        except MemoryError as error:
+            pilot, why = None, f"one base classifier takes too much memory ({error})"
+        else:
+            why = "its base classifiers take too long for this pilot; more --seconds would reach them"
+        left -= time.perf_counter() - started
+        if pilot is None:
+            if not found:
+                raise ValueError(f"No k can be tried: at k = {k}, {why}.")
+            return found[::-1], [f"k below {found[-1].k} was not tried: at k = {k}, {why}."]
+        found.append(pilot)
+    return found[::-1], []
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What the pilots say about any ensemble within their range."""
+
+    pilots: Sequence[Pilot]
+    attack_size: int
+    site: Site
+
+    def rows(self, ks: Sequence[int], ds: Sequence[int], designs: bool) -> list[Row]:
+        """Random spreads with every k and d, and the designed spread nearest to each k."""
+        piloted = {pilot.k for pilot in self.pilots}
+        found = []
+        for k in ks:
+            error = self._error(k)
+            found += [self._row(Spread.random(k, d), "random", error, k in piloted) for d in ds]
+        named = {design.name: design for k in ks if designs for design in Spread.suggest(k, DESIGN_DEGREE)[:1]}
+        for name, design in named.items():
+            if design.n_subsets <= MOST_DESIGNED and 0.9 * ks[0] <= design.k <= 1.1 * ks[-1]:
+                found.append(self._row(design.spread(), name, self._error(round(design.k)), False))
+        return sorted(found, key=lambda row: (row.k, row.d))
+
+    def _near(self, k: float) -> list[tuple[Pilot, float]]:
+        """The pilots on both sides of k, each with its weight by log k."""
+        at = int(np.searchsorted([pilot.k for pilot in self.pilots], k))
+        if at == 0 or at == len(self.pilots) or self.pilots[at].k == k:
+            return [(self.pilots[min(at, len(self.pilots) - 1)], 1.0)]
+        low, high = self.pilots[at - 1], self.pilots[at]
+        weight = float(np.log(k / low.k) / np.log(high.k / low.k))
+        return [(low, 1 - weight), (high, weight)]
+
+    def fractions(self, spread: Spread, name: str, attack_sizes: Sequence[int]) -> NDArray[np.float64]:
+        """The certified fraction (pointwise) at these attack sizes; at 0, the clean accuracy."""
+        method = "dpa-bound" if name == "random" else "tight"
+        parts = [
+            weight * predicted_fraction(pilot.shares, spread, attack_sizes, method=method)
+            for pilot, weight in self._near(spread.k)
+        ]
+        return np.asarray(np.sum(parts, axis=0))
+
+    def _row(self, spread: Spread, name: str, error: float, piloted: bool) -> Row:
+        clean, certified = self.fractions(spread, name, [0, self.attack_size])
+        return Row(
+            spread.k,
+            spread.d,
+            name,
+            "finite-aggregation" if name == "random" else "tight",
+            spread.n_subsets,
+            self.site.n_train / spread.k,
+            piloted,
+            float(clean),
+            float(certified),
+            error,
+            **asdict(bill(self.pilots, spread.n_subsets, spread.k, self.site)),
+        )
+
+    def _error(self, k: int) -> float:
+        """Standard error from the samples asked and, by leaving parts of the base classifiers out, from the latter."""
+        variance = 0.0
+        for pilot, weight in self._near(k):
+            plain = Spread.random(k, 1)
+            folds = np.array([predicted_fraction(fold, plain, [self.attack_size])[0] for fold in pilot.folds])
+            members = (len(folds) - 1) / len(folds) * ((folds - folds.mean()) ** 2).sum()
+            variance += weight**2 * (folds.mean() * (1 - folds.mean()) / pilot.n_asked + members)
+        return float(np.sqrt(variance))
+
+
+def _best(rows: Sequence[Row]) -> int:
+    """The largest certified fraction; of those within its standard error, the one that trains fastest."""
+    best = max(rows, key=lambda row: row.certified)
+    level = [at for at, row in enumerate(rows) if row.certified >= best.certified - best.error]
+    return min(level, key=lambda at: (rows[at].seconds, -rows[at].certified))
+
+
+def _site(bench: Bench, n_train: int, n_classes: int, resident: int, start: float) -> Site:
+    samples = bench.split.samples(take_rows(bench.X, np.arange(min(100, n_train))))
+    sample_bytes = float(np.mean([len(samples.key(row)) for row in range(len(samples))]))
+    resident = max(1 << 26, int(resident - (n_train + bench.n_test) * sample_bytes))
+    workers = effective_n_jobs(bench.n_jobs)
+    return Site(n_train, bench.n_test, n_classes, sample_bytes, workers, start, resident)

@@ -1,0 +1,91 @@
+"""The table of a comparison, for a terminal and for a file."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+from poisonproof.comparison import PROOF, Comparison, Row
+from poisonproof.display.markup import in_markdown
+from poisonproof.report.figures import comparison_curves
+from poisonproof.report.page import percent
+from poisonproof.system.files import write_text
+
+FILES = ("compare.json", "compare.md", "compare.svg")
+
+
+def title(comparison: Comparison) -> str:
+    """What was compared, and what attack sizes count."""
+    return (
+        f"{comparison.dataset}, {comparison.learner.partition('(')[0]}: {comparison.n_train} training and "
+        f"{len(comparison.y_test)} test samples, k = {comparison.k}, up to {comparison.n_classifiers} base "
+        f"classifiers. Certified fraction (pointwise) in % at attack sizes, which count {comparison.unit}"
+    )
+
+
+def header(comparison: Comparison) -> list[str]:
+    """The names of the columns."""
+    facts = ["", "holds", "classifiers", "k", "d", "clean, %", "mean radius"]
+    return [*facts, *map(str, _sizes(comparison)), "train, s", "certify, ms"]
+
+
+def cells(comparison: Comparison, row: Row) -> list[str]:
+    """One row as text, no number rounded to the better side."""
+    if row.certificate is None:
+        return [row.title, row.guarantee, *["—"] * (len(header(comparison)) - 2)]
+    assert row.seconds_to_train is not None
+    assert row.ms_per_sample is not None
+    fractions = row.certificate.certified_fraction(comparison.y_test, _sizes(comparison))
+    return [
+        row.title,
+        PROOF if row.proves else "99.9 %",
+        str(row.n_classifiers),
+        f"{row.k:.4g}",
+        "—" if row.d is None else str(row.d),
+        percent(row.certificate.clean_accuracy(comparison.y_test)),
+        f"{math.floor(100 * row.certificate.radius.mean() + 1e-9) / 100:.2f}",
+        *map(percent, fractions),
+        f"{row.seconds_to_train:.1f}",
+        f"{row.ms_per_sample:.3f}",
+    ]
+
+
+def remarks(comparison: Comparison) -> list[str]:
+    """What a reader must know besides, one sentence each."""
+    said = [f"{row.title} does not apply: {row.why_not}." for row in comparison.rows if row.why_not]
+    said += [
+        f"The designed spread has k = {row.k:.4g}, the nearest there is; a larger k alone gives larger radii."
+        for row in comparison.rows[::-1]
+        if row.k is not None and row.k > comparison.k
+    ][:1]
+    chancy = next((row for row in comparison.rows if row.certificate is not None and not row.proves), None)
+    if chancy is not None:
+        said.append(f"99.9 %: {chancy.guarantee}; an abstention counts as wrong and as radius 0.")
+    return said
+
+
+def markdown(comparison: Comparison) -> str:
+    """The table as Markdown."""
+    names = header(comparison)
+    rows = ([*map(in_markdown, cells(comparison, row))] for row in comparison.rows)
+    lines = [names, ["---", "---", *["--:"] * (len(names) - 2)], *rows]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n\n".join([f"{in_markdown(title(comparison))}.", table, *map(in_markdown, remarks(comparison))]) + "\n"
+
+
+def write_comparison(comparison: Comparison, folder: Path) -> None:
+    """Write the table as JSON and Markdown and the curves as SVG."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = (
+        json.dumps(comparison.as_dict(), indent=1, ensure_ascii=False) + "\n",
+        markdown(comparison),
+        comparison_curves(comparison),
+    )
+    for name, text in zip(FILES, texts, strict=True):
+        write_text(folder / name, text)
+
+
+def _sizes(comparison: Comparison) -> list[int]:
+    """The attack sizes with a column; at 0 the certified fraction is the clean accuracy."""
+    return [size for size in comparison.attack_sizes if size > 0]

@@ -1,0 +1,173 @@
+"""report.html from a completed run: one file that opens without a network and keeps what it was given as text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, select_autoescape
+from markupsafe import Markup, escape
+from numpy.typing import NDArray
+
+from poisonproof.certificates.certificate import UNSEEN
+from poisonproof.display.charts import histogram, survival, ticks
+from poisonproof.display.text import shown, shown_lines
+from poisonproof.report.gallery import Tile, gallery
+from poisonproof.report.planned import beside_plan
+from poisonproof.report.published import published_for, sources, why_disputed
+from poisonproof.runs.run import Outcome, attack_sizes
+from poisonproof.system.files import write_bytes
+from poisonproof.votes.votes import UNSEEN_LABEL, class_indices
+
+TEMPLATES = PackageLoader("poisonproof", "report/templates")
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """One class of the test set; ``radii`` counts its right predictions by radius."""
+
+    name: str
+    n: int
+    right: int
+    certified: int
+    median: int | None
+    radii: tuple[tuple[int, int], ...]
+
+
+def write_report(outcome: Outcome) -> Path:
+    """Write ``report.html`` into the run's folder."""
+    path = outcome.folder / "report.html"
+    write_bytes(path, page(outcome).encode("utf-8", "replace"))
+    return path
+
+
+def page(outcome: Outcome) -> str:
+    """The whole report as HTML. Names, labels and cells are data: they are escaped wherever they stand."""
+    certificate, manifest = outcome.certificate, outcome.manifest
+    truth = class_indices(outcome.y_test, certificate.classes, certificate.classes_inferred)
+    right = certificate.prediction == truth
+    size = headline_size(outcome)
+    dataset = manifest["settings"]["dataset"]["name"]
+    classes = class_rows(outcome, truth, size)
+    groups = gallery(certificate, truth, outcome.x_test, outcome.votes, dataset)
+    published = published_for(dataset, len(certificate), certificate.unit, certificate.spread.k)
+    alike = [cell.attack_size for cell in published if cell.k == certificate.spread.k]
+    strongest = int(certificate.radius.max(initial=0))
+    top = max(strongest, *alike, 0) + 1
+    sizes = sorted({*attack_sizes(certificate), *(cell.attack_size for cell in published)})
+    partitions = outcome.partition_sizes
+    largest = int(partitions.max(initial=0)) + 1
+    script = own_source("page.js")
+    return (
+        templates()
+        .get_template("page.html.j2")
+        .render(
+            outcome=outcome,
+            certificate=certificate,
+            manifest=manifest,
+            dataset=dataset,
+            unit={"one": certificate.unit.removesuffix("s"), "many": certificate.unit},
+            n=len(certificate),
+            size=size,
+            top=top,
+            strongest=strongest,
+            right=int(right.sum()),
+            held={at: int((right & (certificate.radius >= at)).sum()) for at in (size, 1)},
+            clean=certificate.clean_accuracy(outcome.y_test),
+            median=_median(certificate.radius),
+            ticks=ticks(top),
+            curve=survival(certificate.radius[right], len(certificate), top),
+            bars=histogram({"right": certificate.radius[right], "wrong": certificate.radius[~right]}, top, "radius"),
+            classes=classes,
+            groups=groups,
+            sizes=list(zip(sizes, certificate.certified_fraction(outcome.y_test, sizes), strict=True)),
+            published=published,
+            sources=sources(),
+            why_disputed=why_disputed(),
+            planned=beside_plan(outcome),
+            partitions=partitions,
+            partition_ticks=ticks(largest),
+            partition_bars=histogram({"plain": partitions}, largest, "partitions of size"),
+            partition_median=_median(partitions),
+            manifest_text=escape(shown_lines(json.dumps(manifest, indent=1, ensure_ascii=False))),
+            data={
+                "size": size,
+                "top": top,
+                "n": len(certificate),
+                "wrong": int((~right).sum()),
+                "unit": certificate.unit,
+                "subsets": certificate.spread.n_subsets,
+                "classes": [{"n": row.n, "radii": row.radii} for row in classes],
+                "tiles": [_facts(tile) for group in groups for tile in group.tiles],
+            },
+            style=own_source("page.css"),
+            script=script,
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        )
+    )
+
+
+def headline_size(outcome: Outcome) -> int:
+    """The largest attack size at which half of the test set is still right and certified."""
+    certificate = outcome.certificate
+    sizes = np.arange(int(certificate.radius.max(initial=0)) + 1)
+    enough = certificate.certified_fraction(outcome.y_test, sizes) >= 0.5
+    return int(sizes[enough].max(initial=0))
+
+
+def class_rows(outcome: Outcome, truth: NDArray[np.int64], size: int) -> list[ClassRow]:
+    """What the test samples of each class came to, in the order of the classes; unseen labels, if any, stand last."""
+    certificate = outcome.certificate
+    names = dict(enumerate(certificate.classes.tolist()))
+    if (truth == UNSEEN_LABEL).any():
+        names[UNSEEN_LABEL] = UNSEEN
+    rows = []
+    for code, name in names.items():
+        own = truth == code
+        radii = certificate.radius[own & (certificate.prediction == code)]
+        counted = zip(*(part.tolist() for part in np.unique(radii, return_counts=True)), strict=True)
+        median = _median(certificate.radius[own]) if own.any() else None
+        rows.append(ClassRow(str(name), int(own.sum()), len(radii), int((radii >= size).sum()), median, tuple(counted)))
+    return rows
+
+
+def percent(share: float | None) -> str:
+    """A share in percent with one digit, never rounded up; "?" if it is not known."""
+    return "?" if share is None else f"{np.floor(share * 1000 + 1e-9) / 10:.1f}"
+
+
+def _facts(tile: Tile) -> dict[str, Any]:
+    """What the script needs of a tile; the rest stands in the page already."""
+    return {name: value for name, value in asdict(tile).items() if name not in ("picture", "brief")}
+
+
+def _median(numbers: NDArray[np.int64]) -> int:
+    return int(np.percentile(numbers, 50, method="lower"))
+
+
+def templates() -> Environment:
+    """Our templates; whatever is put into them is shown and escaped."""
+    environment = Environment(
+        loader=TEMPLATES,
+        autoescape=select_autoescape(["html", "j2"]),
+        finalize=_seen,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(percent=percent, count=lambda number: f"{number:,}")
+    return environment
+
+
+def _seen(value: Any) -> Any:
+    """What a template prints: text from data or files shown, markup of our own as it stands."""
+    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def own_source(name: str) -> Markup:
+    """A file of our own, as it stands."""
+    return Markup(TEMPLATES.get_source(Environment(), name)[0])

@@ -1,0 +1,1 @@
+"""Run directories: from a data set to a certificate, resumable."""

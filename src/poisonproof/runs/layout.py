@@ -1,0 +1,111 @@
+"""What stands in the folder of a run, and whether it is as it was written.
+
+The manifest states the digests of the results; blocks of votes carry their own besides, with what each of their
+columns is a function of (`poisonproof.runs.blocks`), so that no file is taken for another one's.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from poisonproof.system.files import (
+    DamagedFileError,
+    open_arrays,
+    read_record,
+    reading,
+    sha256_of,
+)
+from poisonproof.training.model_files import (
+    ESTIMATOR,
+    MEMBERS_PER_FILE,
+    RECORD,
+    members_file,
+    model_files,
+)
+from poisonproof.training.pooled_files import POOL, check_pooled
+from poisonproof.votes.votes import rankings_file
+
+RESULTS = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
+RANKINGS = rankings_file(Path("votes.npy")).name
+SCHEMA = "schema.json"
+AUDIT = ("audit.json", "audit.svg")
+SCRATCH = "scratch"
+LOCK = "run.lock"
+FOLDERS = ("votes", "models", SCRATCH)
+OWN = ("manifest.json", "report.html", LOCK, *FOLDERS, SCHEMA, RANKINGS, *AUDIT, *RESULTS)
+# What says something about the training data; the spread does not.
+CONCLUSIONS = (
+    *(name for name in RESULTS if name != "spread.npz"),
+    RANKINGS,
+    *AUDIT,
+    "report.html",
+    f"models/{RECORD}",
+    f"models/{ESTIMATOR}",
+)
+BLOCK_FILE = re.compile(r"votes/(block|samples)-\d{5,}\.npz")
+
+
+def damage(folder: str | Path) -> list[str]:
+    """What is wrong with the files of a run, one sentence each; nothing for a run of which every bit is as written.
+
+    Of a run that is not complete only the blocks can be judged.
+    """
+    folder = Path(folder)
+    try:
+        manifest = read_record(folder / "manifest.json")
+        said = [f"{folder / name} is altered or missing." for name in altered(folder, manifest, members=True)]
+    except DamagedFileError as error:
+        return [str(error)]
+    for path in sorted((folder / "votes").glob("*.npz")):
+        try:
+            facts = open_arrays(path, ("votes",))[1]
+            with reading(path):
+                if (stated := facts.get("members")) is not None:
+                    members = folder / "models" / members_file(facts["first_subset"] // MEMBERS_PER_FILE)
+                    if not members.exists() or sha256_of(members) != stated:
+                        raise DamagedFileError(f"{members} is damaged or missing.")
+        except DamagedFileError as error:
+            said.append(str(error))
+    if (folder / "models" / POOL).exists():
+        try:
+            check_pooled(folder / "models")
+        except DamagedFileError as error:
+            said.append(str(error))
+    return list(dict.fromkeys(said))
+
+
+def results_of(folder: Path, settings: dict[str, Any]) -> list[str]:
+    """The files of a complete run that its manifest states digests of."""
+    names = [*RESULTS, *([SCHEMA] if "schema" in settings else []), *([RANKINGS] if settings.get("rankings") else [])]
+    names += sorted(f"votes/{path.name}" for path in (folder / "votes").glob("*.npz"))
+    if not settings["votes_only"]:
+        names += [
+            f"models/{name}" for name in (*model_files(n_subsets_of(settings), bool(settings.get("pooled"))), RECORD)
+        ]
+    return names
+
+
+def altered(folder: Path, manifest: dict[str, Any], members: bool = False) -> list[str]:
+    """Files of a complete run that are not as the manifest states.
+
+    Blocks of votes and base classifiers speak for themselves when a run goes on; ``members`` judges them too.
+    """
+    stated = manifest.get("files")
+    if stated is None:
+        return []
+    with reading(folder / "manifest.json"):
+        settings = manifest["settings"]
+        blocks = not (settings["votes_only"] or settings.get("pooled"))
+        if blocks and n_subsets_of(settings) > MEMBERS_PER_FILE * len(stated):
+            raise ValueError("it lists fewer files than it has blocks")
+        expected = results_of(folder, settings)
+        names = [*expected, *(name for name in stated if BLOCK_FILE.fullmatch(name) and name not in expected)]
+        judged = [name for name in names if members or not ("members-" in name or BLOCK_FILE.fullmatch(name))]
+        return [name for name in judged if not (folder / name).exists() or sha256_of(folder / name) != stated.get(name)]
+
+
+def n_subsets_of(settings: dict[str, Any]) -> int:
+    """k·d, a whole number even where k is none."""
+    return round(settings["k"] * settings["d"])

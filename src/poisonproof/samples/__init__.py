@@ -1,0 +1,1 @@
+"""Samples in canonical form: cells, labels, hashes, rows."""

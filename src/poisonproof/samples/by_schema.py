@@ -1,0 +1,93 @@
+"""DataFrames read by a schema, cell by cell: what a cell means follows from that cell and the role of its column.
+
+The dtype of a column is not asked, for whoever read the table chose it by looking at all rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.data.readers.part import nearest, text_of
+from poisonproof.samples.cells import canonical_cell
+from poisonproof.samples.kinds import (
+    Column,
+    NumberSamples,
+    Samples,
+    TableSamples,
+    TextSamples,
+    is_frame,
+    to_samples,
+)
+from poisonproof.samples.schema import FEATURES, TableSchema, number_in
+
+
+def read_by_schema(X: Any, schema: TableSchema) -> Samples:
+    """The samples of a frame by its schema; of an array or a list of texts if the schema reads nothing else."""
+    if is_frame(X):
+        return _read_frame(X, schema)
+    samples = to_samples(X)
+    names = schema.named(*FEATURES)
+    fits = schema.only_texts if isinstance(samples, TextSamples) else names == schema.named("number")
+    if not fits or not isinstance(samples, TextSamples | NumberSamples):
+        raise ValueError(f"The schema reads a DataFrame ({schema}). Got {type(X).__name__} instead.")
+    if samples.n_features != len(names):
+        raise ValueError(f"X has {samples.n_features} features per sample, but the schema names {len(names)}.")
+    return samples
+
+
+def _read_frame(X: Any, schema: TableSchema) -> TableSamples:
+    wanted, given = schema.named(*FEATURES), list(X.columns)
+    roles = dict(schema.columns)
+    for name in given:
+        if roles.get(name) not in (*FEATURES, "ignore"):
+            why = f"has the role '{roles[name]}' in the schema" if name in roles else "is not named by the schema"
+            raise ValueError(f"Column '{name}' of X {why}; leave it out of X, or give it the role 'ignore'.")
+        if given.count(name) > 1:
+            raise ValueError(f"X has {given.count(name)} columns named '{name}'; give every column its own name.")
+    for name in wanted:
+        if name not in given:
+            raise ValueError(
+                f"X has no column '{name}', which the schema reads; {nearest(name, list(map(str, given)))}"
+            )
+    if not len(X) or not wanted:
+        raise ValueError(f"Found array with {len(X)} sample(s) and {len(wanted)} feature(s); at least 1 is required.")
+    missing = frozenset(schema.missing)
+    columns = (_read_column(name, roles[name], X[name].astype(object), missing) for name in wanted)
+    return TableSamples(tuple(columns), len(X))
+
+
+def _read_column(name: str, role: str, values: Any, missing: frozenset[str]) -> Column:
+    read = _number if role == "number" else _text
+    cells: NDArray[Any] = np.empty(len(values), object)
+    n_unreadable = 0
+    for row, value in enumerate(values):
+        cells[row], odd = read(value, missing)
+        n_unreadable += odd
+    if role == "number":
+        cells = np.array([np.nan if cell is None else cell for cell in cells], np.float64)
+    return Column(name, cells, role == "category", n_unreadable)
+
+
+def _number(value: Any, missing: frozenset[str]) -> tuple[float | None, bool]:
+    """A number, or None and whether it is anything else than missing."""
+    try:
+        cell = canonical_cell(value, "a table")
+    except TypeError:
+        return None, True
+    if not isinstance(cell, str):
+        return cell, False
+    text = cell.strip()
+    number = None if text in missing else number_in(text)
+    return (None if number is None else number + 0.0), number is None and text not in missing
+
+
+def _text(value: Any, missing: frozenset[str]) -> tuple[str | None, bool]:
+    """A text as a file would hold it, or None and whether it is anything else than missing."""
+    try:
+        text = str(bool(value)) if isinstance(value, bool | np.bool_) else text_of(value, "a table").strip()
+    except TypeError:
+        return None, True
+    return (None if text in missing else text), False

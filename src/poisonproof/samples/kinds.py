@@ -1,0 +1,544 @@
+"""Samples in canonical form: what is hashed, what is sorted and what a base classifier is fed.
+
+Soundness asks that nothing about one sample depends on another. So every sample has one canonical
+form that is a function of its own values alone: the dtype that other rows forced on an array or a
+column, explicit zeros, the order of sparse indices, the categories of a pandas column and the sign
+of zero are not part of it. The same form is hashed (split), compared (canonical order) and fed.
+
+Four kinds: numbers (dense arrays of any shape per sample), sparse rows, tables (DataFrames of
+mixed types) and texts (a list of strings).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from poisonproof.samples.cells import (
+    canonical_cell,
+    cell_codes,
+    cell_key,
+    order_of_cell,
+    utf8,
+)
+from poisonproof.samples.frames import as_frame
+from poisonproof.samples.hashing import hash_bytes, hash_numbers
+from poisonproof.samples.loose import read_loose
+
+DTYPES = ("float64", "uint8")
+MOST_PIXEL = 1 << 40
+
+
+class Samples(ABC):
+    """A sequence of samples in canonical form."""
+
+    kind: str
+    n_features: int
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def hashes(self, seed: int = 0) -> NDArray[np.uint64]:
+        """A stable 64-bit hash of each sample's canonical content."""
+
+    @cached_property
+    def content_hashes(self) -> NDArray[np.uint64]:
+        """The hashes that split and order use, computed once."""
+        return self.hashes()
+
+    @abstractmethod
+    def key(self, row: int) -> bytes:
+        """The whole canonical content of one sample: equal exactly for equal samples."""
+
+    @abstractmethod
+    def take(self, rows: ArrayLike, form: Any = None) -> Any:
+        """These samples as a base classifier is fed them, in this order; a fresh, canonical copy.
+
+        ``form`` is what `form_of` said about the samples that the base classifier was trained on.
+        """
+
+    @abstractmethod
+    def subset(self, rows: ArrayLike) -> Samples:
+        """These samples only, still in canonical form."""
+
+    def keys(self, rows: ArrayLike) -> bytes:
+        """The whole canonical content of these samples in this order, so that no two sequences agree."""
+        keys = [self.key(int(row)) for row in np.asarray(rows)]
+        return b"".join(len(key).to_bytes(8, "little") + key for key in keys)
+
+    @property
+    @abstractmethod
+    def layout(self) -> str:
+        """What all samples have in common and a base classifier is fed besides their content."""
+
+    def form_of(self, rows: ArrayLike) -> Any:
+        """What a base classifier trained on these samples must know about their form; often nothing."""
+        return None
+
+    def complete(self) -> NDArray[np.bool_]:
+        """Which samples hold no missing number, each by itself. Tables and texts have other ways to be missing."""
+        return np.ones(len(self), np.bool_)
+
+    @property
+    def oddities(self) -> tuple[str, ...]:
+        """What was read as missing though it was something else, in words."""
+        return ()
+
+    def sums(self) -> NDArray[np.int64]:
+        """The sum of each sample's values, as whole numbers (for the pixel-sum split).
+
+        A sample that holds fractions is summed rounded down, value by value; that all of them do is refused.
+        """
+        raise ValueError(f"The 'pixel-sum' split adds pixel values, but the samples are {self.kind}; use 'content'.")
+
+
+@dataclass(frozen=True)
+class NumberSamples(Samples):
+    """Dense numbers: float64, or uint8 where declared; any shape per sample."""
+
+    values: NDArray[Any]
+    n_infinite: int = 0
+    n_unreadable: int = 0
+    kind = "numbers"
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def n_features(self) -> int:  # type: ignore[override]
+        return int(np.prod(self.values.shape[1:]))
+
+    def hashes(self, seed: int = 0) -> NDArray[np.uint64]:
+        if self.values.dtype == np.float64:
+            return hash_numbers(self.values, seed)
+        flat = self.values.reshape(-1).data
+        width = self.n_features
+        return hash_bytes((flat[i * width : (i + 1) * width] for i in range(len(self))), len(self), seed)
+
+    def key(self, row: int) -> bytes:
+        return _canonical_numbers(self.values[row : row + 1].copy()).tobytes()
+
+    def keys(self, rows: ArrayLike) -> bytes:
+        return bytes(self.take(rows).tobytes())
+
+    @property
+    def layout(self) -> str:
+        return f"{self.kind} {self.values.dtype} {self.values.shape[1:]}"
+
+    def take(self, rows: ArrayLike, form: Any = None) -> Any:
+        return _canonical_numbers(self.values[np.asarray(rows)])
+
+    def complete(self) -> NDArray[np.bool_]:
+        return _all_finite(self.values)
+
+    @property
+    def oddities(self) -> tuple[str, ...]:
+        words = f"{self.n_unreadable} cells are no numbers and count as missing"
+        return (*_infinities(self.n_infinite), *((words,) if self.n_unreadable else ()))
+
+    def subset(self, rows: ArrayLike) -> Samples:
+        return NumberSamples(self.values[np.asarray(rows)])
+
+    def sums(self) -> NDArray[np.int64]:
+        flat = self.values.reshape(len(self), -1)
+        if self.values.dtype == np.uint8:
+            return flat.sum(axis=1, dtype=np.int64)
+        _check_whole((flat == np.floor(flat)).all(axis=1))
+        return _pixels(flat).sum(axis=1)
+
+
+@dataclass(frozen=True)
+class SparseSamples(Samples):
+    """Rows of a CSR matrix: sorted indices, no duplicates, no explicit zeros."""
+
+    matrix: Any
+    n_infinite: int = 0
+    kind = "sparse rows"
+
+    def __len__(self) -> int:
+        return int(self.matrix.shape[0])
+
+    @property
+    def n_features(self) -> int:  # type: ignore[override]
+        return int(self.matrix.shape[1])
+
+    def hashes(self, seed: int = 0) -> NDArray[np.uint64]:
+        return hash_bytes((self.key(row) for row in range(len(self))), len(self), seed)
+
+    def key(self, row: int) -> bytes:
+        part = slice(self.matrix.indptr[row], self.matrix.indptr[row + 1])
+        return bytes(self.matrix.indices[part].astype("<i8").tobytes() + self.matrix.data[part].astype("<f8").tobytes())
+
+    @property
+    def layout(self) -> str:
+        return f"{self.kind} {self.n_features}"
+
+    def take(self, rows: ArrayLike, form: Any = None) -> Any:
+        return _narrow(self.matrix[np.asarray(rows)])
+
+    def complete(self) -> NDArray[np.bool_]:
+        complete = np.ones(len(self), np.bool_)
+        rows = np.repeat(np.arange(len(self)), np.diff(self.matrix.indptr))
+        complete[rows[np.isnan(self.matrix.data)]] = False
+        return complete
+
+    @property
+    def oddities(self) -> tuple[str, ...]:
+        return _infinities(self.n_infinite)
+
+    def subset(self, rows: ArrayLike) -> Samples:
+        return SparseSamples(self.matrix[np.asarray(rows)])
+
+    def sums(self) -> NDArray[np.int64]:
+        rows = np.repeat(np.arange(len(self)), np.diff(self.matrix.indptr))
+        whole, sums = np.ones(len(self), np.bool_), np.zeros(len(self), np.int64)
+        whole[rows[self.matrix.data != np.floor(self.matrix.data)]] = False
+        _check_whole(whole)
+        np.add.at(sums, rows, _pixels(self.matrix.data))
+        return sums
+
+
+@dataclass(frozen=True)
+class TextSamples(Samples):
+    """One string per sample."""
+
+    texts: NDArray[np.object_]
+    n_odd: int = 0
+    kind = "texts"
+    n_features = 1
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def hashes(self, seed: int = 0) -> NDArray[np.uint64]:
+        return hash_bytes((self.key(row) for row in range(len(self))), len(self), seed)
+
+    def key(self, row: int) -> bytes:
+        return utf8(self.texts[row])
+
+    @property
+    def layout(self) -> str:
+        return self.kind
+
+    def take(self, rows: ArrayLike, form: Any = None) -> Any:
+        return self.texts[np.asarray(rows)]
+
+    @property
+    def oddities(self) -> tuple[str, ...]:
+        return (f"{self.n_odd} samples are no texts and count as empty ones",) if self.n_odd else ()
+
+    def subset(self, rows: ArrayLike) -> Samples:
+        return TextSamples(self.texts[np.asarray(rows)])
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table: float64 numbers (NaN where missing), or cells that are float, str or None."""
+
+    name: Any
+    values: NDArray[Any]
+    categorical: bool = False
+    n_unreadable: int = 0
+
+    @property
+    def numeric(self) -> bool:
+        return bool(self.values.dtype == np.float64)
+
+    def texts_like_numbers(self) -> bool:
+        """Whether most texts of the column write numbers: a sign that one cell turned them all to text."""
+        texts = [] if self.numeric or self.categorical else [cell for cell in self.values if isinstance(cell, str)]
+        return 2 * sum(map(_writes_number, texts)) > len(texts)
+
+
+@dataclass(frozen=True)
+class TableSamples(Samples):
+    """Rows of a DataFrame. A cell is a number, a text or missing, whatever its column's dtype.
+
+    A base classifier is fed a DataFrame whose column dtypes follow from its own subset: float64
+    where every cell of the subset is a number or missing, categorical (with the subset's own
+    categories) where the column was declared so, object otherwise.
+    """
+
+    columns: tuple[Column, ...]
+    rows: int
+    kind = "tables"
+
+    def __len__(self) -> int:
+        return self.rows
+
+    @property
+    def n_features(self) -> int:  # type: ignore[override]
+        return len(self.columns)
+
+    def hashes(self, seed: int = 0) -> NDArray[np.uint64]:
+        codes = np.empty((len(self), self.n_features))
+        for at, column in enumerate(self.columns):
+            codes[:, at] = column.values if column.numeric else cell_codes(column.values)
+        return hash_numbers(codes, seed)
+
+    def key(self, row: int) -> bytes:
+        return b"".join(cell_key(column.values[row]) for column in self.columns)
+
+    @property
+    def layout(self) -> str:
+        return f"{self.kind} {[(str(column.name), column.categorical) for column in self.columns]}"
+
+    def subset(self, rows: ArrayLike) -> Samples:
+        rows = np.asarray(rows)
+        return TableSamples(tuple(replace(column, values=column.values[rows]) for column in self.columns), len(rows))
+
+    @property
+    def oddities(self) -> tuple[str, ...]:
+        return tuple(
+            f"{column.n_unreadable} cells of column '{column.name}' cannot be read and count as missing"
+            for column in self.columns
+            if column.n_unreadable
+        )
+
+    def form_of(self, rows: ArrayLike) -> tuple[Any, ...]:
+        rows = np.asarray(rows)
+        return tuple(_form_of_column(column, rows) for column in self.columns)
+
+    def take(self, rows: ArrayLike, form: Any = None) -> Any:
+        import pandas as pd
+
+        rows = np.asarray(rows)
+        form = self.form_of(rows) if form is None else form
+        fed = {
+            at: _fed_column(column, rows, how) for at, (column, how) in enumerate(zip(self.columns, form, strict=True))
+        }
+        frame = pd.DataFrame(fed, index=pd.RangeIndex(len(rows)))
+        frame.columns = pd.Index([column.name for column in self.columns])
+        return frame
+
+
+def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None) -> Samples:
+    """The canonical form of whatever a user brings, or one sentence that says what is wrong with it.
+
+    Parameters
+    ----------
+    X : array (n_samples, …), sparse matrix, DataFrame (pandas, Polars, PyArrow), or list of strings
+    dtype : "float64" or "uint8"
+        The declared form of dense numbers. Never taken from X: one row could change that for all.
+    n_features : int, optional
+        The declared number of features. Sparse entries beyond it are dropped, in their own row only;
+        any other disagreement is refused.
+
+    Infinity counts as missing, as does a cell of a table that is neither a number, a text nor a date: to
+    refuse them would let one row stop everything. `Samples.oddities` counts them.
+    """
+    X = as_frame(X)
+    if is_frame(X) or _is_texts(X) or sp.issparse(X):
+        if dtype != "float64":
+            raise ValueError(f"Only a dense array can be declared as {dtype}. Got {type(X).__name__} instead.")
+        if sp.issparse(X):
+            return _from_sparse(X, n_features)
+        return _of_width(_from_frame(X) if is_frame(X) else _from_texts(X), n_features)
+    from sklearn.utils.validation import check_array
+
+    if dtype == "uint8":
+        given = np.asarray(X)
+        if given.dtype != np.uint8:
+            raise ValueError(f"The samples were declared as uint8. Got an array of dtype {given.dtype} instead.")
+    loose = read_loose(X)
+    with np.errstate(invalid="ignore", over="ignore"):  # a signalling NaN is a NaN like any other
+        X = X if loose is None else loose.values
+        values = check_array(X, dtype=dtype, order="C", ensure_all_finite=False, allow_nd=True, input_name="X")
+    if values.dtype != np.float64:
+        return _of_width(NumberSamples(values), n_features)
+    values, n_infinite = _without_infinities(values)
+    return _of_width(NumberSamples(values, n_infinite, 0 if loose is None else loose.n_unreadable), n_features)
+
+
+def _of_width(samples: Samples, n_features: int | None) -> Samples:
+    if n_features is not None and samples.n_features != n_features:
+        raise ValueError(f"X has {samples.n_features} features per sample, but {n_features} were declared.")
+    return samples
+
+
+def canonical_rank(samples: Samples, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The place of each sample in an order that depends on content alone: hash, content, label.
+
+    Any two samples compare by their own content, so the order inside a subset is a function of the
+    subset. Samples of equal content and label are interchangeable. Hash order also keeps learners
+    that read their rows in turn from meeting them sorted by a feature.
+    """
+    hashes = samples.content_hashes
+    tie = np.zeros(len(samples), np.int64)
+    order = np.argsort(hashes, kind="stable")
+    same = hashes[order[1:]] == hashes[order[:-1]]
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False])).astype(np.int8)))
+    for start, stop in edges.reshape(-1, 2):
+        run = order[start : stop + 1]
+        keys = [samples.key(int(row)) for row in run]
+        places = {key: place for place, key in enumerate(sorted(set(keys)))}
+        tie[run] = [places[key] for key in keys]
+    rank = np.empty(len(samples), np.int64)
+    rank[np.lexsort((labels, tie, hashes))] = np.arange(len(samples))
+    return rank
+
+
+def digest_of(samples: Samples) -> str:
+    """SHA-256 of all samples, in their order."""
+    return hashlib.sha256(samples.layout.encode() + samples.keys(np.arange(len(samples)))).hexdigest()
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X is a pandas DataFrame, without importing pandas."""
+    return hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X, "columns")
+
+
+def _writes_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_texts(X: Any) -> bool:
+    """A sequence that is mostly strings, so that no single sample decides."""
+    if not ((isinstance(X, np.ndarray) and X.ndim == 1) or isinstance(X, list | tuple) or hasattr(X, "iloc")):
+        return False
+    return 2 * sum(isinstance(sample, str) for sample in X) > len(X)
+
+
+def _from_texts(X: Any) -> TextSamples:
+    texts, n_odd = np.empty(len(X), object), 0
+    for row, text in enumerate(X):
+        texts[row] = str(text) if isinstance(text, str) else ""
+        n_odd += not isinstance(text, str)
+    return TextSamples(texts, n_odd)
+
+
+def _from_sparse(X: Any, n_features: int | None) -> SparseSamples:
+    from sklearn.utils.validation import check_array
+
+    with np.errstate(invalid="ignore", over="ignore"):
+        given = check_array(X, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False, input_name="X")
+    matrix = sp.csr_matrix(given, copy=True)
+    matrix.sum_duplicates()
+    if n_features is not None and matrix.shape[1] != n_features:
+        matrix = matrix[:, :n_features] if matrix.shape[1] > n_features else matrix
+        matrix.resize(matrix.shape[0], n_features)
+    matrix.data, n_infinite = _without_infinities(matrix.data)
+    matrix.data = _canonical_numbers(matrix.data)
+    matrix.eliminate_zeros()
+    matrix.sort_indices()
+    return SparseSamples(_narrow(matrix), n_infinite)
+
+
+def _from_frame(X: Any) -> TableSamples:
+    import pandas as pd
+
+    if X.shape[0] == 0 or X.shape[1] == 0:
+        raise ValueError(
+            f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s); at least 1 is required."
+        )
+    columns = []
+    for at, name in enumerate(X.columns):
+        series = X.iloc[:, at]
+        if pd.api.types.is_complex_dtype(series.dtype):
+            series = series.astype(object)  # one cell may have made it so; the others are still numbers
+        if pd.api.types.is_numeric_dtype(series.dtype) and not isinstance(series.dtype, pd.CategoricalDtype):
+            if isinstance(series.dtype, pd.SparseDtype):
+                series = series.sparse.to_dense()
+            with np.errstate(invalid="ignore", over="ignore"):
+                values = series.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+            values[np.isinf(values)] = np.nan
+            columns.append(Column(name, _canonical_numbers(values)))
+            continue
+        cells, n_unreadable = _read_cells(series.astype(object))
+        columns.append(Column(name, cells, isinstance(series.dtype, pd.CategoricalDtype), n_unreadable))
+    return TableSamples(tuple(columns), len(X))
+
+
+def _read_cells(values: Any) -> tuple[NDArray[np.object_], int]:
+    """Canonical cells, and how many were neither numbers, texts nor dates and so count as missing."""
+    cells, n_unreadable = np.empty(len(values), object), 0
+    for row, value in enumerate(values):
+        try:
+            cells[row] = canonical_cell(value, "a table")
+        except TypeError:
+            n_unreadable += 1
+    return cells, n_unreadable
+
+
+def _without_infinities(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
+    """Infinity as missing, each by itself, and how often; the caller's own array is not written to."""
+    infinite = np.isinf(values)
+    count = int(infinite.sum())
+    return (np.where(infinite, np.nan, values) if count else values), count
+
+
+def _pixels(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Whole numbers that can be added without overflow: rounded down, missing ones 0."""
+    return np.clip(np.nan_to_num(np.floor(values)), -MOST_PIXEL, MOST_PIXEL).astype(np.int64)
+
+
+def _check_whole(whole: NDArray[np.bool_]) -> None:
+    if not whole.any():
+        raise ValueError("The 'pixel-sum' split needs whole numbers, but X holds fractions; use 'content'.")
+
+
+def _infinities(count: int) -> tuple[str, ...]:
+    return (f"{count} numbers are infinite and count as missing",) if count else ()
+
+
+def _all_finite(values: NDArray[Any]) -> NDArray[np.bool_]:
+    if values.dtype.kind != "f":
+        return np.ones(len(values), np.bool_)
+    return ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
+
+
+def _narrow(matrix: Any) -> Any:
+    """Indices in the type that this matrix alone asks for: int32 wherever that holds them.
+
+    SciPy widens them to int64 for all rows when one part of a stack has them so, and some learners refuse that.
+    """
+    largest = max(matrix.nnz, *matrix.shape)
+    kind = np.int32 if largest <= np.iinfo(np.int32).max else np.int64
+    matrix.indices, matrix.indptr = matrix.indices.astype(kind, copy=False), matrix.indptr.astype(kind, copy=False)
+    return matrix
+
+
+def _canonical_numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """−0.0 as 0.0 and one NaN, in place."""
+    if values.dtype == np.float64:
+        with np.errstate(invalid="ignore"):
+            values += 0.0
+        values[np.isnan(values)] = np.nan
+    return values
+
+
+def _form_of_column(column: Column, rows: NDArray[Any]) -> Any:
+    if column.numeric:
+        return "number"
+    present = {cell for cell in column.values[rows] if cell is not None}
+    if column.categorical:
+        return tuple(sorted(present, key=order_of_cell))
+    return "object" if any(isinstance(cell, str) for cell in present) else "number"
+
+
+def _fed_column(column: Column, rows: NDArray[Any], form: Any) -> Any:
+    import pandas as pd
+
+    cells = column.values[rows]
+    if form == "number":
+        if column.numeric:
+            return cells
+        return np.array([cell if isinstance(cell, float) else np.nan for cell in cells], np.float64)
+    if column.numeric:
+        cells = np.array([None if cell != cell else cell for cell in cells.tolist()], object)
+    if form == "object":
+        return pd.Series([np.nan if cell is None else cell for cell in cells], dtype=object)
+    known = set(form)
+    return pd.Categorical([cell if cell in known else None for cell in cells], categories=list(form))

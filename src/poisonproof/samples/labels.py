@@ -1,0 +1,108 @@
+"""Labels in canonical form, one by one.
+
+An array of labels has one dtype, so a single odd label can turn every other one to text and put
+"10" before "9". Here each label is read by itself: it is a number or a text, numbers come before
+texts, and nothing about one label depends on the others. Whole numbers stay whole, however large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from poisonproof.samples.cells import exact_cell, order_of_cell
+from poisonproof.samples.frames import as_values
+
+Cell = float | int | str | None
+
+
+class ReadLabels(NamedTuple):
+    """Labels as codes: positions in ``classes``, or -1 where a label is none of them."""
+
+    classes: NDArray[Any]
+    codes: NDArray[np.int64]
+    cells: list[Cell]
+
+
+def read_labels(y: Any, declared: Iterable[Any] | None = None) -> ReadLabels:
+    """The classes in canonical order and the code of each label.
+
+    Declared classes are taken as they are; other labels get -1, one by one, whatever they are.
+    Without them the classes are those of ``y``, which must then look like class labels to
+    scikit-learn, most of them; missing ones get -1.
+    """
+    labels = one_by_one(y)
+    cells = label_cells(labels)
+    if declared is None:
+        present = [row for row, cell in enumerate(cells) if cell is not None]
+        if cells and not present:
+            raise ValueError(f"Input y contains NaN or infinity: all {len(cells)} labels are missing.")
+        _check_most_name_classes([cells[row] for row in present])
+        return _encoded([labels[row] for row in present], [cells[row] for row in present], cells)
+    classes = list(declared)
+    class_cells = label_cells(classes)
+    if len(set(class_cells) - {None}) < 2:
+        raise ValueError(
+            "The 'classes' parameter must name at least two labels: with one there is nothing to defend. "
+            f"Got {classes!r} instead."
+        )
+    if None in class_cells or len(set(class_cells)) < len(classes):
+        raise ValueError(f"The 'classes' parameter must name different labels, none of them missing. Got {classes!r}.")
+    read = _encoded(classes, class_cells, cells)
+    if len(read.codes) and (read.codes < 0).all():
+        raise ValueError(
+            f"None of the {len(labels)} labels is one of the declared classes (a label is {labels[0]!r}, "
+            f"a class is {classes[0]!r}); declare the labels as they stand in y."
+        )
+    return read
+
+
+def label_cells(labels: Iterable[Any]) -> list[Cell]:
+    """Each label as a number or a text; None if it is missing or neither."""
+    cells: list[Cell] = []
+    for label in labels:
+        try:
+            cells.append(exact_cell(label, "'y'"))
+        except TypeError:
+            cells.append(None)
+    return cells
+
+
+def one_by_one(y: Any) -> list[Any]:
+    """The labels as Python values, none of them touched by the dtype of the others."""
+    y = as_values(y)
+    if hasattr(y, "iloc") or isinstance(y, np.ndarray) or not isinstance(y, list | tuple):
+        array = y.to_numpy(dtype=object) if hasattr(y, "iloc") else np.asarray(y)
+        return list(column_or_1d(array, warn=True).tolist())
+    if y and all(isinstance(label, list | tuple | np.ndarray) for label in y):
+        return list(column_or_1d(np.asarray(y), warn=True).tolist())
+    return list(y)
+
+
+def _check_most_name_classes(cells: list[Cell]) -> None:
+    """Refuse what scikit-learn takes for the target of a regression: more fractions than not."""
+    fractions = [cell for cell in cells if isinstance(cell, float) and not cell.is_integer()]
+    if 2 * len(fractions) > len(cells):
+        check_classification_targets(np.array(fractions))
+
+
+def _encoded(classes: list[Any], class_cells: list[Cell], cells: list[Cell]) -> ReadLabels:
+    known = dict(zip(reversed(class_cells), reversed(classes), strict=True))  # the first of equal labels stands
+    order = sorted(known, key=order_of_cell)
+    place = {cell: code for code, cell in enumerate(order)}
+    texts = {isinstance(cell, str) for cell in order}
+    names = [known[cell] for cell in order]
+    array = _as_array(names) if len(texts) < 2 else np.array(names, object)
+    return ReadLabels(array, np.array([place.get(cell, -1) for cell in cells], np.int64), cells)
+
+
+def _as_array(names: list[Any]) -> NDArray[Any]:
+    """An array of labels; of objects where NumPy's common type would round one of them."""
+    array = np.array(names)
+    exact = array.dtype.kind != "f" or label_cells(array.tolist()) == label_cells(names)
+    return array if exact else np.array(names, object)

@@ -1,0 +1,66 @@
+"""Rows of whatever users bring: arrays, sparse matrices, DataFrames, lists of texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from poisonproof.samples.frames import as_frame
+from poisonproof.samples.kinds import is_frame
+
+
+def count_rows(X: Any) -> int:
+    """How many samples there are."""
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def take_rows(X: Any, rows: Any) -> Any:
+    """These rows, in this order."""
+    X = as_frame(X)
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    if isinstance(X, list | tuple):
+        return [X[row] for row in rows]
+    return X.tocsr()[rows] if sp.issparse(X) else X[rows]
+
+
+def join_rows(X: Any, more: Any) -> Any:
+    """The rows of ``X`` followed by those of ``more``, which must be of the same kind and width."""
+    X, more = as_frame(X), as_frame(more)
+    if is_frame(X):
+        return _join_frames(X, more)
+    if isinstance(X, list | tuple) or hasattr(X, "iloc"):
+        return [*X, *more]
+    if sp.issparse(X):
+        more = sp.csr_matrix(more)
+        if X.shape[1] != more.shape[1]:
+            raise ValueError(f"The added samples have {more.shape[1]} features, the others {X.shape[1]}.")
+        return sp.vstack([X, more], format="csr")
+    X, more = np.asarray(X), np.asarray(more)
+    if X.ndim != more.ndim or X.shape[1:] != more.shape[1:]:
+        raise ValueError(f"The added samples have shape {more.shape[1:]} each, the others {X.shape[1:]}.")
+    if X.dtype == object or more.dtype == object:
+        return np.concatenate([X.astype(object), more.astype(object)])
+    return np.concatenate([X, more])
+
+
+def _join_frames(X: Any, more: Any) -> Any:
+    import pandas as pd
+
+    if not is_frame(more) or list(more.columns) != list(X.columns):
+        raise ValueError("The added samples must be a DataFrame with the same columns as the others.")
+    joined = {}
+    for at in range(X.shape[1]):
+        parts = [X.iloc[:, at].reset_index(drop=True), more.iloc[:, at].reset_index(drop=True)]
+        kinds = [part.dtype.categories.dtype for part in parts if isinstance(part.dtype, pd.CategoricalDtype)]
+        if len(kinds) == 2 and kinds[0] == kinds[1]:
+            joined[at] = pd.Series(pd.api.types.union_categoricals(parts, ignore_order=True))
+        elif isinstance(parts[0].dtype, pd.CategoricalDtype):
+            joined[at] = pd.concat([part.astype(object) for part in parts], ignore_index=True).astype("category")
+        else:
+            joined[at] = pd.concat(parts, ignore_index=True)
+    frame = pd.DataFrame(joined)
+    frame.columns = X.columns
+    return frame

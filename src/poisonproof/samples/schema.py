@@ -1,0 +1,253 @@
+"""Schemas: how the cells, pixels and entries of a user's files are read.
+
+Whatever is decided about all rows at once stands in a schema, so that nothing else has to be: with a schema in
+hand, how one row is read is a function of that row alone. A schema is given by the user, or guessed from the
+data, and then it is a premise of the certificate. It is saved with the run as plain JSON, to be read, edited and
+given again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FORMAT = "poisonproof schema 1"
+ROLES = ("number", "category", "text", "label", "group", "ignore")
+FEATURES = ("number", "category", "text")
+MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "?")
+SHOWN = 12
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """Roles of the columns of a table, in the order in which features are fed.
+
+    Parameters
+    ----------
+    columns : tuple of (name, role)
+        A role is number, category, text, label, group (a contributor's id) or ignore. Columns of a file that
+        are not named here are ignored.
+    missing : tuple of str
+        Cells that count as missing, blanks around them aside. So does a number that cannot be read as one.
+    delimiter : str
+        What separates the cells of a line of CSV.
+    guessed : bool
+        Whether it was chosen from the data, which is a premise; a schema that is given is declared.
+    """
+
+    columns: tuple[tuple[str, str], ...]
+    missing: tuple[str, ...] = MISSING
+    delimiter: str = ","
+    guessed: bool = field(default=False, compare=False)
+    kind = "table"
+
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.columns]
+        for name, role in self.columns:
+            if role not in ROLES:
+                raise ValueError(f"Column '{name}' has the role '{role}' in the schema; a role is {', '.join(ROLES)}.")
+            if names.count(name) > 1:
+                raise ValueError(f"The schema names the column '{name}' twice.")
+        for role in ("label", "group"):
+            if len(self.named(role)) > 1:
+                raise ValueError(f"The schema has {len(self.named(role))} columns of the role '{role}'; one at most.")
+        check_delimiter(self.delimiter)
+
+    def named(self, *roles: str) -> list[str]:
+        """The columns of these roles."""
+        return [name for name, role in self.columns if role in roles]
+
+    @property
+    def label(self) -> str | None:
+        """The column that holds the labels."""
+        return next(iter(self.named("label")), None)
+
+    @property
+    def group(self) -> str | None:
+        """The column that holds contributors' ids."""
+        return next(iter(self.named("group")), None)
+
+    @property
+    def only_texts(self) -> bool:
+        """Whether one text is all there is to a sample."""
+        return len(self.named(*FEATURES)) == len(self.named("text")) == 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """The schema as plain values, for a file."""
+        return {
+            "format": FORMAT,
+            "kind": self.kind,
+            "columns": dict(self.columns),
+            "missing": list(self.missing),
+            "delimiter": self.delimiter,
+        }
+
+    def __str__(self) -> str:
+        return "; ".join(f"{role}: {_some(names)}" for role in ROLES if (names := self.named(role)))
+
+
+@dataclass(frozen=True)
+class ImageSchema:
+    """Size and colours of the images of a folder."""
+
+    width: int
+    height: int
+    colour: bool
+    kind = "images"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The schema as plain values, for a file."""
+        return {
+            "format": FORMAT,
+            "kind": self.kind,
+            "width": self.width,
+            "height": self.height,
+            "colour": self.colour,
+        }
+
+    def __str__(self) -> str:
+        return f"images of {self.width}×{self.height} pixels, {'colour' if self.colour else 'grey'}"
+
+
+@dataclass(frozen=True)
+class SparseSchema:
+    """Number of features of svmlight rows; entries beyond it are dropped, in their own row only."""
+
+    n_features: int
+    kind = "sparse"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The schema as plain values, for a file."""
+        return {"format": FORMAT, "kind": self.kind, "n_features": self.n_features}
+
+    def __str__(self) -> str:
+        return f"sparse rows of {self.n_features} features"
+
+
+@dataclass(frozen=True)
+class ArraySchema:
+    """Shape and form of the samples of an npz file."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    kind = "arrays"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The schema as plain values, for a file."""
+        return {"format": FORMAT, "kind": self.kind, "shape": list(self.shape), "dtype": self.dtype}
+
+    def __str__(self) -> str:
+        return f"arrays of {'×'.join(map(str, self.shape)) or 'one'} numbers, {self.dtype}"
+
+
+Schema = TableSchema | ImageSchema | SparseSchema | ArraySchema
+
+
+def to_schema(given: str | Path | Mapping[str, str] | Schema) -> Schema:
+    """A schema from its file, from the roles of a table's columns, or as it is."""
+    if isinstance(given, TableSchema | ImageSchema | SparseSchema | ArraySchema):
+        return given
+    if isinstance(given, Mapping):
+        return TableSchema(tuple((name, role) for name, role in given.items()))
+    return read_schema(given)
+
+
+def read_schema(path: str | Path) -> Schema:
+    """The schema in a JSON file, which a person may have written or edited."""
+    try:
+        record = json.loads(Path(path).read_bytes().decode("utf-8-sig"), object_pairs_hook=_without_repeats)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{path} is not a schema: it is not JSON ({error}).") from None
+    try:
+        return schema_from_dict(record)
+    except ValueError as error:
+        raise ValueError(f"{path} is not a schema: {error}") from None
+
+
+def schema_from_dict(record: Any) -> Schema:
+    """The schema that `as_dict` wrote, checked anew."""
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise ValueError(f'it must be an object with "format": "{FORMAT}", as in a run\'s schema.json.')
+    kind = record.get("kind")
+    try:
+        if kind == "table":
+            return _table(record)
+        if kind == "images":
+            width, height = _whole(record, "width"), _whole(record, "height")
+            return ImageSchema(width, height, _flag(record, "colour"))
+        if kind == "sparse":
+            return SparseSchema(_whole(record, "n_features"))
+        if kind == "arrays":
+            shape = record["shape"]
+            if not isinstance(shape, list) or not all(isinstance(n, int) and n > 0 for n in shape):
+                raise ValueError(f"'shape' must be a list of whole numbers above 0. Got {shape!r}.")
+            if record["dtype"] not in ("float64", "uint8"):
+                raise ValueError(f"'dtype' must be float64 or uint8. Got {record['dtype']!r}.")
+            return ArraySchema(tuple(shape), record["dtype"])
+    except KeyError as error:
+        raise ValueError(f"{error} is missing.") from None
+    raise ValueError(f"its kind must be table, images, sparse or arrays. Got {kind!r}.")
+
+
+def number_in(text: str) -> float | None:
+    """The finite number that a text writes in plain digits; None if it is anything else."""
+    if not text.isascii() or "_" in text:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def check_delimiter(delimiter: str) -> str:
+    """One character that can separate cells; ``\\t`` and ``tab`` are written for the tabulator."""
+    delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
+    if len(delimiter) != 1 or delimiter in '"\r\n\0':
+        raise ValueError(f"A delimiter is one character, not a quote or a line break. Got {delimiter!r}.")
+    return delimiter
+
+
+def _table(record: Mapping[str, Any]) -> TableSchema:
+    columns, missing = record["columns"], record.get("missing", list(MISSING))
+    if not isinstance(columns, dict) or not all(isinstance(role, str) for role in columns.values()):
+        raise ValueError('"columns" must be an object of names and roles, such as {"age": "number"}.')
+    if not isinstance(missing, list) or not all(isinstance(cell, str) for cell in missing):
+        raise ValueError('"missing" must be a list of texts.')
+    delimiter = record.get("delimiter", ",")
+    if not isinstance(delimiter, str):
+        raise ValueError(f"A delimiter is one character. Got {delimiter!r}.")
+    return TableSchema(tuple(columns.items()), tuple(missing), check_delimiter(delimiter))
+
+
+def _whole(record: Mapping[str, Any], name: str) -> int:
+    value = record[name]
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"'{name}' must be a whole number above 0. Got {value!r}.")
+    return value
+
+
+def _flag(record: Mapping[str, Any], name: str) -> bool:
+    value = record[name]
+    if not isinstance(value, bool):
+        raise ValueError(f"'{name}' must be true or false. Got {value!r}.")
+    return value
+
+
+def _without_repeats(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, unless it says one thing twice: which of the two would be silent."""
+    record: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in record:
+            raise json.JSONDecodeError(f"'{name}' stands there twice", "", 0)
+        record[name] = value
+    return record
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:SHOWN])
+    return shown if len(names) <= SHOWN else f"{shown}, … ({len(names)} in all)"

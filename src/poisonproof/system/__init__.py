@@ -1,0 +1,1 @@
+"""The machine: files, locks, threads, workers, memory, progress."""

@@ -1,0 +1,60 @@
+"""What the bits of a float may depend on: versions, the build and kernel of the linear algebra, and the processor."""
+
+from __future__ import annotations
+
+import platform
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_info
+
+from poisonproof import __version__
+
+LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "xxhash", "skops")
+OPTIONAL_LIBRARIES = ("torch",)
+
+
+def environment() -> dict[str, Any]:
+    """This process's environment; the same in all of its life, whatever is loaded later."""
+    return dict(_environment())
+
+
+@cache
+def _environment() -> dict[str, Any]:
+    return {
+        "poisonproof": __version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        **{name: version(name) for name in LIBRARIES},
+        **{name: version(name) for name in OPTIONAL_LIBRARIES if find_spec(name)},
+        "linear algebra": linear_algebra(),
+        "processor": processor(),
+    }
+
+
+def linear_algebra() -> str:
+    """The libraries that NumPy and SciPy compute with, each with its version and the kernel picked for the processor.
+
+    Those that other packages bring along are left out: whether they are loaded yet depends on the moment.
+    """
+    import scipy.linalg  # noqa: F401  SciPy has a library of its own, which is loaded with this
+
+    libraries = [library for library in threadpool_info() if library["user_api"] == "blas"]
+    own = [library for library in libraries if _of_numpy_or_scipy(Path(library["filepath"]))] or libraries
+    words = (f"{lib['internal_api']} {lib['version']} {lib.get('architecture', '')}".strip() for lib in own)
+    return ", ".join(sorted(set(words))) or "unknown"
+
+
+def processor() -> str:
+    """What the processor can do, as far as NumPy looks."""
+    features = getattr(import_module("numpy._core._multiarray_umath"), "__cpu_features__", {})
+    return " ".join(name for name, there in features.items() if there) or platform.processor() or "unknown"
+
+
+def _of_numpy_or_scipy(path: Path) -> bool:
+    return any(part.split(".")[0] in ("numpy", "scipy") for part in path.parts)

@@ -1,0 +1,196 @@
+"""Files that are whole or absent, and that say when they were altered.
+
+Everything is written to a temporary name in the same folder, flushed to disk and renamed, so a
+reader never meets half a file. Nothing here reads or writes pickle.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.system.archives import (
+    NoRegularFileError,
+    open_regular,
+    read_npz,
+    read_whole,
+)
+
+FACTS = "facts"
+PART = ".part"
+SEAL = b"sha256 "
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class DamagedFileError(ValueError):
+    """A file that is not what it states to be; one sentence that names it."""
+
+
+def write_whole(path: str | Path, write: Callable[[IO[bytes]], None]) -> None:
+    """Call ``write`` on a temporary file and rename it to ``path`` once it is on disk.
+
+    What stood under that name stays if anything fails; a full disk is told of by the name of the file.
+    """
+    path = Path(path)
+    handle, name = None, None
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PART, dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(name).chmod(0o666 & ~umask)
+        Path(name).replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except BaseException as error:
+        if name is not None:
+            Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise OSError(error.errno, os.strerror(error.errno), str(path)) from None
+        raise
+
+
+def write_bytes(path: str | Path, body: bytes) -> None:
+    """Write a file, whole or not at all."""
+
+    def write(file: IO[bytes]) -> None:
+        file.write(body)
+
+    write_whole(path, write)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what writers left that were killed; only for the holder of the folder's lock. No link is followed."""
+    for place, _, names in os.walk(folder, followlinks=False):
+        for name in names:
+            if name.startswith(".") and name.endswith(PART):
+                Path(place, name).unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    write_bytes(path, text.encode())
+
+
+def sha256_of(path: str | Path) -> str:
+    """SHA-256 of a file's bytes, read in pieces."""
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_of_array(array: NDArray[Any]) -> str:
+    """SHA-256 of an array's dtype, shape and bytes (C order, little endian)."""
+    plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    digest = hashlib.sha256(f"{plain.dtype.str} {plain.shape} ".encode())
+    digest.update(plain.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+@contextmanager
+def reading(path: str | Path, otherwise: str = "is damaged or was not written by poisonproof") -> Iterator[None]:
+    """Whatever a parser raises on a damaged file becomes one sentence that names the file.
+
+    That a file is absent or may not be read, and a lack of memory, are passed on as they are.
+    """
+    try:
+        yield
+    except (DamagedFileError, NoRegularFileError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # EINVAL: it sought nowhere
+            raise
+        said = " ".join(f"{error}".split()) or type(error).__name__
+        raise DamagedFileError(f"{path} {otherwise} ({said if len(said) <= 200 else said[:197] + '…'}).") from None
+
+
+def _digest_of_record(record: Mapping[str, Any]) -> str:
+    rest = {key: value for key, value in record.items() if key != "digest"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def _render(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+
+
+def write_record(path: str | Path, record: Mapping[str, Any]) -> None:
+    """Write a JSON object with its own digest."""
+    write_text(path, _render({**record, "digest": _digest_of_record(record)}))
+
+
+def read_record(path: str | Path) -> dict[str, Any]:
+    """Read a JSON object; refuse one of which a single byte is not as it was written."""
+    with reading(path, "is damaged: it is not a record of poisonproof's"):
+        text = read_whole(path).decode()
+        record = json.loads(text)
+        whole = isinstance(record, dict) and record.get("digest") == _digest_of_record(record)
+        whole = whole and _render(record) == text
+    if not whole:
+        raise DamagedFileError(f"{path} is altered: its content does not have the digest that it states.")
+    return dict(record)
+
+
+def write_arrays(path: str | Path, arrays: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+    """Write named arrays and a JSON record of facts as npz, sealed: its last bytes are the SHA-256 of all before.
+
+    The seal is the comment of the zip archive, so that any reader of npz files reads it too.
+    """
+    members: dict[str, Any] = {name: np.asarray(array) for name, array in arrays.items()}
+    members[FACTS] = np.frombuffer(json.dumps(facts, ensure_ascii=False).encode(), np.uint8)
+    for name, array in members.items():
+        if array.dtype.hasobject:
+            raise TypeError(f"Array '{name}' holds Python objects, which only pickle could write; it is never used.")
+    buffer = io.BytesIO()
+    np.savez(buffer, **members)
+    body = buffer.getvalue()[:-2] + (len(SEAL) + 64).to_bytes(2, "little") + SEAL
+    write_bytes(path, body + hashlib.sha256(body).hexdigest().encode())
+
+
+def open_arrays(path: str | Path, required: Iterable[str] = ()) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Read what `write_arrays` wrote; one sentence that names the file if a single bit of it is amiss."""
+    with reading(path):
+        _check_seal(path)
+        arrays = read_npz(path)
+        facts = json.loads(arrays.pop(FACTS).tobytes())
+        if not isinstance(facts, dict) or not set(required) <= set(arrays):
+            raise DamagedFileError(f"{path} is altered: it does not hold {', '.join(required)} and facts about them.")
+    return arrays, facts
+
+
+def _check_seal(path: str | Path) -> None:
+    with open_regular(path) as file:
+        size = file.seek(0, io.SEEK_END) - 64
+        if size < len(SEAL):
+            raise DamagedFileError(
+                f"{path} is damaged or was not written by poisonproof (it has only {size + 64} bytes)."
+            )
+        file.seek(size - len(SEAL))
+        if file.read(len(SEAL)) != SEAL:
+            raise DamagedFileError(
+                f"{path} is damaged or was not written by poisonproof (it does not end with a seal)."
+            )
+        stated = file.read()
+        file.seek(0)
+        digest = hashlib.sha256()
+        while size:
+            piece = file.read(min(size, 1 << 20))
+            digest.update(piece)
+            size -= len(piece)
+    if digest.hexdigest().encode() != stated:
+        raise DamagedFileError(f"{path} is altered: its bytes do not have the digest that it states.")

@@ -1,0 +1,124 @@
+"""Threads: ours over blocks of rows, and the linear algebra's, held at one.
+
+A sum of floats depends on how many threads share it, so a base classifier runs with one BLAS and
+OpenMP thread, wherever it runs. The limit belongs to the process, not to a base classifier: a
+context manager per base classifier would race as soon as two of them run in threads. A library that a
+base classifier brings in while it works comes without the limit: it gets it then, and the work is done again.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from poisonproof.system.progress import counted
+
+MOST_REPETITIONS = 20
+
+_lock = threading.Lock()
+_inside = 0
+_limits: list[Any] = []
+
+Result = TypeVar("Result")
+
+
+@contextmanager
+def one_linear_algebra_thread() -> Iterator[None]:
+    """One BLAS and OpenMP thread in this process until the last caller has left."""
+    global _inside
+    with _lock:
+        if _inside == 0:
+            _limits.append(threadpool_limits(1))
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            while _inside == 0 and _limits:
+                _limits.pop().restore_original_limits()
+
+
+def with_limited_libraries(work: Callable[[], Result]) -> Result:
+    """What ``work`` gives or raises, when no library takes part that is not held at one thread and seeded.
+
+    Work that imports a library is done again, once the library is limited; so ``work`` must start from the beginning
+    each time it is called. Raises OSError if libraries keep coming.
+    """
+    for _ in range(MOST_REPETITIONS):
+        known = set(sys.modules)
+        try:
+            result = work()
+        except Exception:
+            if _brought_unlimited(known):
+                continue
+            raise
+        if not _brought_unlimited(known):
+            return result
+    raise OSError(
+        f"The base classifier brought libraries with threads of their own {MOST_REPETITIONS} times over, so its sums "
+        "cannot be held to one order; import them before, or leave their numbers of threads alone."
+    )
+
+
+def _brought_unlimited(known: set[str]) -> bool:
+    """Whether modules beyond the known ones brought threads without a limit, which they get now, or PyTorch's seeds."""
+    brought = sys.modules.keys() - known
+    if not brought:
+        return False
+    unlimited = any(pool["num_threads"] > 1 for pool in threadpool_info())
+    if unlimited:
+        with _lock:
+            limits = threadpool_limits(1)
+            if _inside:
+                _limits.append(limits)
+    return unlimited or "torch" in brought
+
+
+def caller() -> tuple[int, int]:
+    """Who is asking: this process and this thread."""
+    return os.getpid(), threading.get_ident()
+
+
+def limit_worker(parent: tuple[int, int]) -> None:
+    """In a worker, process or thread, hold linear algebra at one thread from now on; in the caller, do nothing.
+
+    OpenMP keeps its limit per thread, so a thread of the same process needs it too.
+    """
+    if caller() != parent:
+        threadpool_limits(1)
+
+
+def n_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def in_threads(count: int, size: int, work: Callable[[int, int], None], n_jobs: int = -1) -> None:
+    """Run ``work(start, stop)`` over 0 … count in blocks of a size, in threads (-1: one per core).
+
+    ``work`` must release the GIL and write only to its own rows.
+    """
+    starts = range(0, count, size)
+    threads = min(len(starts), n_cores() if n_jobs == -1 else n_jobs)
+    if threads <= 1:
+        for start in counted(starts, len(starts)):
+            work(start, min(start + size, count))
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        tasks = [pool.submit(work, start, min(start + size, count)) for start in starts]
+        try:
+            for task in counted(tasks, len(tasks)):
+                task.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

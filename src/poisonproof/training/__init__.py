@@ -1,0 +1,1 @@
+"""Train these subsets, give votes."""

@@ -1,0 +1,273 @@
+"""One base classifier: any scikit-learn classifier, trained on its own subset and nothing else.
+
+The vote of a base classifier on a sample is a function of its subset, its index and the sample. So
+here a clone is seeded by its index, held at one job, fed its subset in canonical order with labels
+encoded within the subset, and never told about other samples, other labels or the class list.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from joblib import parallel_config
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from poisonproof.learners.torch_settings import seeded_if_loaded
+from poisonproof.samples.kinds import Samples
+from poisonproof.system.threads import with_limited_libraries
+from poisonproof.training.asking import ask_in_batches
+from poisonproof.votes.rankings import ranked_by_score
+
+# What a learner may raise through no fault of its subset: falling back would hide it.
+NOT_THE_SUBSETS_FAULT = (MemoryError, OSError, ImportError, RecursionError, BrokenExecutor)
+
+SEEDS = ("random_state", "seed", "random_seed", "rng")
+JOBS = ("n_jobs", "n_threads", "nthread", "nthreads", "num_thread", "num_threads", "thread_count")
+
+_settings = threading.RLock()
+
+
+@dataclass(frozen=True)
+class Member:
+    """A fitted base classifier.
+
+    Attributes
+    ----------
+    index : int
+        What it is seeded with: its subset, or a number drawn with it.
+    model : object or None
+        The fitted classifier; None where the subset is empty, of one class, or made the learner fail.
+    codes : array
+        The class codes its subset holds, in increasing order; the model predicts positions in it.
+    fallback : int or None
+        The most frequent code of the subset (ties to the smallest), said where the model cannot.
+        None for an empty subset, which abstains.
+    form : object
+        What the samples it was trained on looked like (see `Samples.form_of`).
+    failure : str or None
+        What the learner raised on the subset.
+    """
+
+    index: int
+    model: Any
+    codes: NDArray[np.int64]
+    fallback: int | None
+    form: Any = None
+    failure: str | None = None
+
+
+def fit_member(
+    estimator: Any, index: int, samples: Samples, codes: NDArray[np.int64], rows: NDArray[np.int64]
+) -> Member:
+    """Train base classifier ``index`` on these rows, given in canonical order.
+
+    A learner that raises does not stop training, or one poisoned sample could; its base classifier
+    says the most frequent class of its subset, which is a function of the subset too. Lack of memory,
+    time-outs and the like are no property of the subset and are passed on.
+    """
+    held, local = np.unique(codes[rows], return_inverse=True)
+    if len(held) == 0:
+        return Member(index, None, held, None)
+    fallback = int(held[np.bincount(local).argmax()])
+    if len(held) == 1:
+        return Member(index, None, held, fallback)
+    form = samples.form_of(rows)
+
+    def fitted() -> Any:
+        model = seeded(estimator, index)
+        with isolated(index):
+            model.fit(samples.take(rows, form), local.copy())
+        return model
+
+    try:
+        model = with_limited_libraries(fitted)
+    except NOT_THE_SUBSETS_FAULT:
+        raise
+    except Exception as error:
+        return Member(index, None, held, fallback, failure=f"{type(error).__name__}: {error}")
+    return Member(index, model, held, fallback, form)
+
+
+def vote_of(
+    member: Member, fed: Any, n_samples: int, abstention: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], str | None]:
+    """The base classifier's votes on samples it is fed, where it raised and fell back, and why.
+
+    If it raises on the batch it is asked sample by sample, so that a sample it cannot answer does not
+    decide the votes on the others.
+    """
+    refused = np.zeros(n_samples, np.bool_)
+    if member.model is None:
+        return np.full(n_samples, abstention if member.fallback is None else member.fallback), refused, None
+    try:
+        return member.codes[_answers(member, fed, n_samples)], refused, None
+    except NOT_THE_SUBSETS_FAULT:
+        raise
+    except Exception:
+        votes, reason = np.full(n_samples, member.fallback), None
+    for row in range(n_samples):
+        try:
+            votes[row] = member.codes[_answers(member, _one(fed, row), 1)[0]]
+        except NOT_THE_SUBSETS_FAULT:
+            raise
+        except Exception as error:
+            refused[row] = True
+            reason = reason or f"{type(error).__name__}: {error}"
+    return votes, refused, reason
+
+
+def ranking_of(member: Member, fed: Any, votes: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
+    """The base classifier's rankings of the samples it is fed (see `poisonproof.votes.rankings`), with its votes in first place.
+
+    It ranks the classes of its subset, by score, the smaller class first among equals. Where it gives no score, they
+    stand behind its vote in their order.
+    """
+    rankings = np.full((len(votes), n_classes), n_classes)
+    if member.fallback is not None:
+        n_held = len(member.codes)
+        scores = _scores_of(member, fed, len(votes)) if member.model is not None and n_held > 2 else None
+        heads = np.searchsorted(member.codes, votes)
+        rankings[:, :n_held] = member.codes[ranked_by_score(scores, heads, n_held)]
+    return rankings
+
+
+def gives_scores(model: Any) -> bool:
+    """Whether a classifier can say more than its vote."""
+    return hasattr(model, "decision_function") or hasattr(model, "predict_proba")
+
+
+def seeded(estimator: Any, index: int) -> Any:
+    """A clone that draws by the base classifier's index and works alone, by one job and without a cache.
+
+    Sums of threads depend on who is first, and a cache may hold what another base classifier, or another run, put
+    there. Set are all parameters in it, however deep, whose names say so.
+    """
+    model = clone(estimator)
+    settings: dict[str, Any] = {}
+    parameters = model.get_params(deep=True)
+    for path, value in parameters.items():
+        prefix, _, name = path.rpartition("__")
+        if name == "random_state" or (name in SEEDS and _is_plain_seed(value)):
+            settings[path] = index
+        elif name in JOBS and not (value is None and _leaves_it_to_joblib(parameters.get(prefix, model))):
+            settings[path] = 1
+        elif name == "memory" and _is_cache(value):
+            settings[path] = None
+        elif (generator := _generator_like(value, index)) is not None:
+            settings[path] = generator
+    return model.set_params(**settings) if settings else model
+
+
+def _leaves_it_to_joblib(owner: Any) -> bool:
+    """Whether no number of jobs means joblib's, which is 1 in `isolated`; some of scikit-learn's warn of any other."""
+    return type(owner).__module__.startswith("sklearn.")
+
+
+def _is_plain_seed(value: Any) -> bool:
+    return value is None or (isinstance(value, int | np.integer) and not isinstance(value, bool))
+
+
+def _is_cache(value: Any) -> bool:
+    return isinstance(value, str | PathLike) or hasattr(value, "cache")
+
+
+def _generator_like(value: Any, index: int) -> Any:
+    """A generator of the same kind that starts at the index; None if the value is none."""
+    if isinstance(value, np.random.Generator):
+        return np.random.default_rng(index)
+    if isinstance(value, np.random.RandomState):
+        return np.random.RandomState(index)
+    if type(value).__module__.startswith("torch") and type(value).__name__ == "Generator":
+        return type(value)(device=value.device).manual_seed(index)
+    return None
+
+
+@contextmanager
+def isolated(index: int) -> Iterator[None]:
+    """The process's global settings as every base classifier finds them, put back afterwards.
+
+    The generators of NumPy and Python, and PyTorch's if it is there, are seeded by index; joblib works
+    one task after the other, whoever asks it; warnings are not shown and floating-point oddities do
+    not raise, whatever the caller has set. These settings belong to the process, so in threads one
+    base classifier runs at a time; processes run side by side.
+    """
+    with (
+        _settings,
+        warnings.catch_warnings(),
+        np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"),
+        parallel_config("sequential", n_jobs=1),
+        seeded_if_loaded(index),
+    ):
+        warnings.simplefilter("ignore")
+        numpy_state, python_state = np.random.get_state(), random.getstate()
+        np.random.seed(index)
+        random.seed(index)
+        try:
+            yield
+        finally:
+            np.random.set_state(numpy_state)
+            random.setstate(python_state)
+
+
+def _scores_of(member: Member, fed: Any, n_samples: int) -> NDArray[np.float64]:
+    """Scores, an array (n_samples, classes of the subset); NaN where it raises, found sample by sample as for votes."""
+
+    def ask(batch: Any) -> NDArray[np.float64]:
+        return _scores(member, batch, batch.shape[0])
+
+    try:
+        return ask_in_batches(member.model, ask, fed, n_samples)
+    except NOT_THE_SUBSETS_FAULT:
+        raise
+    except Exception:
+        scores = np.full((n_samples, len(member.codes)), np.nan)
+    for row in range(n_samples):
+        try:
+            scores[row] = ask_in_batches(member.model, ask, _one(fed, row), 1)[0]
+        except NOT_THE_SUBSETS_FAULT:
+            raise
+        except Exception:
+            continue
+    return scores
+
+
+def _scores(member: Member, fed: Any, n_samples: int) -> NDArray[np.float64]:
+    def asked() -> Any:
+        with isolated(member.index):
+            ask = getattr(member.model, "decision_function", None) or member.model.predict_proba
+            return ask(fed.copy())  # it may change what it is fed
+
+    scores = np.asarray(with_limited_libraries(asked), np.float64)
+    if scores.shape != (n_samples, len(member.codes)):
+        raise ValueError("the base classifier did not give one score for each label it was trained on")
+    return scores
+
+
+def _answers(member: Member, fed: Any, n_samples: int) -> NDArray[np.int64]:
+    return ask_in_batches(member.model, lambda batch: _predict(member, batch), fed, n_samples)
+
+
+def _one(fed: Any, row: int) -> Any:
+    return fed.iloc[row : row + 1] if hasattr(fed, "iloc") else fed[row : row + 1]
+
+
+def _predict(member: Member, fed: Any) -> NDArray[np.int64]:
+    def asked() -> Any:
+        with isolated(member.index):
+            return member.model.predict(fed.copy())  # it may change what it is fed
+
+    said = np.asarray(with_limited_libraries(asked))
+    positions = said.astype(np.int64)
+    if said.ndim != 1 or not np.array_equal(positions, said) or positions.min(initial=0) < 0:
+        raise ValueError("the base classifier did not predict one of the labels it was trained on")
+    return positions

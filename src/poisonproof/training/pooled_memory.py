@@ -1,0 +1,119 @@
+"""How much memory the base classifiers of a pooled learner take, told before any of it is taken."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from poisonproof.estimators.finite_aggregation import Training
+from poisonproof.learners.kernel_ridge import NUMBERS_PER_PRODUCT, ROWS_PER_PRODUCT, Pool
+from poisonproof.system.memory import memory
+from poisonproof.system.threads import n_cores
+from poisonproof.training.pooled import FEWEST_AT_ONCE
+from poisonproof.votes.votes import vote_dtype
+
+REMEDY = "a larger k makes subsets smaller, a smaller d fewer of them"
+
+
+@dataclass(frozen=True)
+class PooledMemory:
+    """Bytes, estimated from above from the sizes of the arrays; what the process has taken so far is counted in.
+
+    Attributes
+    ----------
+    training : int
+        While base classifiers are trained.
+    voting : int
+        While they vote, without the kernel.
+    kernel_column : int
+        For each test sample that is asked at the same time.
+    undefended : int
+        While one model is trained on all data.
+    before : int
+        Of all of these, what the process has taken at most so far.
+    """
+
+    training: int
+    voting: int
+    kernel_column: int
+    undefended: int
+    before: int
+
+    @property
+    def least(self) -> int:
+        """The least that will do: the fewest test samples at once."""
+        return max(self.training, self.voting + FEWEST_AT_ONCE * self.kernel_column)
+
+    def kernel_bytes(self, bound: int) -> int:
+        """What the bound leaves for the kernel, or one sentence that says how much is needed."""
+        if bound < self.least:
+            raise ValueError(
+                f"--max-memory {gigabytes(bound)} is not enough: this needs {gigabytes(self.least)}; give at least "
+                f"that, or choose other subsets ({REMEDY})."
+            )
+        return (bound - self.voting) * 4 // max(1, self.kernel_column)
+
+    def check_machine(self) -> None:
+        """Raise before any work is done if the machine has not that much memory at all."""
+        there = memory().total
+        needed = self.least - self.before
+        if there is not None and needed > there:
+            raise MemoryError(
+                f"this needs {gigabytes(needed)} and the machine has {gigabytes(there)}; choose other subsets with "
+                f"--k and --d ({REMEDY})"
+            )
+
+
+def pooled_memory(training: Training, n_classes: int, n_test: int, *, rankings: bool = False) -> PooledMemory:
+    """What a pooled learner will need for these subsets."""
+    one: Pool = training.estimator.share(training.samples.take([0]))
+    copies, width = one.copies, one.rows.shape[1]
+    n_rows = len(training.samples) * copies
+    features = n_rows * (width * one.rows.itemsize + 8)
+    rows = training.subsets.sizes * copies
+    members = int((rows * (8 + 4 * n_classes)).sum())
+    largest = int(rows.max(initial=0))
+    threads = n_cores()
+    votes = n_test * len(rows) * np.dtype(vote_dtype(n_classes)).itemsize * (2 * n_classes if rankings else 1)
+    at_once = max(1, min(ROWS_PER_PRODUCT, NUMBERS_PER_PRODUCT // max(1, width)))
+    before = _peak_so_far()
+    return PooledMemory(
+        before + features + 2 * members + threads * _solving(largest, width),
+        before + features + members + votes + threads * at_once * width * 8,
+        4 * n_rows + threads * at_once * 8 + width * 8,
+        before + features + _solving(n_rows, width),
+        before,
+    )
+
+
+def _solving(rows: int, width: int) -> int:
+    """The kernel of one subset in both precisions and its factor, and the features it is made of."""
+    return 24 * rows * rows + 8 * rows * width
+
+
+def _peak_so_far() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def gigabytes(size: int) -> str:
+    """A size in words, rounded up."""
+    return f"{-(-size // 10**7) / 100:.2f}".rstrip("0").rstrip(".") + "GB"
+
+
+def bytes_of(text: str) -> int:
+    """What a person wrote: `4GB`, `500MB`, or a number of GB."""
+    units: dict[str, Any] = {"GB": 10**9, "MB": 10**6}
+    said = text.strip().upper()
+    unit = said[-2:] if said[-2:] in units else "GB"
+    try:
+        size = int(float(said.removesuffix(unit)) * units[unit])
+    except (ValueError, OverflowError):
+        size = 0
+    if size <= 0:
+        raise ValueError(f"--max-memory must be a size such as 4GB or 500MB. Got '{text}'.")
+    return size

@@ -1,0 +1,67 @@
+"""Which base classifiers were made where: each with the environments that had a part in it and its votes.
+
+A run may be begun on one machine, resumed on another and updated on a third. Every block of votes keeps, for each of
+its base classifiers, where it was trained and where it voted; the manifest of a run puts that together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from poisonproof.system.environment import environment
+from poisonproof.system.files import open_arrays
+from poisonproof.training.pooled_files import POOL
+
+Made = frozenset[str]
+"""Environments, each as a text."""
+
+
+def made_here() -> Made:
+    """By this process, from the start."""
+    return made_by(environment())
+
+
+def made_by(record: Mapping[str, Any]) -> Made:
+    """In this environment, from the start."""
+    return frozenset([json.dumps(record, sort_keys=True, ensure_ascii=False)])
+
+
+def packed(made: Sequence[Made]) -> dict[str, Any]:
+    """For a record: ``environments``, each once, and ``made_in``: [places among them, how many in a row], …"""
+    texts = sorted(frozenset().union(*made))
+    places = {text: at for at, text in enumerate(texts)}
+    runs = [[sorted(places[text] for text in own), len(list(alike))] for own, alike in groupby(made)]
+    return {"environments": [json.loads(text) for text in texts], "made_in": runs}
+
+
+def unpacked(record: Mapping[str, Any], count: int) -> list[Made]:
+    """What `packed` made of so many base classifiers; nothing is known of those of a record that says nothing."""
+    if "made_in" not in record:
+        return [frozenset()] * count
+    runs = record["made_in"]
+    if sum(length for _, length in runs) != count or any(length < 1 for _, length in runs):
+        raise ValueError(f"it does not say where each of {count} base classifiers was made")
+    texts = [next(iter(made_by(own))) for own in record["environments"]]
+    return [own for places, length in runs for own in [frozenset(texts[at] for at in places)] * length]
+
+
+def of_run(folder: Path, n_subsets: int) -> dict[str, Any]:
+    """Where the base classifiers of a run were made, from its blocks, for its manifest."""
+    made: list[Made] = [frozenset()] * n_subsets
+    for path in [*sorted((folder / "votes").glob("*.npz")), *(folder / "models").glob(POOL)]:
+        arrays, facts = open_arrays(path, ("subsets",))
+        first = facts.get("first_subset", 0)
+        for at, own in enumerate(unpacked(facts, len(arrays["subsets"])), first):
+            made[at] |= own
+    return packed(made)
+
+
+def others(record: Mapping[str, Any]) -> list[str]:
+    """In what the environments of a run, as its manifest states them, differ from this one."""
+    here = environment()
+    stated: Iterable[Mapping[str, Any]] = [record["environment"], *record.get("environments", ())]
+    return list(dict.fromkeys(name for there in stated for name, value in there.items() if here.get(name) != value))

@@ -1,0 +1,322 @@
+"""The checks, one function each: a sentence if all is well, `NotTrueError` or `NotCheckedError` if not.
+
+A forger may have recomputed every digest, so nothing is believed because a file says so: what several files say must
+agree, and whatever follows from something else is computed again.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.verification import claims
+from poisonproof.verification.content import (
+    complete,
+    data_digests,
+    label_codes,
+    partitions,
+)
+from poisonproof.verification.evidence import MODEL, Evidence
+from poisonproof.verification.records import same
+from poisonproof.verification.theorem import read_spread
+from poisonproof.verification.verdict import NotCheckedError, NotTrueError
+
+ROWS_PER_LOOK = 1024
+MOST_CLASSES = 65_534  # votes are codes of two bytes, and one of them abstains
+NO_DATA = "the data are not at hand; give data= (--dataset, --data-dir)."
+
+
+def spread(evidence: Evidence) -> str:
+    """One balanced map, the same in every file, with the digest, k and d that are stated."""
+    n = evidence.matrix.shape[1]
+    for name, record in evidence.records.items():  # each file's table, and what sorting and counting it takes
+        evidence.reader.check_room(8 * 8 * n * len(record["spread"].get("shifts", ())), f"the spread of {name}")
+    found = {name: read_spread(record["spread"], n, name) for name, record in evidence.records.items()}
+    stated = {name: record["spread_digest"] for name, record in evidence.records.items() if name != MODEL}
+    if evidence.spread_file is not None:
+        arrays, facts = evidence.spread_file
+        record = {name: array.tolist() for name, array in arrays.items()}
+        found["spread.npz"] = read_spread(record, n, "spread.npz")
+        stated["spread.npz"] = facts["spread"]
+    map_ = found["certificate.npz"]
+    for name, other in found.items():
+        if not np.array_equal(other.table, map_.table):
+            raise NotTrueError(f"{name} and certificate.npz hold different spreads.")
+    numbers = {"certificate.npz": (evidence.facts["k"], evidence.facts["d"], evidence.facts["n_subsets"])}
+    if evidence.manifest:
+        stated["manifest.json"] = evidence.settings["spread_digest"]
+        numbers["manifest.json"] = (evidence.settings["k"], evidence.settings["d"], n)
+    for name, digest in stated.items():
+        if digest != map_.digest:
+            raise NotTrueError(f"{name} states a spread digest that its spread does not have.")
+    for name, given in numbers.items():
+        if not same(list(given), [map_.k, map_.d, n]):
+            raise NotTrueError(
+                f"{name} states k = {given[0]}, d = {given[1]}, {given[2]} subsets, but the spread has "
+                f"k = {map_.k:g}, d = {map_.d}, {n} subsets."
+            )
+    evidence.found_spread = map_
+    return f"balanced, k = {map_.k:g}, d = {map_.d}, the same in {', '.join(found)}."
+
+
+def classes(evidence: Evidence) -> str:
+    """One list of different labels in every file; whether they were inferred agrees with the premises."""
+    listed, inferred = evidence.facts["classes"], evidence.facts["classes_inferred"]
+    if len(set(listed["values"])) < len(listed["values"]):
+        raise NotTrueError("the class list names a label twice.")
+    if len(listed["values"]) > MOST_CLASSES:
+        raise NotTrueError(f"{len(listed['values'])} classes are named, but votes tell at most {MOST_CLASSES} apart.")
+    if type(inferred) is not bool or len(listed["values"]) < (1 if inferred else 2):
+        raise NotTrueError(f"there must be two classes or more, declared or inferred. Got {len(listed['values'])}.")
+    for name, record in evidence.records.items():
+        if not same(record["classes"], listed):
+            raise NotTrueError(f"{name} and certificate.npz name different classes.")
+        if not same(record["classes_inferred"], inferred):
+            raise NotTrueError(f"{name} and certificate.npz disagree on whether the classes were inferred.")
+        for what, _, declared in record["premises"]:
+            if what == "classes" and declared is inferred:
+                raise NotTrueError(
+                    f"{name} says that the classes were {'inferred' if inferred else 'declared'}, "
+                    "and its premises say the opposite."
+                )
+    if evidence.manifest and not same(evidence.settings["classes"], listed["values"]):
+        raise NotTrueError("manifest.json and certificate.npz name different classes.")
+    if inferred:
+        return f"{len(listed['values'])}, read off the data, so one more rival is reckoned with."
+    return f"{len(listed['values'])}, the same everywhere; that they were declared beforehand is the maker's word."
+
+
+def votes(evidence: Evidence) -> str:
+    """Class codes for every test sample and base classifier; in a run, only empty subsets abstain."""
+    matrix, n_classes = evidence.matrix, evidence.n_classes
+    if matrix.ndim != 2 or matrix.dtype.kind not in "iu":
+        raise NotTrueError(f"the votes are not a table of class codes: {matrix.dtype}, shape {matrix.shape}.")
+    never, always = np.ones(matrix.shape[1], np.bool_), np.ones(matrix.shape[1], np.bool_)
+    for start in range(0, len(matrix), ROWS_PER_LOOK):
+        part = matrix[start : start + ROWS_PER_LOOK]
+        if part.size and not 0 <= int(part.min()) <= int(part.max()) <= n_classes:
+            raise NotTrueError(f"a vote is neither one of {n_classes} classes nor an abstention.")
+        never &= (part != n_classes).all(axis=0)
+        always &= (part == n_classes).all(axis=0)
+    evidence.votes_in_range = True
+    said = f"{matrix.shape[0]} test samples, {matrix.shape[1]} base classifiers, all codes in range"
+    if evidence.partition is None:
+        return f"{said}; which subsets are empty is not known."
+    empty = subset_sizes(evidence) == 0
+    wrong = np.flatnonzero(np.where(empty, ~always, ~never))
+    if len(wrong):
+        what = "votes on an empty" if empty[wrong[0]] else "abstains on a non-empty"
+        raise NotTrueError(f"base classifier {wrong[0]} {what} subset.")
+    return f"{said}; the {int(empty.sum())} with empty subsets abstain and no other does."
+
+
+def rankings(evidence: Evidence) -> str:
+    """Every ranking begins with the vote, names no class twice, and ends once it names none."""
+    if evidence.rankings is None:
+        return "none were kept."
+    ranked, matrix, n_classes = evidence.rankings, evidence.matrix, evidence.n_classes
+    if ranked.shape != (*matrix.shape, n_classes) or ranked.dtype.kind not in "iu":
+        raise NotTrueError(f"the rankings are no table of {n_classes} places for each vote: shape {ranked.shape}.")
+    for t, (ranking, votes) in enumerate(zip(ranked, matrix, strict=True)):
+        inside = np.sort(ranking, axis=1)
+        rules = {
+            "holds a code that is no class": (ranking < 0) | (ranking > n_classes),
+            "does not begin with the vote": (ranking[:, :1] != votes[:, None]),
+            "names a class twice": (inside[:, 1:] == inside[:, :-1]) & (inside[:, 1:] < n_classes),
+            "goes on after its end": (ranking[:, 1:] < n_classes) & (ranking[:, :-1] == n_classes),
+        }
+        for rule, broken in rules.items():
+            if broken.any():
+                i = int(np.flatnonzero(broken.any(axis=1))[0])
+                raise NotTrueError(f"the ranking of test sample {t} by base classifier {i} {rule}.")
+    return "each begins with the vote and names no class twice."
+
+
+def subset_sizes(evidence: Evidence) -> NDArray[np.int64]:
+    """Training samples per subset, from split.npy and the spread."""
+    partition, map_ = evidence.partition, evidence.spread
+    if partition is None or partition.ndim != 1 or partition.dtype.kind not in "iu":
+        raise NotTrueError("split.npy does not hold one partition per training sample.")
+    if len(partition) and not 0 <= int(partition.min()) <= int(partition.max()) < map_.n:
+        raise NotTrueError(f"split.npy holds a partition that is not in 0 … {map_.n - 1}.")
+    sizes = np.zeros(map_.n, np.int64)
+    np.add.at(sizes, map_.table, np.bincount(partition, minlength=map_.n)[:, None])
+    return sizes
+
+
+def premises(evidence: Evidence, data: Any) -> str:
+    """The premises are the same in every file, and those that follow from the settings say so."""
+    listed = evidence.facts["premises"]
+    for name, record in evidence.records.items():
+        if not same(record["premises"], listed):
+            raise NotTrueError(f"{name} and certificate.npz list different premises.")
+    if not evidence.manifest:
+        raise NotCheckedError(f"{len(listed)} are stated; only a run says what they must be.")
+    if not same(evidence.manifest["premises"], [claims.in_words(premise) for premise in listed]):
+        raise NotTrueError("manifest.json and certificate.npz list different premises.")
+    settings, there = evidence.settings, {what: [value, declared] for what, value, declared in listed}
+    wanted = claims.premises(
+        evidence.spread,
+        settings["split"],
+        settings["learner"],
+        settings["classes"],
+        evidence.facts["classes_inferred"],
+    )
+    if "schema" in settings:  # a user's own files: the reader says why it picked the learner, and how it read
+        picked, declared = there.get("learner", [settings["learner"], True])
+        if picked.startswith(f"{settings['learner']}, because "):
+            wanted["learner"] = (picked, declared)
+        wanted |= {"schema": (None, there.get("schema", [None, False])[1]), "test samples": (None, True)}
+    if data is not None:
+        x = data.x_train
+        texts = not hasattr(x, "shape") or len(x.shape) == 1
+        width, by_schema = claims.features(settings["split"])
+        if width is None:
+            wanted["number of features"] = (str(1 if texts else int(np.prod(x.shape[1:]))), False)
+        if hasattr(x, "columns") and "schema" not in settings:
+            wanted |= {"categorical columns": (None, by_schema), "schema": (None, by_schema)}
+        wanted |= {premise.what: (premise.value, premise.declared) for premise in getattr(data, "premises", ())}
+    for what, (value, declared) in wanted.items():
+        if what not in there:
+            raise NotTrueError(f"the premise '{what}' is missing.")
+        if (value is not None and there[what][0] != value) or there[what][1] is not declared:
+            raise NotTrueError(
+                f"the premise '{claims.in_words([what, *there[what]])}' does not follow from the settings"
+                + (f", which give '{claims.in_words([what, value, declared])}'." if value is not None else ".")
+            )
+    return f"{len(listed)} stated, the same everywhere; that there are no others is the maker's word."
+
+
+def manifest(evidence: Evidence) -> str:
+    """What the manifest and the certificate say in words and numbers follows from the rest."""
+    facts, split = evidence.facts, evidence.facts["split"]
+    for name, record in evidence.records.items():
+        if not same(record["split"], split):
+            raise NotTrueError(f"{name} and certificate.npz state different splits.")
+    if split is not None and (split["kind"] not in claims.KINDS or type(split["hash_labels"]) is not bool):
+        raise NotTrueError(f"the split {split['kind']!r} is not known.")
+    stated: dict[str, tuple[Any, Any]] = {"unit": (facts["unit"], claims.unit(split))}
+    origin = facts.get("origin") or {}
+    if evidence.manifest:
+        stated |= _of_the_run(evidence, origin)
+    elif split is not None and "threat_model" in origin:
+        stated["origin of the certificate: threat_model"] = (origin["threat_model"], claims.threat_model(split))
+    for name, (given, right) in stated.items():
+        if not same(given, right):
+            where, one, other = _first_difference(name, given, right)
+            raise NotTrueError(f"{where} is stated as {one}, but the rest of the files give {other}.")
+    if not evidence.manifest:
+        return f"unit {facts['unit']!r}" + ("." if origin else "; the certificate does not say where it comes from.")
+    return f"{len(stated)} statements follow from the rest."
+
+
+def _of_the_run(evidence: Evidence, origin: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    there, settings = evidence.manifest or {}, evidence.settings
+    split, n_test = settings["split"], evidence.n_test
+    if split["kind"] == "group" and "groups" not in settings["dataset"]:
+        raise NotTrueError("the split is by contributor, but the manifest states no digest of contributors.")
+    sizes = subset_sizes(evidence)
+    right = there["clean_accuracy"] * n_test
+    partition = evidence.partition if evidence.partition is not None else np.zeros(0, np.int64)
+    stated = {
+        "split": (evidence.facts["split"], split),
+        "unit of the manifest": (there["unit"], claims.unit(split)),
+        "threat_model": (there["threat_model"], claims.threat_model(split)),
+        "method": (there["method"], evidence.facts["method"]),
+        "n_test": (there["n_test"], n_test),
+        "n_train": (there["n_train"], len(partition)),
+        "empty_subsets": (there["empty_subsets"], int((sizes == 0).sum())),
+        "votes_only": (settings["votes_only"], MODEL not in there["files"]),
+        "rankings": (bool(settings.get("rankings")), evidence.rankings is not None),
+        "clean_accuracy": (there["clean_accuracy"], round(right) / n_test if 0 <= round(right) <= n_test else None),
+    }
+    known = {
+        "environment": there["environment"],
+        "dataset": settings["dataset"],
+        "learner": settings["learner"],
+        "threat_model": there["threat_model"],
+    }
+    if origin:
+        stated |= {f"origin of the certificate: {name}": (origin.get(name), value) for name, value in known.items()}
+    if evidence.model:
+        stated["pooled"] = (bool(settings.get("pooled")), bool(evidence.model.get("pooled")))
+        held = np.bincount(partition, minlength=evidence.spread.n)
+        stated |= {
+            f"{MODEL}: subset_sizes": (evidence.model["subset_sizes"], sizes.tolist()),
+            f"{MODEL}: partition_sizes": (evidence.model["partition_sizes"], held.tolist()),
+        }
+    return stated
+
+
+def data_and_split(evidence: Evidence, data: Any, groups: Any) -> str:
+    """The data have the digests that are stated, and split.npy is what their content gives."""
+    if data is None:
+        raise NotCheckedError(NO_DATA)
+    stated = evidence.settings.get("dataset") or (evidence.facts.get("origin") or {}).get("dataset") or {}
+    for name, digest in data_digests(data, groups).items():
+        if stated and digest != stated.get(name):
+            raise NotTrueError(f"the {name} at hand is not the one of which the digest is stated.")
+    schema = getattr(data, "schema", None)
+    if schema is not None and not same(schema.as_dict(), evidence.settings.get("schema")):
+        raise NotTrueError("the data at hand were read by another schema than the one that is stated.")
+    if "groups" in stated and groups is None:
+        raise NotCheckedError("the digest of contributors is stated, and they are not at hand; give groups=.")
+    split, partition = evidence.facts["split"], evidence.partition
+    if partition is None or split is None:
+        agree = "; the digests of the data agree" if stated else ""
+        raise NotCheckedError(f"there is no split.npy to compare with{agree}.")
+    known = _places(evidence, data.y_train) >= 0
+    if split["kind"] == "group" and groups is not None:
+        known &= ~np.isnan(label_codes(groups))  # a sample without a contributor is left out
+    found = partitions(split, evidence.spread.n, data.x_train, data.y_train, groups)
+    if known.sum() != len(partition):  # a learner that takes no missing values is not given samples that have some
+        known &= complete(data.x_train)
+    found = found[known]
+    if found.shape != partition.shape:
+        raise NotTrueError(
+            f"split.npy holds {len(partition)} training samples, but {len(found)} of the data can be trained on."
+        )
+    wrong = np.flatnonzero(found != partition)
+    if len(wrong):
+        raise NotTrueError(
+            f"training sample {wrong[0]} belongs to partition {found[wrong[0]]} by its content, but split.npy says "
+            f"{partition[wrong[0]]}; {len(wrong)} of {len(found)} are wrong."
+        )
+    return (
+        f"{len(found)} training samples have the digests that are stated and the partitions that their content gives."
+    )
+
+
+def accuracy(evidence: Evidence, data: Any) -> str:
+    """The clean accuracy, from the certificate's predictions (which were checked against the votes)."""
+    if data is None:
+        raise NotCheckedError(NO_DATA)
+    if not evidence.manifest:
+        raise NotCheckedError("only a run states one.")
+    truth = _places(evidence, data.y_test)
+    if len(truth) != evidence.n_test:
+        raise NotTrueError(f"there are {len(truth)} test samples at hand, but the votes are about {evidence.n_test}.")
+    right = evidence.certificate.arrays["prediction"] == truth
+    stated, found = evidence.manifest["clean_accuracy"], int(right.sum()) / len(right)
+    if not same(stated, found):
+        raise NotTrueError(f"clean_accuracy is stated as {stated}, but {int(right.sum())} of {len(right)} are right.")
+    return f"{int(right.sum())} of {len(right)} test samples are right, as stated."
+
+
+def _places(evidence: Evidence, labels: Any) -> NDArray[np.int64]:
+    """Index of each label in the class list; −1 for none."""
+    places = {code: at for at, code in enumerate(label_codes(evidence.facts["classes"]["values"]).tolist())}
+    return np.array([places.get(code, -1) for code in label_codes(labels).tolist()], np.int64)
+
+
+def _first_difference(name: str, given: Any, right: Any) -> tuple[str, str, str]:
+    """Where two values differ, and how, as short texts."""
+    if isinstance(given, dict) and isinstance(right, dict):
+        key = next(key for key in {**right, **given} if not same(given.get(key), right.get(key)))
+        return _first_difference(f"{name}: {key}", given.get(key), right.get(key))
+    texts = [json.dumps(value, ensure_ascii=False) for value in (given, right)]
+    one, other = (text if len(text) <= 80 else text[:77] + "…" for text in texts)
+    return name, one, other

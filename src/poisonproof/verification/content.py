@@ -1,0 +1,238 @@
+"""The split and the digests of the data, recomputed with xxhash's own package from each sample's canonical bytes.
+
+Canonical bytes (docs/files.md): dense numbers as float64 (or uint8 where declared) in C order, little endian, −0.0 as
+0.0, and one NaN for what is missing or infinite; sparse rows as column indices (int64), then values (float64); texts as
+UTF-8; a table row as 8 bytes a cell, a number as float64, a time as its whole microseconds, missing or infinite as NaN,
+a text as its xxh64 with bit 62 cleared. A label or contributor is such a cell too, but a whole number that float64
+cannot hold is the hash of "i" and its digits.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterable
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Rational
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from poisonproof.verification.records import sha256_of_array
+from poisonproof.verification.verdict import NotCheckedError
+
+_WITHOUT_BIT_62 = (1 << 64) - 1 - (1 << 62)
+_MIDNIGHT_OF_1970 = datetime.datetime(1970, 1, 1)
+_LARGEST_PIXEL = 2**40
+# NumPy's units in microseconds; a duration of months or years counts mean ones of the Gregorian calendar.
+_UNITS = {"as": Fraction(1, 10**12), "fs": Fraction(1, 10**9), "ps": Fraction(1, 10**6), "ns": Fraction(1, 1000)} | {
+    unit: Fraction(10**6) * seconds
+    for unit, seconds in {
+        "generic": Fraction(1, 10**6),
+        "us": Fraction(1, 10**6),
+        "ms": Fraction(1, 1000),
+        "s": Fraction(1),
+        "m": Fraction(60),
+        "h": Fraction(3600),
+        "D": Fraction(86400),
+        "W": Fraction(604800),
+        "M": Fraction(31556952, 12),
+        "Y": Fraction(31556952),
+    }.items()
+}
+
+
+def data_digests(data: Any, groups: Any = None) -> dict[str, str]:
+    """SHA-256 of the content hashes of the samples, and of the codes of labels and contributors, in the order given."""
+    arrays = {name: content_hashes(getattr(data, name), data.dtype) for name in ("x_train", "x_test")}
+    labels = {name: label_codes(getattr(data, name)) for name in ("y_train", "y_test")}
+    if groups is not None:
+        labels["groups"] = label_codes(groups)
+    return {name: sha256_of_array(array) for name, array in {**arrays, **labels}.items()}
+
+
+def partitions(split: dict[str, Any], n: int, X: Any, y: Any, groups: Any = None) -> NDArray[np.int64]:
+    """The partition of each sample: a hash, or the sum of its values, modulo n."""
+    if split["kind"] == "group":
+        if groups is None:
+            raise NotCheckedError("the split is by contributor; give groups= to recompute it.")
+        return _modulo(_xxh64(row.tobytes() for row in label_codes(groups)), n)
+    if split["kind"] == "pixel-sum":
+        dense = np.asarray(X.toarray() if hasattr(X, "tocsr") else X)
+        rows = dense.reshape(len(dense), -1)
+        if dense.dtype == np.uint8:
+            return rows.astype(np.int64).sum(axis=1) % n
+        return np.array([_pixel_sum(row) % n for row in rows], np.int64)
+    schema = split.get("schema")
+    if schema is not None and hasattr(X, "columns"):
+        hashes = _by_schema(X, schema)
+    else:
+        hashes = content_hashes(X, split["dtype"], split["n_features"])
+    if split["hash_labels"]:
+        pairs = zip(hashes.astype("<u8"), label_codes(y), strict=True)
+        hashes = _xxh64(content.tobytes() + label.tobytes() for content, label in pairs)
+    return _modulo(hashes, n)
+
+
+def content_hashes(X: Any, dtype: str, n_features: int | None = None) -> NDArray[np.uint64]:
+    """xxh64 of each sample's canonical bytes."""
+    if hasattr(X, "tocsr"):
+        return _xxh64(_sparse_rows(X, n_features))
+    if hasattr(X, "columns"):
+        cells = [_codes(X.iloc[:, at].astype(object), float) for at in range(X.shape[1])]
+        return _xxh64(row.tobytes() for row in np.column_stack(cells))
+    if _are_texts(X):
+        return _xxh64(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b"" for text in X)
+    values = np.asarray(X).astype("u1" if dtype == "uint8" else "<f8", copy=False)
+    return _xxh64(_canonical(row).tobytes() for row in values)
+
+
+def label_codes(labels: Iterable[Any]) -> NDArray[np.float64]:
+    """8 bytes for each label or contributor: a number is itself, a text its hash, missing is NaN."""
+    return _codes(labels, _exactly)
+
+
+def complete(X: Any) -> NDArray[np.bool_]:
+    """Which samples hold no missing or infinite number; tables and texts have other ways to be missing."""
+    if hasattr(X, "columns") or _are_texts(X):
+        return np.ones(len(X), np.bool_)
+    if hasattr(X, "tocsr"):
+        matrix = X.tocsr()
+        parts = [matrix.data[matrix.indptr[row] : matrix.indptr[row + 1]] for row in range(matrix.shape[0])]
+        return np.array([bool(np.isfinite(part).all()) for part in parts], np.bool_)
+    return np.array([bool(np.isfinite(row).all()) for row in np.asarray(X, np.float64)], np.bool_)
+
+
+def _by_schema(X: Any, schema: dict[str, Any]) -> NDArray[np.uint64]:
+    """The same of a table read by a schema: each cell by the role of its column, whatever dtype that has."""
+    columns = []
+    for name, role in schema["columns"].items():
+        if role in ("number", "category", "text"):
+            of_role = _written_number if role == "number" else _written_text
+            cells = [of_role(cell, schema["missing"]) for cell in X[name].astype(object)]
+            columns.append(_codes(cells, float))
+    return _xxh64(row.tobytes() for row in np.column_stack(columns))
+
+
+def _written_number(cell: Any, missing: list[str]) -> Any:
+    if not isinstance(cell, str):
+        return cell
+    word = cell.strip()
+    if word in missing or "_" in word or not word.isascii():
+        return None
+    try:
+        return float(word)
+    except ValueError:
+        return None
+
+
+def _written_text(cell: Any, missing: list[str]) -> str | None:
+    if isinstance(cell, float | np.floating):
+        number = float(cell)
+        whole = number.is_integer() and abs(number) < 2**53
+        word = "" if not math.isfinite(number) else str(int(number)) if whole else repr(number)
+    elif isinstance(cell, bool | np.bool_ | int | str):
+        word = str(cell).strip()
+    elif _read(cell) is None:
+        return None
+    else:
+        raise NotCheckedError(f"a value of type {type(cell).__name__} in a column of texts is beyond this checker.")
+    return None if word in missing else word
+
+
+def _are_texts(X: Any) -> bool:
+    """Whether most samples are texts."""
+    return not hasattr(X, "tocsr") and sum(isinstance(sample, str) for sample in X) > len(X) / 2
+
+
+def _codes(cells: Iterable[Any], number: Any) -> NDArray[np.float64]:
+    codes = []
+    for cell in cells:
+        value = _read(cell)
+        value = value if value is None or isinstance(value, str) else number(value)
+        codes.append(np.nan if value is None else _hash_of(value) if isinstance(value, str) else value)
+    return _canonical(np.array(codes, "<f8"))
+
+
+def _hash_of(text: str) -> float:
+    bits = xxhash.xxh64_intdigest(text.encode("utf-8", "surrogatepass")) & _WITHOUT_BIT_62
+    return float(np.uint64(bits).view(np.float64))
+
+
+def _exactly(value: Any) -> float | str:
+    """A finite number as a float, or as a text if it is whole and no float is it."""
+    return f"i{int(value)}" if value.denominator == 1 and Fraction(float(value)) != value else float(value)
+
+
+def _read(cell: Any) -> Fraction | str | None:
+    """A cell as an exact number, a text, or None for what is missing, infinite or anything else."""
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, np.datetime64 | np.timedelta64) or hasattr(cell, "asm8"):  # to NumPy a duration is an integer
+        return _units(getattr(cell, "asm8", cell))
+    if isinstance(cell, bool | np.bool_ | np.integer):
+        return Fraction(int(cell))
+    if isinstance(cell, datetime.timedelta | datetime.date | datetime.time):
+        return _of_python(cell)
+    if isinstance(cell, Rational | float | np.floating | Decimal):
+        try:
+            exact = Fraction(float(cell) if isinstance(cell, np.floating) else cell)
+            return exact if math.isfinite(float(exact)) else None
+        except (OverflowError, ValueError):  # infinite, not a number, or beyond float64
+            return None
+    return None
+
+
+def _units(moment: np.datetime64 | np.timedelta64) -> Fraction | None:
+    if np.isnat(moment):
+        return None
+    if moment.dtype.kind == "M" and np.datetime_data(moment.dtype)[0] in ("Y", "M"):
+        moment = moment.astype("M8[D]")
+    unit, multiple = np.datetime_data(moment.dtype)
+    return Fraction(math.floor(int(moment.astype(np.int64)) * multiple * _UNITS[unit]))
+
+
+def _of_python(moment: Any) -> Fraction:
+    if isinstance(moment, datetime.time):
+        moment = datetime.datetime.combine(_MIDNIGHT_OF_1970, moment.replace(tzinfo=None))
+    if isinstance(moment, datetime.datetime):
+        offset = moment.utcoffset() or datetime.timedelta(0)
+        moment = moment.replace(tzinfo=None) - _MIDNIGHT_OF_1970 - offset
+    elif isinstance(moment, datetime.date):
+        moment = datetime.timedelta(moment.toordinal() - _MIDNIGHT_OF_1970.toordinal())
+    return Fraction(moment // datetime.timedelta(microseconds=1))
+
+
+def _pixel_sum(row: NDArray[Any]) -> int:
+    """The sum of the values, each rounded down and kept within bounds; missing and infinite ones are 0."""
+    values = (math.floor(value) for value in row.tolist() if math.isfinite(value))
+    return sum(min(max(value, -_LARGEST_PIXEL), _LARGEST_PIXEL) for value in values)
+
+
+def _sparse_rows(X: Any, n_features: int | None) -> Iterable[bytes]:
+    matrix = X.tocsr().astype("<f8")
+    matrix.sum_duplicates()
+    for row in range(matrix.shape[0]):
+        part = slice(matrix.indptr[row], matrix.indptr[row + 1])
+        indices, values = matrix.indices[part].astype("<i8"), _canonical(matrix.data[part])
+        kept = (values != 0) & (indices < (matrix.shape[1] if n_features is None else n_features))
+        order = np.argsort(indices[kept])
+        yield indices[kept][order].tobytes() + values[kept][order].tobytes()
+
+
+def _canonical(values: NDArray[Any]) -> NDArray[Any]:
+    """0.0 for −0.0, and one NaN, for infinity too."""
+    if values.dtype.kind != "f":
+        return values
+    return np.where(np.isfinite(values), np.where(values == 0, 0.0, values), np.nan).astype("<f8")
+
+
+def _xxh64(pieces: Iterable[bytes]) -> NDArray[np.uint64]:
+    return np.array([xxhash.xxh64_intdigest(piece) for piece in pieces], np.uint64)
+
+
+def _modulo(hashes: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
+    return (hashes % np.uint64(n)).astype(np.int64)

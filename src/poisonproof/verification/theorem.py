@@ -1,0 +1,177 @@
+"""The whole arithmetic of a certificate, slowly and in plain NumPy; nothing of it is shared with what it checks.
+
+n base classifiers vote v_1 … v_n; N_c is the number of votes for class c; p is the most voted class, the smaller
+index on ties. Partition j reaches the d base classifiers spread(j). A rival c ≠ p has the lead
+m_c = N_p − N_c − [c < p] against it, and a poison in partition j costs at most
+Δ_j = Σ_{i ∈ spread(j)} (1 + [v_i = p] − [v_i = c]) = d + #(votes for p in spread(j)) − #(votes for c in spread(j)).
+Theorem 2 (Wang, Levine and Feizi, 2022): r poisons cannot make c win if the r largest Δ_j sum to at most m_c.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.verification.verdict import NotTrueError
+
+
+@dataclass(frozen=True)
+class SpreadMap:
+    """A balanced map (Definition 1): row j of ``table`` lists the d subsets that partition j reaches.
+
+    ``shifts`` describe the map if row j is (j + shift) mod n for all of them; otherwise None.
+    """
+
+    table: NDArray[np.int64]
+    shifts: tuple[int, ...] | None
+
+    @property
+    def n(self) -> int:
+        """Number of subsets, and of partitions."""
+        return len(self.table)
+
+    @property
+    def d(self) -> int:
+        """How many subsets a partition reaches."""
+        return int(self.table.shape[1])
+
+    @property
+    def k(self) -> float:
+        """n / d, an int if it is whole."""
+        return self.n / self.d if self.n % self.d else self.n // self.d
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the map in its shortest form."""
+        form: dict[str, Any] = {"n_subsets": self.n}
+        form |= {"table": self.table.tolist()} if self.shifts is None else {"shifts": list(self.shifts)}
+        return hashlib.sha256(json.dumps(form, sort_keys=True).encode()).hexdigest()
+
+    def sums(self, values: NDArray[Any]) -> NDArray[Any]:
+        """For every partition, the sum of the values of the subsets it reaches."""
+        if self.shifts is None:
+            return values[self.table].sum(axis=1, dtype=values.dtype)
+        twice = np.concatenate([values, values])
+        total = np.zeros(self.n, values.dtype)
+        for shift in self.shifts:
+            total += twice[shift : shift + self.n]
+        return total
+
+
+def read_spread(record: dict[str, Any], n: int, where: str) -> SpreadMap:
+    """The map that a record {n_subsets, shifts or table} describes, if it is balanced and has n subsets."""
+    if set(record) not in ({"n_subsets", "shifts"}, {"n_subsets", "table"}):
+        raise NotTrueError(f"{where}: a spread is described by shifts or by a table, and by nothing else.")
+    if type(record.get("n_subsets")) is not int or record["n_subsets"] != n:
+        raise NotTrueError(
+            f"{where} has a spread over {record.get('n_subsets')} subsets, but the votes have {n} columns."
+        )
+    if "shifts" in record:
+        shifts = record["shifts"]
+        if not shifts or not all(type(s) is int and 0 <= s < n for s in shifts) or sorted(set(shifts)) != shifts:
+            raise NotTrueError(f"{where}: the shifts are not different numbers in 0 … {n - 1}, in increasing order.")
+        table = np.sort((np.arange(n)[:, None] + np.array(shifts, np.int64)) % n, axis=1)
+    else:
+        table = np.array(record["table"])
+    if table.ndim != 2 or len(table) != n or table.shape[1] < 1 or table.dtype.kind not in "iu":
+        raise NotTrueError(f"{where}: the spread's table does not have one row of whole numbers per partition.")
+    table = np.sort(table.astype(np.int64), axis=1)
+    if table.min() < 0 or table.max() >= n or (table[:, 1:] == table[:, :-1]).any():
+        raise NotTrueError(f"{where}: a partition of the spread does not reach d different subsets.")
+    if (np.bincount(table.ravel(), minlength=n) != table.shape[1]).any():
+        raise NotTrueError(
+            f"{where}: the spread is not balanced (Definition 1): not every subset is fed by d partitions."
+        )
+    circulant = np.array_equal(table, np.sort((np.arange(n)[:, None] + table[0]) % n, axis=1))
+    return SpreadMap(table, tuple(table[0].tolist()) if circulant else None)
+
+
+class Leads(NamedTuple):
+    """The prediction p, the smallest lead (0 if negative), and the votes for each class."""
+
+    prediction: int
+    margin: int
+    counts: NDArray[np.int64]
+
+
+class Rival(NamedTuple):
+    """How many poisons Theorem 2 proves harmless against one class, the lead m_c, and the class."""
+
+    radius: int
+    lead: int
+    code: int
+
+
+class Row(NamedTuple):
+    """What one row of votes proves. ``rivals``: the classes with votes, the first without any, and the unseen one.
+
+    Classes without votes are alike but for the tie-break, which favours the first of them; so no other is needed.
+    """
+
+    prediction: int
+    runner_up: int
+    radius: int
+    rivals: list[Rival]
+
+
+def leads(votes: NDArray[Any], n_classes: int, unseen: bool) -> Leads:
+    """One row, counted. ``unseen`` adds a rival without votes that wins ties; its code is ``n_classes``."""
+    counts = np.bincount(votes, minlength=n_classes + 1)[:n_classes]
+    p = int(counts.argmax())
+    lead = counts[p] - counts
+    lead[:p] -= 1
+    others = [int(part.min()) for part in (lead[:p], lead[p + 1 :]) if len(part)]
+    if unseen:
+        others.append(int(counts[p]) - 1)
+    return Leads(p, max(0, min(others)), counts)
+
+
+def theorem_2(votes: NDArray[Any], spread: SpreadMap, n_classes: int, unseen: bool) -> Row:
+    """One row, certified; the runner-up is the first by (its radius, its lead, its code)."""
+    p, _, counts = leads(votes, n_classes, unseen)
+    small = np.min_scalar_type(-2 * spread.d - 1)  # holds every Δ
+    reach = spread.sums((votes == p).astype(small)) + small.type(spread.d)
+    alone = _worst(reach)
+    rivals = []
+    for c in _rivals(p, counts, unseen):
+        has_votes = c < n_classes and counts[c] > 0
+        lead = lead_of(p, c, counts)
+        worst = _worst(reach - spread.sums((votes == c).astype(small))) if has_votes else alone
+        rivals.append(Rival(int(np.searchsorted(worst, lead, side="right")), lead, c))
+    radius, _, runner_up = min(rivals)
+    return Row(p, runner_up, radius, rivals)
+
+
+def lead_of(prediction: int, rival: int, counts: NDArray[np.int64]) -> int:
+    """m_c; a class without a number of its own, the unseen one, has no votes and wins ties."""
+    unseen = rival == len(counts)
+    against = 0 if unseen else int(counts[rival])
+    return int(counts[prediction]) - against - (rival < prediction or unseen)
+
+
+def _rivals(prediction: int, counts: NDArray[np.int64], unseen: bool) -> list[int]:
+    with_votes = [int(c) for c in np.flatnonzero(counts) if c != prediction]
+    without = [int(c) for c in np.flatnonzero(counts == 0)[:2] if c != prediction][:1]
+    return [*with_votes, *without, *([len(counts)] if unseen else [])]
+
+
+def dpa_bound(row: Row, d: int) -> Row:
+    """The bound that counts 2d votes for every poison: ⌊m / 2d⌋ with m the smallest lead."""
+    lead, runner_up = min((rival.lead, rival.code) for rival in row.rivals)
+    return row._replace(runner_up=runner_up, radius=max(lead, 0) // (2 * d))
+
+
+def weights(votes: NDArray[Any], prediction: int, rival: Rival, n_classes: int) -> NDArray[np.int64]:
+    """1 + [v_i = p] − [v_i = c]: what turning base classifier i to c costs."""
+    against = (votes == rival.code) & (rival.code < n_classes)
+    return 1 + (votes == prediction).astype(np.int64) - against
+
+
+def _worst(delta: NDArray[Any]) -> NDArray[np.int64]:
+    """Sums of the 1, 2, … n largest values."""
+    return np.cumsum(np.sort(delta)[::-1], dtype=np.int64)

@@ -1,0 +1,84 @@
+"""Rankings: the classes of each base classifier from best to worst, its vote in first place.
+
+``rankings[t, i, r]`` is the class that base classifier i puts in place r for test sample t. A base classifier ranks the
+classes it has seen; the places behind them hold the number of classes, which stands for "nothing more". So an
+abstention is a ranking of nothing, and every base classifier's first place is its vote. Of two classes that a base
+classifier does not rank it prefers neither; it prefers a class it ranks to one it does not.
+
+Unseen classes are left out and not put last in the order of their names, for this reason: a label that an attacker
+invents would find its place among them by its name, so it could stand above another class in base classifiers that no
+poison reaches. Left out, it gains nothing there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from poisonproof.system.compiled import njit
+
+WRONG = {
+    1: "holds {said}, but classes are 0 … {last} and {abstention} stands for nothing more",
+    2: "names class {said} twice",
+    3: "goes on with class {said} after a place that holds nothing",
+    4: "begins with {said}, but the vote is {vote}; the first place must be the vote, {abstention} for an abstention",
+}
+
+
+def checked_rankings(rankings: ArrayLike, matrix: NDArray[Any], n_classes: int) -> NDArray[Any]:
+    """The rankings in the type of the votes, or one sentence that says why they do not belong to these votes."""
+    ranked = np.asanyarray(rankings)
+    if ranked.shape != (*matrix.shape, n_classes):
+        raise ValueError(
+            f"Rankings must have the shape (test samples, base classifiers, classes), here "
+            f"{(*matrix.shape, n_classes)}. Got {ranked.shape}."
+        )
+    if not np.issubdtype(ranked.dtype, np.integer):
+        raise ValueError(f"Rankings must be whole numbers, class indices. Got dtype {ranked.dtype}.")
+    for t in range(len(ranked)):
+        wrong, i, place = _first_wrong(ranked[t], matrix[t])
+        if wrong:
+            said = WRONG[wrong].format(
+                said=ranked[t, i, place], last=n_classes - 1, abstention=n_classes, vote=matrix[t, i]
+            )
+            raise ValueError(f"The ranking of base classifier {i} on test sample {t} {said}.")
+    return ranked.astype(matrix.dtype, copy=False)
+
+
+def ranked_by_score(scores: NDArray[Any] | None, heads: NDArray[np.int64], n_held: int) -> NDArray[np.int64]:
+    """Positions 0 … n_held − 1 from best to worst, one row per sample: the head, then by (score, smaller position).
+
+    Where there is no score for every position, or one is NaN, the positions behind the head stand in their order.
+    """
+    table = np.zeros((len(heads), n_held))
+    if scores is not None and scores.shape == table.shape:
+        table[:] = np.where(np.isnan(scores).any(axis=1, keepdims=True), 0.0, scores)
+    order = np.argsort(-table, axis=1, kind="stable")
+    behind = order[order != heads[:, None]].reshape(len(heads), n_held - 1)
+    return np.column_stack([heads, behind])
+
+
+@njit(nogil=True, cache=True)
+def _first_wrong(rankings: NDArray[Any], votes: NDArray[Any]) -> tuple[int, int, int]:
+    """Number of the broken rule (0 if none is), base classifier and place."""
+    n, n_classes = rankings.shape
+    named_by = np.full(n_classes, -1, np.int64)
+    for i in range(n):
+        ended = False
+        for place in range(n_classes):
+            said = np.int64(rankings[i, place])
+            if said < 0 or said > n_classes:
+                return 1, i, place
+            if said == n_classes:
+                ended = True
+                continue
+            if ended:
+                return 3, i, place
+            if named_by[said] == i:
+                return 2, i, place
+            named_by[said] = i
+        if np.int64(rankings[i, 0]) != np.int64(votes[i]):
+            return 4, i, 0
+    return 0, 0, 0

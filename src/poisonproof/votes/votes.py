@@ -1,0 +1,277 @@
+"""Votes: what every base classifier says about every test sample, with the spread that made them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from poisonproof.partition.split import Split
+from poisonproof.partition.spread import Spread
+from poisonproof.premises import Premise
+from poisonproof.samples.labels import label_cells, one_by_one
+from poisonproof.system.archives import map_npy
+from poisonproof.system.files import (
+    DamagedFileError,
+    read_record,
+    reading,
+    sha256_of,
+    write_record,
+    write_whole,
+)
+from poisonproof.system.threads import in_threads
+from poisonproof.votes.rankings import checked_rankings
+
+FORMAT = "poisonproof votes 1"
+UNSEEN_LABEL = -1
+ROWS_PER_CHECK = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Votes:
+    """Vote matrix, classes and spread: everything a certificate needs, and nothing else.
+
+    Parameters
+    ----------
+    matrix : array (n_test, n_subsets) of integers
+        ``matrix[t, i]`` is the class index that base classifier i gives test sample t. Column i is
+        always subset i. The number of classes as a code means that the base classifier abstains.
+        Kept as uint8, or uint16 above 255 classes; a memory-mapped matrix stays mapped.
+    spread : Spread
+        The spread that the subsets were made with. Never guessed.
+    classes : sequence
+        The label of each class index, at least two unless inferred.
+    split : Split or str, optional
+        The split that the subsets were made with; it says what a label flip or a feature change costs.
+    classes_inferred : bool
+        Whether the class list was read off the training data. Then an attacker could add a class, and
+        every certificate counts one more rival, without votes, that wins ties.
+    premises : sequence of Premise
+        What the certificate takes as given.
+    rankings : array (n_test, n_subsets, n_classes) of integers, optional
+        The classes of each base classifier from best to worst (see `poisonproof.votes.rankings`); the first is its vote.
+        Only `certify` with method "run-off" reads them. They too must be functions of subset, index and sample;
+        with inferred classes, no base classifier may rank a class that its subset does not hold.
+    """
+
+    matrix: NDArray[Any]
+    spread: Spread
+    classes: NDArray[Any]
+    split: Split | None = None
+    classes_inferred: bool = False
+    premises: tuple[Premise, ...] = field(default=(), repr=False)
+    rankings: NDArray[Any] | None = field(default=None, repr=False)
+
+    def __init__(
+        self,
+        matrix: ArrayLike,
+        spread: Spread,
+        classes: Sequence[Any] | NDArray[Any],
+        split: Split | str | None = None,
+        *,
+        classes_inferred: bool = False,
+        premises: Sequence[Premise] = (),
+        rankings: ArrayLike | None = None,
+    ) -> None:
+        if not isinstance(spread, Spread):
+            raise TypeError(f"The 'spread' of votes must be a poisonproof.Spread. Got {spread!r} instead.")
+        labels = _checked_classes(classes, classes_inferred)
+        checked = _checked_matrix(matrix, spread, len(labels))
+        for name, value in {
+            "matrix": checked,
+            "spread": spread,
+            "classes": labels,
+            "split": Split.of(split),
+            "classes_inferred": bool(classes_inferred),
+            "premises": tuple(premises),
+            "rankings": None if rankings is None else checked_rankings(rankings, checked, len(labels)),
+        }.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def n_test(self) -> int:
+        """Number of test samples."""
+        return int(self.matrix.shape[0])
+
+    @property
+    def abstention(self) -> int:
+        """The code of a base classifier that abstains; it can never win."""
+        return len(self.classes)
+
+    def counts(self) -> NDArray[np.int64]:
+        """Votes for each class, an array (n_test, n_classes); abstentions are not counted."""
+        from poisonproof.certificates.kernels import count_rows
+
+        counts = np.zeros((self.n_test, len(self.classes) + 1), np.int64)
+        in_threads(self.n_test, 256, lambda start, stop: count_rows(self.matrix[start:stop], counts[start:stop]))
+        return counts[:, :-1]
+
+    def indices_of(self, y: ArrayLike) -> NDArray[np.int64]:
+        """Class index of each label; see `class_indices`."""
+        return class_indices(y, self.classes, self.classes_inferred)
+
+    def save(self, path: str | Path) -> None:
+        """Write ``path`` (a plain .npy file) and, beside it, a .json file with all the rest and digests.
+
+        Rankings, if there are any, go beside it too, as a plain ``….rankings.npy``.
+        """
+        path = _npy(path)
+        write_whole(path, lambda file: np.save(file, self.matrix, allow_pickle=False))
+        extra = {}
+        if self.rankings is not None:
+            ranked, rankings = rankings_file(path), self.rankings
+            write_whole(ranked, lambda file: np.save(file, rankings, allow_pickle=False))
+            extra["rankings"] = {"file": ranked.name, "sha256": sha256_of(ranked)}
+        write_record(
+            path.with_suffix(".json"),
+            {
+                "format": FORMAT,
+                "matrix": {"file": path.name, "sha256": sha256_of(path)},
+                "spread": self.spread.as_dict(),
+                "spread_digest": self.spread.digest,
+                "classes": labels_to_json(self.classes),
+                "classes_inferred": self.classes_inferred,
+                "split": self.split.as_dict() if self.split else None,
+                "premises": [[p.what, p.value, p.declared] for p in self.premises],
+                **extra,
+            },
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Votes:
+        """Open saved votes with the matrix memory-mapped; refuse them if anything was altered."""
+        path = _npy(path)
+        side = path.with_suffix(".json")
+        if not side.exists():
+            raise FileNotFoundError(
+                f"{side} is missing: {path.name} alone does not say which spread made it. "
+                "Name the spread and use Votes(np.load(...), spread, classes)."
+            )
+        record = read_record(side)
+        if record.get("format") != FORMAT:
+            raise ValueError(f"{side} is of format {record.get('format')!r}; this version reads '{FORMAT}'.")
+        with reading(side):
+            matrix, ranked = _mapped(path, record["matrix"], side), record.get("rankings")
+            spread = Spread.from_dict(record["spread"])
+            if spread.digest != record["spread_digest"]:
+                raise DamagedFileError(f"{side} is altered: its spread does not have the digest that it states.")
+            return cls(
+                matrix,
+                spread,
+                labels_from_json(record["classes"]),
+                Split.from_dict(record["split"]) if record["split"] else None,
+                classes_inferred=record["classes_inferred"],
+                premises=[Premise(*premise) for premise in record["premises"]],
+                rankings=None if ranked is None else _mapped(rankings_file(path), ranked, side),
+            )
+
+
+def rankings_file(path: Path) -> Path:
+    """Where the rankings of the votes in ``path`` lie."""
+    return path.with_suffix(".rankings.npy")
+
+
+def vote_dtype(n_classes: int) -> type[np.unsignedinteger[Any]]:
+    """The smallest type that holds every class code and the abstention."""
+    return np.uint8 if n_classes <= 255 else np.uint16
+
+
+def class_indices(y: ArrayLike, classes: NDArray[Any], inferred: bool = False) -> NDArray[np.int64]:
+    """Class index of each label.
+
+    A label that is none of the classes is refused where these were declared. Where they were read off the training
+    data it gets `UNSEEN_LABEL`, which no prediction equals: one training sample more could make it a class, so to
+    leave such test samples out would let that sample change every share of the test set.
+    """
+    if (isinstance(y, np.ndarray) and y.ndim != 1) or (isinstance(y, list) and y and isinstance(y[0], list)):
+        raise ValueError(f"Labels must be a list of one label per test sample. Got an array of shape {np.shape(y)}.")
+    labels = one_by_one(y)
+    index = {cell: at for at, cell in enumerate(label_cells(classes.tolist()))}
+    indices = np.array([index.get(cell, UNSEEN_LABEL) for cell in label_cells(labels)], np.int64)
+    unknown = np.flatnonzero(indices == UNSEEN_LABEL)
+    if len(unknown) and not inferred:
+        raise ValueError(f"Label {labels[unknown[0]]!r} is not one of the {len(classes)} classes.")
+    if len(unknown) and len(unknown) == len(labels):
+        raise ValueError(
+            f"None of the {len(labels)} labels is one of the {len(classes)} classes (a label is {labels[0]!r}, a class "
+            f"is {classes.tolist()[0]!r}); give them as they stand in the training data."
+        )
+    return indices
+
+
+def labels_to_json(labels: NDArray[Any]) -> dict[str, Any]:
+    """Labels as plain values with their kind, so that 1, 1.0, True and "1" stay apart."""
+    return {"kind": labels.dtype.kind, "values": labels.tolist()}
+
+
+def labels_from_json(record: dict[str, Any]) -> NDArray[Any]:
+    """The labels that `labels_to_json` wrote."""
+    dtypes = {"i": np.int64, "u": np.uint64, "f": np.float64, "b": np.bool_, "U": np.str_, "O": np.object_}
+    if record.get("kind") not in dtypes:
+        raise ValueError(f"Labels of kind {record.get('kind')!r} are not supported.")
+    return np.array(record["values"], dtype=dtypes[record["kind"]])
+
+
+def _checked_classes(classes: Sequence[Any] | NDArray[Any], inferred: bool) -> NDArray[Any]:
+    labels = np.asarray(classes)
+    if labels.ndim != 1:
+        raise ValueError(f"Classes must be a list of labels. Got an array of shape {labels.shape}.")
+    if len(set(labels.tolist())) != len(labels):
+        raise ValueError("Classes must be different labels. Got one of them twice.")
+    if len(labels) < (1 if inferred else 2):
+        raise ValueError(
+            f"A certificate needs at least two classes: with one there is nothing to defend. Got {len(labels)}."
+        )
+    if len(labels) > np.iinfo(np.uint16).max - 1:
+        raise ValueError(f"At most {np.iinfo(np.uint16).max - 1} classes are supported. Got {len(labels)}.")
+    return labels
+
+
+def _checked_matrix(matrix: ArrayLike, spread: Spread, n_classes: int) -> NDArray[Any]:
+    votes = np.asanyarray(matrix)
+    if votes.ndim != 2:
+        raise ValueError(
+            f"Votes must have two dimensions, (test samples, base classifiers). Got an array of shape {votes.shape}."
+        )
+    if votes.shape[1] != spread.n_subsets:
+        raise ValueError(
+            f"The votes have {votes.shape[1]} columns, but the spread has {spread.n_subsets} subsets "
+            f"(k = {spread.k:g}, d = {spread.d}); column i must be base classifier i."
+        )
+    if not np.issubdtype(votes.dtype, np.integer):
+        if np.issubdtype(votes.dtype, np.floating) and np.isnan(votes).any():
+            raise ValueError(
+                "The votes hold NaN; a base classifier that abstains has the number of classes as its code."
+            )
+        raise ValueError(f"Votes must be whole numbers, class indices. Got dtype {votes.dtype}.")
+    for start in range(0, len(votes), ROWS_PER_CHECK):
+        part = votes[start : start + ROWS_PER_CHECK]
+        for wrong in (int(part.min()), int(part.max())):
+            if not 0 <= wrong <= n_classes:
+                raise ValueError(
+                    f"Votes must be class indices 0 … {n_classes - 1}, or {n_classes} to abstain. Got {wrong}."
+                )
+    return votes.astype(vote_dtype(n_classes), copy=False)
+
+
+def _mapped(path: Path, stated: dict[str, str], side: Path) -> NDArray[Any]:
+    """The array of a file, memory-mapped; refused if the file is not the one that its record describes."""
+    found = sha256_of(path)
+    if found != stated["sha256"]:
+        raise DamagedFileError(
+            f"{path} is altered or truncated: its SHA-256 is {found[:16]}…, "
+            f"but {side.name} states {stated['sha256'][:16]}…."
+        )
+    with reading(path, "is not a whole .npy file"):
+        return map_npy(path)
+
+
+def _npy(path: str | Path) -> Path:
+    path = Path(path)
+    if path.suffix != ".npy":
+        raise ValueError(f"Votes are saved as .npy with a .json beside it. Got '{path.name}'.")
+    return path
