@@ -16,8 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from poisonproof import Votes, certify, data
-from poisonproof.paper.rows import NAMES
-from poisonproof.report.published import published_for
+from poisonproof.report.published import NAMES, published_for
 from poisonproof.system.files import read_record, write_text
 
 OURS, THEIRS, INK, SOFT = "#0b6e4f", "#b35900", "#24292f", "#57606a"

@@ -11,7 +11,8 @@ from sklearn.naive_bayes import GaussianNB
 
 from outcomes import outcome
 from poisonproof import FiniteAggregationClassifier, data
-from poisonproof.report.page import percent, write_report
+from poisonproof.display.numbers import percent
+from poisonproof.report.page import write_report
 from poisonproof.runs.run import run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

@@ -21,15 +21,10 @@ from poisonproof import (
     data,
 )
 from poisonproof.cli import main
+from poisonproof.errors import DamagedFileError
 from poisonproof.runs.layout import damage
 from poisonproof.runs.run import run
-from poisonproof.system.files import (
-    DamagedFileError,
-    open_arrays,
-    write_arrays,
-    write_bytes,
-    write_whole,
-)
+from poisonproof.system.files import open_arrays, write_arrays, write_bytes, write_whole
 from poisonproof.system.workers import WorkerDiedError
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))

@@ -10,7 +10,7 @@ import pytest
 from poisonproof import data
 from poisonproof.data import download
 from poisonproof.data.named import CIFAR_ARCHIVE, GTSRB_ARCHIVES, MNIST_FILES
-from poisonproof.system.files import DamagedFileError
+from poisonproof.errors import DamagedFileError
 from test_data import GREY, write_cifar, write_gtsrb, write_mnist
 
 

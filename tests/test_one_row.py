@@ -21,8 +21,8 @@ from poisonproof import (
     verify,
 )
 from poisonproof.data import Dataset, How, open_own
-from poisonproof.data.readers.part import text_of
 from poisonproof.runs.run import run
+from poisonproof.samples.cells import text_of
 from poisonproof.samples.kinds import to_samples
 from poisonproof.samples.labels import read_labels
 from poisonproof.verification import content

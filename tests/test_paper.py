@@ -25,21 +25,10 @@ from poisonproof.paper.measure import (
     measure,
 )
 from poisonproof.paper.page import as_json, cells_above, write_campaign
-from poisonproof.paper.results import (
-    collected,
-    frontier,
-    percent,
-    published,
-    published_cell,
-)
-from poisonproof.paper.rows import (
-    NAMES,
-    SIZES,
-    frontier_rows,
-    learner_of,
-    table_rows,
-)
+from poisonproof.paper.results import collected, frontier, percent
+from poisonproof.paper.rows import SIZES, frontier_rows, learner_of, table_rows
 from poisonproof.paper.tables import Table, tables
+from poisonproof.report.published import NAMES, published, published_cell
 from poisonproof.system.files import read_record
 from test_cli import poisonproof
 

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from poisonproof import FiniteAggregationClassifier, check_estimator_purity
-from poisonproof.training.member import seeded
+from poisonproof.learners.seeding import seeded
 
 X, Y = (part[:120] for part in load_digits(return_X_y=True))
 

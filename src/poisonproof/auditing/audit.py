@@ -25,12 +25,13 @@ from poisonproof.auditing.attacks import (
 )
 from poisonproof.certificates.methods import Certificate, certify
 from poisonproof.display.text import shown
-from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, Training
+from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.labels import label_cells, one_by_one
 from poisonproof.samples.rows import count_rows, join_rows, take_rows
 from poisonproof.training.engine import train_and_vote
 from poisonproof.training.pooled import fit_pooled, is_pooled
+from poisonproof.training.work import Training
 from poisonproof.votes.votes import vote_dtype
 
 GROWTH = 1.3

@@ -12,15 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from poisonproof import __version__
 from poisonproof.display.text import shown
+from poisonproof.errors import DamagedFileError
 from poisonproof.partition.split import Split, Threat
 from poisonproof.partition.spread import Spread
 from poisonproof.premises import Premise
-from poisonproof.system.files import (
-    DamagedFileError,
-    open_arrays,
-    reading,
-    write_arrays,
-)
+from poisonproof.system.files import open_arrays, reading, write_arrays
 from poisonproof.votes.votes import class_indices, labels_from_json, labels_to_json
 
 if TYPE_CHECKING:

@@ -225,12 +225,3 @@ def certify_rows(
         runner_up[t] = best
         margin[t] = max(first_margin, 0)
         radius[t] = best_radius
-
-
-@njit(nogil=True, cache=True)
-def count_rows(votes: NDArray[Any], counts: NDArray[np.int64]) -> None:
-    """counts[t, c] = number of votes for c on test sample t (the last column counts abstentions)."""
-    for t in range(votes.shape[0]):
-        line = counts[t]
-        for vote in votes[t]:
-            line[vote] += 1

@@ -128,7 +128,7 @@ def _array(path: Path) -> Any:
 def _print(certificate: Any, truth: Any, json: bool) -> None:
     import numpy as np
 
-    from poisonproof.report.page import percent
+    from poisonproof.display.numbers import percent
     from poisonproof.runs.run import attack_sizes
 
     sizes = attack_sizes(certificate)

@@ -179,7 +179,7 @@ def next_command(
 
 
 def _print_plan(found: Plan) -> None:
-    from poisonproof.report.page import percent
+    from poisonproof.display.numbers import percent
 
     def cells(at: int, row: Row) -> list[str]:
         return [

@@ -148,7 +148,7 @@ def prepare(
 ) -> Asked:
     """Read the data and put the ensemble together, as the command line says."""
     from poisonproof import FiniteAggregationClassifier, Split, Spread
-    from poisonproof.training.pooled_memory import bytes_of
+    from poisonproof.display.numbers import bytes_of
 
     options.warnings_as_notes()
     most = None if max_memory is None else bytes_of(max_memory)
@@ -211,7 +211,7 @@ def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
 
 def show(outcome: Outcome, report: Path, json: bool) -> None:
     """What came out, on stdout."""
-    from poisonproof.report.page import percent
+    from poisonproof.display.numbers import percent
     from poisonproof.report.planned import beside_plan
     from poisonproof.runs.run import attack_sizes
 

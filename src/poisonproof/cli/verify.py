@@ -132,8 +132,9 @@ def _named_data(path: Path) -> Dataset | None:
 
 def _manifest(path: Path) -> dict[str, Any]:
     """What a run says of itself; nothing if it is amiss, which the checker itself tells."""
+    from poisonproof.errors import DamagedFileError
     from poisonproof.system.archives import NoRegularFileError
-    from poisonproof.system.files import DamagedFileError, read_record
+    from poisonproof.system.files import read_record
 
     try:
         return read_record(path / "manifest.json")

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from poisonproof.display.text import shown
-from poisonproof.system.files import FULL, DamagedFileError
+from poisonproof.errors import DamagedFileError
+from poisonproof.system.files import FULL
 
 MIRROR = "POISONPROOF_MIRROR"
 SECONDS = 60

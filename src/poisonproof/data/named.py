@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from poisonproof.data.dataset import Dataset, held_out
 from poisonproof.data.download import cache, fetch
 from poisonproof.data.readers.npz import read_arrays
+from poisonproof.errors import DamagedFileError
 from poisonproof.system.archives import limit_of, open_zip, tar_files
-from poisonproof.system.files import DamagedFileError, reading
+from poisonproof.system.files import reading
 
 Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 GTSRB_SIDE = 48

@@ -14,9 +14,10 @@ from poisonproof.data.readers.csvfile import CsvTable
 from poisonproof.data.readers.folder import guess_image_schema, read_folder
 from poisonproof.data.readers.npz import layout_of, names_in, read_npz
 from poisonproof.data.readers.parquet import ParquetTable
-from poisonproof.data.readers.part import Part, nearest
+from poisonproof.data.readers.part import Part
 from poisonproof.data.readers.svmlight import guess_sparse_schema, read_svmlight
 from poisonproof.data.readers.tables import Table, guess_schema, read_table
+from poisonproof.display.text import nearest
 from poisonproof.premises import Premise
 from poisonproof.samples.rows import take_rows
 from poisonproof.samples.schema import (

@@ -6,8 +6,10 @@ bidirectional control rewrites what stood on the line before it: "NOT VERIFIED" 
 
 from __future__ import annotations
 
+import difflib
 import re
 import unicodedata
+from collections.abc import Sequence
 
 # Controls, formats (bidirectional, zero-width, tags), lone surrogates, private and unassigned, line and paragraph ends.
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -36,3 +38,9 @@ def _is_unseen(char: str) -> bool:
 
 def _escaped(char: str) -> str:
     return char.encode("unicode_escape").decode("ascii")
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """What a name was probably meant to be, in words."""
+    close = difflib.get_close_matches(name, names, 1, 0.5)
+    return f"did you mean '{close[0]}'?" if close else f"there are {', '.join(names[:12])}{', …' * (len(names) > 12)}."

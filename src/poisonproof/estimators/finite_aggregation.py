@@ -25,19 +25,11 @@ from poisonproof.samples.rows import count_rows, join_rows, take_rows
 from poisonproof.training.engine import collect_votes, fit_members
 from poisonproof.training.member import gives_scores
 from poisonproof.training.pooled import Kept, PooledMembers
+from poisonproof.training.work import Training
 from poisonproof.votes.votes import Votes
 
 DEFAULT_K = 50
 DEFAULT_D = 16
-
-
-class Training(NamedTuple):
-    """What the engine trains from: the arguments of `fit_members`."""
-
-    estimator: Any
-    samples: Samples
-    codes: NDArray[np.int64]
-    subsets: Subsets
 
 
 class Update(NamedTuple):

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from poisonproof.certificates.kernels import count_rows
 from poisonproof.certificates.stochastic import (
     MOST_K,
     StochasticRadii,
@@ -33,6 +32,7 @@ from poisonproof.premises import Premise
 from poisonproof.samples.kinds import Samples, canonical_rank
 from poisonproof.samples.labels import Cell
 from poisonproof.training.engine import collect_votes, fit_members
+from poisonproof.votes.counting import count_rows
 
 CONDITIONAL_SHARE = 0.5  # of alpha, spent on the conditionals of Theorem 3
 

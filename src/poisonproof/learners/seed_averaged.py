@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from poisonproof.training.member import seeded
+from poisonproof.learners.seeding import seeded
 
 
 class SeedAveragedClassifier(ClassifierMixin, BaseEstimator):

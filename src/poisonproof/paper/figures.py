@@ -13,12 +13,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from poisonproof.display.text import shown
-from poisonproof.paper.results import (
-    THEOREM,
-    Measures,
-    published,
-    published_cell,
-)
+from poisonproof.paper.results import THEOREM, Measures
+from poisonproof.report.published import published, published_cell
 
 COLOURS = ("#777777", "#2b6cb0", "#0b6e4f", "#c77700", "#b0413e", "#7b3fa0")
 FORMATS = ("png", "svg", "pdf")

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from poisonproof.certificates.collective.accuracy import certified_accuracy
 from poisonproof.certificates.methods import Certificate, Method, certify
-from poisonproof.paper.rows import NAMES
 from poisonproof.partition.spread import Spread
+from poisonproof.report.published import NAMES
 from poisonproof.votes.votes import Votes
 
 

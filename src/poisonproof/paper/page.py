@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from poisonproof.paper.figures import figures, save
-from poisonproof.paper.results import Measures, collected, published_cell
+from poisonproof.paper.results import Measures, collected
 from poisonproof.paper.tables import joined, tables
 from poisonproof.report.page import own_source, templates
+from poisonproof.report.published import published_cell
 from poisonproof.system.files import write_text
 
 SUFFIXES = {"text": "txt", "markdown": "md", "latex": "tex"}

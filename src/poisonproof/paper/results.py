@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from poisonproof.paper.measure import at, half
-from poisonproof.paper.rows import NAMES, SIZES
+from poisonproof.paper.rows import SIZES
+from poisonproof.report.published import NAMES, published_cell
 from poisonproof.system.environment import environment
 
 Measures = dict[str, Any]
 THEOREM = "finite-aggregation"
 TENS = (30, 35, 40, 45, 50, 60, 70, 80, 90)
-
-
-@cache
-def published() -> Any:
-    """The paper's numbers and the best later ones, in percent."""
-    return json.loads(files("poisonproof.paper").joinpath("published.json").read_text("utf-8"))
-
-
-def published_cell(table: str, dataset: str, k: float, d: int) -> Any:
-    """The published row of a table, or None."""
-    found = [row for row in published()[table] if (row["dataset"], row["k"], row["d"]) == (dataset, k, d)]
-    return found[0] if found else None
 
 
 def percent(count: int, total: int) -> float:

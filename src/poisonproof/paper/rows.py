@@ -11,9 +11,7 @@ from typing import Any
 
 from poisonproof.certificates.methods import Method
 from poisonproof.partition.spread import Spread
-
-NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "gtsrb": "GTSRB"}
-"""Our name of each data set, and the paper's."""
+from poisonproof.report.published import NAMES
 
 TABLE: dict[str, dict[int, tuple[int, ...]]] = {
     "mnist": {1200: (1, 8, 16, 32)},

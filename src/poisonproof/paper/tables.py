@@ -8,12 +8,8 @@ from typing import Any
 
 from poisonproof.display.markup import in_latex, in_markdown
 from poisonproof.display.text import shown
-from poisonproof.paper.results import (
-    THEOREM,
-    best,
-    published,
-    published_cell,
-)
+from poisonproof.paper.results import THEOREM, best
+from poisonproof.report.published import published, published_cell
 
 FORMATS = ("text", "markdown", "latex")
 

@@ -22,12 +22,8 @@ import numpy as np
 import xxhash
 from numpy.typing import ArrayLike, NDArray
 
-from poisonproof.system.files import (
-    DamagedFileError,
-    open_arrays,
-    reading,
-    write_arrays,
-)
+from poisonproof.errors import DamagedFileError
+from poisonproof.system.files import open_arrays, reading, write_arrays
 
 if TYPE_CHECKING:
     from poisonproof.partition.difference_sets import Design

@@ -19,7 +19,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
-from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, Training
+from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
 from poisonproof.planning.forecast import VoteShares, estimate_shares
@@ -34,6 +34,7 @@ from poisonproof.training.pooled import (
     fit_pooled,
     is_pooled,
 )
+from poisonproof.training.work import Training
 from poisonproof.votes.votes import vote_dtype
 
 SEED = 0x70696C6F74

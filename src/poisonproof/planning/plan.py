@@ -17,6 +17,7 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from poisonproof.data import Dataset
+from poisonproof.errors import DamagedFileError
 from poisonproof.learners.describe import describe
 from poisonproof.learners.table import TableClassifier
 from poisonproof.partition.split import Split
@@ -26,7 +27,7 @@ from poisonproof.planning.forecast import predicted_fraction
 from poisonproof.planning.pilot import Bench, Pilot
 from poisonproof.premises import Premise
 from poisonproof.samples.rows import count_rows, take_rows
-from poisonproof.system.files import DamagedFileError, read_record, write_record
+from poisonproof.system.files import read_record, write_record
 from poisonproof.system.progress import counted
 from poisonproof.training.pooled import is_pooled
 

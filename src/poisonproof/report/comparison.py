@@ -8,8 +8,8 @@ from pathlib import Path
 
 from poisonproof.comparison import PROOF, Comparison, Row
 from poisonproof.display.markup import in_markdown
+from poisonproof.display.numbers import percent
 from poisonproof.report.figures import comparison_curves
-from poisonproof.report.page import percent
 from poisonproof.system.files import write_text
 
 FILES = ("compare.json", "compare.md", "compare.svg")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from poisonproof.certificates.certificate import UNSEEN
 from poisonproof.display.charts import histogram, survival, ticks
+from poisonproof.display.numbers import percent
 from poisonproof.display.text import shown, shown_lines
 from poisonproof.report.gallery import Tile, gallery
 from poisonproof.report.planned import beside_plan
@@ -134,11 +135,6 @@ def class_rows(outcome: Outcome, truth: NDArray[np.int64], size: int) -> list[Cl
         median = _median(certificate.radius[own]) if own.any() else None
         rows.append(ClassRow(str(name), int(own.sum()), len(radii), int((radii >= size).sum()), median, tuple(counted)))
     return rows
-
-
-def percent(share: float | None) -> str:
-    """A share in percent with one digit, never rounded up; "?" if it is not known."""
-    return "?" if share is None else f"{np.floor(share * 1000 + 1e-9) / 10:.1f}"
 
 
 def _facts(tile: Tile) -> dict[str, Any]:

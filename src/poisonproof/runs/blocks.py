@@ -14,16 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, Training
+from poisonproof.errors import DamagedFileError
+from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.runs.layout import SCRATCH
 from poisonproof.samples.kinds import Samples, digest_of
-from poisonproof.system.files import (
-    DamagedFileError,
-    open_arrays,
-    reading,
-    sha256_of,
-    write_arrays,
-)
+from poisonproof.system.files import open_arrays, reading, sha256_of, write_arrays
 from poisonproof.training.engine import (
     Refusal,
     check_answered,
@@ -47,6 +42,7 @@ from poisonproof.training.provenance import (
     packed,
     unpacked,
 )
+from poisonproof.training.work import Training
 
 BLOCK = MEMBERS_PER_FILE
 

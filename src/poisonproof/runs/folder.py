@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from filelock import FileLock, Timeout
 
 from poisonproof.data import Dataset
-from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, Training, check_gives_scores
+from poisonproof.errors import DamagedFileError
+from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, check_gives_scores
 from poisonproof.learners.describe import describe
 from poisonproof.runs.blocks import BLOCK
 from poisonproof.runs.layout import (
@@ -28,18 +29,12 @@ from poisonproof.runs.plain import check_plain
 from poisonproof.runs.removal import commitment, new_receipt
 from poisonproof.samples.rows import count_rows
 from poisonproof.system.environment import environment
-from poisonproof.system.files import (
-    PART,
-    DamagedFileError,
-    read_record,
-    reading,
-    sweep,
-    write_record,
-)
+from poisonproof.system.files import PART, read_record, reading, sweep, write_record
 from poisonproof.system.scratch import sweep_scratch
 from poisonproof.training.pooled import is_pooled
 from poisonproof.training.pooled_memory import PooledMemory, pooled_memory
 from poisonproof.training.provenance import others
+from poisonproof.training.work import Training
 
 FORMAT = "poisonproof run 1"
 CHANGEABLE = ("dataset", "classes")

@@ -10,13 +10,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from poisonproof.system.files import (
-    DamagedFileError,
-    open_arrays,
-    read_record,
-    reading,
-    sha256_of,
-)
+from poisonproof.errors import DamagedFileError
+from poisonproof.system.files import open_arrays, read_record, reading, sha256_of
 from poisonproof.training.model_files import (
     ESTIMATOR,
     MEMBERS_PER_FILE,

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from poisonproof.certificates.methods import Certificate, certify
 from poisonproof.data import Dataset
-from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, Training
+from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+from poisonproof.learners.seeding import isolated, seeded
 from poisonproof.partition.split import Split
 from poisonproof.runs.blocks import Votings
 from poisonproof.runs.folder import FORMAT, log_stale, opened_run
@@ -34,9 +35,9 @@ from poisonproof.system.files import (
     write_whole,
 )
 from poisonproof.system.threads import one_linear_algebra_thread
-from poisonproof.training.member import isolated, seeded
 from poisonproof.training.model_files import save_model_record
 from poisonproof.training.provenance import of_run
+from poisonproof.training.work import Training
 from poisonproof.votes.votes import Votes
 
 NOT_COVERED = (

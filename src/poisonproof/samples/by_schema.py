@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.data.readers.part import nearest, text_of
-from poisonproof.samples.cells import canonical_cell
+from poisonproof.display.text import nearest
+from poisonproof.samples.cells import canonical_cell, text_of
 from poisonproof.samples.kinds import (
     Column,
     NumberSamples,

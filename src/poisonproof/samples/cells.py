@@ -102,3 +102,20 @@ def utf8(text: str) -> bytes:
 def order_of_cell(cell: Any) -> tuple[bool, Any]:
     """A key that puts numbers before texts, so that one odd cell does not reorder the rest."""
     return isinstance(cell, str), cell
+
+
+def text_of(value: Any, where: str) -> str:
+    """A value as a cell of CSV would hold it: whole numbers without a point, others in full, missing as nothing.
+
+    Different numbers have different texts: nothing is rounded to what float64 holds.
+    """
+    if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
+        return str(int(value))
+    cell = exact_cell(value, where)
+    if cell is None:
+        return ""
+    if isinstance(cell, float):
+        if isinstance(value, Decimal) and Decimal(repr(cell)) != value:
+            return format(value.normalize(), "f")
+        return str(int(cell)) if cell.is_integer() and abs(cell) < 2**53 else repr(cell)
+    return str(cell)

@@ -20,6 +20,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.errors import DamagedFileError
 from poisonproof.system.archives import (
     NoRegularFileError,
     open_regular,
@@ -31,10 +32,6 @@ FACTS = "facts"
 PART = ".part"
 SEAL = b"sha256 "
 FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
-class DamagedFileError(ValueError):
-    """A file that is not what it states to be; one sentence that names it."""
 
 
 def write_whole(path: str | Path, write: Callable[[IO[bytes]], None]) -> None:

@@ -12,20 +12,14 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
 
+from poisonproof.errors import DamagedFileError
 from poisonproof.learners.arrived import PREMISE as ARRIVED
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
 from poisonproof.partition.subsets import DIGEST_BYTES
 from poisonproof.premises import Premise
 from poisonproof.system.archives import check_arrays, open_zip
-from poisonproof.system.files import (
-    DamagedFileError,
-    read_record,
-    reading,
-    sha256_of,
-    write_bytes,
-    write_record,
-)
+from poisonproof.system.files import read_record, reading, sha256_of, write_bytes, write_record
 from poisonproof.training.member import Member
 from poisonproof.training.pooled import PooledMembers, is_pooled
 from poisonproof.training.pooled_files import POOLED_FILES, load_pooled, save_pooled

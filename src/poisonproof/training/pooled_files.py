@@ -14,15 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.errors import DamagedFileError
 from poisonproof.system.archives import map_npy
-from poisonproof.system.files import (
-    DamagedFileError,
-    open_arrays,
-    reading,
-    sha256_of,
-    write_arrays,
-    write_whole,
-)
+from poisonproof.system.files import open_arrays, reading, sha256_of, write_arrays, write_whole
 from poisonproof.training.pooled import Kept, PooledMembers
 
 POOL = "members-pool.npz"

@@ -5,15 +5,15 @@ from __future__ import annotations
 import resource
 import sys
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from poisonproof.estimators.finite_aggregation import Training
+from poisonproof.display.numbers import gigabytes
 from poisonproof.learners.kernel_ridge import NUMBERS_PER_PRODUCT, ROWS_PER_PRODUCT, Pool
 from poisonproof.system.memory import memory
 from poisonproof.system.threads import n_cores
 from poisonproof.training.pooled import FEWEST_AT_ONCE
+from poisonproof.training.work import Training
 from poisonproof.votes.votes import vote_dtype
 
 REMEDY = "a larger k makes subsets smaller, a smaller d fewer of them"
@@ -98,22 +98,3 @@ def _solving(rows: int, width: int) -> int:
 def _peak_so_far() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-def gigabytes(size: int) -> str:
-    """A size in words, rounded up."""
-    return f"{-(-size // 10**7) / 100:.2f}".rstrip("0").rstrip(".") + "GB"
-
-
-def bytes_of(text: str) -> int:
-    """What a person wrote: `4GB`, `500MB`, or a number of GB."""
-    units: dict[str, Any] = {"GB": 10**9, "MB": 10**6}
-    said = text.strip().upper()
-    unit = said[-2:] if said[-2:] in units else "GB"
-    try:
-        size = int(float(said.removesuffix(unit)) * units[unit])
-    except (ValueError, OverflowError):
-        size = 0
-    if size <= 0:
-        raise ValueError(f"--max-memory must be a size such as 4GB or 500MB. Got '{text}'.")
-    return size

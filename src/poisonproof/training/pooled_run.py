@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.estimators.finite_aggregation import Training
 from poisonproof.samples.kinds import Samples, digest_of
 from poisonproof.system.files import open_arrays, reading, write_arrays
 from poisonproof.training.pooled import (
@@ -31,6 +30,7 @@ from poisonproof.training.provenance import (
     packed,
     unpacked,
 )
+from poisonproof.training.work import Training
 from poisonproof.votes.votes import vote_dtype
 
 SAMPLES_PER_FILE = 1024

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, Training
+from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.learners.describe import describe
 from poisonproof.learners.presets import LEARNERS, preset
 from poisonproof.partition.split import Split
@@ -24,6 +24,7 @@ from poisonproof.training.model_files import (
     load_learner,
     types_of,
 )
+from poisonproof.training.work import Training
 from poisonproof.verification.checks import NO_DATA
 from poisonproof.verification.evidence import MODEL, Evidence
 from poisonproof.verification.records import same

@@ -10,19 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from poisonproof.errors import DamagedFileError
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
 from poisonproof.premises import Premise
 from poisonproof.samples.labels import label_cells, one_by_one
 from poisonproof.system.archives import map_npy
-from poisonproof.system.files import (
-    DamagedFileError,
-    read_record,
-    reading,
-    sha256_of,
-    write_record,
-    write_whole,
-)
+from poisonproof.system.files import read_record, reading, sha256_of, write_record, write_whole
 from poisonproof.system.threads import in_threads
 from poisonproof.votes.rankings import checked_rankings
 
@@ -104,7 +98,7 @@ class Votes:
 
     def counts(self) -> NDArray[np.int64]:
         """Votes for each class, an array (n_test, n_classes); abstentions are not counted."""
-        from poisonproof.certificates.kernels import count_rows
+        from poisonproof.votes.counting import count_rows
 
         counts = np.zeros((self.n_test, len(self.classes) + 1), np.int64)
         in_threads(self.n_test, 256, lambda start, stop: count_rows(self.matrix[start:stop], counts[start:stop]))

@@ -11,12 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.data.readers.lines import MOST_BYTES, gigabytes
-from poisonproof.data.readers.part import (
-    Part,
-    notes_of,
-    text_of,
-    texts,
-)
+from poisonproof.data.readers.part import Part, notes_of, texts
+from poisonproof.samples.cells import text_of
 from poisonproof.samples.schema import ArraySchema
 from poisonproof.system.archives import open_zip
 from poisonproof.system.archives import read_npz as read_some

@@ -11,12 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from poisonproof.data.readers.part import (
-    Part,
-    nearest,
-    notes_of,
-    texts,
-)
+from poisonproof.data.readers.part import Part, notes_of, texts
+from poisonproof.display.text import nearest
 from poisonproof.samples.schema import (
     FEATURES,
     MISSING,

@@ -1,0 +1,98 @@
+"""Every base classifier finds the same generators and settings, whatever the caller has set."""
+
+from __future__ import annotations
+
+import random
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from joblib import parallel_config
+from sklearn.base import clone
+
+from poisonproof.learners.torch_settings import seeded_if_loaded
+
+SEEDS = ("random_state", "seed", "random_seed", "rng")
+
+
+JOBS = ("n_jobs", "n_threads", "nthread", "nthreads", "num_thread", "num_threads", "thread_count")
+
+
+_settings = threading.RLock()
+
+
+def seeded(estimator: Any, index: int) -> Any:
+    """A clone that draws by the base classifier's index and works alone, by one job and without a cache.
+
+    Sums of threads depend on who is first, and a cache may hold what another base classifier, or another run, put
+    there. Set are all parameters in it, however deep, whose names say so.
+    """
+    model = clone(estimator)
+    settings: dict[str, Any] = {}
+    parameters = model.get_params(deep=True)
+    for path, value in parameters.items():
+        prefix, _, name = path.rpartition("__")
+        if name == "random_state" or (name in SEEDS and _is_plain_seed(value)):
+            settings[path] = index
+        elif name in JOBS and not (value is None and _leaves_it_to_joblib(parameters.get(prefix, model))):
+            settings[path] = 1
+        elif name == "memory" and _is_cache(value):
+            settings[path] = None
+        elif (generator := _generator_like(value, index)) is not None:
+            settings[path] = generator
+    return model.set_params(**settings) if settings else model
+
+
+def _leaves_it_to_joblib(owner: Any) -> bool:
+    """Whether no number of jobs means joblib's, which is 1 in `isolated`; some of scikit-learn's warn of any other."""
+    return type(owner).__module__.startswith("sklearn.")
+
+
+def _is_plain_seed(value: Any) -> bool:
+    return value is None or (isinstance(value, int | np.integer) and not isinstance(value, bool))
+
+
+def _is_cache(value: Any) -> bool:
+    return isinstance(value, str | PathLike) or hasattr(value, "cache")
+
+
+def _generator_like(value: Any, index: int) -> Any:
+    """A generator of the same kind that starts at the index; None if the value is none."""
+    if isinstance(value, np.random.Generator):
+        return np.random.default_rng(index)
+    if isinstance(value, np.random.RandomState):
+        return np.random.RandomState(index)
+    if type(value).__module__.startswith("torch") and type(value).__name__ == "Generator":
+        return type(value)(device=value.device).manual_seed(index)
+    return None
+
+
+@contextmanager
+def isolated(index: int) -> Iterator[None]:
+    """The process's global settings as every base classifier finds them, put back afterwards.
+
+    The generators of NumPy and Python, and PyTorch's if it is there, are seeded by index; joblib works
+    one task after the other, whoever asks it; warnings are not shown and floating-point oddities do
+    not raise, whatever the caller has set. These settings belong to the process, so in threads one
+    base classifier runs at a time; processes run side by side.
+    """
+    with (
+        _settings,
+        warnings.catch_warnings(),
+        np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"),
+        parallel_config("sequential", n_jobs=1),
+        seeded_if_loaded(index),
+    ):
+        warnings.simplefilter("ignore")
+        numpy_state, python_state = np.random.get_state(), random.getstate()
+        np.random.seed(index)
+        random.seed(index)
+        try:
+            yield
+        finally:
+            np.random.set_state(numpy_state)
+            random.setstate(python_state)
