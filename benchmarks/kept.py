@@ -2,8 +2,8 @@
 
     python benchmarks/kept.py [--data-dir DIR] [--k 1200] [--d 16] [--max-memory 4GB]
 
-MNIST with the `digits` preset: trained and kept as `poisonproof train` does, opened in a process of its own, asked about one
-test image and about a hundred; the votes must be the same, to the bit, as those of the ensemble in memory.
+MNIST with the `digits` preset: trained and kept as `poisonproof train` does, opened in a process of its own, asked
+about one test image and about a hundred; the votes must be the same, to the bit, as those of the ensemble in memory.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
     python benchmarks/runoff.py VOTES.npy [Y_TEST.npy]
     python benchmarks/runoff.py --attack CASES
 
-VOTES.npy as `poisonproof run … --rankings` saved it, with VOTES.rankings.npy beside it. Y_TEST.npy holds the class index of
-each test sample; without it the share of radii is printed instead of the certified fraction. --attack draws random
-small ensembles and tries every set of partitions of the smallest attack, on every fifth of them with every ranking of
-what they reach.
+VOTES.npy as `poisonproof run … --rankings` saved it, with VOTES.rankings.npy beside it. Y_TEST.npy holds the class
+index of each test sample; without it the share of radii is printed instead of the certified fraction. --attack draws
+random small ensembles and tries every set of partitions of the smallest attack, on every fifth of them with every
+ranking of what they reach.
 """
 
 from __future__ import annotations

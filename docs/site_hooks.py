@@ -80,7 +80,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def public_names() -> dict[str, tuple[str, ...]]:
-    """Every module with an ``__all__``, `poisonproof` itself first, and the names that it gives; and what stands beside."""
+    """Every module with an ``__all__``, `poisonproof` itself first, and the names that it gives; and what stands
+    beside.
+    """
     modules = ["poisonproof", *(found.name for found in pkgutil.walk_packages(poisonproof.__path__, "poisonproof."))]
     found = {name: tuple(getattr(import_module(name), "__all__", ())) for name in modules}
     return {name: names for name, names in found.items() if names} | BESIDE_ALL

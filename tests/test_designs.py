@@ -113,7 +113,7 @@ def test_suggestions_are_near_and_true():
         designs = Spread.suggest(k, d)
         assert len(designs) == 6
         for design in designs[:3]:
-            spread = design.spread()
+            spread = Spread.designed(design)
             assert (spread.n_subsets, spread.d, spread.k) == (design.n_subsets, design.d, design.k)
             assert design.n_subsets == design.groups * design.group_size
             assert checked_overlap(design.group_size, [x // design.groups for x in spread.shifts]) == design.overlap

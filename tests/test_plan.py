@@ -1,4 +1,6 @@
-"""poisonproof plan: predictions against known truth, the pilot's blindness for test data, and plan → run → comparison."""
+"""poisonproof plan: predictions against known truth, the pilot's blindness for test data, and plan → run →
+comparison.
+"""
 
 import json
 import math

@@ -337,7 +337,7 @@ class _Bench:
         if ensemble == "designed":
             design = nearest_design(self.k, self.d, self.n_classifiers)
             assert design is not None
-            return design.spread()
+            return Spread.designed(design)
         return Spread.random(self.k, 1 if ensemble == "dpa" else self.d)
 
 

@@ -1,7 +1,8 @@
 """The grouped bound (T3): spreads whose partitions overlap by design.
 
-Partitions fall into groups (`poisonproof.certificates.overlap`): two partitions of one group share at least λ ≥ 1 base classifiers, of
-different groups none. Every base classifier is fed by d partitions. Notation as in `poisonproof.certificates.tight`.
+Partitions fall into groups (`poisonproof.certificates.overlap`): two partitions of one group share at least λ ≥ 1 base
+classifiers, of different groups none. Every base classifier is fed by d partitions. Notation as in
+`poisonproof.certificates.tight`.
 
 *Groups.* They touch different base classifiers, so cov(H) is the sum over groups of the cover inside each, and
 

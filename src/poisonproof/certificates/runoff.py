@@ -1,9 +1,9 @@
 """Run-Off Election: two rounds over rankings, and how many poisons the winner withstands, in integers.
 
 Round 1: the two classes with the most votes. Round 2: of these, the one that more base classifiers rank above the
-other (see `poisonproof.votes.rankings`). Ties go to the smaller class in both rounds. Write v_i for the vote of base classifier i,
-N_c for the votes of class c, P(a, b) for the number of base classifiers that rank a above b, p for the winner, s for
-the other finalist, and gap(a, b) = N_a − N_b + [b > a] for what b lacks to stand above a in round 1.
+other (see `poisonproof.votes.rankings`). Ties go to the smaller class in both rounds. Write v_i for the vote of base
+classifier i, N_c for the votes of class c, P(a, b) for the number of base classifiers that rank a above b, p for the
+winner, s for the other finalist, and gap(a, b) = N_a − N_b + [b > a] for what b lacks to stand above a in round 1.
 
 An attacker who poisons the partitions H gives the base classifiers they reach, R(H), any rankings. The winner changes
 **if and only if** one of these holds (cover(w) is the sum of w over R(H)):

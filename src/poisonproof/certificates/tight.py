@@ -17,7 +17,8 @@ and then for m = radius + 1, radius + 2, … until an attack is met or both of t
    because cov_w = cov_{w−u} + cov_u, the first is at most its total, the second at most a sum over H. The left side is
    an integer, so the bound may be floored. A projected subgradient looks for a good u; u lies on a grid of 1/256 and
    the bound is computed in integers, so a poor u costs radius and never soundness.
-5. *Branch and bound (T2)*, see `poisonproof.certificates.cover`. Exhausted: no attack of size m exists. A cover above m_c:
+5. *Branch and bound (T2)*, see `poisonproof.certificates.cover`. Exhausted: no attack of size m exists. A cover above
+m_c:
    an attack, exact. Out of nodes: m is not certified, and the radius is not claimed to be exact.
 
 Every step starts from Theorem 2's radius, so the result is never below it.

@@ -41,8 +41,8 @@ def _print(found: Findings) -> None:
     line("system", f"Python {found.versions['Python']}, {found.system}")
     line("libraries", ", ".join(f"{name} {version}" for name, version in list(found.versions.items())[2:]))
     line("cores", f"{found.cores} of {found.cores_in_all} may be used")
-    free = "" if found.memory_free is None else f", {_gigabytes(found.memory_free)} free"
-    line("memory", f"{_gigabytes(found.memory_total)}{free}; {_gigabytes(found.disk_free)} free on this disk")
+    free = "" if found.memory_free is None else f", {_bytes(found.memory_free)} free"
+    line("memory", f"{_bytes(found.memory_total)}{free}; {_bytes(found.disk_free)} free on this disk")
     line("linear algebra", "; ".join(found.linear_algebra) + " (each base classifier uses one)")
     named = "".join(f", {name}={value}" for name, value in found.thread_variables.items())
     line("Numba", f"{found.numba_threads} threads{named}")
@@ -58,5 +58,7 @@ def _print(found: Findings) -> None:
         line(data.name, data.where or f"not found: {data.remedy}")
 
 
-def _gigabytes(size: int | None) -> str:
-    return "?" if size is None else f"{size / 1e9:.1f} GB"
+def _bytes(size: int | None) -> str:
+    from poisonproof.display.numbers import in_bytes
+
+    return "?" if size is None else in_bytes(size)

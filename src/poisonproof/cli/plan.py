@@ -179,7 +179,7 @@ def next_command(
 
 
 def _print_plan(found: Plan) -> None:
-    from poisonproof.display.numbers import percent
+    from poisonproof.display.numbers import in_bytes, percent
 
     def cells(at: int, row: Row) -> list[str]:
         return [
@@ -192,8 +192,8 @@ def _print_plan(found: Plan) -> None:
             percent(row.clean),
             f"{percent(row.certified)} ± {100 * row.error:.1f}",
             _duration(row.seconds),
-            _size(row.memory),
-            _size(row.disk),
+            in_bytes(row.memory),
+            in_bytes(row.disk),
         ]
 
     header = ["", "k", "d", "spread", "classifiers", "samples each", "clean, %", f"certified at {found.attack_size}, %"]
@@ -266,6 +266,8 @@ def _without_data(
 
 
 def _print_trade_off(found: TradeOff, where: str) -> None:
+    from poisonproof.display.numbers import in_bytes
+
     cores = f"{found.cores:,} core{'s' * (found.cores > 1)}"
     lead = [] if found.attack_size is None else [f"lead needed at {found.attack_size}, % of votes"]
     options.print_table(
@@ -294,7 +296,7 @@ def _print_trade_off(found: TradeOff, where: str) -> None:
                 *([] if line.lead is None else [f"{100 * line.lead:.0f}"]),
                 f"{line.core_hours:,.3g}" if line.core_hours < 100 else f"{line.core_hours:,.0f}",
                 _duration(3600 * line.wall_hours),
-                _size(line.votes_bytes),
+                in_bytes(line.votes_bytes),
                 _duration(line.certify_seconds),
             ]
             for line in found.lines
@@ -315,11 +317,3 @@ def _duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:,.0f} h"
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"

@@ -28,10 +28,11 @@ OF_THE_RUN = (
 def command(**given: Any) -> None:
     """Split the data and train the base classifiers; keep them in a run directory, where they vote later.
 
-    Takes what `poisonproof run` takes. An interrupted training goes on with the same command. `poisonproof vote RUN` lets the
-    base classifiers vote on the test samples and certifies; `poisonproof vote RUN DATA` and `poisonproof predict` ask them about
-    new data.
+    Takes what `poisonproof run` takes. An interrupted training goes on with the same command. `poisonproof vote RUN`
+    lets the base classifiers vote on the test samples and certifies; `poisonproof vote RUN DATA` and `poisonproof
+    predict` ask them about new data.
     """
+    from poisonproof.display.numbers import in_bytes
     from poisonproof.runs.train import train
 
     json = given.pop("json")
@@ -53,7 +54,7 @@ def command(**given: Any) -> None:
     else:
         options.print_line(
             f"{folder}: {record['base_classifiers']} base classifiers on {record['n_train']} training samples, "
-            f"{size / 1e6:.1f} MB; `poisonproof vote {folder}` lets them vote."
+            f"{in_bytes(size)}; `poisonproof vote {folder}` lets them vote."
         )
 
 

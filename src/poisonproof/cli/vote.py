@@ -35,8 +35,8 @@ def command(
 ) -> None:
     """Let the base classifiers of a run vote: on its test samples, or on new ones.
 
-    On its test samples the run is completed, with certificate and report, as `poisonproof run` would. Votes on new samples
-    are written to a file that knows its spread and split.
+    On its test samples the run is completed, with certificate and report, as `poisonproof run` would. Votes on new
+    samples are written to a file that knows its spread and split.
     """
     from poisonproof.report.page import write_report
     from poisonproof.runs.run import run as go_on

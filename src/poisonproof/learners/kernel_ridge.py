@@ -25,6 +25,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from poisonproof.display.numbers import in_bytes
 from poisonproof.learners.cholesky import solve_in_place
 from poisonproof.maps.vectors import VectorFeatures
 from poisonproof.system.compiled import njit
@@ -284,7 +285,7 @@ def _check_rows(n_samples: int, copies: int) -> None:
     if n_samples * copies > MOST_ROWS:
         raise MemoryError(
             f"Kernel ridge on {n_samples * copies} rows ({copies} copies of {n_samples} samples) needs "
-            f"{(n_samples * copies) ** 2 * 12 / 1e9:.0f} GB; a larger k makes subsets smaller."
+            f"{in_bytes((n_samples * copies) ** 2 * 12)}; a larger k makes subsets smaller."
         )
 
 

@@ -25,12 +25,9 @@ import math
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import SupportsIndex
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from poisonproof.partition.spread import Spread
 
 HOW_MANY = 6
 LARGEST_PLANE = 256  # the largest q and the largest x that `suggest` looks at
@@ -41,7 +38,7 @@ WEIGHT_OF_K = 4  # a suggestion may miss d by this factor more than k: k sets th
 class Design:
     """A designed spread, described: what k, d and the number of base classifiers become.
 
-    ``name`` is what the command line's ``--spread`` takes; `spread` makes it.
+    ``name`` is what the command line's ``--spread`` takes; `Spread.designed` makes it.
     """
 
     kind: str
@@ -65,13 +62,6 @@ class Design:
     def k(self) -> float:
         """Inverse sensitivity, n_subsets / d."""
         return self.n_subsets / self.d
-
-    def spread(self) -> Spread:
-        """The spread itself."""
-        from poisonproof.partition.spread import Spread
-
-        make = Spread.planes if self.kind == "plane" else Spread.quartic
-        return make(self.order, self.groups)
 
 
 def suggest(k: float, d: float) -> tuple[Design, ...]:

@@ -116,7 +116,8 @@ class Spread:
         """n = groups·v subsets and the shifts groups·x for x in a cyclic (v, d, λ) difference set.
 
         Two partitions that are equal modulo ``groups`` share exactly λ subsets, any others none: overlap that
-        ``certify(votes, "tight")`` turns into radius (see `poisonproof.partition.difference_sets`). k = groups·v/d is seldom whole.
+        ``certify(votes, "tight")`` turns into radius (see `poisonproof.partition.difference_sets`). k = groups·v/d is
+        seldom whole.
         """
         from poisonproof.partition.difference_sets import checked_overlap
 
@@ -137,6 +138,12 @@ class Spread:
         from poisonproof.partition.difference_sets import quartic
 
         return cls.from_difference_set(*quartic(p), groups)
+
+    @classmethod
+    def designed(cls, design: Design) -> Self:
+        """The spread that a suggestion describes."""
+        make = cls.planes if design.kind == "plane" else cls.quartic
+        return make(design.order, design.groups)
 
     @staticmethod
     def suggest(k: float, d: float) -> tuple[Design, ...]:

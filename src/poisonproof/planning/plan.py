@@ -327,7 +327,7 @@ class Forecast:
         named = {design.name: design for k in ks if designs for design in Spread.suggest(k, DESIGN_DEGREE)[:1]}
         for name, design in named.items():
             if design.n_subsets <= MOST_DESIGNED and 0.9 * ks[0] <= design.k <= 1.1 * ks[-1]:
-                found.append(self._row(design.spread(), name, self._error(round(design.k)), False))
+                found.append(self._row(Spread.designed(design), name, self._error(round(design.k)), False))
         return sorted(found, key=lambda row: (row.k, row.d))
 
     def _near(self, k: float) -> list[tuple[Pilot, float]]:

@@ -114,7 +114,8 @@ def vote_of(
 
 
 def ranking_of(member: Member, fed: Any, votes: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
-    """The base classifier's rankings of the samples it is fed (see `poisonproof.votes.rankings`), with its votes in first place.
+    """The base classifier's rankings of the samples it is fed (see `poisonproof.votes.rankings`), with its votes in
+    first place.
 
     It ranks the classes of its subset, by score, the smaller class first among equals. Where it gives no score, they
     stand behind its vote in their order.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poisonproof.display.numbers import gigabytes
+from poisonproof.display.numbers import in_bytes
 from poisonproof.learners.kernel_ridge import NUMBERS_PER_PRODUCT, ROWS_PER_PRODUCT, Pool
 from poisonproof.system.memory import memory
 from poisonproof.system.threads import n_cores
@@ -52,7 +52,7 @@ class PooledMemory:
         """What the bound leaves for the kernel, or one sentence that says how much is needed."""
         if bound < self.least:
             raise ValueError(
-                f"--max-memory {gigabytes(bound)} is not enough: this needs {gigabytes(self.least)}; give at least "
+                f"--max-memory {in_bytes(bound, up=True)} is not enough: this needs {in_bytes(self.least, up=True)}; give at least "
                 f"that, or choose other subsets ({REMEDY})."
             )
         return (bound - self.voting) * 4 // max(1, self.kernel_column)
@@ -63,7 +63,7 @@ class PooledMemory:
         needed = self.least - self.before
         if there is not None and needed > there:
             raise MemoryError(
-                f"this needs {gigabytes(needed)} and the machine has {gigabytes(there)}; choose other subsets with "
+                f"this needs {in_bytes(needed, up=True)} and the machine has {in_bytes(there, up=True)}; choose other subsets with "
                 f"--k and --d ({REMEDY})"
             )
 

@@ -47,8 +47,8 @@ class Votes:
     premises : sequence of Premise
         What the certificate takes as given.
     rankings : array (n_test, n_subsets, n_classes) of integers, optional
-        The classes of each base classifier from best to worst (see `poisonproof.votes.rankings`); the first is its vote.
-        Only `certify` with method "run-off" reads them. They too must be functions of subset, index and sample;
+        The classes of each base classifier from best to worst (see `poisonproof.votes.rankings`); the first is its
+        vote. Only `certify` with method "run-off" reads them. They too must be functions of subset, index and sample;
         with inferred classes, no base classifier may rank a class that its subset does not hold.
     """
 

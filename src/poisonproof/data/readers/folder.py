@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.data.readers.lines import MOST_BYTES, gigabytes
+from poisonproof.data.readers.lines import MOST_BYTES
 from poisonproof.data.readers.part import Part, texts
+from poisonproof.display.numbers import in_bytes
 from poisonproof.samples.schema import ImageSchema
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".ppm", ".pgm", ".bmp")
@@ -86,8 +87,8 @@ def read_folder(
     needed = len(paths) * int(np.prod(shape))
     if needed > (most_bytes or MOST_BYTES):
         raise ValueError(
-            f"The {len(paths)} images of {folder} take {gigabytes(needed)} at {schema.width}×{schema.height} pixels, "
-            f"of which at most {gigabytes(most_bytes or MOST_BYTES)} are read unless --max-size allows more."
+            f"The {len(paths)} images of {folder} take {in_bytes(needed)} at {schema.width}×{schema.height} pixels, "
+            f"of which at most {in_bytes(most_bytes or MOST_BYTES)} are read unless --max-size allows more."
         )
     samples = np.empty((len(paths), *shape), np.uint8)
     good: list[Path] = []

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from poisonproof.display.numbers import in_bytes
 from poisonproof.system.memory import memory
 
 LONGEST_LINE = 1 << 22
@@ -54,8 +55,8 @@ def check_size(path: Path, size: int, allowed: int) -> None:
     """Refuse what is larger than allowed, and say what it would need."""
     if size > allowed:
         raise ValueError(
-            f"{path} holds {gigabytes(size)} of data, of which at most {gigabytes(allowed)} are read unless --max-size "
-            f"allows more; reading all of it takes about {gigabytes(MEMORY_PER_BYTE * size)} of memory."
+            f"{path} holds {in_bytes(size)} of data, of which at most {in_bytes(allowed)} are read unless --max-size "
+            f"allows more; reading all of it takes about {in_bytes(MEMORY_PER_BYTE * size)} of memory."
         )
 
 
@@ -64,14 +65,9 @@ def check_memory(path: Path, size: int) -> None:
     needed, free = MEMORY_PER_BYTE * size, memory().free
     if free is not None and needed > free:
         raise ValueError(
-            f"{path} holds {gigabytes(size)} of data, and reading it takes about {gigabytes(needed)} of memory, of "
-            f"which {gigabytes(free)} are free; read a part of it, or insist with --max-size {-(-size // 10**8) / 10}."
+            f"{path} holds {in_bytes(size)} of data, and reading it takes about {in_bytes(needed)} of memory, of "
+            f"which {in_bytes(free)} are free; read a part of it, or insist with --max-size {-(-size // 10**8) / 10}."
         )
-
-
-def gigabytes(size: int) -> str:
-    """A number of bytes in GB."""
-    return f"{size / 1e9:.3g} GB"
 
 
 def decoded(line: bytes, faults: Counter[str]) -> str:
@@ -96,7 +92,7 @@ def _lines(path: Path, file: BinaryIO, allowed: int, faults: Counter[str]) -> It
                 break
         if total > allowed:
             raise ValueError(
-                f"{path} expands to more than {gigabytes(allowed)}, which is refused unless --max-size allows more."
+                f"{path} expands to more than {in_bytes(allowed)}, which is refused unless --max-size allows more."
             )
         content = line.removesuffix(b"\n").removesuffix(b"\r")
         if not line:

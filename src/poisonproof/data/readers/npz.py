@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.data.readers.lines import MOST_BYTES, gigabytes
+from poisonproof.data.readers.lines import MOST_BYTES
 from poisonproof.data.readers.part import Part, notes_of, texts
+from poisonproof.display.numbers import in_bytes
 from poisonproof.samples.cells import text_of
 from poisonproof.samples.schema import ArraySchema
 from poisonproof.system.archives import open_zip
@@ -33,9 +34,7 @@ def read_arrays(path: Path, names: Sequence[str], most_bytes: int | None = None)
 
 def _refuse_too_large(name: str, size: int, most_bytes: int) -> None:
     if size > most_bytes:
-        raise ValueError(
-            f"{name} takes {gigabytes(size)}; at most {gigabytes(most_bytes)} unless --max-size allows more"
-        )
+        raise ValueError(f"{name} takes {in_bytes(size)}; at most {in_bytes(most_bytes)} unless --max-size allows more")
 
 
 def names_in(path: Path) -> list[str]:
