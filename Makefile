@@ -33,6 +33,7 @@ check: $(VENV)/.dev  ## style (ruff) and types (mypy)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: $(VENV)/.dev  ## put the code into the house style
 	$(BIN)/ruff check --fix-only --quiet .

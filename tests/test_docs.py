@@ -14,7 +14,7 @@ import typer.main
 import poisonproof
 from poisonproof.cli import app
 
-pytest.importorskip("mkdocs", reason="SITE NOT BUILT: pip install 'poisonproof[docs]'")
+pytest.importorskip("mkdocs", reason="SITE NOT BUILT: pip install '.[docs]'")
 
 ROOT = Path(__file__).parents[1]
 LARGEST_PICTURE = 60_000

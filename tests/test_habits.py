@@ -235,7 +235,7 @@ def test_doctor_says_what_is_there_and_what_to_type_for_the_rest(tmp_path, monke
     (tmp_path / "mnist.npz").touch()
     text = invoke("doctor", "--data-dir", tmp_path).stdout
     assert f"numpy {np.__version__}" in text
-    assert "missing torch-of-the-future: pip install 'poisonproof[torch]'" in text
+    assert "missing torch-of-the-future: pip install '.[torch]'" in text
     assert re.search(r"\[tables\] +pandas \d", text)
     assert "[dev]" not in text
     assert "OMP_NUM_THREADS=3" in text

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from poisonproof import __version__
+from poisonproof.errors import install_command
 
 NOT_FOR_USERS = ("test", "dev", "docs")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -32,7 +33,7 @@ class OptionalPart:
     @property
     def command(self) -> str:
         """What installs it."""
-        return f"pip install 'poisonproof[{self.name}]'"
+        return install_command(self.name)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+FORMER_NAME = "bezoar"
+
 
 class PoisonproofError(ValueError):
     """Something that the user can mend. The command line prints its sentence and exits with code 2."""
@@ -9,3 +11,27 @@ class PoisonproofError(ValueError):
 
 class DamagedFileError(PoisonproofError):
     """A file that is not what it states to be; one sentence that names it."""
+
+
+class MissingExtraError(PoisonproofError, ImportError):
+    """A library that is only installed on demand; the sentence says how."""
+
+    def __init__(self, purpose: str, library: str, extra: str) -> None:
+        super().__init__(f"{purpose} needs {library}; in a checkout of poisonproof: {install_command(extra)}.")
+
+
+def install_command(extra: str) -> str:
+    """What installs an extra. The package is on no index yet, so it names the checkout."""
+    return f"pip install '.[{extra}]'"
+
+
+def check_format(where: object, stated: object, known: str) -> None:
+    """Refuse a file of another format than the one this version reads and writes."""
+    if stated == known:
+        return
+    if isinstance(stated, str) and stated.startswith(f"{FORMER_NAME} "):
+        raise PoisonproofError(
+            f"{where} was written under the project's former name, {FORMER_NAME}, before its contracts were tightened, "
+            "and is not read any more; make it again."
+        )
+    raise PoisonproofError(f"{where} is of format {stated!r}; this version reads {known!r}.")

@@ -87,10 +87,7 @@ def write_texts(folder: Path) -> Written:
 
 def write_images(folder: Path) -> Written:
     """Handwritten digits, 8 by 8 pixels, as a folder of PNG files for each class."""
-    try:
-        from PIL import Image
-    except ImportError:
-        raise ImportError("Writing images needs Pillow: pip install 'poisonproof[images]'.") from None
+    from PIL import Image
     from sklearn.datasets import load_digits
 
     digits = load_digits()

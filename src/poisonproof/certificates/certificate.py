@@ -126,7 +126,7 @@ class Certificate:
         try:
             import pandas as pd
         except ImportError:
-            raise ImportError("Certificate.to_frame needs pandas: pip install 'poisonproof[tables]'.") from None
+            raise MissingExtraError("Certificate.to_frame", "pandas", "tables") from None
         names = np.append(self.classes.astype(object), UNSEEN)
         frame = {
             "prediction": self.labels,
@@ -164,8 +164,7 @@ class Certificate:
         The digests catch damage, not a forger who writes new ones: only the votes can do that.
         """
         arrays, facts = open_arrays(path, ("prediction", "runner_up", "margin", "radius"))
-        if facts.get("format") != FORMAT:
-            raise ValueError(f"{path} is of format {facts.get('format')!r}; this version reads '{FORMAT}'.")
+        check_format(path, facts.get("format"), FORMAT)
         with reading(path):
             certificate = cls(
                 **arrays,

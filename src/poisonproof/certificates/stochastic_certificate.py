@@ -142,8 +142,7 @@ class StochasticCertificate:
     def load(cls, path: str | Path) -> StochasticCertificate:
         """Read a certificate; refuse one that was altered."""
         arrays, facts = open_arrays(path, ARRAYS)
-        if facts.get("format") != FORMAT:
-            raise ValueError(f"{path} is of format {facts.get('format')!r}; this version reads '{FORMAT}'.")
+        check_format(path, facts.get("format"), FORMAT)
         return cls(
             **arrays,
             method=facts["method"],

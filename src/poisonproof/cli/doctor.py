@@ -27,7 +27,7 @@ def command(data_dir: options.DataDir = None, json: options.Json = False) -> Non
     if not found.ok:
         raise ValueError(
             f"The example of the docs has radius 1, and here it came out as {found.toy_radius}: believe no radius from "
-            "this installation, and make a new one with `pip install --force-reinstall poisonproof`."
+            "this installation, and make a new one with `pip install --force-reinstall .` in a checkout."
         )
 
 

@@ -189,10 +189,8 @@ def _gtsrb(folder: Path) -> Arrays:
 
 def _pictures(path: Path) -> Iterator[tuple[str, NDArray[np.uint8]]]:
     """The pictures of an archive by name, in the order of their names; none states more pixels than it can hold."""
-    try:
-        from PIL import Image
-    except ImportError:
-        raise ImportError("Reading GTSRB's pictures needs Pillow: pip install 'poisonproof[images]'.") from None
+    from PIL import Image
+
     with open_zip(path) as archive:
         for name in sorted(info.filename for info in archive.infolist() if info.filename.endswith(".ppm")):
             body = archive.read(name)

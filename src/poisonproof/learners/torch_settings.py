@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+from poisonproof.errors import MissingExtraError
+
 DEVICES = ("cpu", "cuda")
 # Errors of the machine come as RuntimeError like any other; these words tell them apart.
 MACHINE_GAVE_OUT = ("DefaultCPUAllocator", "out of memory", "CUDA error", "CUDNN_STATUS", "CUBLAS_STATUS")
@@ -21,7 +23,7 @@ def imported_torch() -> Any:
     try:
         import torch
     except ImportError:
-        raise ImportError("Networks need PyTorch: pip install 'poisonproof[torch]'.") from None
+        raise MissingExtraError("A network", "PyTorch", "torch") from None
     return torch
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from filelock import FileLock, Timeout
 
 from poisonproof.data import Dataset
-from poisonproof.errors import DamagedFileError
+from poisonproof.errors import DamagedFileError, check_format
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, check_gives_scores
 from poisonproof.learners.describe import describe
 from poisonproof.runs.blocks import BLOCK
@@ -120,15 +120,16 @@ def open_folder(
             raise DamagedFileError(
                 f"{error} Put back a copy, or remove it and run the same command again: whole blocks are kept."
             ) from None
+        check_format(folder, there.get("format"), FORMAT)
         with reading(path):
             held, moved = dict(there["settings"]), others(there)
         differing = [name for name, value in settings.items() if held.get(name) != value]
         strange = [name for name in differing if not (update and name in CHANGEABLE)]
-        if strange or there.get("format") != FORMAT:
-            name = strange[0] if strange else "format"
+        if strange:
+            name = strange[0]
             raise ValueError(
-                f"{folder} holds another run: its {name} differs ({_short(held.get(name, there.get(name)))} there, "
-                f"{_short(settings.get(name, FORMAT))} asked for); choose another --out or remove the folder."
+                f"{folder} holds another run: its {name} differs ({_short(held.get(name))} there, "
+                f"{_short(settings[name])} asked for); choose another --out or remove the folder."
             )
         if moved:
             say(

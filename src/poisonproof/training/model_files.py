@@ -174,8 +174,7 @@ def load_model(cls: Any, path: str | Path, trusted: Sequence[str]) -> Any:
     """Read what `save_model` wrote; refuse altered files and types nobody vouched for."""
     folder = Path(path)
     record = read_record(folder / RECORD)
-    if record.get("format") != FORMAT:
-        raise ValueError(f"{folder} is of format {record.get('format')!r}; this version reads '{FORMAT}'.")
+    check_format(folder, record.get("format"), FORMAT)
     with reading(folder / RECORD):
         return _model_of(record, cls, folder, trusted)
 

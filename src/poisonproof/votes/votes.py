@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poisonproof.errors import DamagedFileError
+from poisonproof.errors import DamagedFileError, check_format
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
 from poisonproof.premises import Premise
@@ -146,8 +146,7 @@ class Votes:
                 "Name the spread and use Votes(np.load(...), spread, classes)."
             )
         record = read_record(side)
-        if record.get("format") != FORMAT:
-            raise ValueError(f"{side} is of format {record.get('format')!r}; this version reads '{FORMAT}'.")
+        check_format(side, record.get("format"), FORMAT)
         with reading(side):
             matrix, ranked = _mapped(path, record["matrix"], side), record.get("rankings")
             spread = Spread.from_dict(record["spread"])

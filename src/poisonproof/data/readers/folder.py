@@ -115,10 +115,8 @@ def _items(folder: Path) -> list[Path]:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     """An image whose header was read and whose size is bearable; pixels are not decoded yet."""
-    try:
-        from PIL import Image
-    except ImportError:
-        raise ImportError("Reading images needs Pillow: pip install 'poisonproof[images]'.") from None
+    from PIL import Image
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)

@@ -27,7 +27,7 @@ class ParquetTable:
             import pyarrow as pa
             import pyarrow.parquet as pq
         except ImportError:
-            raise ImportError("Reading Parquet needs pyarrow: pip install 'poisonproof[tables]'.") from None
+            raise MissingExtraError("Reading Parquet", "pyarrow", "tables") from None
         self.path = path
         try:
             with pq.ParquetFile(path) as file:

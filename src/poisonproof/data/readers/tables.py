@@ -19,6 +19,7 @@ from poisonproof.samples.schema import (
     TableSchema,
     number_in,
 )
+from poisonproof.errors import MissingExtraError
 
 ROWS_TO_GUESS_FROM = 20_000
 SHARE_OF_NUMBERS = 0.9
@@ -164,7 +165,7 @@ def _samples(schema: TableSchema, features: Sequence[_Numbers | _Texts]) -> Any:
     try:
         import pandas as pd
     except ImportError:
-        raise ImportError("Tables with categories need pandas: pip install 'poisonproof[tables]'.") from None
+        raise MissingExtraError("A table with categories", "pandas", "tables") from None
     made: dict[str, Any] = {}
     for name, role, column in zip(schema.named(*FEATURES), roles, features, strict=True):
         if role == "number":
