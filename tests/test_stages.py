@@ -19,6 +19,7 @@ from poisonproof import (
     Votes,
     data,
 )
+from poisonproof.display.numbers import bytes_of
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.maps.digits import DigitFeatures
 from poisonproof.runs.layout import RESULTS
@@ -95,13 +96,13 @@ def test_the_stages_on_the_command_line(tmp_path):
 
 
 def test_memory_is_told_before_it_is_taken(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match=r"--max-memory 0.01GB is not enough: this needs [\d.]+GB; give at least that"):
+    with pytest.raises(ValueError, match=r"--max-memory 10 MB is not enough: this needs [\d.]+ [MG]B; give at least that"):
         run(TINY, ensemble(TINY), tmp_path / "run", max_memory=10**7)
     assert not (tmp_path / "run").exists()
     with pytest.raises(ValueError, match=r"bounds pooled learners, and GaussianNB\(\) is none"):
         run(FLAT, ensemble(FLAT), tmp_path / "run", max_memory=10**12)
     monkeypatch.setattr(memory, "_solving", lambda rows, width: 10**15)
-    with pytest.raises(MemoryError, match=r"this needs \d000000(\.\d+)?GB and the machine has .* choose other subsets"):
+    with pytest.raises(MemoryError, match=r"this needs \d,\d+ TB and the machine has .* choose other subsets"):
         run(TINY, ensemble(TINY), tmp_path / "run")
 
 
@@ -170,10 +171,10 @@ print(bound, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
     ("text", "size"), [("4GB", 4 * 10**9), ("500mb", 5 * 10**8), ("1.5", 15 * 10**8), (" 2 GB", 2 * 10**9)]
 )
 def test_sizes_are_read(text, size):
-    assert memory.bytes_of(text) == size
+    assert bytes_of(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "GB", "-1GB", "nan", "inf", "4TB", "0"])
 def test_sizes_that_are_none(text):
     with pytest.raises(ValueError, match="must be a size such as 4GB"):
-        memory.bytes_of(text)
+        bytes_of(text)

@@ -391,13 +391,13 @@ def to_rows(X, at):
 def test_bombs_and_damage_are_refused(tmp_path):
     path = tmp_path / "t.csv.gz"
     path.write_bytes(gzip.compress(b"x,y\n" + (b"1," + b" " * 4000 + b"a\n") * 20_000, 1))
-    with pytest.raises(ValueError, match=r"expands to more than 0\.0671 GB, which is refused unless --max-size"):
+    with pytest.raises(ValueError, match=r"expands to more than 67\.1 MB, which is refused unless --max-size"):
         open_own(path, How(label="y"))
     path.write_bytes(gzip.compress(b"x,y\n" + b"1,a\n" * 50)[:-9])
     with pytest.raises(ValueError, match="not a whole gzip file"):
         open_own(path, How(label="y"))
     write_lines(tmp_path / "t.csv", TRAINING)
-    with pytest.raises(ValueError, match=r"of which at most 1e-06 GB are read unless --max-size .* of memory"):
+    with pytest.raises(ValueError, match=r"of which at most 1 kB are read unless --max-size .* of memory"):
         open_own(tmp_path / "t.csv", How(label="class", most_bytes=1000))
     (tmp_path / "t.parquet").write_bytes(b"PAR1 nothing PAR1")
     with pytest.raises(ValueError, match="is not a whole Parquet file"):
