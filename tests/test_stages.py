@@ -96,7 +96,9 @@ def test_the_stages_on_the_command_line(tmp_path):
 
 
 def test_memory_is_told_before_it_is_taken(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match=r"--max-memory 10 MB is not enough: this needs [\d.]+ [MG]B; give at least that"):
+    with pytest.raises(
+        ValueError, match=r"--max-memory 10 MB is not enough: this needs [\d.]+ [MG]B; give at least that"
+    ):
         run(TINY, ensemble(TINY), tmp_path / "run", max_memory=10**7)
     assert not (tmp_path / "run").exists()
     with pytest.raises(ValueError, match=r"bounds pooled learners, and GaussianNB\(\) is none"):

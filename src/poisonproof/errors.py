@@ -13,11 +13,17 @@ class DamagedFileError(PoisonproofError):
     """A file that is not what it states to be; one sentence that names it."""
 
 
+class WrongTypeError(PoisonproofError, TypeError):
+    """An argument of a type that cannot be meant."""
+
+
 class MissingExtraError(PoisonproofError, ImportError):
     """A library that is only installed on demand; the sentence says how."""
 
-    def __init__(self, purpose: str, library: str, extra: str) -> None:
-        super().__init__(f"{purpose} needs {library}; in a checkout of poisonproof: {install_command(extra)}.")
+
+def missing_extra(purpose: str, library: str, extra: str) -> MissingExtraError:
+    """The error to raise where a library of an extra is not installed."""
+    return MissingExtraError(f"{purpose} needs {library}; in a checkout of poisonproof: {install_command(extra)}.")
 
 
 def install_command(extra: str) -> str:

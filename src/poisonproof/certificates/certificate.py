@@ -126,7 +126,7 @@ class Certificate:
         try:
             import pandas as pd
         except ImportError:
-            raise MissingExtraError("Certificate.to_frame", "pandas", "tables") from None
+            raise missing_extra("Certificate.to_frame", "pandas", "tables") from None
         names = np.append(self.classes.astype(object), UNSEEN)
         frame = {
             "prediction": self.labels,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from poisonproof.errors import MissingExtraError
+from poisonproof.errors import missing_extra
 
 DEVICES = ("cpu", "cuda")
 # Errors of the machine come as RuntimeError like any other; these words tell them apart.
@@ -23,7 +23,7 @@ def imported_torch() -> Any:
     try:
         import torch
     except ImportError:
-        raise MissingExtraError("A network", "PyTorch", "torch") from None
+        raise missing_extra("A network", "PyTorch", "torch") from None
     return torch
 
 

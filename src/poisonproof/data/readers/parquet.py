@@ -27,7 +27,7 @@ class ParquetTable:
             import pyarrow as pa
             import pyarrow.parquet as pq
         except ImportError:
-            raise MissingExtraError("Reading Parquet", "pyarrow", "tables") from None
+            raise missing_extra("Reading Parquet", "pyarrow", "tables") from None
         self.path = path
         try:
             with pq.ParquetFile(path) as file:

@@ -19,7 +19,7 @@ from poisonproof.samples.schema import (
     TableSchema,
     number_in,
 )
-from poisonproof.errors import MissingExtraError
+from poisonproof.errors import missing_extra
 
 ROWS_TO_GUESS_FROM = 20_000
 SHARE_OF_NUMBERS = 0.9
@@ -165,7 +165,7 @@ def _samples(schema: TableSchema, features: Sequence[_Numbers | _Texts]) -> Any:
     try:
         import pandas as pd
     except ImportError:
-        raise MissingExtraError("A table with categories", "pandas", "tables") from None
+        raise missing_extra("A table with categories", "pandas", "tables") from None
     made: dict[str, Any] = {}
     for name, role, column in zip(schema.named(*FEATURES), roles, features, strict=True):
         if role == "number":
