@@ -14,6 +14,8 @@ from collections import Counter
 from html import escape
 from pathlib import Path
 
+from poisonproof import HOMES
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "poisonproof"
 LINE, LEFT, TOP, CELL = 24, 500, 110, 30
@@ -36,8 +38,12 @@ def imports_of(path: Path) -> Counter[str]:
     """How often a file imports from each room, inside functions and for type checkers too."""
     counts: Counter[str] = Counter()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("poisonproof."):
-            counts[str(node.module).split(".")[1]] += 1
+        if not isinstance(node, ast.ImportFrom) or node.module is None:
+            continue
+        if node.module == "poisonproof":  # a public name: it lives in a room too
+            counts.update(HOMES[alias.name].split(".")[0] for alias in node.names if alias.name in HOMES)
+        elif node.module.startswith("poisonproof."):
+            counts[node.module.split(".")[1]] += 1
     return counts
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME = {
+HOMES = {
     "AuditReport": "auditing.audit",
     "BinomialSelectionClassifier": "estimators.stochastic",
     "Certificate": "certificates.methods",
@@ -76,9 +76,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in HOMES:
         raise AttributeError(f"module 'poisonproof' has no attribute '{name}'")
-    value = getattr(import_module(f"poisonproof.{_HOME[name]}"), name)
+    value = getattr(import_module(f"poisonproof.{HOMES[name]}"), name)
     globals()[name] = value
     return value
 
