@@ -30,7 +30,7 @@ EXAMPLES = int(os.environ.get("POISONPROOF_FUZZ", "25"))
 def present(name):
     door = DOORS[name]
     if not doors.here(door):
-        pytest.skip(f"this door needs {door.needs}: pip install 'poisonproof[test]'")
+        pytest.skip(f"this door needs {door.needs}: pip install '.[test]'")
     return door
 
 

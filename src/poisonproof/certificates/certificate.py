@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from poisonproof import __version__
 from poisonproof.display.text import shown
-from poisonproof.errors import DamagedFileError
+from poisonproof.errors import DamagedFileError, check_format, missing_extra
 from poisonproof.partition.split import Split, Threat
 from poisonproof.partition.spread import Spread
 from poisonproof.premises import Premise

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from poisonproof.certificates.certificate import shares_that_withstand
 from poisonproof.display.text import shown
+from poisonproof.errors import check_format
 from poisonproof.partition.split import Threat
 from poisonproof.premises import Premise
 from poisonproof.system.files import open_arrays, write_arrays

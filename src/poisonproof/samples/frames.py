@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.errors import missing_extra
+
 _OF_DATES = {"date32[day]": "s", "date64[ms]": "ms"}
 
 
@@ -33,7 +35,7 @@ def as_frame(X: Any) -> Any:
         import pandas as pd
         import pyarrow as pa
     except ImportError:
-        raise ImportError(f"A {_name(X)} needs pandas and pyarrow: pip install 'poisonproof[tables]'.") from None
+        raise missing_extra(f"A {_name(X)}", "pandas and pyarrow", "tables") from None
     try:
         table = pa.table(X)
     except pa.ArrowException as error:

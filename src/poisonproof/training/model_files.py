@@ -12,7 +12,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
 
-from poisonproof.errors import DamagedFileError
+from poisonproof.errors import DamagedFileError, check_format
 from poisonproof.learners.arrived import PREMISE as ARRIVED
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread

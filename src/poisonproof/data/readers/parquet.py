@@ -9,6 +9,7 @@ from typing import Any
 
 from poisonproof.data.readers.csvfile import checked_names
 from poisonproof.data.readers.lines import MOST_BYTES, check_size, decoded
+from poisonproof.errors import missing_extra
 from poisonproof.samples.cells import text_of
 from poisonproof.samples.moments import floor_microseconds
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from poisonproof.data.readers.part import Part, notes_of, texts
 from poisonproof.display.text import nearest
+from poisonproof.errors import missing_extra
 from poisonproof.samples.schema import (
     FEATURES,
     MISSING,
     TableSchema,
     number_in,
 )
-from poisonproof.errors import missing_extra
 
 ROWS_TO_GUESS_FROM = 20_000
 SHARE_OF_NUMBERS = 0.9
