@@ -1025,7 +1025,10 @@ def _doors() -> Iterator[Door]:
             f"texts, array{by}", _of_arrays(lambda rows: _objects(_texts(rows)), grouped, TEXT_LEARNER), texts_too
         )
         yield Door(
-            f"texts, pandas{by}", _of_arrays(lambda rows: pd.Series(_texts(rows)), grouped, TEXT_LEARNER), texts_too
+            f"texts, pandas{by}",
+            _of_arrays(lambda rows: pd.Series(_texts(rows)), grouped, TEXT_LEARNER),
+            texts_too,
+            holds=_text_of_pandas,
         )
         lines = (*kinds, "cell", "category", "text", "line", *more)
         for suffix, delimiter in ((".csv", ","), (".tsv", "\t")):
@@ -1152,6 +1155,10 @@ def _in_pandas_text(row: Row) -> bool:
     return _hashable(row) and not (isinstance(row.cells["city"], str) and _surrogate(row.cells["city"]))
 
 
+def _text_of_pandas(row: Row) -> bool:
+    return not (isinstance(row.cells["words"], str) and _surrogate(row.cells["words"]))
+
+
 def _concatenable(row: Row) -> bool:
     """pandas itself refuses to put times together that nanoseconds cannot count."""
     when, took = row.cells["when"], row.cells["took"]
@@ -1174,7 +1181,9 @@ def _is_numpy_time(value: Any) -> bool:
 
 
 def _hashable(row: Row) -> bool:
-    return not isinstance(row.cells["city"], list | dict | np.ndarray)
+    """Whether categories can be made of the cities; and no duration lacks a unit, for pandas gives it one by itself."""
+    unitless = [cell for cell in row.cells.values() if isinstance(cell, np.timedelta64) and cell.dtype == "m8"]
+    return not unitless and not isinstance(row.cells["city"], list | dict | np.ndarray)
 
 
 def _arrow_key(value: Any) -> bool:
@@ -1312,7 +1321,8 @@ def faults_of(case: Case, make: Odd | None = None) -> list[str]:
         before, after = _reading(door, change.before), _reading(door, change.after)
     except Exception as error:
         return [f"one row stops the training: {type(error).__name__}: {' '.join(str(error).split())[:150]}"]
-    return [*_moved(case, change, before, after), *(_retrained(case, change, before, after) if case.train else [])]
+    train = case.train or _classes_moved(before, after)
+    return [*_moved(case, change, before, after), *(_retrained(case, change, before, after) if train else [])]
 
 
 def _moved(case: Case, change: Change, before: Reading, after: Reading) -> list[str]:
@@ -1329,9 +1339,7 @@ def _moved(case: Case, change: Change, before: Reading, after: Reading) -> list[
     crossed = [row for row, out in before.aside.items() if after.aside.get(row, out) != out]
     if crossed:
         faults.append(f"{len(crossed)} other rows moved into the held-out set or out of it")
-    if before.brought.model.classes is None and not np.array_equal(
-        before.brought.model.classes_, after.brought.model.classes_
-    ):
+    if _classes_moved(before, after):
         return (
             faults  # inferred classes are a premise, and a certificate reckons with one more; votes are asked by name
         )
@@ -1339,6 +1347,12 @@ def _moved(case: Case, change: Change, before: Reading, after: Reading) -> list[
     if not noticed <= _may_notice(before, after):
         faults.append(f"base classifiers {sorted(noticed)} moved, and only {sorted(_may_notice(before, after))} may")
     return faults
+
+
+def _classes_moved(before: Reading, after: Reading) -> bool:
+    """Whether inferred classes differ, be it in their type alone: digests name them."""
+    models = before.brought.model, after.brought.model
+    return models[0].classes is None and len({repr(model.classes_.tolist()) for model in models}) > 1
 
 
 def _may_notice(before: Reading, after: Reading) -> set[int]:
@@ -1360,7 +1374,10 @@ def _retrained(case: Case, change: Change, before: Reading, after: Reading) -> l
             if not moved <= _may_notice(before, after):
                 faults.append(f"votes of {sorted(moved)} moved, and only {sorted(_may_notice(before, after))} may")
             updated = _updated(case, change, fitted, before, after)
-            if not np.array_equal(updated.subset_digests_, fresh.subset_digests_):
+            same_type = repr(updated.classes_.tolist()) == repr(
+                fresh.classes_.tolist()
+            )  # of 1 and 1.0 the first stands
+            if same_type and not np.array_equal(updated.subset_digests_, fresh.subset_digests_):
                 faults.append("update gives other digests than a fresh fit")
             if not np.array_equal(_votes(updated, test), said_then):
                 faults.append("update gives other votes than a fresh fit")

@@ -74,6 +74,7 @@ KNOWN = [
     ("texts, list", "sample: missing"),
     ("array float64, classes inferred", "label: missing"),
     ("array float64, classes inferred", "label: a fraction"),
+    ("array float64, classes inferred", "label: a float equal to one"),
 ]
 
 
