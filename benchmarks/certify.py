@@ -81,7 +81,8 @@ def timed(work, *args):
 def main() -> None:
     print(f"{n_cores()} cores")
     print(
-        "| votes | classes | k, d | poisonproof, s | µs per sample | NumPy, ms per sample | ratio | private memory, MB |"
+        "| votes | classes | k, d | poisonproof, s | µs per sample | NumPy, ms per sample | ratio | private memory, MB"
+        " |"
     )
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:

@@ -2,8 +2,8 @@
 
     python docs/draw_rooms.py
 
-Rooms stand in the order of the contract in pyproject.toml, the lowest first. A number is how many imports a room's files
-make from the room of that column; the contract says that nothing stands to the right of the diagonal.
+Rooms stand in the order of the contract in pyproject.toml, the lowest first. A number is how many imports a room's
+files make from the room of that column; the contract says that nothing stands to the right of the diagonal.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def draw() -> str:
     names = rooms()
     width, height = LEFT + CELL * len(names) + 20, TOP + LINE * len(names) + 20
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        'font-family="sans-serif" font-size="12">',
         "<style>text{fill:#222}.for{fill:#666}.n{text-anchor:middle}.d{fill:#e8e8e8}.c{fill:#cfe3f7}"
         "@media(prefers-color-scheme:dark){text{fill:#ddd}.for{fill:#999}.n{fill:#111}.d{fill:#444}}</style>",
     ]

@@ -119,7 +119,8 @@ def cli_reference() -> str:
     parts += [_command_section(name, one, context) for name, one in found.items()]
     parts.append(
         "## Shell completion\n\n`poisonproof --install-completion` completes commands, options and values (data sets, "
-        "learners, methods) in bash, zsh, fish and PowerShell; `poisonproof --show-completion` prints the script instead.\n"
+        "learners, methods) in bash, zsh, fish and PowerShell; `poisonproof --show-completion` prints the script "
+        "instead.\n"
     )
     return "\n".join(parts)
 

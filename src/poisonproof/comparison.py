@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from poisonproof.certificates.methods import Certificate, certify
 from poisonproof.certificates.stochastic_certificate import StochasticCertificate
 from poisonproof.data import Dataset
+from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.estimators.stochastic import (
     BinomialSelectionClassifier,
@@ -221,16 +222,16 @@ def nearest_design(k: float, d: int, n_classifiers: int) -> Design | None:
 def _check(dataset: Dataset, k: int, n_classifiers: int, rows: Sequence[str]) -> None:
     unknown = [name for name in rows if name not in METHODS]
     if unknown or not rows:
-        raise ValueError(f"There is no row '{unknown[0] if unknown else ''}'; there are {', '.join(METHODS)}.")
+        raise PoisonproofError(f"There is no row '{unknown[0] if unknown else ''}'; there are {', '.join(METHODS)}.")
     n_train = count_rows(dataset.x_train)
     if not 1 <= k <= n_train:
-        raise ValueError(
+        raise PoisonproofError(
             f"k must lie in 1 … {n_train}, the number of training samples, or most subsets would be empty. Got {k}."
         )
     if n_classifiers < k:
-        raise ValueError(f"The number of base classifiers must be at least k = {k}. Got {n_classifiers}.")
+        raise PoisonproofError(f"The number of base classifiers must be at least k = {k}. Got {n_classifiers}.")
     if not len(dataset.y_test):
-        raise ValueError(f"{dataset.name} has no test samples; there is nothing to certify.")
+        raise PoisonproofError(f"{dataset.name} has no test samples; there is nothing to certify.")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Any
 
 import xxhash
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.system.files import write_text, write_whole
 
 CLINICS = 60
@@ -139,7 +140,7 @@ def write_example(name: str, folder: str | Path) -> Written:
     folder : path
     """
     if name not in EXAMPLES:
-        raise ValueError(f"There is no example '{name}'; there are {', '.join(EXAMPLES)}.")
+        raise PoisonproofError(f"There is no example '{name}'; there are {', '.join(EXAMPLES)}.")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     return EXAMPLES[name](folder)

@@ -25,6 +25,7 @@ from poisonproof.auditing.attacks import (
 )
 from poisonproof.certificates.methods import Certificate, certify
 from poisonproof.display.text import shown
+from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.labels import label_cells, one_by_one
@@ -185,11 +186,11 @@ def audit(
         Told how much is done, of how much.
     """
     if method not in ("finite-aggregation", "dpa-bound", "tight"):
-        raise ValueError(f"An audit puts certificates of the plurality vote to the test. Got method {method!r}.")
+        raise PoisonproofError(f"An audit puts certificates of the plurality vote to the test. Got method {method!r}.")
     chosen = list(ATTACKS) if kinds is None else list(kinds)
     for kind in chosen:
         if kind not in ATTACKS:
-            raise ValueError(f"An attack is one of {list(ATTACKS)}. Got {kind!r} instead.")
+            raise PoisonproofError(f"An attack is one of {list(ATTACKS)}. Got {kind!r} instead.")
     course = _Course(model, X, y, groups, X_test, targets, chosen, method, bystanders, all_every, seed)
     done: list[Attack] = []
     plan = [(target, kind) for target in range(course.n_targets) for kind in chosen if course.suits(target, kind)]
@@ -363,12 +364,12 @@ class _Course:
 def _chosen(targets: int | Sequence[int], n_test: int, seed: int) -> list[int]:
     if isinstance(targets, int):
         if targets < 1:
-            raise ValueError(f"An audit needs at least one target. Got {targets}.")
+            raise PoisonproofError(f"An audit needs at least one target. Got {targets}.")
         rng = np.random.default_rng(seed)
         return [int(row) for row in np.sort(rng.choice(n_test, min(targets, n_test), replace=False))]
     rows = [int(row) for row in targets]
     if not rows or min(rows) < 0 or max(rows) >= n_test:
-        raise ValueError(f"Targets must be test samples 0 … {n_test - 1}. Got {targets!r} instead.")
+        raise PoisonproofError(f"Targets must be test samples 0 … {n_test - 1}. Got {targets!r} instead.")
     return rows
 
 

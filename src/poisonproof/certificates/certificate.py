@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from poisonproof import __version__
 from poisonproof.display.text import shown
-from poisonproof.errors import DamagedFileError, check_format, missing_extra
+from poisonproof.errors import DamagedFileError, PoisonproofError, check_format, missing_extra
 from poisonproof.partition.split import Split, Threat
 from poisonproof.partition.spread import Spread
 from poisonproof.premises import Premise
@@ -93,7 +93,7 @@ class Certificate:
         """Whether each prediction is the given label; with inferred classes, no prediction is a label they lack."""
         truth = class_indices(y, self.classes, self.classes_inferred)
         if len(truth) != len(self):
-            raise ValueError(
+            raise PoisonproofError(
                 f"There are {len(self)} predictions but {len(truth)} labels; give one label per test sample."
             )
         return self.prediction == truth
@@ -115,7 +115,7 @@ class Certificate:
         if self.split is None:
             if threat == "insert_remove":
                 return self.radius
-            raise ValueError(
+            raise PoisonproofError(
                 f"What '{threat}' costs depends on the split, and these votes do not say how they were split; "
                 "give Votes(..., split=...)."
             )
@@ -218,6 +218,6 @@ def shares_that_withstand(
     """For each attack size, how many of these radii reach it, as a share of all test samples."""
     sizes = np.asarray(attack_sizes)
     if not np.issubdtype(sizes.dtype, np.integer) or (sizes < 0).any():
-        raise ValueError(f"Attack sizes must be whole numbers ≥ 0. Got {attack_sizes!r} instead.")
+        raise PoisonproofError(f"Attack sizes must be whole numbers ≥ 0. Got {attack_sizes!r} instead.")
     held = np.sort(radii)
     return (len(held) - np.searchsorted(held, sizes)) / n_test

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, betaincinv
 
+from poisonproof.errors import PoisonproofError
+
 GRID = 1 << 32
 # betainc is good to a few units in the last place; a bound must pass with this much to spare.
 SLACK = 1e-9
@@ -33,9 +35,11 @@ def clopper_pearson(successes: ArrayLike, trials: ArrayLike, level: float) -> In
     """
     hits, tries = np.broadcast_arrays(np.asarray(successes, np.int64), np.asarray(trials, np.int64))
     if hits.size and not ((hits >= 0) & (hits <= tries)).all():
-        raise ValueError("There must be 0 … trials successes; votes for a class cannot be more than draws.")
+        raise PoisonproofError("There must be 0 … trials successes; votes for a class cannot be more than draws.")
     if not 0 < level < 1:
-        raise ValueError(f"The level of a confidence bound must lie strictly between 0 and 1. Got {level!r} instead.")
+        raise PoisonproofError(
+            f"The level of a confidence bound must lie strictly between 0 and 1. Got {level!r} instead."
+        )
     return Interval(_lower(hits, tries, level), GRID - _lower(tries - hits, tries, level))
 
 

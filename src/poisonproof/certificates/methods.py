@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from poisonproof.certificates.certificate import Certificate
 from poisonproof.certificates.reachable import reachable_partitions, reachable_premise
+from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.system.threads import in_threads
 from poisonproof.votes.votes import Votes
 
@@ -49,17 +50,21 @@ def certify(
         Threads; -1 means one per core. The result does not depend on it.
     """
     if not isinstance(votes, Votes):
-        raise TypeError(
+        raise WrongTypeError(
             f"certify takes poisonproof.Votes, which know their spread. Got {type(votes).__name__} instead."
         )
     if method not in get_args(Method):
-        raise ValueError(f"The 'method' of certify must be one of {list(get_args(Method))}. Got {method!r} instead.")
+        raise PoisonproofError(
+            f"The 'method' of certify must be one of {list(get_args(Method))}. Got {method!r} instead."
+        )
     if n_jobs != -1 and n_jobs < 1:
-        raise ValueError(f"The 'n_jobs' of certify must be -1 or at least 1. Got {n_jobs!r} instead.")
+        raise PoisonproofError(f"The 'n_jobs' of certify must be -1 or at least 1. Got {n_jobs!r} instead.")
     premises, within = votes.premises, None
     if reachable is not None:
         if method != "finite-aggregation":
-            raise ValueError(f"'reachable' needs the method 'finite-aggregation' (Theorem 4). Got {method!r} instead.")
+            raise PoisonproofError(
+                f"'reachable' needs the method 'finite-aggregation' (Theorem 4). Got {method!r} instead."
+            )
         within = reachable_partitions(reachable, votes.spread.n_partitions)
         premises = (*premises, reachable_premise(within, votes.spread.n_partitions))
     exact = None
@@ -125,7 +130,7 @@ def _run_off(votes: Votes, n_jobs: int) -> tuple[list[NDArray[np.int64]], NDArra
     from poisonproof.certificates.runoff import certify_runoff_rows
 
     if votes.rankings is None:
-        raise ValueError(
+        raise PoisonproofError(
             "Method 'run-off' needs the base classifiers' rankings, and these votes have none; "
             "give Votes(..., rankings=...), or make them by FiniteAggregationClassifier.votes(X, rankings=True)."
         )

@@ -7,6 +7,7 @@ import hashlib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.premises import Premise
 
 RUNS_IN_WORDS = 12
@@ -16,18 +17,20 @@ def reachable_partitions(reachable: ArrayLike, n_partitions: int) -> NDArray[np.
     """The partitions in increasing order, from indices or a boolean mask; one sentence if they are none."""
     given = np.asarray(reachable)
     if given.ndim != 1:
-        raise ValueError(f"'reachable' must be a list of partitions or a mask. Got an array of shape {given.shape}.")
+        raise PoisonproofError(
+            f"'reachable' must be a list of partitions or a mask. Got an array of shape {given.shape}."
+        )
     if given.dtype == np.bool_:
         if len(given) != n_partitions:
-            raise ValueError(f"A mask of reachable partitions needs {n_partitions} entries. Got {len(given)}.")
+            raise PoisonproofError(f"A mask of reachable partitions needs {n_partitions} entries. Got {len(given)}.")
         return np.flatnonzero(given)
     if len(given) == 0:
         return np.empty(0, np.int64)
     if given.dtype.kind not in "iu":
-        raise ValueError(f"Reachable partitions must be whole numbers or a mask. Got dtype {given.dtype}.")
+        raise PoisonproofError(f"Reachable partitions must be whole numbers or a mask. Got dtype {given.dtype}.")
     if given.min() < 0 or given.max() >= n_partitions:
         wrong = given.min() if given.min() < 0 else given.max()
-        raise ValueError(f"Reachable partitions must lie in 0 … {n_partitions - 1}. Got {wrong}.")
+        raise PoisonproofError(f"Reachable partitions must lie in 0 … {n_partitions - 1}. Got {wrong}.")
     return np.unique(given).astype(np.int64)
 
 

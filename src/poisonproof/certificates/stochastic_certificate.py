@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from poisonproof.certificates.certificate import shares_that_withstand
 from poisonproof.display.text import shown
-from poisonproof.errors import check_format
+from poisonproof.errors import PoisonproofError, check_format
 from poisonproof.partition.split import Threat
 from poisonproof.premises import Premise
 from poisonproof.system.files import open_arrays, write_arrays
@@ -101,7 +101,7 @@ class StochasticCertificate:
         """
         truth = class_indices(y, self.classes, self.classes_inferred)
         if len(truth) != len(self):
-            raise ValueError(
+            raise PoisonproofError(
                 f"There are {len(self)} predictions but {len(truth)} labels; give one label per test sample."
             )
         return (self.prediction == truth) & ~self.abstained
@@ -120,7 +120,7 @@ class StochasticCertificate:
         ``"insert_remove"``: samples inserted or removed. ``"label_flip"`` and ``"modify"``: samples changed.
         """
         if threat not in get_args(Threat):
-            raise ValueError(f"A threat is one of {list(get_args(Threat))}. Got {threat!r} instead.")
+            raise PoisonproofError(f"A threat is one of {list(get_args(Threat))}. Got {threat!r} instead.")
         return self.radius if threat == "insert_remove" else self.radius_changed
 
     def facts(self) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """The command line. One small file per command; stdout is data, stderr is progress.
 
-Exit codes: 0 done, VERIFIED; 2 the command or its input was wrong (one sentence on stderr); 3 NOT VERIFIED by `poisonproof
-verify`, or `poisonproof audit` found a violation; 4 the machine gave out (a full disk, a dead worker, no memory) and the
-same command goes on; 5 CONSISTENT by `poisonproof verify`: nothing contradicts, but not enough was given to verify; 130
-interrupted; 1 a defect of poisonproof.
+Exit codes: 0 done, VERIFIED; 2 the command or its input was wrong (one sentence on stderr); 3 NOT VERIFIED by
+`poisonproof verify`, or `poisonproof audit` found a violation; 4 the machine gave out (a full disk, a dead worker, no
+memory) and the same command goes on; 5 CONSISTENT by `poisonproof verify`: nothing contradicts, but not enough was
+given to verify; 130 interrupted; 1 a defect of poisonproof.
 """
 
 from __future__ import annotations
@@ -41,8 +41,13 @@ from poisonproof.cli import (
     vote,
 )
 from poisonproof.display.text import shown
+from poisonproof.errors import PoisonproofError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
+OUR_MISTAKE = (
+    "this is a defect of poisonproof, not of your command or data; please report it with the lines above and the output "
+    "of `poisonproof doctor` (CONTRIBUTING.md says where, SECURITY.md if a radius may be wrong)."
+)
 GOES_ON = "What was finished is kept, and the same command goes on from there."
 
 
@@ -86,7 +91,7 @@ def graceful(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **given)
         except BrokenPipeError:
             raise
-        except (ValueError, TypeError, ImportError, OSError, MemoryError) as error:
+        except (PoisonproofError, OSError, MemoryError) as error:  # whatever else is raised is our own mistake
             gave_out = _machine_gave_out(error)
             options.note(f"{_sentence(error)}{f' {GOES_ON}' if gave_out else ''}")
             raise typer.Exit(4 if gave_out else 2) from None
@@ -152,4 +157,5 @@ def main() -> None:
         app()
     except Exception:
         options.note_lines(traceback.format_exc())
+        options.note(OUR_MISTAKE)
         sys.exit(1)

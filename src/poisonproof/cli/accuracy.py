@@ -9,6 +9,7 @@ import typer
 
 from poisonproof.cli import certify, completion, options
 from poisonproof.cli.run import progress_bar
+from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof import CertifiedAccuracy
@@ -69,7 +70,9 @@ def whole_sizes(text: str) -> list[int]:
     except ValueError:
         sizes = [-1]
     if min(sizes) < 0:
-        raise ValueError(f"--attack-size must be whole numbers ≥ 0 with commas between, like 1,2,5. Got '{text}'.")
+        raise PoisonproofError(
+            f"--attack-size must be whole numbers ≥ 0 with commas between, like 1,2,5. Got '{text}'."
+        )
     return sizes
 
 

@@ -9,6 +9,7 @@ import typer
 
 from poisonproof.cli import completion, options
 from poisonproof.cli.run import progress_bar
+from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof import Votes
@@ -76,7 +77,7 @@ def open_votes(
     from poisonproof.votes.votes import rankings_file
 
     if not path.exists():
-        raise ValueError(f"{path}: No such file.")
+        raise PoisonproofError(f"{path}: No such file.")
     if path.with_suffix(".json").exists():
         known = Votes.load(path)
         asked = {
@@ -85,10 +86,10 @@ def open_votes(
             "split": split is not None and (known.split is None or split != known.split.kind),
         }
         for name in (name for name, differs in asked.items() if differs):
-            raise ValueError(f"{path} was made with another {name} than --{name} says; leave --{name} out.")
+            raise PoisonproofError(f"{path} was made with another {name} than --{name} says; leave --{name} out.")
         return known
     if spread is None:
-        raise ValueError(
+        raise PoisonproofError(
             f"{path.name} does not say which spread made it, and a wrong one gives wrong radii; name it: "
             "--spread paper:K,D, random:K,D,SEED, a file, or dpa:K if every sample reached one base classifier (d = 1)."
         )
@@ -113,7 +114,7 @@ def open_labels(path: Path | None, votes: Votes) -> Any:
         return truth
     wrong = truth[(truth < 0) | (truth >= len(votes.classes))]
     if len(wrong):
-        raise ValueError(f"Label {wrong[0]} is not one of the {len(votes.classes)} classes.")
+        raise PoisonproofError(f"Label {wrong[0]} is not one of the {len(votes.classes)} classes.")
     return votes.classes[truth]
 
 

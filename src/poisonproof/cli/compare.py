@@ -10,6 +10,7 @@ import typer
 from poisonproof.cli import completion, options, reading
 from poisonproof.cli.accuracy import whole_sizes
 from poisonproof.cli.run import progress_bar, with_learner
+from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.comparison import Comparison
@@ -74,7 +75,7 @@ def command(
     options.warnings_as_notes()
     sizes = None if attack_size is None else whole_sizes(attack_size)
     if out is not None and out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file; --out takes a folder.")
+        raise PoisonproofError(f"{out} is a file; --out takes a folder.")
     said = {
         "label": label,
         "test": test,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from poisonproof.cli import options
+from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.doctor import Findings
@@ -25,7 +26,7 @@ def command(data_dir: options.DataDir = None, json: options.Json = False) -> Non
     else:
         _print(found)
     if not found.ok:
-        raise ValueError(
+        raise PoisonproofError(
             f"The example of the docs has radius 1, and here it came out as {found.toy_radius}: believe no radius from "
             "this installation, and make a new one with `pip install --force-reinstall .` in a checkout."
         )

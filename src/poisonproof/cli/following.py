@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from poisonproof.cli import options
+from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.data import Dataset
@@ -29,7 +30,7 @@ def open_plan(path: Path, others: dict[str, bool]) -> Plan:
 
     twice = [name for name, given in others.items() if given]
     if twice:
-        raise ValueError(f"--plan says what {twice[0]} is; leave one of them out.")
+        raise PoisonproofError(f"--plan says what {twice[0]} is; leave one of them out.")
     return Plan.load(path)
 
 

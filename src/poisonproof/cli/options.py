@@ -13,6 +13,7 @@ import typer
 
 from poisonproof.cli import completion
 from poisonproof.display.text import shown, shown_lines
+from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof import Spread
@@ -66,10 +67,10 @@ def parse_spread(text: str) -> Spread:
         except ValueError:
             numbers = []
         if len(numbers) not in counts:
-            raise ValueError(f"'{text}' is not a spread: give {FORMS} with whole numbers.")
+            raise PoisonproofError(f"'{text}' is not a spread: give {FORMS} with whole numbers.")
         return make(*numbers)
     if not Path(text).exists():
-        raise ValueError(f"'{text}' is neither a file nor a spread: give {FORMS}.")
+        raise PoisonproofError(f"'{text}' is neither a file nor a spread: give {FORMS}.")
     return Spread.load(text)
 
 

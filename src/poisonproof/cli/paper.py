@@ -10,6 +10,7 @@ import typer
 
 from poisonproof.cli import options
 from poisonproof.cli.run import progress_bar
+from poisonproof.errors import PoisonproofError
 
 EXAMPLES = (
     "Example: `poisonproof paper --quick --data-dir DIR`; `poisonproof paper --data-dir DIR --out runs/paper`; "
@@ -86,7 +87,7 @@ def command(
         records += measured(out / name, rows)
         spent[name] = costs(out / name)
     if not records:
-        raise ValueError(f"Nothing has been run in {out} yet; leave --collect out.")
+        raise PoisonproofError(f"Nothing has been run in {out} yet; leave --collect out.")
     results = write_campaign(out, records, spent)
     above, cells = cells_above(results)
     if json:

@@ -11,14 +11,15 @@ import typer
 
 from poisonproof.cli import options, reading
 from poisonproof.cli.run import progress_bar, with_learner
+from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.planning.formulas import TradeOff
     from poisonproof.planning.plan import Plan, Row
 
 EXAMPLES = (
-    "Example: `poisonproof plan digits --attack-size 5`; `poisonproof plan my.csv --label class --attack-size 10 --out p.json`, "
-    "then `poisonproof run my.csv --label class --plan p.json`; `poisonproof plan --samples 60000 --classes 10`"
+    "Example: `poisonproof plan digits --attack-size 5`; `poisonproof plan my.csv --label class --attack-size 10 --out "
+    "p.json`, then `poisonproof run my.csv --label class --plan p.json`; `poisonproof plan --samples 60000 --classes 10`"
 )
 FORMULAS = "Without data"
 
@@ -109,9 +110,9 @@ def command(
         return
     for name, value in (("samples", samples), ("cores", cores), ("seconds-per-sample", cost)):
         if value is not None:
-            raise ValueError(f"Give DATA or --{name}, not both: with data at hand, it is counted and measured.")
+            raise PoisonproofError(f"Give DATA or --{name}, not both: with data at hand, it is counted and measured.")
     if attack_size is None:
-        raise ValueError("Say with --attack-size how many poisons predictions should withstand.")
+        raise PoisonproofError("Say with --attack-size how many poisons predictions should withstand.")
     said = {**said, "classes": classes}
     _refuse_another_file(out)
     ks = None if k is None else _whole_numbers("k", k)
@@ -150,7 +151,7 @@ def _refuse_another_file(out: Path) -> None:
         try:
             Plan.load(out)
         except (ValueError, OSError):
-            raise ValueError(f"{out} exists and is not a plan; choose another --out.") from None
+            raise PoisonproofError(f"{out} exists and is not a plan; choose another --out.") from None
 
 
 def next_command(
@@ -237,11 +238,11 @@ def _without_data(
 
     given = [name for name, value in needs_data.items() if value]
     if given:
-        raise ValueError(f"--{given[0]} is about data; say which, `poisonproof plan DATA`.")
+        raise PoisonproofError(f"--{given[0]} is about data; say which, `poisonproof plan DATA`.")
     if samples is None or classes is None:
-        raise ValueError("Give DATA and --attack-size or, to estimate without data, --samples and --classes.")
+        raise PoisonproofError("Give DATA and --attack-size or, to estimate without data, --samples and --classes.")
     if not classes.strip().isdigit():
-        raise ValueError(f"Without data, --classes is the number of classes, like 10. Got '{classes}'.")
+        raise PoisonproofError(f"Without data, --classes is the number of classes, like 10. Got '{classes}'.")
     assumed = SECONDS_PER_SAMPLE if cost is None else cost
     own = trade_off(
         samples, int(classes), attack_size=attack_size, cores=1 if cores is None else cores, seconds_per_sample=assumed
@@ -310,7 +311,9 @@ def _whole_numbers(name: str, text: str) -> list[int]:
     try:
         return [int(number) for number in text.split(",")]
     except ValueError:
-        raise ValueError(f"--{name} must be whole numbers with commas between, like 20,50. Got '{text}'.") from None
+        raise PoisonproofError(
+            f"--{name} must be whole numbers with commas between, like 20,50. Got '{text}'."
+        ) from None
 
 
 def _duration(seconds: float) -> str:

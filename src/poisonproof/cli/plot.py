@@ -9,6 +9,7 @@ import typer
 
 from poisonproof.cli import options
 from poisonproof.cli.table import Runs, measures_of
+from poisonproof.errors import PoisonproofError
 
 EXAMPLES = (
     "Example: `poisonproof plot runs/digits --out digits.png`; "
@@ -42,12 +43,12 @@ def command(
 
     kinds = {"3": certified_curves, "4": bound_improvement, "frontier": frontier_curves}
     if figure not in kinds:
-        raise ValueError(f"The figure is one of {', '.join(kinds)}. Got '{figure}' instead.")
+        raise PoisonproofError(f"The figure is one of {', '.join(kinds)}. Got '{figure}' instead.")
     check_format(out)
     rows = sorted((measures_of(run, data_dir) for run in runs), key=lambda row: (row["k"], row["d"]))
     if len({row["dataset"] for row in rows}) > 1:
-        raise ValueError("These runs are of different data sets; draw each data set by itself.")
+        raise PoisonproofError("These runs are of different data sets; draw each data set by itself.")
     if figure != "frontier" and len({row["k"] for row in rows}) > 1:
-        raise ValueError(f"Figure {figure} compares runs of one k; use --figure frontier for several.")
+        raise PoisonproofError(f"Figure {figure} compares runs of one k; use --figure frontier for several.")
     save(kinds[figure](rows), out)
     options.note(f"figure: {out}")

@@ -10,6 +10,7 @@ import typer
 
 from poisonproof.cli import options, reading
 from poisonproof.cli.run import progress_bar
+from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof import FiniteAggregationClassifier
@@ -77,7 +78,7 @@ def asked_again(
     for note in part.notes:
         options.note(note)
     if not len(part):
-        raise ValueError(f"{data} holds no sample that can be read.")
+        raise PoisonproofError(f"{data} holds no sample that can be read.")
     return part, FiniteAggregationClassifier.load(run / "models").set_params(n_jobs=n_jobs)
 
 
@@ -85,10 +86,10 @@ def _manifest(run: Path) -> dict[str, Any]:
     from poisonproof.system.files import read_record
 
     if not (run / "manifest.json").exists():
-        raise ValueError(f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.")
+        raise PoisonproofError(f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.")
     manifest = read_record(run / "manifest.json")
     if manifest.get("status") not in ("complete", "trained"):
-        raise ValueError(
+        raise PoisonproofError(
             f"The run in {run} is not complete; the `poisonproof run` command that began it goes on with it."
         )
     return manifest
@@ -99,7 +100,7 @@ def _schema(run: Path, manifest: dict[str, Any]) -> Any:
 
     if "schema" not in manifest["settings"]:
         name = manifest["settings"]["dataset"]["name"]
-        raise ValueError(
+        raise PoisonproofError(
             f"The run in {run} is of the data set '{name}' and has no schema to read other files by; "
             "train on files of your own with `poisonproof run FILE --label COLUMN`."
         )
@@ -109,7 +110,7 @@ def _schema(run: Path, manifest: dict[str, Any]) -> Any:
 def _check_models(run: Path, manifest: dict[str, Any]) -> None:
     if not (run / "models" / "model.json").exists():
         settings = manifest["settings"]
-        raise ValueError(
+        raise PoisonproofError(
             f"The run in {run} kept no base classifiers (--votes-only); train them with "
             f"`poisonproof run {settings['dataset']['name']} --schema {run / 'schema.json'} --k {settings['k']:g} "
             f"--d {settings['d']} --out {run}-models`."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from poisonproof.cli import options
+from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.data import Dataset
@@ -78,10 +79,12 @@ def open_named_or_own(name: str, data_dir: Path | None, said: dict[str, Any], *,
     given = {option: value for option, value in said.items() if value is not None and value is not False}
     if name in data.DATASETS:
         if given:
-            raise ValueError(f"--{next(iter(given))} is for your own files; write ./{name} for a folder of that name.")
+            raise PoisonproofError(
+                f"--{next(iter(given))} is for your own files; write ./{name} for a folder of that name."
+            )
         return data.load(name, data_dir, download=download)
     if not Path(name).exists():
-        raise ValueError(
+        raise PoisonproofError(
             f"There is no data set '{name}' (there are {', '.join(data.DATASETS)}), and no file or folder of that "
             f"name; {_what_else(name, data.DATASETS)}"
         )
@@ -105,7 +108,7 @@ def how(said: dict[str, Any]) -> Any:
 
     size, classes, gigabytes = said.get("image-size"), said.get("classes"), said.get("max-size")
     if gigabytes is not None and not gigabytes > 0:
-        raise ValueError(f"--max-size must be above 0. Got {gigabytes}.")
+        raise PoisonproofError(f"--max-size must be above 0. Got {gigabytes}.")
     return How(
         label=said.get("label"),
         group_column=said.get("group-column"),
@@ -125,5 +128,5 @@ def how(said: dict[str, Any]) -> Any:
 def _size(text: str) -> tuple[int, int]:
     width, _, height = text.lower().partition("x")
     if not (width.isdigit() and height.isdigit() and int(width) and int(height)):
-        raise ValueError(f"'{text}' is not a size of images: give WIDTHxHEIGHT, such as 32x32.")
+        raise PoisonproofError(f"'{text}' is not a size of images: give WIDTHxHEIGHT, such as 32x32.")
     return int(width), int(height)

@@ -9,6 +9,7 @@ import typer
 
 from poisonproof.cli import completion, following, reading
 from poisonproof.cli.run import with_learner
+from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.data import Dataset
@@ -43,13 +44,15 @@ def reopen(run: Path, data: str | None, data_dir: Path | None, n_jobs: int = -1)
 
     check_plain(run)
     if not (run / "manifest.json").exists():
-        raise ValueError(f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.")
+        raise PoisonproofError(f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.")
     manifest = read_record(run / "manifest.json")
     asked = manifest.get("asked")
     if asked is None:
-        raise ValueError(f"The run in {run} was not made by the command line and does not say how to read its data.")
+        raise PoisonproofError(
+            f"The run in {run} was not made by the command line and does not say how to read its data."
+        )
     if not (run / "spread.npz").exists():
-        raise ValueError(
+        raise PoisonproofError(
             f"The run in {run} is not complete; the `poisonproof run` command that began it goes on with it."
         )
     said = {
@@ -88,7 +91,7 @@ def _less_left_out(run: Path, source: Dataset, manifest: dict[str, Any]) -> tupl
         return source, None
     smaller = source.without(left_out.rows(source))
     if smaller.digests() != stated:
-        raise ValueError(
+        raise PoisonproofError(
             f"{asked['data']} is not what it was when rows were removed from it; "
             f"give the data as it should be now: `poisonproof update {run} DATA`."
         )
@@ -102,7 +105,7 @@ def _stated_digests(manifest: dict[str, Any]) -> dict[str, str]:
 def check_same_data(run: Path, reopened: Reopened) -> None:
     """Refuse data that the run was not made from."""
     if reopened.dataset.digests() != _stated_digests(reopened.manifest):
-        raise ValueError(
+        raise PoisonproofError(
             f"This is not the data that the run in {run} was made from; `poisonproof update {run} DATA` makes it so."
         )
 
@@ -114,4 +117,6 @@ def row_numbers(text: str) -> list[int]:
     try:
         return [int(number) for number in text.split(",") if number.strip()]
     except ValueError:
-        raise ValueError(f"'{text[:40]}' is neither row numbers like 3,17 nor a file with one on each line.") from None
+        raise PoisonproofError(
+            f"'{text[:40]}' is neither row numbers like 3,17 nor a file with one on each line."
+        ) from None

@@ -15,6 +15,7 @@ from poisonproof.cli import (
     reading,
 )
 from poisonproof.display.text import shown
+from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof import FiniteAggregationClassifier
@@ -167,7 +168,7 @@ def prepare(
         followed = planned.followed()
         samples = following.with_premise(samples, followed)
     if samples.groups is not None and split != "content":
-        raise ValueError(f"With a column of contributors the split is 'group'; leave --split {split} out.")
+        raise PoisonproofError(f"With a column of contributors the split is 'group'; leave --split {split} out.")
     model = FiniteAggregationClassifier(
         estimator,
         k=k,
@@ -197,9 +198,9 @@ def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
 
     picked, why, texts = learner_for(samples.schema)
     if name == "text" and picked != "text":
-        raise ValueError("The learner 'text' takes texts, and this data has none; use another --learner.")
+        raise PoisonproofError("The learner 'text' takes texts, and this data has none; use another --learner.")
     if name not in (None, "text") and picked == "text" and not texts:
-        raise ValueError(f"The learner '{name}' cannot take texts; leave --learner {name} out.")
+        raise PoisonproofError(f"The learner '{name}' cannot take texts; leave --learner {name} out.")
     estimator = preset(name or picked, texts)
     if name is None and samples.schema is not None:
         options.note(f"learner: {picked}, because {why}; --learner chooses another")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from poisonproof.cli import completion, options
+from poisonproof.errors import PoisonproofError
 
 EXAMPLES = "Example: `poisonproof split train.npz --k 50 --d 16 --out subsets.npz`"
 
@@ -50,7 +51,7 @@ def command(
     samples = how.samples(X)
     codes = np.zeros(len(samples), np.int64) if y is None else read_labels(y).codes
     if len(codes) != len(samples):
-        raise ValueError(f"{file} holds {len(samples)} samples but {len(codes)} labels.")
+        raise PoisonproofError(f"{file} holds {len(samples)} samples but {len(codes)} labels.")
     subsets = Subsets.of(samples, codes, how.partitions(samples, chosen.n_partitions), chosen)
     starts = np.concatenate(([0], np.cumsum(subsets.sizes)))
     rows = np.concatenate([subsets.rows(i) for i in range(len(subsets))])
@@ -89,4 +90,4 @@ def _read(path: Path) -> tuple[Any, Any]:
     for x_name, y_name in (("x_train", "y_train"), ("X", "y")):
         if x_name in arrays:
             return arrays[x_name], arrays.get(y_name)
-    raise ValueError(f"{path} holds neither; it must hold x_train or X.")
+    raise PoisonproofError(f"{path} holds neither; it must hold x_train or X.")

@@ -9,10 +9,11 @@ import typer
 
 from poisonproof.cli import options
 from poisonproof.cli.reopening import check_same_data, reopen
+from poisonproof.errors import PoisonproofError
 
 EXAMPLES = (
-    "Example: `poisonproof table runs/digits`; `poisonproof table runs/mnist-d1 runs/mnist-d16 --data-dir DIR --format latex`; "
-    "`poisonproof table runs/digits --table 3 --format json`"
+    "Example: `poisonproof table runs/digits`; `poisonproof table runs/mnist-d1 runs/mnist-d16 --data-dir DIR --format "
+    "latex`; `poisonproof table runs/digits --table 3 --format json`"
 )
 Runs = Annotated[list[Path], typer.Argument(help="Directories of runs.", show_default=False)]
 KINDS = {
@@ -57,16 +58,16 @@ def command(
     from poisonproof.system.files import write_text
 
     if table not in KINDS:
-        raise ValueError(f"The table is one of {', '.join(KINDS)}. Got '{table}' instead.")
+        raise PoisonproofError(f"The table is one of {', '.join(KINDS)}. Got '{table}' instead.")
     results = collected([measures_of(run, data_dir) for run in runs])
     if form == "json":
         if table not in RECORDS:
-            raise ValueError(f"Table '{table}' has no JSON form; use --format text, markdown or latex.")
+            raise PoisonproofError(f"Table '{table}' has no JSON form; use --format text, markdown or latex.")
         text = as_json(results[RECORDS[table]])
     else:
         text = joined(tables(results)[KINDS[table]], form)
     if not text:
-        raise ValueError(f"These runs have nothing for table '{table}': nobody published numbers for their k.")
+        raise PoisonproofError(f"These runs have nothing for table '{table}': nobody published numbers for their k.")
     if out is None:
         options.print_lines(text.removesuffix("\n"))
     else:

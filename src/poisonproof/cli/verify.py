@@ -11,6 +11,7 @@ import typer
 
 from poisonproof.cli import completion, options, reopening
 from poisonproof.cli.run import progress_bar
+from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.data import Dataset
@@ -74,7 +75,7 @@ def command(
     from poisonproof import verify
 
     if not max_size > 0:
-        raise ValueError(f"--max-size must be above 0. Got {max_size}.")
+        raise PoisonproofError(f"--max-size must be above 0. Got {max_size}.")
     at_hand = _at_hand(path, dataset, data_dir, retrain > 0)
     if at_hand.dataset is None and path.is_dir():
         options.note(at_hand.source)
@@ -149,9 +150,9 @@ def _refuse_odd_files(path: Path) -> None:
     places = (Path(place) / name for place, _, names in os.walk(path) for name in names) if path.is_dir() else [path]
     for count, place in enumerate(places):
         if count > MOST_ENTRIES:
-            raise ValueError(f"{path} holds more than {MOST_ENTRIES} files")
+            raise PoisonproofError(f"{path} holds more than {MOST_ENTRIES} files")
         if place.exists() and not stat.S_ISREG(place.stat().st_mode):
-            raise ValueError(f"{place} is no regular file")
+            raise PoisonproofError(f"{place} is no regular file")
 
 
 def _data(path: Path, dataset: str | None, data_dir: Path | None) -> Dataset:
@@ -163,5 +164,5 @@ def _data(path: Path, dataset: str | None, data_dir: Path | None) -> Dataset:
         return reopening.reopen(path, dataset, data_dir).dataset
     name = dataset or manifest.get("settings", {}).get("dataset", {}).get("name")
     if name is None:
-        raise ValueError(f"{path} does not say which data it was made from; give --dataset.")
+        raise PoisonproofError(f"{path} does not say which data it was made from; give --dataset.")
     return data.load(name, data_dir)

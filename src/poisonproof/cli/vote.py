@@ -14,8 +14,12 @@ from poisonproof.cli import (
     reopening,
 )
 from poisonproof.cli import run as running
+from poisonproof.errors import PoisonproofError
 
-EXAMPLES = "Example: `poisonproof vote runs/my`; `poisonproof vote runs/my new.csv --out new.npy`, then `poisonproof certify new.npy`"
+EXAMPLES = (
+    "Example: `poisonproof vote runs/my`; `poisonproof vote runs/my new.csv --out new.npy`, then `poisonproof certify "
+    "new.npy`"
+)
 
 
 def command(
@@ -60,7 +64,7 @@ def command(
         running.show(outcome, write_report(outcome), json)
         return
     if out is None or out.suffix != ".npy":
-        raise ValueError("Votes on new samples need a file to be written to: --out NAME.npy.")
+        raise PoisonproofError("Votes on new samples need a file to be written to: --out NAME.npy.")
     part, model = predict.asked_again(run, data, skip_bad, max_size, n_jobs)
     with running.progress_bar("voting") as progress, watched(progress):
         votes = model.votes(part.X)

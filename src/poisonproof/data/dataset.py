@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.premises import Premise
 from poisonproof.samples.cells import cell_codes
 from poisonproof.samples.hashing import hash_numbers
@@ -71,7 +72,7 @@ class Dataset:
         n = count_rows(self.x_train)
         gone = np.unique(np.asarray(rows, np.int64))
         if len(gone) and (gone[0] < 0 or gone[-1] >= n):
-            raise ValueError(f"Rows to remove must be rows of the training data, 0 … {n - 1}. Got {rows!r}.")
+            raise PoisonproofError(f"Rows to remove must be rows of the training data, 0 … {n - 1}. Got {rows!r}.")
         stay = np.setdiff1d(np.arange(n), gone)
         return replace(
             self,
@@ -87,7 +88,7 @@ def held_out(X: Any, share: float, *, groups: Any = None, dtype: str = "float64"
     An index-based choice would reshuffle everything when one sample is added; this one moves nothing.
     """
     if not 0 < share < 1:
-        raise ValueError(f"The share of samples to hold out must lie between 0 and 1. Got {share}.")
+        raise PoisonproofError(f"The share of samples to hold out must lie between 0 and 1. Got {share}.")
     if groups is None:
         hashes = to_samples(X, dtype=dtype).hashes(HOLD_OUT_SEED)
     else:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from poisonproof.data.dataset import Dataset, held_out
 from poisonproof.data.download import cache, fetch
 from poisonproof.data.readers.npz import read_arrays
-from poisonproof.errors import DamagedFileError
+from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.system.archives import limit_of, open_zip, tar_files
 from poisonproof.system.files import reading
 
@@ -60,10 +60,10 @@ def load(name: str, folder: str | Path | None = None, *, download: bool = False)
     if name == "digits":
         return _digits()
     if name not in CLASSES:
-        raise ValueError(f"There is no data set '{name}'; there are {', '.join(DATASETS)}.")
+        raise PoisonproofError(f"There is no data set '{name}'; there are {', '.join(DATASETS)}.")
     place = folder or os.environ.get("POISONPROOF_DATA") or (cache() if download else None)
     if not place:
-        raise ValueError(
+        raise PoisonproofError(
             f"'{name}' is read from files: say where they are with --data-dir or POISONPROOF_DATA, "
             "or fetch them with --download."
         )
@@ -71,12 +71,14 @@ def load(name: str, folder: str | Path | None = None, *, download: bool = False)
     labels = np.arange(CLASSES[name])
     for part, y, x in (("training", y_train, x_train), ("test", y_test, x_test)):
         if x.ndim not in (3, 4) or y.ndim != 1 or x.shape[1:] != x_train.shape[1:]:
-            raise ValueError(f"The {part} set of '{name}' has images {x.shape} and labels {y.shape}; they do not fit.")
+            raise PoisonproofError(
+                f"The {part} set of '{name}' has images {x.shape} and labels {y.shape}; they do not fit."
+            )
         if len(x) != len(y):
-            raise ValueError(f"The {part} set of '{name}' has {len(x)} images but {len(y)} labels.")
+            raise PoisonproofError(f"The {part} set of '{name}' has {len(x)} images but {len(y)} labels.")
         for label in (int(y.min(initial=0)), int(y.max(initial=0))):
             if not 0 <= label < len(labels):
-                raise ValueError(f"The {part} set of '{name}' has a label {label}; it has {len(labels)} classes.")
+                raise PoisonproofError(f"The {part} set of '{name}' has a label {label}; it has {len(labels)} classes.")
     return Dataset(name, x_train, y_train.astype(np.int64), x_test, y_test.astype(np.int64), labels, "uint8")
 
 
@@ -96,7 +98,7 @@ def _read(name: str, folder: Path, download: bool) -> Arrays:
     if missing and download:
         fetch(missing, folder)
     elif missing:
-        raise ValueError(
+        raise PoisonproofError(
             f"'{name}' is not in {folder}: put {name}.npz (keras layout) there, or the official {', '.join(missing)}, "
             "or fetch them with --download."
         )
@@ -115,10 +117,10 @@ def _keras(path: Path) -> Arrays:
     x_train, y_train, x_test, y_test = read_arrays(path, list(MNIST_FILES)).values()
     for images in (x_train, x_test):
         if images.dtype != np.uint8 or images.ndim not in (3, 4):
-            raise ValueError(f"{path} must hold uint8 images. Got {images.dtype} of shape {images.shape}.")
+            raise PoisonproofError(f"{path} must hold uint8 images. Got {images.dtype} of shape {images.shape}.")
     for labels in (y_train, y_test):
         if labels.dtype.kind not in "iu":
-            raise ValueError(f"{path} must hold labels that are whole numbers. Got {labels.dtype}.")
+            raise PoisonproofError(f"{path} must hold labels that are whole numbers. Got {labels.dtype}.")
     return x_train, y_train.ravel(), x_test, y_test.ravel()
 
 
@@ -153,7 +155,7 @@ def _cifar10(folder: Path) -> Arrays:
         parts = tar_files(path, names, largest=10_000 * record)
     for name in names:
         if name not in parts or len(parts[name]) % record:
-            raise ValueError(f"{path} is damaged: {name} is missing or not a whole number of records.")
+            raise PoisonproofError(f"{path} is damaged: {name} is missing or not a whole number of records.")
 
     def decoded(some: list[str]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         rows = np.frombuffer(b"".join(parts[name] for name in some), np.uint8).reshape(-1, record)

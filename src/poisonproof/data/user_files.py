@@ -18,6 +18,7 @@ from poisonproof.data.readers.part import Part
 from poisonproof.data.readers.svmlight import guess_sparse_schema, read_svmlight
 from poisonproof.data.readers.tables import Table, guess_schema, read_table
 from poisonproof.display.text import nearest
+from poisonproof.errors import PoisonproofError
 from poisonproof.premises import Premise
 from poisonproof.samples.rows import take_rows
 from poisonproof.samples.schema import (
@@ -93,13 +94,13 @@ class How:
 def kind_of(path: Path) -> str:
     """What a file or folder holds, by its name."""
     if not path.exists():
-        raise ValueError(f"There is no file or folder {path}.")
+        raise PoisonproofError(f"There is no file or folder {path}.")
     if path.is_dir():
         return "images"
     for suffix, kind in KINDS.items():
         if path.name.lower().endswith(suffix):
             return kind
-    raise ValueError(f"{path} is of no known kind; there are {', '.join(KINDS)} and folders of images.")
+    raise PoisonproofError(f"{path} is of no known kind; there are {', '.join(KINDS)} and folders of images.")
 
 
 def open_own(path: str | Path, how: How) -> Dataset:
@@ -109,7 +110,7 @@ def open_own(path: str | Path, how: How) -> Dataset:
     about all rows at once is declared by the user or listed among the premises.
     """
     if how.test is not None and how.held_out is not None:
-        raise ValueError("Give --test or --held-out, not both.")
+        raise PoisonproofError("Give --test or --held-out, not both.")
     path = Path(path)
     schema, declared = _schema_for(path, kind_of(path), how)
     part, inside = _read_all(path, schema, how)
@@ -134,7 +135,7 @@ def open_own(path: str | Path, how: How) -> Dataset:
         # With inferred classes one training sample more could bring such samples back, so they stay, as wrong.
         test = test if classes is None else _rows(test, rows)
     if not len(test):
-        raise ValueError(f"No test samples are left of {how.test or path}; give --test or a larger --held-out.")
+        raise PoisonproofError(f"No test samples are left of {how.test or path}; give --test or a larger --held-out.")
     return Dataset(
         path.name,
         part.X,
@@ -155,7 +156,7 @@ def read_part(path: Path, schema: Schema, *, labelled: bool, how: How) -> Part:
     """The samples of one more file, read by a schema that is already there."""
     kind = kind_of(path)
     if kind != schema.kind:
-        raise ValueError(f"{path} holds {kind}, but the schema reads {schema.kind}; give data of the same kind.")
+        raise PoisonproofError(f"{path} holds {kind}, but the schema reads {schema.kind}; give data of the same kind.")
     if isinstance(schema, TableSchema):
         return read_table(_table(path, schema.delimiter, how), schema, labelled=labelled)
     if isinstance(schema, ImageSchema):
@@ -182,11 +183,11 @@ def _schema_for(path: Path, kind: str, how: How, labelled: bool = True) -> tuple
         schema = to_schema(how.schema)
         if schema.kind != kind:
             name = how.schema if isinstance(how.schema, str | Path) else "This"
-            raise ValueError(f"{name} is a schema for {schema.kind}, but {path} holds {kind}.")
+            raise PoisonproofError(f"{name} is a schema for {schema.kind}, but {path} holds {kind}.")
         return _with_keys(path, schema, how, labelled), not getattr(schema, "guessed", False)
     if kind == "table":
         if how.label is None:
-            raise ValueError(f"Which column of {path} holds the labels? Name it with --label.")
+            raise PoisonproofError(f"Which column of {path} holds the labels? Name it with --label.")
         delimiter = _delimiter(path, ",", how)
         return guess_schema(_table(path, delimiter, how), how.label, how.group_column, delimiter), False
     if kind == "images":
@@ -204,9 +205,11 @@ def _with_keys(path: Path, schema: Schema, how: How, labelled: bool) -> Schema:
     if isinstance(schema, TableSchema):
         for said, there, role in ((how.label, schema.label, "label"), (how.group_column, schema.group, "group")):
             if said is not None and said != there:
-                raise ValueError(f"The schema does not give column '{said}' the role '{role}'; edit one of the two.")
+                raise PoisonproofError(
+                    f"The schema does not give column '{said}' the role '{role}'; edit one of the two."
+                )
         if schema.label is None and labelled:
-            raise ValueError('No column has the role "label" in the schema; one must.')
+            raise PoisonproofError('No column has the role "label" in the schema; one must.')
         return replace(schema, delimiter=_delimiter(path, schema.delimiter, how))
     return schema
 
@@ -222,7 +225,7 @@ def _refuse_what_does_not_apply(path: Path, kind: str, how: How) -> None:
     }
     for option, (value, kinds) in limits.items():
         if value is not None and kind not in kinds:
-            raise ValueError(f"{option} says nothing about {path}, which holds {kind}; leave it out.")
+            raise PoisonproofError(f"{option} says nothing about {path}, which holds {kind}; leave it out.")
 
 
 def _read_all(path: Path, schema: Schema, how: How) -> tuple[Part, Part | None]:
@@ -231,7 +234,7 @@ def _read_all(path: Path, schema: Schema, how: How) -> tuple[Part, Part | None]:
         return read_part(path, schema, labelled=True, how=how), None
     x, y, x_test, y_test = layout_of(path)
     if how.group_column is not None and how.group_column not in names_in(path):
-        raise ValueError(f"{path} has no array '{how.group_column}'; {nearest(how.group_column, names_in(path))}")
+        raise PoisonproofError(f"{path} has no array '{how.group_column}'; {nearest(how.group_column, names_in(path))}")
     part, _ = read_npz(path, x, y, how.group_column, schema, how.most_bytes)
     if x_test is None or how.test is not None or how.held_out is not None:
         return part, None
@@ -270,21 +273,21 @@ def _rows(part: Part, rows: NDArray[np.int64]) -> Part:
 
 def _labels(part: Part) -> NDArray[np.object_]:
     if part.labels is None:
-        raise ValueError("These samples have no labels.")
+        raise PoisonproofError("These samples have no labels.")
     return part.labels
 
 
 def _check_enough(path: Path, part: Part) -> None:
     labels = _labels(part).tolist()
     if len(labels) < FEWEST_SAMPLES:
-        raise ValueError(f"{path} gives {len(labels)} training samples; at least {FEWEST_SAMPLES} are needed.")
+        raise PoisonproofError(f"{path} gives {len(labels)} training samples; at least {FEWEST_SAMPLES} are needed.")
     different = set(labels)
     if len(different) < 2:
-        raise ValueError(
+        raise PoisonproofError(
             f"All {len(labels)} training samples of {path} have the label '{labels[0]}'; two classes are needed."
         )
     if len(different) > max(FEW_LABELS, len(labels) / 2):
-        raise ValueError(
+        raise PoisonproofError(
             f"The {len(labels)} training samples of {path} have {len(different)} different labels, such as "
             f"'{labels[0]}'; a label must name a class, so is this the right column?"
         )

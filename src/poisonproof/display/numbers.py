@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from poisonproof.errors import PoisonproofError
+
 UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
@@ -30,5 +32,5 @@ def bytes_of(text: str) -> int:
     except (ValueError, OverflowError):
         size = 0
     if size <= 0:
-        raise ValueError(f"--max-memory must be a size such as 4GB or 500MB. Got '{text}'.")
+        raise PoisonproofError(f"--max-memory must be a size such as 4GB or 500MB. Got '{text}'.")
     return size

@@ -16,6 +16,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
 from poisonproof.display.text import shown
+from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.surroundings import NOTHING_BEFORE, seen_around
 from poisonproof.learners.arrived import PREMISE as ARRIVED
 from poisonproof.learners.arrived import arrived_parts, refuse_arrived, words
@@ -81,16 +82,20 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
         learner = self._learner()
         name = type(self).__name__
         if not is_classifier(learner):
-            raise ValueError(f"The 'estimator' parameter of {name} must be a classifier. Got {learner!r} instead.")
+            raise PoisonproofError(
+                f"The 'estimator' parameter of {name} must be a classifier. Got {learner!r} instead."
+            )
         if y is None:
-            raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+            raise PoisonproofError(f"{name} requires y to be passed, but the target y is None.")
         refuse_arrived(learner, self.trusted_state)
         X = as_frame(X)
         samples = split.samples(X)
         validate_data(self, _outline(X, samples), skip_check_array=True)
         self.classes_, codes, cells = read_labels(y, self.classes)
         if len(codes) != len(samples):
-            raise ValueError(f"There are {len(samples)} samples but {len(codes)} labels; give one label per sample.")
+            raise PoisonproofError(
+                f"There are {len(samples)} samples but {len(codes)} labels; give one label per sample."
+            )
         self.kind_of_samples_ = samples.kind
         return TrainingData(learner, samples, self._leave_out(codes, learner, samples, split, groups), cells)
 
@@ -100,13 +105,13 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
         """The codes with -1 for samples that cannot be trained on; what is to be said of them is kept for later."""
         complete = np.ones(len(samples), np.bool_) if accepts_nan(learner) else samples.complete()
         if not complete.any():
-            raise ValueError(
+            raise PoisonproofError(
                 f"Input X contains NaN or infinity in every sample, and {type(learner).__name__} takes no missing "
                 "values; put an imputer before it, in a pipeline."
             )
         named = split.named(len(samples), groups)
         if len(named) != len(samples):
-            raise ValueError(f"There are {len(samples)} samples but {len(named)} groups; give one per sample.")
+            raise PoisonproofError(f"There are {len(samples)} samples but {len(named)} groups; give one per sample.")
         faults = {
             "have a label that is not one of the classes": codes < 0,
             "have no contributor": ~named,
@@ -131,7 +136,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
             X = csr_matrix(np.asarray(X))
         samples = split.samples(X)
         if samples.kind != kind:
-            raise ValueError(f"The model was fitted on {kind}, but X holds {samples.kind}.")
+            raise PoisonproofError(f"The model was fitted on {kind}, but X holds {samples.kind}.")
         validate_data(self, _outline(given, samples), reset=False, skip_check_array=True)
         for oddity in samples.oddities:
             warn(f"{oddity}, in the samples to be answered.")
@@ -186,7 +191,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
         """Warn of base classifiers whose learner raised; raise if none of them could be trained."""
         said = list(failures)
         if said and not n_trained:
-            raise ValueError(
+            raise PoisonproofError(
                 f"The base classifier raised on every one of the {len(said)} subsets that hold two classes or more; "
                 f"the first said: {said[0]}"
             )
@@ -204,12 +209,12 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
 
         cells = np.empty((0,)) if issparse(X) else np.asarray(X, dtype=object)
         if cells.ndim != 2:
-            raise ValueError(
+            raise PoisonproofError(
                 f"The model was fitted on a DataFrame; X must be one, or rows of cells. Got {type(X).__name__}."
             )
         names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
         if cells.shape[1] != len(names):
-            raise ValueError(
+            raise PoisonproofError(
                 f"X has {cells.shape[1]} features, but the model is expecting {len(names)} features as input."
             )
         return pd.DataFrame(cells, columns=list(names))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.certificates.methods import Certificate, certify
+from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.base import EnsembleClassifier, warn
 from poisonproof.learners.describe import describe
 from poisonproof.partition.split import Split
@@ -167,13 +168,13 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         if add is not None:
             more, more_y, more_groups = _with_groups(add, "add")
             if (groups is None) != (more_groups is None):
-                raise ValueError("Give contributor ids (groups) for all training samples or for none.")
+                raise PoisonproofError("Give contributor ids (groups) for all training samples or for none.")
             more = as_frame(more)
             n_added = count_rows(more)
             X, labels = join_rows(X, more), [*labels, *one_by_one(more_y)]
             groups = None if groups is None else [*groups, *more_groups]
         if count_rows(X) == 0:
-            raise ValueError("Nothing would be left to train on; at least one training sample must stay.")
+            raise PoisonproofError("Nothing would be left to train on; at least one training sample must stay.")
         changed = copy(self)
         retrained = changed._train(X, labels, groups, (self.members_, self.subset_digests_))
         self.__dict__.update(changed.__dict__)  # all of it, or nothing if anything was refused
@@ -205,7 +206,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         spread = resolve_spread(self.spread, self.k, self.d, unless=(DEFAULT_K, DEFAULT_D))
         split = Split.of(self.split)
         if split is None:
-            raise TypeError("The 'split' parameter must be a name or a poisonproof.Split. Got None instead.")
+            raise WrongTypeError("The 'split' parameter must be a name or a poisonproof.Split. Got None instead.")
         learner, samples, codes, cells = self.read_training(X, y, split, groups)
         partition = split.partitions(samples, spread.n_partitions, cells, groups)
         rows = np.flatnonzero(codes >= 0)
@@ -321,13 +322,15 @@ def _about_ids(split: Split, groups: Any) -> tuple[Premise, ...]:
 
 def _with_groups(parts: Any, name: str) -> tuple[Any, Any, Any]:
     if parts is None:
-        raise ValueError("This model was loaded without its training data; give it: update(..., data=(X, y)).")
+        raise PoisonproofError("This model was loaded without its training data; give it: update(..., data=(X, y)).")
     if not isinstance(parts, list | tuple) or len(parts) not in (2, 3):
-        raise TypeError(f"The '{name}' of update must be (X, y) or (X, y, groups). Got {type(parts).__name__} instead.")
+        raise WrongTypeError(
+            f"The '{name}' of update must be (X, y) or (X, y, groups). Got {type(parts).__name__} instead."
+        )
     X, y, groups = (*parts, None)[:3]
     groups = as_values(groups)
     if count_rows(X) != len(y):
-        raise ValueError(f"The '{name}' of update has {count_rows(X)} samples but {len(y)} labels.")
+        raise PoisonproofError(f"The '{name}' of update has {count_rows(X)} samples but {len(y)} labels.")
     return X, y, groups
 
 
@@ -336,20 +339,22 @@ def _row_numbers(remove: Any, n_rows: int) -> NDArray[np.int64]:
     chosen = np.asarray([] if remove is None else remove)
     if chosen.dtype == np.bool_:
         if chosen.shape != (n_rows,):
-            raise ValueError(f"The mask 'remove' has shape {chosen.shape}, but there are {n_rows} training samples.")
+            raise PoisonproofError(
+                f"The mask 'remove' has shape {chosen.shape}, but there are {n_rows} training samples."
+            )
         return np.flatnonzero(chosen)
     rows = np.unique(chosen.ravel())
     if len(rows) == 0:
         return np.zeros(0, np.int64)
     if not np.issubdtype(rows.dtype, np.integer) or rows[0] < 0 or rows[-1] >= n_rows:
-        raise ValueError(f"'remove' must hold row numbers 0 … {n_rows - 1} or be a mask. Got {remove!r} instead.")
+        raise PoisonproofError(f"'remove' must hold row numbers 0 … {n_rows - 1} or be a mask. Got {remove!r} instead.")
     return rows.astype(np.int64)
 
 
 def check_gives_scores(learner: Any) -> None:
     """Refuse a base classifier that only votes, where rankings are asked for."""
     if not gives_scores(learner):
-        raise ValueError(
+        raise PoisonproofError(
             f"Rankings need scores, and {type(learner).__name__} has neither decision_function nor predict_proba; "
             "choose a base classifier that has one, or a certificate that needs votes alone."
         )

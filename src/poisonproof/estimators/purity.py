@@ -16,6 +16,7 @@ from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
 from poisonproof.display.text import shown
+from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.estimators.surroundings import learning_steps
 from poisonproof.learners.arrived import arrived_parts, refuse_arrived, words
@@ -98,7 +99,7 @@ class _PurityCheck:
         self.rng = np.random.default_rng(seed)
         self.n = count_rows(X)
         if self.n < 2:
-            raise ValueError(f"A purity check needs at least two training samples. Got {self.n}.")
+            raise PoisonproofError(f"A purity check needs at least two training samples. Got {self.n}.")
         self.test = take_rows(X, np.sort(self.rng.choice(self.n, min(max_test, self.n), replace=False)))
         self.model = self._fit(X, y)
         self.expected = self._votes(self.model)
@@ -238,7 +239,7 @@ def check_pipeline(pipe: Any) -> None:
     elif isinstance(pipe, Pipeline):
         _check_steps(pipe)
     else:
-        raise TypeError(
+        raise WrongTypeError(
             "check_pipeline takes a Pipeline, a FiniteAggregationClassifier or a search over one. "
             f"Got {type(pipe).__name__}."
         )
@@ -247,18 +248,18 @@ def check_pipeline(pipe: Any) -> None:
 def _check_steps(pipe: Pipeline) -> None:
     name, last = pipe.steps[-1]
     if not isinstance(last, FiniteAggregationClassifier | BaseSearchCV | Pipeline):
-        raise ValueError(
+        raise PoisonproofError(
             f"The last step of the pipeline, '{name}', is not a FiniteAggregationClassifier, so nothing is certified."
         )
     if pipe.memory is not None:
-        raise ValueError(
+        raise PoisonproofError(
             "The pipeline has memory=, a cache from which whoever writes to it could feed every base classifier; "
             "leave it out."
         )
     for name, step in pipe.steps[:-1]:
         refuse_arrived(step, getattr(last, "trusted_state", False))
         for path, learning in learning_steps(name, step):
-            raise ValueError(
+            raise PoisonproofError(
                 f"Step '{path}' ({type(learning).__name__}) learns from all training rows before they are split, "
                 "so one poisoned row could reach every base classifier and no radius would hold; put it inside: "
                 f"FiniteAggregationClassifier(make_pipeline({type(learning).__name__}(…), <your classifier>))."

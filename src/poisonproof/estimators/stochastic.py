@@ -25,6 +25,7 @@ from poisonproof.certificates.stochastic import (
     infinite_aggregation_radii,
 )
 from poisonproof.certificates.stochastic_certificate import StochasticCertificate
+from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.base import EnsembleClassifier, warn
 from poisonproof.partition.draws import Draws
 from poisonproof.partition.split import Split
@@ -99,7 +100,9 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
         check_is_fitted(self, "members_")
         self._check_parameters()
         if votes.ndim != 2 or votes.shape[1] != len(self.draws_):
-            raise ValueError(f"Votes must have a column for each of the {len(self.draws_)} draws. Got {votes.shape}.")
+            raise PoisonproofError(
+                f"Votes must have a column for each of the {len(self.draws_)} draws. Got {votes.shape}."
+            )
         counts = self._counts(votes)
         return StochasticCertificate(
             counts.argmax(axis=1),
@@ -172,7 +175,7 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
             self._refuse(name, f"be a whole number, {least} … {most}")
 
     def _refuse(self, name: str, rule: str) -> None:
-        raise ValueError(
+        raise PoisonproofError(
             f"The '{name}' parameter of {type(self).__name__} must {rule}. Got {getattr(self, name)!r} instead."
         )
 

@@ -17,6 +17,8 @@ import numpy as np
 from joblib.hashing import NumpyHasher
 from sklearn.base import BaseEstimator, clone
 
+from poisonproof.errors import PoisonproofError
+
 PREMISE = "a part of the learner arrived fitted"
 GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 DEEPEST = 12
@@ -52,7 +54,7 @@ def refuse_arrived(learner: Any, trusted: bool) -> None:
     """Raise if a part of the learner arrives fitted and nobody vouches for it."""
     parts = arrived_parts(learner)
     if parts and not trusted:
-        raise ValueError(
+        raise PoisonproofError(
             f"A part of the learner arrives fitted: {words(parts)}; if it saw training samples, one poisoned sample "
             "reaches every base classifier and no radius holds; give it unfitted, or say trusted_state=True if it was "
             "fitted on other data, which then is a premise."
@@ -64,7 +66,7 @@ def state_digest(value: Any) -> str:
     try:
         return str(NumpyHasher(hash_name="sha256").hash(value))
     except Exception as error:
-        raise ValueError(
+        raise PoisonproofError(
             f"The learner holds an object of type {type(value).__name__} that cannot be told from others of its type "
             f"({type(error).__name__}: {error}); give the learner something that can be pickled instead."
         ) from None

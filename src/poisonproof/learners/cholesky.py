@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.errors import PoisonproofError
+
 LOWER = b"L"
 
 
@@ -20,7 +22,7 @@ def solve_in_place(matrix: NDArray[np.float64], targets: NDArray[np.float64]) ->
     """The solution X of matrix · X = targets, by Cholesky; the matrix, symmetric and in C order, is overwritten."""
     n, n_targets = targets.shape
     if n == 0 or matrix.shape != (n, n) or matrix.dtype != np.float64 or not matrix.flags.carray:
-        raise ValueError(
+        raise PoisonproofError(
             f"A system needs a square matrix of float64 in C order that may be overwritten. Got {matrix.shape}."
         )
     factor, solve = _routines()

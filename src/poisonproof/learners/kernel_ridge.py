@@ -26,6 +26,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.display.numbers import in_bytes
+from poisonproof.errors import PoisonproofError
 from poisonproof.learners.cholesky import solve_in_place
 from poisonproof.maps.vectors import VectorFeatures
 from poisonproof.system.compiled import njit
@@ -92,7 +93,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"KernelRidgeClassifier needs at least 2 classes; got {len(self.classes_)} class.")
+            raise PoisonproofError(f"KernelRidgeClassifier needs at least 2 classes; got {len(self.classes_)} class.")
         _check_rows(len(codes), getattr(self.features, "copies", 1))
         self.pool_ = self.share(X)
         with one_linear_algebra_thread():
@@ -132,14 +133,16 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
 
     def _check(self) -> None:
         if self.kernel not in KERNELS:
-            raise ValueError(f"The 'kernel' parameter must be one of {list(KERNELS)}. Got {self.kernel!r} instead.")
+            raise PoisonproofError(
+                f"The 'kernel' parameter must be one of {list(KERNELS)}. Got {self.kernel!r} instead."
+            )
         if not (0 < self.gamma < math.inf and 0 < self.ridge < math.inf):
-            raise ValueError(
+            raise PoisonproofError(
                 f"'gamma' and 'ridge' must be positive, finite numbers. Got {self.gamma!r} and {self.ridge!r} instead."
             )
         scale = float(self._features.scale)
         if not SMALLEST_SCALE <= scale <= 1 / SMALLEST_SCALE:
-            raise ValueError(
+            raise PoisonproofError(
                 f"The 'scale' of the features must be from {SMALLEST_SCALE} to {1 / SMALLEST_SCALE}, so that kernel "
                 f"values are finite. Got {scale!r} instead."
             )
@@ -269,7 +272,7 @@ def squared_lengths(rows: NDArray[Any], *, mirrored: bool = False) -> NDArray[np
                 longest = max(longest, int(np.einsum("ij,ij->i", halves, halves, dtype=np.int64).max()))
     longest = max(longest, int(lengths.max(initial=0)))
     if longest > EXACT:
-        raise ValueError(
+        raise PoisonproofError(
             f"Features must be integers of squared length at most {EXACT}, so that products are exact; "
             f"got {longest}: choose a coarser scale."
         )

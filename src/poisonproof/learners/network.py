@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.learners.torch_settings import seed_generators, settled
 
 
@@ -105,7 +106,9 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"TorchClassifier needs samples of at least 2 classes; got {len(self.classes_)} class.")
+            raise PoisonproofError(
+                f"TorchClassifier needs samples of at least 2 classes; got {len(self.classes_)} class."
+            )
         self._check_parameters(X)
         self.sample_shape_ = X.shape[1:]
         self.seed_ = _seed(self.random_state)
@@ -115,7 +118,9 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):
             self._train(torch, module, X, codes)
             self.weights_ = {name: np.array(value.cpu().numpy()) for name, value in module.state_dict().items()}
         if not all(np.isfinite(weights).all() for weights in self.weights_.values()):
-            raise ValueError("The network's weights did not stay finite in training; choose a smaller learning_rate.")
+            raise PoisonproofError(
+                "The network's weights did not stay finite in training; choose a smaller learning_rate."
+            )
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
@@ -123,7 +128,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, allow_nd=True, reset=False)
         if X.shape[1:] != self.sample_shape_:
-            raise ValueError(f"The network takes samples of shape {self.sample_shape_}. Got {X.shape[1:]}.")
+            raise PoisonproofError(f"The network takes samples of shape {self.sample_shape_}. Got {X.shape[1:]}.")
         scores = np.empty((len(X), len(self.classes_)), np.float32)
         with settled(self.seed_, self.device) as torch, torch.inference_mode():
             module = self._built(torch)
@@ -134,7 +139,9 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):
                 scores[row] = module(self._fed(torch, X[row : row + 1])).cpu().numpy()[0]
         wrong = np.flatnonzero(~np.isfinite(scores).all(axis=1))
         if len(wrong):
-            raise ValueError(f"The network's scores of sample {wrong[0]} are not finite: its values are too large.")
+            raise PoisonproofError(
+                f"The network's scores of sample {wrong[0]} are not finite: its values are too large."
+            )
         return scores
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -177,7 +184,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):
         """A module as the seed makes it."""
         module = None if isinstance(self.module, torch.nn.Module) else self.module(self._shape, len(self.classes_))
         if not isinstance(module, torch.nn.Module):
-            raise TypeError(
+            raise WrongTypeError(
                 "The 'module' parameter of TorchClassifier must be a function of (shape, n_classes) that builds a "
                 f"fresh torch.nn.Module. Got {type(self.module).__name__} instead."
             )
@@ -201,11 +208,11 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):
         for name in ("epochs", "batch_size"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise ValueError(
+                raise PoisonproofError(
                     f"The '{name}' parameter of TorchClassifier must be a whole number ≥ 1. Got {value!r} instead."
                 )
         if (self.crop or self.mirror) and X.ndim < 3:
-            raise ValueError(
+            raise PoisonproofError(
                 f"'crop' and 'mirror' move images, (n, height, width) or (n, height, width, channels). Got {X.shape}."
             )
 

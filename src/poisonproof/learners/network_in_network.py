@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.learners.torch_settings import imported_torch
 
 STAGES = (
@@ -22,7 +23,7 @@ STAGES = (
 def network_in_network(shape: tuple[int, ...], n_classes: int) -> Any:
     """A fresh network for images of shape (channels, height, width)."""
     if len(shape) != 3:
-        raise ValueError(
+        raise PoisonproofError(
             f"Network-in-Network needs images, (n, height, width) or (n, height, width, channels). Got vectors of "
             f"{math.prod(shape)} features."
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from poisonproof.errors import PoisonproofError
+
 LEARNERS = ("table", "text", "digits", "signs", "objects", "nin", "nin-mirror")
 
 
@@ -49,7 +51,7 @@ def preset(name: str, texts: Sequence[str] = ()) -> Any:
         from poisonproof.learners.network_in_network import network_in_network
 
         return TorchClassifier(network_in_network, crop=4, mirror=name == "nin-mirror")
-    raise ValueError(f"There is no learner '{name}'; there are {', '.join(LEARNERS)}.")
+    raise PoisonproofError(f"There is no learner '{name}'; there are {', '.join(LEARNERS)}.")
 
 
 def learner_for(schema: Any) -> tuple[str, str, tuple[str, ...]]:

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.learners.seeding import seeded
 
 
@@ -49,17 +50,17 @@ class SeedAveragedClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> Self:
         """Train one model per seed."""
         if isinstance(self.n_seeds, bool) or not isinstance(self.n_seeds, int | np.integer) or self.n_seeds < 1:
-            raise ValueError(
+            raise PoisonproofError(
                 "The 'n_seeds' parameter of SeedAveragedClassifier must be a whole number ≥ 1. "
                 f"Got {self.n_seeds!r} instead."
             )
         if not hasattr(self.estimator, "predict_proba"):
-            raise ValueError(
+            raise PoisonproofError(
                 "The 'estimator' parameter of SeedAveragedClassifier must have predict_proba, whose means it takes. "
                 f"Got {self.estimator!r} instead."
             )
         if y is None:
-            raise ValueError("SeedAveragedClassifier requires y to be passed, but the target y is None.")
+            raise PoisonproofError("SeedAveragedClassifier requires y to be passed, but the target y is None.")
         check_classification_targets(y)
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=self.n_seeds)
         self.models_ = [seeded(self.estimator, int(seed)).fit(X, y) for seed in seeds]

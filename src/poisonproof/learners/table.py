@@ -26,6 +26,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.samples.kinds import is_frame
 from poisonproof.system.compiled import njit
 
@@ -64,13 +65,15 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> Self:
         """Train on numbers (n, …), sparse rows or a DataFrame."""
         if y is None:
-            raise ValueError("TableClassifier requires y to be passed, but the target y is None.")
+            raise PoisonproofError("TableClassifier requires y to be passed, but the target y is None.")
         X, y = self._checked(X, reset=True), column_or_1d(y, warn=True)
         check_classification_targets(y)
         check_consistent_length(X, y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"TableClassifier needs samples of at least 2 classes; got {len(self.classes_)} class.")
+            raise PoisonproofError(
+                f"TableClassifier needs samples of at least 2 classes; got {len(self.classes_)} class."
+            )
         self.learn_encoding(X)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)

@@ -15,6 +15,7 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.learners.table import TableClassifier, scores_of
 from poisonproof.samples.kinds import is_frame
 
@@ -68,7 +69,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         """Train on texts, or on a DataFrame."""
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"TextClassifier needs samples of at least 2 classes; got {len(self.classes_)} class.")
+            raise PoisonproofError(
+                f"TextClassifier needs samples of at least 2 classes; got {len(self.classes_)} class."
+            )
         rest = self._rest(X)
         self.table_ = None if rest is None else TableClassifier().learn_encoding(rest)
         words = self._words(X)
@@ -100,7 +103,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         """Hashed words of all text columns, side by side."""
         columns = [X[name] for name in self.texts] if self.texts else [X]
         if bool(self.texts) != is_frame(X):
-            raise ValueError("TextClassifier takes a DataFrame if it names columns of texts, and texts if it does not.")
+            raise PoisonproofError(
+                "TextClassifier takes a DataFrame if it names columns of texts, and texts if it does not."
+            )
         hashing = HashingVectorizer(n_features=self.n_hashed, ngram_range=(1, 2))
         parts = [hashing.transform([cell if isinstance(cell, str) else "" for cell in column]) for column in columns]
         words = sp.csr_matrix(sp.hstack(parts, format="csr")) * self.weight

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from poisonproof.errors import missing_extra
+from poisonproof.errors import PoisonproofError, missing_extra
 
 DEVICES = ("cpu", "cuda")
 # Errors of the machine come as RuntimeError like any other; these words tell them apart.
@@ -119,7 +119,9 @@ def _deterministic(torch: Any) -> AbstractContextManager[None]:
 
 def _check_device(torch: Any, device: str) -> None:
     if not isinstance(device, str) or device.partition(":")[0] not in DEVICES:
-        raise ValueError(f"The 'device' parameter must be 'cpu', 'cuda' or 'cuda:NUMBER'. Got {device!r} instead.")
+        raise PoisonproofError(
+            f"The 'device' parameter must be 'cpu', 'cuda' or 'cuda:NUMBER'. Got {device!r} instead."
+        )
     if device != "cpu":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # CUDA's condition for deterministic products
         if not torch.cuda.is_available():

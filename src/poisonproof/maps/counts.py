@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.maps.patches import Matrix, whole
 from poisonproof.maps.pixels import unit_length
 from poisonproof.system.compiled import njit
@@ -97,7 +98,7 @@ def write_counts(
 def _parts(grids: NDArray[np.float32], power: float) -> tuple[Matrix, Matrix]:
     """Rounded roots: sums and differences of filters and their mirror images, a row per cell."""
     if power not in (0.5, 0.25):
-        raise ValueError(f"The 'power' of counts must be 0.5 or 0.25. Got {power!r} instead.")
+        raise PoisonproofError(f"The 'power' of counts must be 0.5 or 0.25. Got {power!r} instead.")
     n, rows, columns, _, pairs = grids.shape
     even = np.empty((n * rows * columns, 2 * pairs), np.float32)
     odd = np.empty((n * rows * columns, 2 * pairs), np.float32)

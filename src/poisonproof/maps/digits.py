@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.maps.hand import Hand, Metric
 from poisonproof.maps.pixels import (
     Plane,
@@ -90,9 +91,11 @@ class DigitFeatures:
         if images.ndim == 4 and images.shape[3] == 1:
             images = images[:, :, :, 0]
         if images.ndim != 3:
-            raise ValueError(f"Digit features need grey images, (n, height, width). Got shape {images.shape}.")
+            raise PoisonproofError(f"Digit features need grey images, (n, height, width). Got shape {images.shape}.")
         if self.copies not in WARPS:
-            raise ValueError(f"The 'copies' of digit features must be in {sorted(WARPS)}. Got {self.copies!r} instead.")
+            raise PoisonproofError(
+                f"The 'copies' of digit features must be in {sorted(WARPS)}. Got {self.copies!r} instead."
+            )
         warps = np.array(WARPS[self.copies if training else 1])
         cell = self.size / self.grid
         weights = grid_weights(self.size, self.grid, self.window * cell)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.maps.drawn_digits import STYLES, drawn_digits
 from poisonproof.maps.patches import Matrix, whole
 from poisonproof.system.compiled import njit
@@ -79,7 +80,9 @@ class Hand:
     def metric(self, features: Callable[[NDArray[np.uint8]], NDArray[np.int8]], scale: float) -> Metric:
         """The metric for a feature map of images to integers of this length."""
         if not (self.tolerance > 0 and self.reach > 0 and self.count > 1):
-            raise ValueError(f"A hand needs a tolerance and a reach above 0 and 2 drawings of each style. Got {self}.")
+            raise PoisonproofError(
+                f"A hand needs a tolerance and a reach above 0 and 2 drawings of each style. Got {self}."
+            )
         described = [[features(images).astype(np.float64) for images in styles] for styles in self.drawings()]
         glyphs = np.array([part.mean(axis=0) for styles in described for part in styles]) / scale
         hands = np.sum([self._variation(styles) for styles in described], axis=0) / len(glyphs) / scale**2

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.maps.counts import (
     Levels,
     levels_of,
@@ -165,9 +166,11 @@ class ObjectFeatures:
         if images.ndim == 3:
             images = images[:, :, :, None]
         if images.ndim != 4 or images.shape[3] not in (1, 3) or 0 in images.shape[1:]:
-            raise ValueError(f"Object features need images, (n, height, width[, 3]). Got shape {images.shape}.")
+            raise PoisonproofError(f"Object features need images, (n, height, width[, 3]). Got shape {images.shape}.")
         if images.dtype.kind not in "uif":
-            raise ValueError(f"Object features need pixels that are numbers from 0 to 255. Got {images.dtype} instead.")
+            raise PoisonproofError(
+                f"Object features need pixels that are numbers from 0 to 255. Got {images.dtype} instead."
+            )
         self.prepare()
         out = np.empty((len(images), 1, self.n_features), np.int8)
 
@@ -231,17 +234,17 @@ class ObjectFeatures:
         weight = sum(bank.weight for bank in self.banks) + (self.colours.weight if self.colours is not None else 0.0)
         longest = (weight**0.5 * self.scale + self.n_features**0.5 / 2) ** 2
         if longest > EXACT / 2:
-            raise ValueError(
+            raise PoisonproofError(
                 f"The 'scale' of object features must keep squared lengths, rounding included, within {EXACT // 2}, so "
                 f"that products are exact. Got {self.scale!r}, which may give {longest:.0f}."
             )
         for bank in self.banks:
             if bank.filters % 2 or bank.directions > 2 * bank.filters:
-                raise ValueError(
+                raise PoisonproofError(
                     f"A bank needs an even number of filters and at most twice as many directions. Got {bank}."
                 )
             if self.size // bank.shrink - bank.side + 1 < bank.grid:
-                raise ValueError(
+                raise PoisonproofError(
                     f"A bank needs at least one patch in each cell of an image of {self.size} pixels. Got {bank}."
                 )
 

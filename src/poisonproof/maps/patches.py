@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.maps.dead_leaves import (
     COLOUR_AXES,
     COLOUR_VARIANCES,
@@ -120,7 +121,7 @@ def leaf_filters(side: int, n_filters: int, shrink: int, reach: float, floor: fl
         (even_whitening, odd_whitening), whitening_unit = whole((answers[0], answers[1]), largest)
         most = max(np.linalg.norm(part, 2) for part in (even_whitening, odd_whitening))
         if 2 * side * side * 3 * (most * MIDDLE * shrink * shrink) ** 2 >= EXACT_SQUARES:
-            raise ValueError(f"A patch of {side} × {side} pixels is too large for exact sums of squares.")
+            raise PoisonproofError(f"A patch of {side} × {side} pixels is too large for exact sums of squares.")
     return Filters(even_weights, odd_weights, unit, even_whitening, odd_whitening, whitening_unit)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.maps.objects import Bank, ObjectFeatures
 from poisonproof.maps.pixels import (
     Plane,
@@ -103,11 +104,15 @@ class SignFeatures:
         """Features (n, copies, n_features) of images (n, height, width) or (n, height, width, colours)."""
         images = np.asarray(images)
         if images.ndim not in (3, 4):
-            raise ValueError(f"Sign features need images, (n, height, width[, colours]). Got shape {images.shape}.")
+            raise PoisonproofError(
+                f"Sign features need images, (n, height, width[, colours]). Got shape {images.shape}."
+            )
         if self.copies not in VIEWS:
-            raise ValueError(f"The 'copies' of sign features must be in {sorted(VIEWS)}. Got {self.copies!r} instead.")
+            raise PoisonproofError(
+                f"The 'copies' of sign features must be in {sorted(VIEWS)}. Got {self.copies!r} instead."
+            )
         if not len(self.crops) == len(self.blurs) == len(self.grids):
-            raise ValueError("The crops, blurs and grids of sign features must be as many as there are blocks.")
+            raise PoisonproofError("The crops, blurs and grids of sign features must be as many as there are blocks.")
         views = np.array(VIEWS[self.copies if training else 1])
         out = np.empty((len(images), len(views), self.n_features), np.int16)
         if self.patches is not None:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.errors import PoisonproofError
+
 LONGEST = 4095  # its square is below 2**24, up to which sums of integers are exact in single precision
 
 
@@ -33,7 +35,9 @@ class VectorFeatures:
     def __call__(self, X: Any, *, training: bool = False) -> NDArray[np.int16]:
         """Features (n, 1, n_features) of rows (n, …)."""
         if not 1 <= self.limit <= LONGEST:
-            raise ValueError(f"The 'limit' of vector features must be from 1 to {LONGEST}. Got {self.limit!r} instead.")
+            raise PoisonproofError(
+                f"The 'limit' of vector features must be from 1 to {LONGEST}. Got {self.limit!r} instead."
+            )
         rows = np.asarray(X, dtype=np.float64)
         with np.errstate(over="ignore"):
             steps = np.rint(rows.reshape(len(rows), 1, -1) * (self.scale / self.unit))

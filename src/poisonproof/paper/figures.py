@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from poisonproof.display.text import shown
+from poisonproof.errors import PoisonproofError
 from poisonproof.paper.results import THEOREM, Measures
 from poisonproof.report.published import published, published_cell
 
@@ -112,7 +113,7 @@ def check_format(path: Path) -> str:
     """The format that a file's name asks for; one sentence if there is no such format."""
     kind = path.suffix.lstrip(".")
     if kind not in FORMATS:
-        raise ValueError(f"A figure is written as .{', .'.join(FORMATS)}. Got {path.name} instead.")
+        raise PoisonproofError(f"A figure is written as .{', .'.join(FORMATS)}. Got {path.name} instead.")
     return kind
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poisonproof.certificates.methods import Method
+from poisonproof.errors import PoisonproofError
 from poisonproof.partition.spread import Spread
 from poisonproof.report.published import NAMES
 
@@ -100,5 +101,5 @@ def chosen(names: Sequence[str]) -> list[str]:
     """The data sets asked for, in the paper's order."""
     for name in names:
         if name not in NAMES:
-            raise ValueError(f"The paper has the data sets {', '.join(NAMES)}. Got '{name}' instead.")
+            raise PoisonproofError(f"The paper has the data sets {', '.join(NAMES)}. Got '{name}' instead.")
     return [name for name in NAMES if name in names]

@@ -8,6 +8,7 @@ from typing import Any
 
 from poisonproof.display.markup import in_latex, in_markdown
 from poisonproof.display.text import shown
+from poisonproof.errors import PoisonproofError
 from poisonproof.paper.results import THEOREM, best
 from poisonproof.report.published import published, published_cell
 
@@ -25,7 +26,9 @@ class Table:
     def rendered(self, form: str) -> str:
         """The table in one of `FORMATS`."""
         if form not in FORMATS:
-            raise ValueError(f"The format of a table is one of {', '.join(FORMATS)} or json. Got '{form}' instead.")
+            raise PoisonproofError(
+                f"The format of a table is one of {', '.join(FORMATS)} or json. Got '{form}' instead."
+            )
         return {"text": self._text, "markdown": self._markdown, "latex": self._latex}[form]()
 
     def _text(self) -> str:

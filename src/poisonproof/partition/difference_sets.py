@@ -29,6 +29,8 @@ from typing import SupportsIndex
 
 import numpy as np
 
+from poisonproof.errors import PoisonproofError
+
 HOW_MANY = 6
 LARGEST_PLANE = 256  # the largest q and the largest x that `suggest` looks at
 WEIGHT_OF_K = 4  # a suggestion may miss d by this factor more than k: k sets the radius, d the cost of training
@@ -68,7 +70,7 @@ def suggest(k: float, d: float) -> tuple[Design, ...]:
     """The designs nearest to k and d, best first: by 4·|ln k′/k| + |ln d′/d|."""
     for name, value in (("k", k), ("d", d)):
         if not value > 0 or math.isinf(value):
-            raise ValueError(f"The '{name}' of a suggestion must be a number > 0. Got {value!r} instead.")
+            raise PoisonproofError(f"The '{name}' of a suggestion must be a number > 0. Got {value!r} instead.")
 
     def distance(design: Design) -> tuple[float, int]:
         return WEIGHT_OF_K * abs(math.log(design.k / k)) + abs(math.log(design.d / d)), design.n_subsets
@@ -95,7 +97,7 @@ def checked_overlap(v: SupportsIndex, residues: Sequence[SupportsIndex]) -> int:
     """λ of a cyclic difference set, by counting all differences, or one sentence that says why it is none."""
     v, numbers = operator.index(v), sorted(operator.index(x) for x in residues)
     if v < 2 or len(set(numbers)) != len(numbers) or not numbers or numbers[0] < 0 or numbers[-1] >= v:
-        raise ValueError(
+        raise PoisonproofError(
             f"A difference set must be a list of different whole numbers in 0 … v - 1 with v ≥ 2. "
             f"Got v = {v} and {_shortened(numbers)}."
         )
@@ -105,7 +107,7 @@ def checked_overlap(v: SupportsIndex, residues: Sequence[SupportsIndex]) -> int:
         times += np.bincount((x - elements) % v, minlength=v)
     rarest, commonest = int(times[1:].argmin()) + 1, int(times[1:].argmax()) + 1
     if times[rarest] == 0 or times[rarest] != times[commonest]:
-        raise ValueError(
+        raise PoisonproofError(
             f"{_shortened(numbers)} is not a difference set modulo {v}: every non-zero residue must be a difference "
             f"equally often and at least once, but {rarest} is one {times[rarest]} times and {commonest} is one "
             f"{times[commonest]} times."
@@ -125,7 +127,9 @@ def plane(q: SupportsIndex) -> tuple[int, list[int]]:
     q = operator.index(q)
     power = prime_power(q)
     if not power:
-        raise ValueError(f"A plane is constructed from a prime power q ≥ 2, such as 2, 3, 4, 5, 7, 8, 9. Got {q}.")
+        raise PoisonproofError(
+            f"A plane is constructed from a prime power q ≥ 2, such as 2, 3, 4, 5, 7, 8, 9. Got {q}."
+        )
     p, exponent = power
     degree = 3 * exponent
     field = Field(p, primitive_polynomial(p, degree))
@@ -147,7 +151,7 @@ def quartic(p: SupportsIndex) -> tuple[int, list[int]]:
     p = operator.index(p)
     x = math.isqrt(max(p - 1, 0) // 4)
     if p < 37 or 4 * x * x + 1 != p or x % 2 == 0 or prime_factors(p) != [p]:
-        raise ValueError(
+        raise PoisonproofError(
             "Quartic residues are a difference set for a prime p = 4x² + 1 with x odd and x ≥ 3, such as 37, 101, 197 "
             f"or 677. Got {p}."
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.samples.cells import cell_codes
 from poisonproof.samples.frames import as_frame
 from poisonproof.samples.hashing import hash_bytes, hash_numbers
@@ -56,17 +57,19 @@ class Split:
         if self.schema is not None:
             object.__setattr__(self, "schema", _table_schema(self.schema))
             if self.dtype != "float64" or self.n_features is not None:
-                raise ValueError("A schema says how many features there are and that numbers are float64; leave both.")
+                raise PoisonproofError(
+                    "A schema says how many features there are and that numbers are float64; leave both."
+                )
         if self.kind not in get_args(Kind):
-            raise ValueError(
+            raise PoisonproofError(
                 f"The 'split' parameter must be one of 'content', 'pixel-sum' and 'group'. Got {self.kind!r} instead."
             )
         if self.dtype not in DTYPES:
-            raise ValueError(f"The 'dtype' of a split must be one of {list(DTYPES)}. Got {self.dtype!r} instead.")
+            raise PoisonproofError(f"The 'dtype' of a split must be one of {list(DTYPES)}. Got {self.dtype!r} instead.")
         if self.n_features is not None and operator.index(self.n_features) < 1:
-            raise ValueError(f"The 'n_features' of a split must be at least 1. Got {self.n_features} instead.")
+            raise PoisonproofError(f"The 'n_features' of a split must be at least 1. Got {self.n_features} instead.")
         if self.hash_labels and self.kind != "content":
-            raise ValueError(f"Only the 'content' split can hash labels. Got kind={self.kind!r}.")
+            raise PoisonproofError(f"Only the 'content' split can hash labels. Got kind={self.kind!r}.")
 
     @classmethod
     def of(cls, split: Self | str | None) -> Self | None:
@@ -75,7 +78,7 @@ class Split:
             return split
         if isinstance(split, str):
             return cls(split)  # type: ignore[arg-type]
-        raise TypeError(f"The 'split' parameter must be a name or a poisonproof.Split. Got {split!r} instead.")
+        raise WrongTypeError(f"The 'split' parameter must be a name or a poisonproof.Split. Got {split!r} instead.")
 
     def cost(self, threat: Threat) -> int:
         """How many units of attack size one such act costs.
@@ -85,7 +88,7 @@ class Split:
         anything to its own samples for 1.
         """
         if threat not in get_args(Threat):
-            raise ValueError(f"A threat is one of {list(get_args(Threat))}. Got {threat!r} instead.")
+            raise PoisonproofError(f"A threat is one of {list(get_args(Threat))}. Got {threat!r} instead.")
         if threat == "insert_remove" or self.kind == "group":
             return 1
         if threat == "label_flip":
@@ -109,19 +112,23 @@ class Split:
         """
         if self.kind == "group":
             if groups is None:
-                raise ValueError("The 'group' split needs groups: one contributor id per training sample.")
+                raise PoisonproofError("The 'group' split needs groups: one contributor id per training sample.")
             cells = label_cells(one_by_one(groups))
             if len(cells) != len(samples):
-                raise ValueError(f"There are {len(samples)} samples but {len(cells)} groups; give one per sample.")
+                raise PoisonproofError(
+                    f"There are {len(samples)} samples but {len(cells)} groups; give one per sample."
+                )
             return _modulo(hash_numbers(cell_codes(cells)[:, None]), n_partitions)
         if groups is not None:
-            raise ValueError(f"Groups were given, but the split is '{self.kind}'; use split='group' to split by them.")
+            raise PoisonproofError(
+                f"Groups were given, but the split is '{self.kind}'; use split='group' to split by them."
+            )
         if self.kind == "pixel-sum":
             return samples.sums() % n_partitions
         hashes = samples.content_hashes
         if self.hash_labels:
             if labels is None:
-                raise ValueError("This split hashes labels, so it needs them.")
+                raise PoisonproofError("This split hashes labels, so it needs them.")
             codes = cell_codes(label_cells(labels))
             pairs = (h.tobytes() + c.tobytes() for h, c in zip(hashes.astype("<u8"), codes.astype("<f8"), strict=True))
             hashes = hash_bytes(pairs, len(samples))
@@ -150,12 +157,12 @@ class Split:
 
             read = schema_from_dict(schema)
             if not isinstance(read, TableSchema):
-                raise ValueError(f"A split reads tables by a schema. Got one for {read.kind}.")
+                raise PoisonproofError(f"A split reads tables by a schema. Got one for {read.kind}.")
             record = {**record, "schema": replace(read, guessed=schema.get("guessed") is True)}
         try:
             return cls(**record)
         except TypeError:
-            raise ValueError(f"A split record holds unknown entries: {sorted(record)}.") from None
+            raise PoisonproofError(f"A split record holds unknown entries: {sorted(record)}.") from None
 
 
 def _table_schema(given: Any) -> TableSchema:
@@ -163,7 +170,7 @@ def _table_schema(given: Any) -> TableSchema:
 
     schema = to_schema(given) if isinstance(given, TableSchema | Mapping) else None
     if not isinstance(schema, TableSchema):
-        raise TypeError(
+        raise WrongTypeError(
             "The 'schema' of a split must be a TableSchema or a mapping of columns to roles, such as "
             f"{{'age': 'number'}}. Got {type(given).__name__} instead."
         )

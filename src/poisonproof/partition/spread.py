@@ -22,7 +22,7 @@ import numpy as np
 import xxhash
 from numpy.typing import ArrayLike, NDArray
 
-from poisonproof.errors import DamagedFileError
+from poisonproof.errors import DamagedFileError, PoisonproofError, WrongTypeError
 from poisonproof.system.files import open_arrays, reading, write_arrays
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _at_least_one(name: str, value: SupportsIndex) -> int:
     except TypeError:
         number = 0
     if number < 1 or isinstance(value, bool | np.bool_):
-        raise ValueError(f"The '{name}' parameter of a spread must be a whole number ≥ 1. Got {value!r} instead.")
+        raise PoisonproofError(f"The '{name}' parameter of a spread must be a whole number ≥ 1. Got {value!r} instead.")
     return number
 
 
@@ -66,26 +66,28 @@ class Spread:
         object.__setattr__(self, "n_subsets", _at_least_one("n_subsets", self.n_subsets))
         if self.table is not None:
             if self.shifts is not None:
-                raise ValueError("A spread takes shifts or a table, not both; use Spread.from_table for a table.")
+                raise PoisonproofError("A spread takes shifts or a table, not both; use Spread.from_table for a table.")
             object.__setattr__(self, "table", _balanced_table(self.table, self.n_subsets))
             return
         if self.shifts is None:
-            raise ValueError("A spread needs shifts; use Spread.from_table for a map that no shifts describe.")
+            raise PoisonproofError("A spread needs shifts; use Spread.from_table for a map that no shifts describe.")
         try:
             shifts = tuple(sorted(operator.index(shift) for shift in self.shifts))
         except TypeError:
-            raise ValueError(f"The shifts of a spread must be whole numbers. Got {self.shifts!r} instead.") from None
+            raise PoisonproofError(
+                f"The shifts of a spread must be whole numbers. Got {self.shifts!r} instead."
+            ) from None
         if not shifts:
-            raise ValueError("A spread needs at least one shift. Got none.")
+            raise PoisonproofError("A spread needs at least one shift. Got none.")
         if shifts[0] < 0 or shifts[-1] >= self.n_subsets:
             wrong = shifts[0] if shifts[0] < 0 else shifts[-1]
-            raise ValueError(
+            raise PoisonproofError(
                 f"The shifts of a spread over {self.n_subsets} subsets must lie in 0 … {self.n_subsets - 1}. "
                 f"Got {wrong} instead."
             )
         twice = sorted({a for a, b in itertools.pairwise(shifts) if a == b})
         if twice:
-            raise ValueError(
+            raise PoisonproofError(
                 f"The shifts of a spread must be different, so that a partition reaches d subsets. "
                 f"Got {twice[0]} more than once."
             )
@@ -160,7 +162,7 @@ class Spread:
         """
         rows = np.asarray(table)
         if rows.ndim != 2:
-            raise ValueError(
+            raise PoisonproofError(
                 f"A spread table must have two dimensions (partitions, d). Got an array of shape {rows.shape}."
             )
         rows = _balanced_table(rows, len(rows))
@@ -227,10 +229,10 @@ class Spread:
         if "table" in record:
             spread = cls.from_table(record["table"])
             if spread.n_subsets != record.get("n_subsets"):
-                raise ValueError("A spread's table and its number of subsets disagree.")
+                raise PoisonproofError("A spread's table and its number of subsets disagree.")
             return spread
         if not {"n_subsets", "shifts"} <= set(record):
-            raise ValueError("A spread record must hold 'n_subsets' and 'shifts' or 'table'.")
+            raise PoisonproofError("A spread record must hold 'n_subsets' and 'shifts' or 'table'.")
         return cls(record["n_subsets"], tuple(record["shifts"]))
 
     def save(self, path: str | Path) -> None:
@@ -274,19 +276,23 @@ class Spread:
 def _balanced_table(table: NDArray[Any], n_subsets: int) -> NDArray[np.int64]:
     """The table with sorted rows, read-only, or one sentence that says why it is not a spread."""
     if not np.issubdtype(table.dtype, np.integer):
-        raise ValueError(f"A spread table must hold whole numbers. Got dtype {table.dtype}.")
+        raise PoisonproofError(f"A spread table must hold whole numbers. Got dtype {table.dtype}.")
     if table.shape[0] != n_subsets or table.shape[0] == 0 or table.shape[1] == 0:
-        raise ValueError(f"A spread table must have one row per subset and at least one column. Got {table.shape}.")
+        raise PoisonproofError(
+            f"A spread table must have one row per subset and at least one column. Got {table.shape}."
+        )
     rows = np.sort(table.astype(np.int64), axis=1)
     if rows.min() < 0 or rows.max() >= n_subsets:
-        raise ValueError(f"A spread table over {n_subsets} subsets must hold numbers in 0 … {n_subsets - 1}.")
+        raise PoisonproofError(f"A spread table over {n_subsets} subsets must hold numbers in 0 … {n_subsets - 1}.")
     repeated = np.flatnonzero((rows[:, 1:] == rows[:, :-1]).any(axis=1))
     if len(repeated):
-        raise ValueError(f"Row {repeated[0]} of the spread table names a subset twice; it must name d different ones.")
+        raise PoisonproofError(
+            f"Row {repeated[0]} of the spread table names a subset twice; it must name d different ones."
+        )
     fed = np.bincount(rows.ravel(), minlength=n_subsets)
     uneven = np.flatnonzero(fed != rows.shape[1])
     if len(uneven):
-        raise ValueError(
+        raise PoisonproofError(
             f"The spread table is not balanced: subset {uneven[0]} is fed by {fed[uneven[0]]} partitions, "
             f"not by d = {rows.shape[1]}."
         )
@@ -305,11 +311,11 @@ def resolve_spread(
     if spread is None:
         return Spread.random(_at_least_one("k", k), _at_least_one("d", d))
     if not isinstance(spread, Spread):
-        raise TypeError(f"The 'spread' parameter must be a poisonproof.Spread or None. Got {spread!r} instead.")
+        raise WrongTypeError(f"The 'spread' parameter must be a poisonproof.Spread or None. Got {spread!r} instead.")
     default_k, default_d = unless or (None, None)
     for name, asked, default, has in (("k", k, default_k, spread.k), ("d", d, default_d, spread.d)):
         if asked != default and asked != has:
-            raise ValueError(
+            raise PoisonproofError(
                 f"The spread has {name} = {has:g} but {name} = {asked} was given too; "
                 "give one of them, or make them agree."
             )

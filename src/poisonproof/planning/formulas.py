@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.votes.votes import vote_dtype
 
 CLUSTER_SAMPLES = 10**9
@@ -75,15 +76,15 @@ def trade_off(
 ) -> TradeOff:
     """What each k and d would mean for this many training samples, by formulas alone."""
     if samples < 2:
-        raise ValueError(f"The number of samples must be at least 2. Got {samples}.")
+        raise PoisonproofError(f"The number of samples must be at least 2. Got {samples}.")
     if classes < 2:
-        raise ValueError(f"The number of classes must be at least 2, for one needs no classifier. Got {classes}.")
+        raise PoisonproofError(f"The number of classes must be at least 2, for one needs no classifier. Got {classes}.")
     if cores < 1:
-        raise ValueError(f"The number of cores must be at least 1. Got {cores}.")
+        raise PoisonproofError(f"The number of cores must be at least 1. Got {cores}.")
     if not seconds_per_sample > 0:
-        raise ValueError(f"The seconds per sample must be more than 0. Got {seconds_per_sample}.")
+        raise PoisonproofError(f"The seconds per sample must be more than 0. Got {seconds_per_sample}.")
     if attack_size is not None and not 1 <= attack_size <= (samples - 1) // 2:
-        raise ValueError(
+        raise PoisonproofError(
             f"The attack size must lie in 1 … {(samples - 1) // 2}, below half of the {samples} training samples, "
             f"since nothing is certified beyond k/2. Got {attack_size}."
         )

@@ -17,7 +17,7 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from poisonproof.data import Dataset
-from poisonproof.errors import DamagedFileError
+from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.learners.describe import describe
 from poisonproof.learners.table import TableClassifier
 from poisonproof.partition.split import Split
@@ -106,11 +106,13 @@ class Plan:
     def check(self, dataset: Dataset, estimator: Any) -> None:
         """Refuse training data that the pilot was not made on, and another learner."""
         if describe(estimator) != self.learner:
-            raise ValueError(f"The plan was made with the learner {self.learner}. Got {describe(estimator)} instead.")
+            raise PoisonproofError(
+                f"The plan was made with the learner {self.learner}. Got {describe(estimator)} instead."
+            )
         if dataset.digests(["train"]) != {name: value for name, value in self.data.items() if name != "name"}:
-            raise ValueError(
-                f"The plan was made on other training data than {dataset.name} is now; make a new one with `poisonproof "
-                "plan`, or give --k and --d yourself."
+            raise PoisonproofError(
+                f"The plan was made on other training data than {dataset.name} is now; make a new one with "
+                "`poisonproof plan`, or give --k and --d yourself."
             )
 
     def save(self, path: str | Path) -> None:
@@ -126,7 +128,9 @@ class Plan:
     def from_dict(cls, record: dict[str, Any], where: str) -> Plan:
         """The plan of a record, wherever it stood."""
         if record.get("format", FORMAT) != FORMAT:
-            raise ValueError(f"{where} is no plan; `poisonproof plan DATA --attack-size M --out {where}` writes one.")
+            raise PoisonproofError(
+                f"{where} is no plan; `poisonproof plan DATA --attack-size M --out {where}` writes one."
+            )
         try:
             facts = {name: value for name, value in record.items() if name not in ("format", "digest")}
             parts = {"pilots": PilotRow, "rows": Row}
@@ -242,26 +246,32 @@ def run_pilots(
 def _check(dataset: Dataset, attack_size: int, ds: Sequence[int], seconds: float) -> int:
     n_train = count_rows(dataset.x_train)
     if attack_size < 1:
-        raise ValueError(f"The attack size must be at least 1, for at 0 there is nothing to plan. Got {attack_size}.")
+        raise PoisonproofError(
+            f"The attack size must be at least 1, for at 0 there is nothing to plan. Got {attack_size}."
+        )
     if n_train < FEWEST_SAMPLES:
-        raise ValueError(f"A pilot needs at least {FEWEST_SAMPLES} training samples. {dataset.name} has {n_train}.")
+        raise PoisonproofError(
+            f"A pilot needs at least {FEWEST_SAMPLES} training samples. {dataset.name} has {n_train}."
+        )
     if dataset.classes is None:
         n_classes = len(set(np.asarray(dataset.y_train).tolist()))
     else:
         n_classes = len(np.intersect1d(np.asarray(dataset.classes), np.asarray(dataset.y_train)))
     if n_classes < 2:
-        raise ValueError(f"A pilot needs training samples of two classes or more. {dataset.name} has {n_classes}.")
+        raise PoisonproofError(
+            f"A pilot needs training samples of two classes or more. {dataset.name} has {n_classes}."
+        )
     if not count_rows(dataset.x_test):
-        raise ValueError(f"{dataset.name} has no test samples; there would be nothing to certify.")
+        raise PoisonproofError(f"{dataset.name} has no test samples; there would be nothing to certify.")
     if 2 * attack_size + 1 > n_train // 2:
-        raise ValueError(
+        raise PoisonproofError(
             f"The attack size must be below a quarter of the {n_train} training samples: k must exceed twice the "
             f"attack size, and subsets need two samples on average. Got {attack_size}."
         )
     if not ds or min(ds) < 1:
-        raise ValueError(f"Spread degrees must be whole numbers of 1 or more. Got {list(ds)}.")
+        raise PoisonproofError(f"Spread degrees must be whole numbers of 1 or more. Got {list(ds)}.")
     if not seconds > 0:
-        raise ValueError(f"The seconds for a pilot must be more than 0. Got {seconds}.")
+        raise PoisonproofError(f"The seconds for a pilot must be more than 0. Got {seconds}.")
     return n_train
 
 
@@ -277,7 +287,7 @@ def _grid(attack_size: int, n_train: int) -> list[int]:
 def _checked_ks(ks: Sequence[int], attack_size: int, n_train: int) -> list[int]:
     chosen = sorted(set(ks))
     if not chosen or chosen[0] <= 2 * attack_size or chosen[-1] > n_train // 2:
-        raise ValueError(
+        raise PoisonproofError(
             f"Every k must lie in {2 * attack_size + 1} … {n_train // 2}: above twice the attack size, since nothing "
             f"is certified beyond k/2, and with two samples or more per subset. Got {list(ks)}."
         )
@@ -303,7 +313,7 @@ def _pilots(
         left -= time.perf_counter() - started
         if pilot is None:
             if not found:
-                raise ValueError(f"No k can be tried: at k = {k}, {why}.")
+                raise PoisonproofError(f"No k can be tried: at k = {k}, {why}.")
             return found[::-1], [f"k below {found[-1].k} was not tried: at k = {k}, {why}."]
         found.append(pilot)
     return found[::-1], []

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from poisonproof.data import Dataset
+from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.learners.describe import describe
 from poisonproof.runs.folder import refuse_strangers
@@ -50,7 +51,7 @@ def run_together(
         As for `run`.
     """
     if len({describe(wanted.model.estimator) for wanted in runs.values()}) > 1:
-        raise ValueError("Runs that share their work must have the same learner; run the others by themselves.")
+        raise PoisonproofError("Runs that share their work must have the same learner; run the others by themselves.")
     if any(is_pooled(wanted.model.estimator) for wanted in runs.values()):
         spent = _vote_together(dataset, runs, say, progress)
         if seconds is not None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.errors import DamagedFileError
+from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.runs.layout import SCRATCH
 from poisonproof.samples.kinds import Samples, digest_of
@@ -123,10 +123,10 @@ class Votings:
         try:
             block = read_answers(self._file(b), indices)
             if self.keep_members and (not members.exists() or sha256_of(members) != block.members):
-                raise ValueError(f"{members} is damaged or missing.")
+                raise PoisonproofError(f"{members} is damaged or missing.")
             same = {i: answer for i, answer in block.answers.items() if answer.digest == digests[i].tobytes()}
             if not same:
-                raise ValueError(f"{self._file(b)} is of other training data.")
+                raise PoisonproofError(f"{self._file(b)} is of other training data.")
             if block.test == test_digest:
                 return same
             if not self.keep_members:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from filelock import FileLock, Timeout
 
 from poisonproof.data import Dataset
-from poisonproof.errors import DamagedFileError, check_format
+from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, check_gives_scores
 from poisonproof.learners.describe import describe
 from poisonproof.runs.blocks import BLOCK
@@ -91,7 +91,7 @@ def opened_run(
         if max_memory is not None:
             memory.kernel_bytes(max_memory)
     elif max_memory is not None:
-        raise ValueError(f"--max-memory bounds pooled learners, and {settings['learner']} is none; leave it out.")
+        raise PoisonproofError(f"--max-memory bounds pooled learners, and {settings['learner']} is none; leave it out.")
     elif rankings:
         check_gives_scores(training.estimator)
     refuse_strangers(folder)
@@ -113,7 +113,9 @@ def open_folder(
     path = folder / "manifest.json"
     if path.exists():
         if not resume:
-            raise ValueError(f"{folder} already holds a run; leave out --no-resume to go on, or choose another --out.")
+            raise PoisonproofError(
+                f"{folder} already holds a run; leave out --no-resume to go on, or choose another --out."
+            )
         try:
             there = read_record(path)
         except DamagedFileError as error:
@@ -127,7 +129,7 @@ def open_folder(
         strange = [name for name in differing if not (update and name in CHANGEABLE)]
         if strange:
             name = strange[0]
-            raise ValueError(
+            raise PoisonproofError(
                 f"{folder} holds another run: its {name} differs ({_short(held.get(name))} there, "
                 f"{_short(settings[name])} asked for); choose another --out or remove the folder."
             )
@@ -146,7 +148,7 @@ def open_folder(
                 say(f"{folder / name} is altered or missing. It is written again.")
         opened = there
     elif update:
-        raise ValueError(f"{folder} holds no run to update; begin one with poisonproof run.")
+        raise PoisonproofError(f"{folder} holds no run to update; begin one with poisonproof run.")
     else:
         opened = {"format": FORMAT, "status": "running", "settings": settings, "environment": environment()}
         write_record(path, opened)
@@ -211,7 +213,7 @@ def refuse_strangers(folder: Path) -> None:
     if folder.is_dir() and not (folder / "manifest.json").exists():
         strangers = [item.name for item in folder.iterdir() if item.name not in OWN and not item.name.endswith(PART)]
         if strangers:
-            raise ValueError(f"{folder} is not empty and holds no run ({strangers[0]}); choose another --out.")
+            raise PoisonproofError(f"{folder} is not empty and holds no run ({strangers[0]}); choose another --out.")
 
 
 @contextmanager
@@ -225,7 +227,7 @@ def only_writer(folder: Path) -> Iterator[None]:
     try:
         held = FileLock(folder / LOCK).acquire(timeout=0)
     except Timeout:
-        raise ValueError(f"Another process is writing {folder}; wait for it or choose another --out.") from None
+        raise PoisonproofError(f"Another process is writing {folder}; wait for it or choose another --out.") from None
     with held:
         sweep(folder)
         shutil.rmtree(folder / SCRATCH, ignore_errors=True)

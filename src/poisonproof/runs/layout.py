@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from poisonproof.errors import DamagedFileError
+from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.system.files import open_arrays, read_record, reading, sha256_of
 from poisonproof.training.model_files import (
     ESTIMATOR,
@@ -94,7 +94,7 @@ def altered(folder: Path, manifest: dict[str, Any], members: bool = False) -> li
         settings = manifest["settings"]
         blocks = not (settings["votes_only"] or settings.get("pooled"))
         if blocks and n_subsets_of(settings) > MEMBERS_PER_FILE * len(stated):
-            raise ValueError("it lists fewer files than it has blocks")
+            raise PoisonproofError("it lists fewer files than it has blocks")
         expected = results_of(folder, settings)
         names = [*expected, *(name for name in stated if BLOCK_FILE.fullmatch(name) and name not in expected)]
         judged = [name for name in names if members or not ("members-" in name or BLOCK_FILE.fullmatch(name))]

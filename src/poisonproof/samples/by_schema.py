@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.display.text import nearest
+from poisonproof.errors import PoisonproofError
 from poisonproof.samples.cells import canonical_cell, text_of
 from poisonproof.samples.kinds import (
     Column,
@@ -32,9 +33,9 @@ def read_by_schema(X: Any, schema: TableSchema) -> Samples:
     names = schema.named(*FEATURES)
     fits = schema.only_texts if isinstance(samples, TextSamples) else names == schema.named("number")
     if not fits or not isinstance(samples, TextSamples | NumberSamples):
-        raise ValueError(f"The schema reads a DataFrame ({schema}). Got {type(X).__name__} instead.")
+        raise PoisonproofError(f"The schema reads a DataFrame ({schema}). Got {type(X).__name__} instead.")
     if samples.n_features != len(names):
-        raise ValueError(f"X has {samples.n_features} features per sample, but the schema names {len(names)}.")
+        raise PoisonproofError(f"X has {samples.n_features} features per sample, but the schema names {len(names)}.")
     return samples
 
 
@@ -44,16 +45,18 @@ def _read_frame(X: Any, schema: TableSchema) -> TableSamples:
     for name in given:
         if roles.get(name) not in (*FEATURES, "ignore"):
             why = f"has the role '{roles[name]}' in the schema" if name in roles else "is not named by the schema"
-            raise ValueError(f"Column '{name}' of X {why}; leave it out of X, or give it the role 'ignore'.")
+            raise PoisonproofError(f"Column '{name}' of X {why}; leave it out of X, or give it the role 'ignore'.")
         if given.count(name) > 1:
-            raise ValueError(f"X has {given.count(name)} columns named '{name}'; give every column its own name.")
+            raise PoisonproofError(f"X has {given.count(name)} columns named '{name}'; give every column its own name.")
     for name in wanted:
         if name not in given:
-            raise ValueError(
+            raise PoisonproofError(
                 f"X has no column '{name}', which the schema reads; {nearest(name, list(map(str, given)))}"
             )
     if not len(X) or not wanted:
-        raise ValueError(f"Found array with {len(X)} sample(s) and {len(wanted)} feature(s); at least 1 is required.")
+        raise PoisonproofError(
+            f"Found array with {len(X)} sample(s) and {len(wanted)} feature(s); at least 1 is required."
+        )
     missing = frozenset(schema.missing)
     columns = (_read_column(name, roles[name], X[name].astype(object), missing) for name in wanted)
     return TableSamples(tuple(columns), len(X))

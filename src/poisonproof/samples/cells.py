@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.errors import WrongTypeError
 from poisonproof.samples.hashing import hash_bytes
 from poisonproof.samples.moments import is_moment, microseconds
 
@@ -60,7 +61,7 @@ def exact_cell(value: Any, where: str) -> float | int | str | None:
         value = value.real
     if isinstance(value, np.bool_ | Real | Decimal):
         return _number(value)
-    raise TypeError(
+    raise WrongTypeError(
         f"{where} holds a value of type {type(value).__name__}; cells must be numbers, strings, dates or missing."
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.errors import missing_extra
+from poisonproof.errors import PoisonproofError, missing_extra
 
 _OF_DATES = {"date32[day]": "s", "date64[ms]": "ms"}
 
@@ -39,7 +39,7 @@ def as_frame(X: Any) -> Any:
     try:
         table = pa.table(X)
     except pa.ArrowException as error:
-        raise ValueError(f"This {_name(X)} cannot be read as an Arrow table ({str(error)[:200]}).") from None
+        raise PoisonproofError(f"This {_name(X)} cannot be read as an Arrow table ({str(error)[:200]}).") from None
     columns = {at: _column(pa, pd, column) for at, column in enumerate(table.columns)}
     frame = pd.DataFrame(columns, index=pd.RangeIndex(table.num_rows))
     frame.columns = pd.Index(table.column_names)

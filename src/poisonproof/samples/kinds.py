@@ -21,6 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.samples.cells import (
     canonical_cell,
     cell_codes,
@@ -97,7 +98,9 @@ class Samples(ABC):
 
         A sample that holds fractions is summed rounded down, value by value; that all of them do is refused.
         """
-        raise ValueError(f"The 'pixel-sum' split adds pixel values, but the samples are {self.kind}; use 'content'.")
+        raise PoisonproofError(
+            f"The 'pixel-sum' split adds pixel values, but the samples are {self.kind}; use 'content'."
+        )
 
 
 @dataclass(frozen=True)
@@ -338,7 +341,7 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None)
     X = as_frame(X)
     if is_frame(X) or _is_texts(X) or sp.issparse(X):
         if dtype != "float64":
-            raise ValueError(f"Only a dense array can be declared as {dtype}. Got {type(X).__name__} instead.")
+            raise PoisonproofError(f"Only a dense array can be declared as {dtype}. Got {type(X).__name__} instead.")
         if sp.issparse(X):
             return _from_sparse(X, n_features)
         return _of_width(_from_frame(X) if is_frame(X) else _from_texts(X), n_features)
@@ -347,7 +350,7 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None)
     if dtype == "uint8":
         given = np.asarray(X)
         if given.dtype != np.uint8:
-            raise ValueError(f"The samples were declared as uint8. Got an array of dtype {given.dtype} instead.")
+            raise PoisonproofError(f"The samples were declared as uint8. Got an array of dtype {given.dtype} instead.")
     loose = read_loose(X)
     with np.errstate(invalid="ignore", over="ignore"):  # a signalling NaN is a NaN like any other
         X = X if loose is None else loose.values
@@ -360,7 +363,7 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None)
 
 def _of_width(samples: Samples, n_features: int | None) -> Samples:
     if n_features is not None and samples.n_features != n_features:
-        raise ValueError(f"X has {samples.n_features} features per sample, but {n_features} were declared.")
+        raise PoisonproofError(f"X has {samples.n_features} features per sample, but {n_features} were declared.")
     return samples
 
 
@@ -440,7 +443,7 @@ def _from_frame(X: Any) -> TableSamples:
     import pandas as pd
 
     if X.shape[0] == 0 or X.shape[1] == 0:
-        raise ValueError(
+        raise PoisonproofError(
             f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s); at least 1 is required."
         )
     columns = []
@@ -486,7 +489,7 @@ def _pixels(values: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def _check_whole(whole: NDArray[np.bool_]) -> None:
     if not whole.any():
-        raise ValueError("The 'pixel-sum' split needs whole numbers, but X holds fractions; use 'content'.")
+        raise PoisonproofError("The 'pixel-sum' split needs whole numbers, but X holds fractions; use 'content'.")
 
 
 def _infinities(count: int) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.samples.cells import exact_cell, order_of_cell
 from poisonproof.samples.frames import as_values
 
@@ -41,21 +42,23 @@ def read_labels(y: Any, declared: Iterable[Any] | None = None) -> ReadLabels:
     if declared is None:
         present = [row for row, cell in enumerate(cells) if cell is not None]
         if cells and not present:
-            raise ValueError(f"Input y contains NaN or infinity: all {len(cells)} labels are missing.")
+            raise PoisonproofError(f"Input y contains NaN or infinity: all {len(cells)} labels are missing.")
         _check_most_name_classes([cells[row] for row in present])
         return _encoded([labels[row] for row in present], [cells[row] for row in present], cells)
     classes = list(declared)
     class_cells = label_cells(classes)
     if len(set(class_cells) - {None}) < 2:
-        raise ValueError(
+        raise PoisonproofError(
             "The 'classes' parameter must name at least two labels: with one there is nothing to defend. "
             f"Got {classes!r} instead."
         )
     if None in class_cells or len(set(class_cells)) < len(classes):
-        raise ValueError(f"The 'classes' parameter must name different labels, none of them missing. Got {classes!r}.")
+        raise PoisonproofError(
+            f"The 'classes' parameter must name different labels, none of them missing. Got {classes!r}."
+        )
     read = _encoded(classes, class_cells, cells)
     if len(read.codes) and (read.codes < 0).all():
-        raise ValueError(
+        raise PoisonproofError(
             f"None of the {len(labels)} labels is one of the declared classes (a label is {labels[0]!r}, "
             f"a class is {classes[0]!r}); declare the labels as they stand in y."
         )

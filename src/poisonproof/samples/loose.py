@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.samples.cells import canonical_cell
 
 
@@ -40,7 +41,7 @@ def read_loose(X: Any) -> LooseNumbers | None:
         values[at] = np.nan if number is None else number
     if 2 * n_unreadable > cells.size:
         example = next(cell for cell in cells.ravel().tolist() if _number(cell) is None)
-        raise ValueError(
+        raise PoisonproofError(
             f"Most cells of X are not numbers, such as {str(example)[:40]!r} of type {type(example).__name__}; "
             "bring texts as a list of strings, and categories as a DataFrame."
         )

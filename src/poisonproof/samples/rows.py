@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.samples.frames import as_frame
 from poisonproof.samples.kinds import is_frame
 
@@ -36,11 +37,11 @@ def join_rows(X: Any, more: Any) -> Any:
     if sp.issparse(X):
         more = sp.csr_matrix(more)
         if X.shape[1] != more.shape[1]:
-            raise ValueError(f"The added samples have {more.shape[1]} features, the others {X.shape[1]}.")
+            raise PoisonproofError(f"The added samples have {more.shape[1]} features, the others {X.shape[1]}.")
         return sp.vstack([X, more], format="csr")
     X, more = np.asarray(X), np.asarray(more)
     if X.ndim != more.ndim or X.shape[1:] != more.shape[1:]:
-        raise ValueError(f"The added samples have shape {more.shape[1:]} each, the others {X.shape[1:]}.")
+        raise PoisonproofError(f"The added samples have shape {more.shape[1:]} each, the others {X.shape[1:]}.")
     if X.dtype == object or more.dtype == object:
         return np.concatenate([X.astype(object), more.astype(object)])
     return np.concatenate([X, more])
@@ -50,7 +51,7 @@ def _join_frames(X: Any, more: Any) -> Any:
     import pandas as pd
 
     if not is_frame(more) or list(more.columns) != list(X.columns):
-        raise ValueError("The added samples must be a DataFrame with the same columns as the others.")
+        raise PoisonproofError("The added samples must be a DataFrame with the same columns as the others.")
     joined = {}
     for at in range(X.shape[1]):
         parts = [X.iloc[:, at].reset_index(drop=True), more.iloc[:, at].reset_index(drop=True)]

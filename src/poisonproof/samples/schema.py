@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from poisonproof.errors import PoisonproofError
+
 FORMAT = "poisonproof schema 1"
 ROLES = ("number", "category", "text", "label", "group", "ignore")
 FEATURES = ("number", "category", "text")
@@ -49,12 +51,16 @@ class TableSchema:
         names = [name for name, _ in self.columns]
         for name, role in self.columns:
             if role not in ROLES:
-                raise ValueError(f"Column '{name}' has the role '{role}' in the schema; a role is {', '.join(ROLES)}.")
+                raise PoisonproofError(
+                    f"Column '{name}' has the role '{role}' in the schema; a role is {', '.join(ROLES)}."
+                )
             if names.count(name) > 1:
-                raise ValueError(f"The schema names the column '{name}' twice.")
+                raise PoisonproofError(f"The schema names the column '{name}' twice.")
         for role in ("label", "group"):
             if len(self.named(role)) > 1:
-                raise ValueError(f"The schema has {len(self.named(role))} columns of the role '{role}'; one at most.")
+                raise PoisonproofError(
+                    f"The schema has {len(self.named(role))} columns of the role '{role}'; one at most."
+                )
         check_delimiter(self.delimiter)
 
     def named(self, *roles: str) -> list[str]:
@@ -161,17 +167,17 @@ def read_schema(path: str | Path) -> Schema:
     try:
         record = json.loads(Path(path).read_bytes().decode("utf-8-sig"), object_pairs_hook=_without_repeats)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{path} is not a schema: it is not JSON ({error}).") from None
+        raise PoisonproofError(f"{path} is not a schema: it is not JSON ({error}).") from None
     try:
         return schema_from_dict(record)
     except ValueError as error:
-        raise ValueError(f"{path} is not a schema: {error}") from None
+        raise PoisonproofError(f"{path} is not a schema: {error}") from None
 
 
 def schema_from_dict(record: Any) -> Schema:
     """The schema that `as_dict` wrote, checked anew."""
     if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise ValueError(f'it must be an object with "format": "{FORMAT}", as in a run\'s schema.json.')
+        raise PoisonproofError(f'it must be an object with "format": "{FORMAT}", as in a run\'s schema.json.')
     kind = record.get("kind")
     try:
         if kind == "table":
@@ -184,13 +190,13 @@ def schema_from_dict(record: Any) -> Schema:
         if kind == "arrays":
             shape = record["shape"]
             if not isinstance(shape, list) or not all(isinstance(n, int) and n > 0 for n in shape):
-                raise ValueError(f"'shape' must be a list of whole numbers above 0. Got {shape!r}.")
+                raise PoisonproofError(f"'shape' must be a list of whole numbers above 0. Got {shape!r}.")
             if record["dtype"] not in ("float64", "uint8"):
-                raise ValueError(f"'dtype' must be float64 or uint8. Got {record['dtype']!r}.")
+                raise PoisonproofError(f"'dtype' must be float64 or uint8. Got {record['dtype']!r}.")
             return ArraySchema(tuple(shape), record["dtype"])
     except KeyError as error:
-        raise ValueError(f"{error} is missing.") from None
-    raise ValueError(f"its kind must be table, images, sparse or arrays. Got {kind!r}.")
+        raise PoisonproofError(f"{error} is missing.") from None
+    raise PoisonproofError(f"its kind must be table, images, sparse or arrays. Got {kind!r}.")
 
 
 def number_in(text: str) -> float | None:
@@ -208,33 +214,33 @@ def check_delimiter(delimiter: str) -> str:
     """One character that can separate cells; ``\\t`` and ``tab`` are written for the tabulator."""
     delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
     if len(delimiter) != 1 or delimiter in '"\r\n\0':
-        raise ValueError(f"A delimiter is one character, not a quote or a line break. Got {delimiter!r}.")
+        raise PoisonproofError(f"A delimiter is one character, not a quote or a line break. Got {delimiter!r}.")
     return delimiter
 
 
 def _table(record: Mapping[str, Any]) -> TableSchema:
     columns, missing = record["columns"], record.get("missing", list(MISSING))
     if not isinstance(columns, dict) or not all(isinstance(role, str) for role in columns.values()):
-        raise ValueError('"columns" must be an object of names and roles, such as {"age": "number"}.')
+        raise PoisonproofError('"columns" must be an object of names and roles, such as {"age": "number"}.')
     if not isinstance(missing, list) or not all(isinstance(cell, str) for cell in missing):
-        raise ValueError('"missing" must be a list of texts.')
+        raise PoisonproofError('"missing" must be a list of texts.')
     delimiter = record.get("delimiter", ",")
     if not isinstance(delimiter, str):
-        raise ValueError(f"A delimiter is one character. Got {delimiter!r}.")
+        raise PoisonproofError(f"A delimiter is one character. Got {delimiter!r}.")
     return TableSchema(tuple(columns.items()), tuple(missing), check_delimiter(delimiter))
 
 
 def _whole(record: Mapping[str, Any], name: str) -> int:
     value = record[name]
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"'{name}' must be a whole number above 0. Got {value!r}.")
+        raise PoisonproofError(f"'{name}' must be a whole number above 0. Got {value!r}.")
     return value
 
 
 def _flag(record: Mapping[str, Any], name: str) -> bool:
     value = record[name]
     if not isinstance(value, bool):
-        raise ValueError(f"'{name}' must be true or false. Got {value!r}.")
+        raise PoisonproofError(f"'{name}' must be true or false. Got {value!r}.")
     return value
 
 

@@ -21,6 +21,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.errors import PoisonproofError
+
 FREE = 1 << 26
 MOST = 200
 MOST_FILES = 1000
@@ -45,7 +47,7 @@ def read_whole(path: str | Path, most: int = LARGEST_RECORD) -> bytes:
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
-            raise ValueError(f"it has {size} bytes, and at most {most} are read at once")
+            raise PoisonproofError(f"it has {size} bytes, and at most {most} are read at once")
         return file.read(size)
 
 
@@ -63,11 +65,11 @@ def open_zip(path: str | Path | io.BytesIO) -> Iterator[zipfile.ZipFile]:
     ):
         for info in archive.infolist():
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise ValueError(f"'{info.filename}' is packed by method {info.compress_type}, which is not read")
+                raise PoisonproofError(f"'{info.filename}' is packed by method {info.compress_type}, which is not read")
         packed = file.seek(0, io.SEEK_END)
         unpacked = sum(info.file_size for info in archive.infolist())
         if unpacked > limit_of(packed):
-            raise ValueError(
+            raise PoisonproofError(
                 f"its {packed} bytes would unpack to {unpacked}, more than {MOST} times as much, and are not unpacked"
             )
         yield archive
@@ -110,9 +112,9 @@ def tar_files(path: str | Path, names: Collection[str], largest: int) -> dict[st
         limit = limit_of(os.fstat(packed.fileno()).st_size)
         for count, member in enumerate(archive):
             if count >= MOST_FILES:
-                raise ValueError(f"it holds more than {MOST_FILES} files")
+                raise PoisonproofError(f"it holds more than {MOST_FILES} files")
             if member.size > largest or member.offset_data + member.size > limit:
-                raise ValueError(f"'{member.name}' states {member.size} bytes; at most {largest} are read")
+                raise PoisonproofError(f"'{member.name}' states {member.size} bytes; at most {largest} are read")
             name = PurePosixPath(member.name).name
             if member.isreg() and name in names and (file := archive.extractfile(member)):
                 files[name] = file.read()
@@ -127,7 +129,7 @@ class _Pieces(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= self.largest + tarfile.RECORDSIZE:
-            raise ValueError(f"a header states {size} bytes; at most {self.largest} are read")
+            raise PoisonproofError(f"a header states {size} bytes; at most {self.largest} are read")
         return self.file.read(size)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -151,7 +153,7 @@ def _read_npy(file: IO[bytes], size: int, name: str) -> NDArray[Any]:
     while at < len(room):
         read = file.readinto(room[at:])  # type: ignore[attr-defined]
         if not read:
-            raise ValueError(f"'{name}' ends early")
+            raise PoisonproofError(f"'{name}' ends early")
         at += read
     return array.reshape(shape, order="F" if fortran else "C")
 
@@ -160,13 +162,13 @@ def _checked_header(file: IO[bytes], size: int, name: str) -> tuple[tuple[int, .
     """Shape, order and type, if they describe exactly the bytes that follow."""
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"'{name}' is of npy version {version}; versions 1 and 2 are read")
+        raise PoisonproofError(f"'{name}' is of npy version {version}; versions 1 and 2 are read")
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(file)
     if dtype.hasobject:
-        raise ValueError(f"'{name}' holds Python objects, which only pickle could read; it is never used")
+        raise PoisonproofError(f"'{name}' holds Python objects, which only pickle could read; it is never used")
     stated, held = prod(shape) * dtype.itemsize, size - file.tell()
     possible = dtype.itemsize > 0 and all(0 <= length <= size for length in shape)
     if stated != held or not possible:
-        raise ValueError(f"'{name}' states an array {shape} of {dtype}, {stated} bytes, and holds {held}")
+        raise PoisonproofError(f"'{name}' states an array {shape} of {dtype}, {stated} bytes, and holds {held}")
     return shape, fortran, dtype

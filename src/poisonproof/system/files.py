@@ -20,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.errors import DamagedFileError
+from poisonproof.errors import DamagedFileError, WrongTypeError
 from poisonproof.system.archives import (
     NoRegularFileError,
     open_regular,
@@ -152,7 +152,9 @@ def write_arrays(path: str | Path, arrays: Mapping[str, Any], facts: Mapping[str
     members[FACTS] = np.frombuffer(json.dumps(facts, ensure_ascii=False).encode(), np.uint8)
     for name, array in members.items():
         if array.dtype.hasobject:
-            raise TypeError(f"Array '{name}' holds Python objects, which only pickle could write; it is never used.")
+            raise WrongTypeError(
+                f"Array '{name}' holds Python objects, which only pickle could write; it is never used."
+            )
     buffer = io.BytesIO()
     np.savez(buffer, **members)
     body = buffer.getvalue()[:-2] + (len(SEAL) + 64).to_bytes(2, "little") + SEAL

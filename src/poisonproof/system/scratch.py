@@ -16,6 +16,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from poisonproof.errors import PoisonproofError
+
 PREFIX = "poisonproof-scratch-"
 LOCK = "lock"
 SHARED_MEMORY = Path("/dev/shm")
@@ -48,7 +50,7 @@ def _own_folder(process: int) -> Path:
         held = FileLock(folder / LOCK).acquire(timeout=LOCK_SECONDS)
         atexit.register(_remove, folder, held, process)
         return folder
-    raise ValueError(
+    raise PoisonproofError(
         "Worker processes need a temporary folder with a short name in plain ASCII; "
         "set the environment variable TMPDIR to one, or use n_jobs=1."
     )

@@ -17,6 +17,7 @@ from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.partition.subsets import Subsets, TrainingSets
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.kinds import Samples
@@ -117,7 +118,7 @@ def check_answered(refusals: Sequence[Refusal], n_trained: int) -> None:
         return
     said = f"the first said: {refusals[0].reason}"
     if unanswered.all():
-        raise ValueError(
+        raise PoisonproofError(
             f"None of the {n_trained} base classifiers could answer any of the {len(total)} samples; {said}"
         )
     warnings.warn(

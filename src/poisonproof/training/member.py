@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.learners.seeding import isolated, seeded
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.threads import with_limited_libraries
@@ -164,7 +165,7 @@ def _scores(member: Member, fed: Any, n_samples: int) -> NDArray[np.float64]:
 
     scores = np.asarray(with_limited_libraries(asked), np.float64)
     if scores.shape != (n_samples, len(member.codes)):
-        raise ValueError("the base classifier did not give one score for each label it was trained on")
+        raise PoisonproofError("the base classifier did not give one score for each label it was trained on")
     return scores
 
 
@@ -184,5 +185,5 @@ def _predict(member: Member, fed: Any) -> NDArray[np.int64]:
     said = np.asarray(with_limited_libraries(asked))
     positions = said.astype(np.int64)
     if said.ndim != 1 or not np.array_equal(positions, said) or positions.min(initial=0) < 0:
-        raise ValueError("the base classifier did not predict one of the labels it was trained on")
+        raise PoisonproofError("the base classifier did not predict one of the labels it was trained on")
     return positions

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.learners.kernel_ridge import (
     Pool,
     Solution,
@@ -119,7 +120,7 @@ def votes_together(
     """
     pool = members[0].pool
     if any(other.pool is not pool for other in members):
-        raise ValueError("Ensembles that vote together must have been trained on one pool.")
+        raise PoisonproofError("Ensembles that vote together must have been trained on one pool.")
     room = (KERNEL_BYTES if kernel_bytes is None else kernel_bytes) // (4 * max(1, pool.n_rows))
     size = max(FEWEST_AT_ONCE, min(1024, room // FEWEST_AT_ONCE * FEWEST_AT_ONCE))
     shapes = [(0, len(own), *([n_classes] if ranked else [])) for own, ranked in zip(members, rankings, strict=True)]

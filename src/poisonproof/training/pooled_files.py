@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.errors import DamagedFileError
+from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.system.archives import map_npy
 from poisonproof.system.files import open_arrays, reading, sha256_of, write_arrays, write_whole
 from poisonproof.training.pooled import Kept, PooledMembers
@@ -101,7 +101,7 @@ def _members(arrays: dict[str, NDArray[Any]], facts: dict[str, Any], estimator: 
         "raised ridges": all(0 <= i < len(sizes) and trained[i] and ridge > 0 for i, ridge in raised.items()),
     }
     for name in (name for name, right in whole.items() if not right):
-        raise ValueError(f"its {name} do not fit the rest")
+        raise PoisonproofError(f"its {name} do not fit the rest")
     pool = estimator.pool_of(features.reshape(-1, copies, features.shape[1]))
     return PooledMembers(
         pool,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from poisonproof.display.numbers import in_bytes
+from poisonproof.errors import PoisonproofError
 from poisonproof.learners.kernel_ridge import NUMBERS_PER_PRODUCT, ROWS_PER_PRODUCT, Pool
 from poisonproof.system.memory import memory
 from poisonproof.system.threads import n_cores
@@ -51,9 +52,9 @@ class PooledMemory:
     def kernel_bytes(self, bound: int) -> int:
         """What the bound leaves for the kernel, or one sentence that says how much is needed."""
         if bound < self.least:
-            raise ValueError(
-                f"--max-memory {in_bytes(bound, up=True)} is not enough: this needs {in_bytes(self.least, up=True)}; give at least "
-                f"that, or choose other subsets ({REMEDY})."
+            raise PoisonproofError(
+                f"--max-memory {in_bytes(bound, up=True)} is not enough: this needs {in_bytes(self.least, up=True)}; "
+                f"give at least that, or choose other subsets ({REMEDY})."
             )
         return (bound - self.voting) * 4 // max(1, self.kernel_column)
 
@@ -63,8 +64,8 @@ class PooledMemory:
         needed = self.least - self.before
         if there is not None and needed > there:
             raise MemoryError(
-                f"this needs {in_bytes(needed, up=True)} and the machine has {in_bytes(there, up=True)}; choose other subsets with "
-                f"--k and --d ({REMEDY})"
+                f"this needs {in_bytes(needed, up=True)} and the machine has {in_bytes(there, up=True)}; choose other subsets "
+                f"with --k and --d ({REMEDY})"
             )
 
 

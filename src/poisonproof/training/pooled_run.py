@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.samples.kinds import Samples, digest_of
 from poisonproof.system.files import open_arrays, reading, write_arrays
 from poisonproof.training.pooled import (
@@ -79,7 +80,9 @@ def vote_pooled(
         Memory for the kernel between training samples and the test samples that are asked at the same time.
     """
     if len(runs) > 1 and any(run.keep for run in runs):
-        raise ValueError("Base classifiers are kept by runs of their own; those that vote together keep only votes.")
+        raise PoisonproofError(
+            "Base classifiers are kept by runs of their own; those that vote together keep only votes."
+        )
     dtype, n_test = vote_dtype(n_classes), len(test)
     parts = [np.arange(at, min(at + SAMPLES_PER_FILE, n_test)) for at in range(0, n_test, SAMPLES_PER_FILE)]
     samples = [test.subset(part) for part in parts]

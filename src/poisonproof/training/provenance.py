@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.system.environment import environment
 from poisonproof.system.files import open_arrays
 from poisonproof.training.pooled_files import POOL
@@ -44,7 +45,7 @@ def unpacked(record: Mapping[str, Any], count: int) -> list[Made]:
         return [frozenset()] * count
     runs = record["made_in"]
     if sum(length for _, length in runs) != count or any(length < 1 for _, length in runs):
-        raise ValueError(f"it does not say where each of {count} base classifiers was made")
+        raise PoisonproofError(f"it does not say where each of {count} base classifiers was made")
     texts = [next(iter(made_by(own))) for own in record["environments"]]
     return [own for places, length in runs for own in [frozenset(texts[at] for at in places)] * length]
 

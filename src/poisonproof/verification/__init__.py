@@ -2,8 +2,8 @@
 
 It shares no code with what makes certificates. `theorem` is the mathematics, `coverage` the same for method "tight",
 `content` the split, `claims` the words; `records` and `evidence` read the files; `arithmetic` and `checks` compare;
-`omissions` names what none of them looked at. Only `ensemble`, `members` and `retrain` use the rest of poisonproof, to ask
-base classifiers that were kept and to train some again.
+`omissions` names what none of them looked at. Only `ensemble`, `members` and `retrain` use the rest of poisonproof, to
+ask base classifiers that were kept and to train some again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.verification import checks
 from poisonproof.verification.arithmetic import Arithmetic
 from poisonproof.verification.evidence import Evidence, open_certificate, open_run
@@ -175,14 +176,14 @@ class _Heard:
 
 def _check_arguments(path: Path, votes: str | Path | None, sample: int | None, retrain: int, max_bytes: int) -> None:
     if sample is not None and sample < 1:
-        raise ValueError(f"The 'sample' of verify must be at least 1. Got {sample} instead.")
+        raise PoisonproofError(f"The 'sample' of verify must be at least 1. Got {sample} instead.")
     if retrain < 0:
-        raise ValueError(f"The 'retrain' of verify must be at least 0. Got {retrain} instead.")
+        raise PoisonproofError(f"The 'retrain' of verify must be at least 0. Got {retrain} instead.")
     if max_bytes < 1:
-        raise ValueError(f"The 'max_bytes' of verify must be at least 1. Got {max_bytes} instead.")
+        raise PoisonproofError(f"The 'max_bytes' of verify must be at least 1. Got {max_bytes} instead.")
     if not path.exists() or (path.is_dir() and not os.path.lexists(path / "manifest.json")):
         raise FileNotFoundError(f"{path} is neither a run directory nor a certificate.")
     if path.is_dir() and votes is not None:
-        raise ValueError(f"{path} is a run and holds its own votes; votes= is for a loose certificate.")
+        raise PoisonproofError(f"{path} is a run and holds its own votes; votes= is for a loose certificate.")
     if votes is not None and not Path(votes).exists():
         raise FileNotFoundError(f"{votes}: No such file.")

@@ -1,8 +1,9 @@
-"""Reading poisonproof's files without poisonproof: SHA-256 digests, JSON records, npz archives. No pickle, and nothing unbounded.
+"""Reading poisonproof's files without poisonproof: SHA-256 digests, JSON records, npz archives. No pickle, and nothing
+unbounded.
 
 Whoever sends a run may send a link, a pipe, a device, a file with holes or an archive that swells. So only regular
-files are opened, their sizes are added up before they are read, and no archive is unpacked: poisonproof writes its arrays
-plain, so an array never takes more memory than its file has bytes.
+files are opened, their sizes are added up before they are read, and no archive is unpacked: poisonproof writes its
+arrays plain, so an array never takes more memory than its file has bytes.
 """
 
 from __future__ import annotations

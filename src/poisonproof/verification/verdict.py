@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
+from poisonproof.errors import PoisonproofError
+
 Outcome = Literal["ok", "failed", "not checked"]
 Word = Literal["VERIFIED", "CONSISTENT", "NOT VERIFIED"]
 
@@ -162,7 +164,7 @@ def made(name: str, check: Callable[[], str | Finding]) -> Check:
 def detection_probability(total: int, bad: int, drawn: int) -> Fraction:
     """How likely ``drawn`` of ``total``, drawn without putting back, hold one of ``bad``: 1 − C(n−b, r) / C(n, r)."""
     if not 0 <= bad <= total or not 0 <= drawn <= total:
-        raise ValueError(f"Of {total}, 0 … {total} can be bad or drawn. Got {bad} bad and {drawn} drawn.")
+        raise PoisonproofError(f"Of {total}, 0 … {total} can be bad or drawn. Got {bad} bad and {drawn} drawn.")
     few, many = sorted((bad, drawn))  # C(n−b, r) / C(n, r) = C(n−r, b) / C(n, b)
     return 1 - Fraction(math.comb(total - many, few), math.comb(total, few))
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.system.compiled import njit
 
 WRONG = {
@@ -31,19 +32,19 @@ def checked_rankings(rankings: ArrayLike, matrix: NDArray[Any], n_classes: int) 
     """The rankings in the type of the votes, or one sentence that says why they do not belong to these votes."""
     ranked = np.asanyarray(rankings)
     if ranked.shape != (*matrix.shape, n_classes):
-        raise ValueError(
+        raise PoisonproofError(
             f"Rankings must have the shape (test samples, base classifiers, classes), here "
             f"{(*matrix.shape, n_classes)}. Got {ranked.shape}."
         )
     if not np.issubdtype(ranked.dtype, np.integer):
-        raise ValueError(f"Rankings must be whole numbers, class indices. Got dtype {ranked.dtype}.")
+        raise PoisonproofError(f"Rankings must be whole numbers, class indices. Got dtype {ranked.dtype}.")
     for t in range(len(ranked)):
         wrong, i, place = _first_wrong(ranked[t], matrix[t])
         if wrong:
             said = WRONG[wrong].format(
                 said=ranked[t, i, place], last=n_classes - 1, abstention=n_classes, vote=matrix[t, i]
             )
-            raise ValueError(f"The ranking of base classifier {i} on test sample {t} {said}.")
+            raise PoisonproofError(f"The ranking of base classifier {i} on test sample {t} {said}.")
     return ranked.astype(matrix.dtype, copy=False)
 
 

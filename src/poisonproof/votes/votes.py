@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poisonproof.errors import DamagedFileError, check_format
+from poisonproof.errors import DamagedFileError, PoisonproofError, WrongTypeError, check_format
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
 from poisonproof.premises import Premise
@@ -72,7 +72,7 @@ class Votes:
         rankings: ArrayLike | None = None,
     ) -> None:
         if not isinstance(spread, Spread):
-            raise TypeError(f"The 'spread' of votes must be a poisonproof.Spread. Got {spread!r} instead.")
+            raise WrongTypeError(f"The 'spread' of votes must be a poisonproof.Spread. Got {spread!r} instead.")
         labels = _checked_classes(classes, classes_inferred)
         checked = _checked_matrix(matrix, spread, len(labels))
         for name, value in {
@@ -181,15 +181,17 @@ def class_indices(y: ArrayLike, classes: NDArray[Any], inferred: bool = False) -
     leave such test samples out would let that sample change every share of the test set.
     """
     if (isinstance(y, np.ndarray) and y.ndim != 1) or (isinstance(y, list) and y and isinstance(y[0], list)):
-        raise ValueError(f"Labels must be a list of one label per test sample. Got an array of shape {np.shape(y)}.")
+        raise PoisonproofError(
+            f"Labels must be a list of one label per test sample. Got an array of shape {np.shape(y)}."
+        )
     labels = one_by_one(y)
     index = {cell: at for at, cell in enumerate(label_cells(classes.tolist()))}
     indices = np.array([index.get(cell, UNSEEN_LABEL) for cell in label_cells(labels)], np.int64)
     unknown = np.flatnonzero(indices == UNSEEN_LABEL)
     if len(unknown) and not inferred:
-        raise ValueError(f"Label {labels[unknown[0]]!r} is not one of the {len(classes)} classes.")
+        raise PoisonproofError(f"Label {labels[unknown[0]]!r} is not one of the {len(classes)} classes.")
     if len(unknown) and len(unknown) == len(labels):
-        raise ValueError(
+        raise PoisonproofError(
             f"None of the {len(labels)} labels is one of the {len(classes)} classes (a label is {labels[0]!r}, a class "
             f"is {classes.tolist()[0]!r}); give them as they stand in the training data."
         )
@@ -205,47 +207,47 @@ def labels_from_json(record: dict[str, Any]) -> NDArray[Any]:
     """The labels that `labels_to_json` wrote."""
     dtypes = {"i": np.int64, "u": np.uint64, "f": np.float64, "b": np.bool_, "U": np.str_, "O": np.object_}
     if record.get("kind") not in dtypes:
-        raise ValueError(f"Labels of kind {record.get('kind')!r} are not supported.")
+        raise PoisonproofError(f"Labels of kind {record.get('kind')!r} are not supported.")
     return np.array(record["values"], dtype=dtypes[record["kind"]])
 
 
 def _checked_classes(classes: Sequence[Any] | NDArray[Any], inferred: bool) -> NDArray[Any]:
     labels = np.asarray(classes)
     if labels.ndim != 1:
-        raise ValueError(f"Classes must be a list of labels. Got an array of shape {labels.shape}.")
+        raise PoisonproofError(f"Classes must be a list of labels. Got an array of shape {labels.shape}.")
     if len(set(labels.tolist())) != len(labels):
-        raise ValueError("Classes must be different labels. Got one of them twice.")
+        raise PoisonproofError("Classes must be different labels. Got one of them twice.")
     if len(labels) < (1 if inferred else 2):
-        raise ValueError(
+        raise PoisonproofError(
             f"A certificate needs at least two classes: with one there is nothing to defend. Got {len(labels)}."
         )
     if len(labels) > np.iinfo(np.uint16).max - 1:
-        raise ValueError(f"At most {np.iinfo(np.uint16).max - 1} classes are supported. Got {len(labels)}.")
+        raise PoisonproofError(f"At most {np.iinfo(np.uint16).max - 1} classes are supported. Got {len(labels)}.")
     return labels
 
 
 def _checked_matrix(matrix: ArrayLike, spread: Spread, n_classes: int) -> NDArray[Any]:
     votes = np.asanyarray(matrix)
     if votes.ndim != 2:
-        raise ValueError(
+        raise PoisonproofError(
             f"Votes must have two dimensions, (test samples, base classifiers). Got an array of shape {votes.shape}."
         )
     if votes.shape[1] != spread.n_subsets:
-        raise ValueError(
+        raise PoisonproofError(
             f"The votes have {votes.shape[1]} columns, but the spread has {spread.n_subsets} subsets "
             f"(k = {spread.k:g}, d = {spread.d}); column i must be base classifier i."
         )
     if not np.issubdtype(votes.dtype, np.integer):
         if np.issubdtype(votes.dtype, np.floating) and np.isnan(votes).any():
-            raise ValueError(
+            raise PoisonproofError(
                 "The votes hold NaN; a base classifier that abstains has the number of classes as its code."
             )
-        raise ValueError(f"Votes must be whole numbers, class indices. Got dtype {votes.dtype}.")
+        raise PoisonproofError(f"Votes must be whole numbers, class indices. Got dtype {votes.dtype}.")
     for start in range(0, len(votes), ROWS_PER_CHECK):
         part = votes[start : start + ROWS_PER_CHECK]
         for wrong in (int(part.min()), int(part.max())):
             if not 0 <= wrong <= n_classes:
-                raise ValueError(
+                raise PoisonproofError(
                     f"Votes must be class indices 0 … {n_classes - 1}, or {n_classes} to abstain. Got {wrong}."
                 )
     return votes.astype(vote_dtype(n_classes), copy=False)
@@ -266,5 +268,5 @@ def _mapped(path: Path, stated: dict[str, str], side: Path) -> NDArray[Any]:
 def _npy(path: str | Path) -> Path:
     path = Path(path)
     if path.suffix != ".npy":
-        raise ValueError(f"Votes are saved as .npy with a .json beside it. Got '{path.name}'.")
+        raise PoisonproofError(f"Votes are saved as .npy with a .json beside it. Got '{path.name}'.")
     return path

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from poisonproof.certificates.methods import certify
 from poisonproof.display.text import shown
+from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.premises import Premise
 from poisonproof.votes.votes import Votes
 
@@ -149,7 +150,7 @@ def certified_accuracy(
     certificate = certify(votes, method, n_jobs=n_jobs)
     right = certificate.right(y)
     if votes.n_test == 0:
-        raise ValueError("A certified accuracy needs at least one test sample. Got none.")
+        raise PoisonproofError("A certified accuracy needs at least one test sample. Got none.")
     at_risk = np.flatnonzero(right & (certificate.radius < size))
     clean, n_at_risk = int(right.sum()), len(at_risk)
     attack: tuple[int, ...] = ()
@@ -179,7 +180,7 @@ def certified_accuracy(
 
 def _checked(votes: Votes, attack_size: SupportsIndex, method: str, time_limit: float) -> tuple[int, float]:
     if not isinstance(votes, Votes):
-        raise TypeError(
+        raise WrongTypeError(
             f"certified_accuracy takes poisonproof.Votes, which know their spread. Got {type(votes).__name__} instead."
         )
     try:
@@ -187,13 +188,13 @@ def _checked(votes: Votes, attack_size: SupportsIndex, method: str, time_limit: 
     except TypeError:
         size = -1
     if size < 0 or isinstance(attack_size, bool | np.bool_):
-        raise ValueError(f"An attack size must be a whole number ≥ 0. Got {attack_size!r} instead.")
+        raise PoisonproofError(f"An attack size must be a whole number ≥ 0. Got {attack_size!r} instead.")
     if method not in ("finite-aggregation", "tight"):
-        raise ValueError(
+        raise PoisonproofError(
             f"The 'method' of certified_accuracy must be 'finite-aggregation' or 'tight'. Got {method!r} instead."
         )
     if not isinstance(time_limit, int | float | np.number) or math.isnan(time_limit) or time_limit < 0:
-        raise ValueError(f"The 'time_limit' must be a number of seconds ≥ 0. Got {time_limit!r} instead.")
+        raise PoisonproofError(f"The 'time_limit' must be a number of seconds ≥ 0. Got {time_limit!r} instead.")
     return size, float(time_limit)
 
 

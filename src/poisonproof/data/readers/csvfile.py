@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from poisonproof.data.readers.lines import decoded, lines
+from poisonproof.errors import PoisonproofError
 from poisonproof.samples.schema import check_delimiter
 
 OTHER_DELIMITERS = {";": ";", "\t": "tab", "|": "|", ",": ","}
@@ -45,19 +46,19 @@ class CsvTable:
         faults: Counter[str] = Counter()
         with self.path.open("rb") as file:
             if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-                raise ValueError(f"{self.path} is in UTF-16; save it as UTF-8.")
+                raise PoisonproofError(f"{self.path} is in UTF-16; save it as UTF-8.")
         first = next(lines(self.path, self.most_bytes, faults), None)
         if first is None or faults:
             reason = "is empty" if not faults else f"has a header {next(iter(faults))}"
-            raise ValueError(f"{self.path} {reason}; the first line must name the columns.")
+            raise PoisonproofError(f"{self.path} {reason}; the first line must name the columns.")
         text = decoded(first[1].removeprefix(codecs.BOM_UTF8), faults)
         if faults:
-            raise ValueError(f"The header of {self.path} is not UTF-8; save the file as UTF-8.")
+            raise PoisonproofError(f"The header of {self.path} is not UTF-8; save the file as UTF-8.")
         if "\r" in text:
-            raise ValueError(f"{self.path} ends its lines with carriage returns; save it with line feeds.")
+            raise PoisonproofError(f"{self.path} ends its lines with carriage returns; save it with line feeds.")
         names = cells_of(text, self.delimiter)
         if names is None:
-            raise ValueError(f"The header of {self.path} opens a quote and does not close it on the same line.")
+            raise PoisonproofError(f"The header of {self.path} opens a quote and does not close it on the same line.")
         if len(names) == 1:
             self._suggest_a_delimiter(names[0])
         return checked_names([name.strip() for name in names], self.path)
@@ -65,7 +66,7 @@ class CsvTable:
     def _suggest_a_delimiter(self, header: str) -> None:
         for other, name in OTHER_DELIMITERS.items():
             if other in header and other != self.delimiter:
-                raise ValueError(
+                raise PoisonproofError(
                     f"The header of {self.path} is one column by the delimiter {self.delimiter!r}, but it holds "
                     f"{other!r}; try --delimiter '{name}'."
                 )
@@ -85,5 +86,7 @@ def checked_names(names: list[str], path: Path) -> list[str]:
     """Column names, unless two are equal: which of the two was meant would be a guess."""
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
-        raise ValueError(f"{path} has {names.count(twice)} columns named '{twice}'; give every column its own name.")
+        raise PoisonproofError(
+            f"{path} has {names.count(twice)} columns named '{twice}'; give every column its own name."
+        )
     return names

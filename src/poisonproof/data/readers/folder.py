@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from poisonproof.data.readers.lines import MOST_BYTES
 from poisonproof.data.readers.part import Part, texts
 from poisonproof.display.numbers import in_bytes
+from poisonproof.errors import PoisonproofError
 from poisonproof.samples.schema import ImageSchema
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".ppm", ".pgm", ".bmp")
@@ -40,10 +41,10 @@ def pictures_in(folder: Path, *, labelled: bool) -> list[Path]:
         found += [item for item in _items(home) if item.suffix.lower() in SUFFIXES and not item.is_dir()]
     for item in (*homes, *found):
         if not item.resolve().is_relative_to(inside):
-            raise ValueError(f"{item} is a link that leads out of {folder}; put the image itself there.")
+            raise PoisonproofError(f"{item} is a link that leads out of {folder}; put the image itself there.")
     if not found:
         where = "sub-folders, one for each class, of" if labelled else ""
-        raise ValueError(f"{folder} holds no {where} images ({', '.join(SUFFIXES)}).".replace("  ", " "))
+        raise PoisonproofError(f"{folder} holds no {where} images ({', '.join(SUFFIXES)}).".replace("  ", " "))
     return found
 
 
@@ -59,7 +60,7 @@ def guess_image_schema(folder: Path, size: tuple[int, int] | None, colour: bool 
         except BadImageError:
             continue
     if not sizes:
-        raise ValueError(f"No image in {folder} can be read.")
+        raise PoisonproofError(f"No image in {folder} can be read.")
     width, height = size or min(sizes, key=lambda one: (-sizes[one], one))
     return ImageSchema(width, height, coloured[True] > coloured[False] if colour is None else colour)
 
@@ -86,7 +87,7 @@ def read_folder(
     shape = (schema.height, schema.width, 3) if schema.colour else (schema.height, schema.width)
     needed = len(paths) * int(np.prod(shape))
     if needed > (most_bytes or MOST_BYTES):
-        raise ValueError(
+        raise PoisonproofError(
             f"The {len(paths)} images of {folder} take {in_bytes(needed)} at {schema.width}×{schema.height} pixels, "
             f"of which at most {in_bytes(most_bytes or MOST_BYTES)} are read unless --max-size allows more."
         )
@@ -100,7 +101,7 @@ def read_folder(
         except BadImageError as error:
             bad.append(str(error))
     if bad and not skip_bad:
-        raise ValueError(
+        raise PoisonproofError(
             f"{len(bad)} of {len(paths)} images cannot be used; {bad[0]}, or leave them out by --skip-bad."
         )
     notes = (f"{len(bad)} of {len(paths)} images were left out; {bad[0]}.",) if bad else ()

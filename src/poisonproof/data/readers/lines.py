@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from poisonproof.display.numbers import in_bytes
+from poisonproof.errors import PoisonproofError
 from poisonproof.system.memory import memory
 
 LONGEST_LINE = 1 << 22
@@ -48,13 +49,13 @@ def lines(path: Path, most_bytes: int | None, faults: Counter[str]) -> Iterator[
         try:
             yield from _lines(path, cast(BinaryIO, file), allowed, faults)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(f"{path} is damaged: it is not a whole gzip file ({error}).") from None
+            raise PoisonproofError(f"{path} is damaged: it is not a whole gzip file ({error}).") from None
 
 
 def check_size(path: Path, size: int, allowed: int) -> None:
     """Refuse what is larger than allowed, and say what it would need."""
     if size > allowed:
-        raise ValueError(
+        raise PoisonproofError(
             f"{path} holds {in_bytes(size)} of data, of which at most {in_bytes(allowed)} are read unless --max-size "
             f"allows more; reading all of it takes about {in_bytes(MEMORY_PER_BYTE * size)} of memory."
         )
@@ -64,7 +65,7 @@ def check_memory(path: Path, size: int) -> None:
     """Refuse what would not fit into the memory that is free, and say what it would need."""
     needed, free = MEMORY_PER_BYTE * size, memory().free
     if free is not None and needed > free:
-        raise ValueError(
+        raise PoisonproofError(
             f"{path} holds {in_bytes(size)} of data, and reading it takes about {in_bytes(needed)} of memory, of "
             f"which {in_bytes(free)} are free; read a part of it, or insist with --max-size {-(-size // 10**8) / 10}."
         )
@@ -91,7 +92,7 @@ def _lines(path: Path, file: BinaryIO, allowed: int, faults: Counter[str]) -> It
             if total > allowed:
                 break
         if total > allowed:
-            raise ValueError(
+            raise PoisonproofError(
                 f"{path} expands to more than {in_bytes(allowed)}, which is refused unless --max-size allows more."
             )
         content = line.removesuffix(b"\n").removesuffix(b"\r")

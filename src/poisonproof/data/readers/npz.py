@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from poisonproof.data.readers.lines import MOST_BYTES
 from poisonproof.data.readers.part import Part, notes_of, texts
 from poisonproof.display.numbers import in_bytes
+from poisonproof.errors import PoisonproofError
 from poisonproof.samples.cells import text_of
 from poisonproof.samples.schema import ArraySchema
 from poisonproof.system.archives import open_zip
@@ -34,7 +35,9 @@ def read_arrays(path: Path, names: Sequence[str], most_bytes: int | None = None)
 
 def _refuse_too_large(name: str, size: int, most_bytes: int) -> None:
     if size > most_bytes:
-        raise ValueError(f"{name} takes {in_bytes(size)}; at most {in_bytes(most_bytes)} unless --max-size allows more")
+        raise PoisonproofError(
+            f"{name} takes {in_bytes(size)}; at most {in_bytes(most_bytes)} unless --max-size allows more"
+        )
 
 
 def names_in(path: Path) -> list[str]:
@@ -50,7 +53,9 @@ def layout_of(path: Path) -> tuple[str, str, str | None, str | None]:
         if x in held and y in held:
             whole = x_test in held and y_test in held
             return x, y, x_test if whole else None, y_test if whole else None
-    raise ValueError(f"{path} holds {', '.join(held) or 'nothing'}; it must hold x_train and y_train, or X and y.")
+    raise PoisonproofError(
+        f"{path} holds {', '.join(held) or 'nothing'}; it must hold x_train and y_train, or X and y."
+    )
 
 
 def read_npz(
@@ -63,11 +68,13 @@ def read_npz(
     arrays = read_arrays(path, [name for name in (x, y, group) if name is not None], most_bytes)
     samples = arrays[x]
     if samples.ndim < 2 or samples.dtype.kind not in "biuf" or 0 in samples.shape[1:]:
-        raise ValueError(f"{path} must hold rows of numbers in {x}. Got {samples.dtype} of shape {samples.shape}.")
+        raise PoisonproofError(
+            f"{path} must hold rows of numbers in {x}. Got {samples.dtype} of shape {samples.shape}."
+        )
     schema = schema or ArraySchema(samples.shape[1:], "uint8" if samples.dtype == np.uint8 else "float64")
     if samples.shape[1:] != schema.shape or (schema.dtype == "uint8") != (samples.dtype == np.uint8):
         got = ArraySchema(samples.shape[1:], str(samples.dtype))
-        raise ValueError(f"{path} holds {got} in {x}, but the schema asks for {schema}.")
+        raise PoisonproofError(f"{path} holds {got} in {x}, but the schema asks for {schema}.")
     if schema.dtype == "float64":
         with np.errstate(invalid="ignore", over="ignore"):  # a signalling NaN is a NaN like any other
             samples = samples.astype(np.float64)
@@ -86,6 +93,8 @@ def read_npz(
 
 def _column(values: NDArray[Any], name: str, path: Path, n: int) -> NDArray[np.object_]:
     if values.size != n:
-        raise ValueError(f"{path} holds {n} samples but {values.size} entries in {name}; give one for each sample.")
+        raise PoisonproofError(
+            f"{path} holds {n} samples but {values.size} entries in {name}; give one for each sample."
+        )
     flat = values.ravel()
     return texts([text_of(value, name) for value in (flat if flat.dtype.kind in "mM" else flat.tolist())])

@@ -9,7 +9,7 @@ from typing import Any
 
 from poisonproof.data.readers.csvfile import checked_names
 from poisonproof.data.readers.lines import MOST_BYTES, check_size, decoded
-from poisonproof.errors import missing_extra
+from poisonproof.errors import PoisonproofError, missing_extra
 from poisonproof.samples.cells import text_of
 from poisonproof.samples.moments import floor_microseconds
 
@@ -36,7 +36,7 @@ class ParquetTable:
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, FileNotFoundError | PermissionError):
                 raise
-            raise ValueError(f"{path} is not a whole Parquet file ({_one_line(error)}).") from None
+            raise PoisonproofError(f"{path} is not a whole Parquet file ({_one_line(error)}).") from None
         stated = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
         check_size(path, max(stated, facts.num_rows * len(schema) * BYTES_PER_CELL), most_bytes or MOST_BYTES)
         readable = [field.name for field in schema if not _unreadable(pa, field.type)]
@@ -57,7 +57,7 @@ class ParquetTable:
                         number += 1
                         yield number, list(cells)
         except (pa.ArrowException, OSError) as error:
-            raise ValueError(f"{self.path} is not a whole Parquet file ({_one_line(error)}).") from None
+            raise PoisonproofError(f"{self.path} is not a whole Parquet file ({_one_line(error)}).") from None
 
 
 def _texts(pa: Any, column: Any, name: str, faults: Counter[str]) -> list[str]:

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from poisonproof.data.readers.lines import decoded, lines
 from poisonproof.data.readers.part import Part, notes_of, texts
+from poisonproof.errors import PoisonproofError
 from poisonproof.samples.schema import SparseSchema, number_in
 
 MOST_FEATURES = 1_000_000
@@ -56,7 +57,7 @@ def guess_sparse_schema(path: Path, most_bytes: int | None) -> SparseSchema:
             if index > largest:
                 largest, where = index, number
     if largest >= MOST_FEATURES:
-        raise ValueError(
+        raise PoisonproofError(
             f"Line {where} of {path} has an entry at index {largest}; above {MOST_FEATURES} features must be declared: "
             "give --n-features, and entries beyond it are dropped."
         )

@@ -13,7 +13,7 @@ import numpy as np
 
 from poisonproof.data.readers.part import Part, notes_of, texts
 from poisonproof.display.text import nearest
-from poisonproof.errors import missing_extra
+from poisonproof.errors import PoisonproofError, missing_extra
 from poisonproof.samples.schema import (
     FEATURES,
     MISSING,
@@ -49,11 +49,11 @@ def read_table(table: Table, schema: TableSchema, *, labelled: bool) -> Part:
     wanted = (*FEATURES, "label", "group") if labelled else FEATURES
     for name in schema.named(*wanted):
         if name not in at:
-            raise ValueError(
+            raise PoisonproofError(
                 f"{table.path} has no column '{name}', which the schema reads; {nearest(name, table.header)}"
             )
     if not schema.named(*FEATURES):
-        raise ValueError(
+        raise PoisonproofError(
             f"No column of {table.path} is a number, a category or a text; there is nothing to learn from."
         )
     missing = frozenset(schema.missing)
@@ -96,9 +96,9 @@ def guess_schema(table: Table, label: str, group: str | None, delimiter: str = "
                 if looks_like_data
                 else nearest(name, table.header)
             )
-            raise ValueError(f"{table.path} has no column '{name}'; {remedy}")
+            raise PoisonproofError(f"{table.path} has no column '{name}'; {remedy}")
     if label == group:
-        raise ValueError(f"The column '{label}' cannot be both the label and the contributor.")
+        raise PoisonproofError(f"The column '{label}' cannot be both the label and the contributor.")
     seen = [Counter[str]() for _ in table.header]
     for _, cells in islice(table.records(Counter()), ROWS_TO_GUESS_FROM):
         for counter, cell in zip(seen, cells, strict=True):
