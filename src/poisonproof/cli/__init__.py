@@ -45,8 +45,8 @@ from poisonproof.errors import PoisonproofError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 OUR_MISTAKE = (
-    "this is a defect of poisonproof, not of your command or data; please report it with the lines above and the output "
-    "of `poisonproof doctor` (CONTRIBUTING.md says where, SECURITY.md if a radius may be wrong)."
+    "this is a defect of poisonproof, not of your command or data; please report it with the lines above and the "
+    "output of `poisonproof doctor` (CONTRIBUTING.md says where, SECURITY.md if a radius may be wrong)."
 )
 GOES_ON = "What was finished is kept, and the same command goes on from there."
 

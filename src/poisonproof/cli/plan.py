@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "Example: `poisonproof plan digits --attack-size 5`; `poisonproof plan my.csv --label class --attack-size 10 --out "
-    "p.json`, then `poisonproof run my.csv --label class --plan p.json`; `poisonproof plan --samples 60000 --classes 10`"
+    "p.json`, then `poisonproof run my.csv --label class --plan p.json`; `poisonproof plan --samples 60000 --classes "
+    "10`"
 )
 FORMULAS = "Without data"
 

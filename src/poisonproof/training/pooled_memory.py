@@ -64,8 +64,8 @@ class PooledMemory:
         needed = self.least - self.before
         if there is not None and needed > there:
             raise MemoryError(
-                f"this needs {in_bytes(needed, up=True)} and the machine has {in_bytes(there, up=True)}; choose other subsets "
-                f"with --k and --d ({REMEDY})"
+                f"this needs {in_bytes(needed, up=True)} and the machine has {in_bytes(there, up=True)}; choose other "
+                f"subsets with --k and --d ({REMEDY})"
             )
 
 
