@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from poisonproof.verification import Verdict, verify
     from poisonproof.votes.votes import Votes
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 HOMES = {
     "AuditReport": "auditing.audit",
