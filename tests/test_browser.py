@@ -12,6 +12,7 @@ from sklearn.naive_bayes import GaussianNB
 from outcomes import outcome
 from poisonproof import FiniteAggregationClassifier, data
 from poisonproof.display.numbers import percent
+from poisonproof.display.text import shown
 from poisonproof.report.page import write_report
 from poisonproof.runs.run import run
 
@@ -206,7 +207,7 @@ def test_every_kind_of_sample_shows_as_text_or_picture(kind, look, tmp_path):
         page.set_viewport_size({"width": width, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.title().startswith(HOSTILE[1])
-    assert page.locator("#classes ~ div tbody th").all_text_contents() == HOSTILE
+    assert page.locator("#classes ~ div tbody th").all_text_contents() == [shown(label) for label in HOSTILE]
     page.locator("#size").focus()
     page.keyboard.press("ArrowRight")
     check_state_at(page, done, int(page.locator("#size").input_value()))
