@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ensembles import random_spread, random_votes
 from oracle import (
     UNSEEN,
     smallest_attack_fast,
@@ -26,22 +27,6 @@ from poisonproof import (
 )
 
 ARRAYS = ("prediction", "runner_up", "margin", "radius")
-
-
-def random_spread(rng, n):
-    """Shifts or, one time in four, a balanced table that no shifts describe."""
-    d = int(rng.integers(1, min(n, 4) + 1))
-    spread = Spread(n, tuple(rng.choice(n, d, replace=False).tolist()))
-    if rng.integers(4) == 0:
-        table = spread.as_table()[rng.permutation(n)]
-        return Spread.from_table(rng.permutation(n)[table])
-    return spread
-
-
-def random_votes(rng, n, n_classes):
-    """Votes with a leader, so that radii above 0 are common; some base classifiers abstain."""
-    share = rng.dirichlet(np.full(n_classes + 1, 0.7))
-    return rng.choice(n_classes + 1, n, p=share)
 
 
 def with_twin(matrix, spread, n_classes, unseen=False):
@@ -193,13 +178,13 @@ def test_the_papers_toy_example():
 
 
 def test_the_picture_of_the_method_is_what_its_script_draws():
-    docs = Path(__file__).parents[1] / "docs"
+    docs = Path(__file__).parents[2] / "docs"
     assert (docs / "overview.svg").read_text("utf-8") == runpy.run_path(str(docs / "draw_overview.py"))["draw"]()
     assert "overview.svg" in (docs / "measured.md").read_text("utf-8")
 
 
 def test_the_picture_of_the_toy_example_is_what_its_script_draws():
-    docs = Path(__file__).parents[1] / "docs"
+    docs = Path(__file__).parents[2] / "docs"
     drawn = runpy.run_path(str(docs / "draw_toy.py"))["draw"]()
     assert (docs / "toy.svg").read_text(encoding="utf-8") == drawn
     assert [drawn.count(f">Radius {radius}<") for radius in (0, 1, 2)] == [1, 1, 0]

@@ -7,6 +7,7 @@ from itertools import combinations, count
 import numpy as np
 import pytest
 
+from command_line import as_process as poisonproof
 from oracle import UNSEEN, reached_by, theorem_2, winner
 from poisonproof import (
     CertifiedAccuracy,
@@ -18,7 +19,6 @@ from poisonproof import (
 from poisonproof.certificates.collective import accuracy as shared
 from poisonproof.certificates.collective import search as shared_search
 from shared_oracle import fewest_right, fewest_right_fast, random_case, stays_right
-from test_cli import poisonproof
 
 TWO_SAMPLES = [[0, 0, 0, 1, 1, 2], [1, 1, 2, 0, 0, 0]]
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ensembles import random_spread
 from poisonproof import (
     Certificate,
     Spread,
@@ -10,7 +11,6 @@ from poisonproof import (
     certify,
 )
 from runoff_oracle import as_array, elect, formula, random_case, smallest_attack, smallest_attack_trying_everything
-from test_certificates import random_spread
 
 ARRAYS = ("prediction", "runner_up", "margin", "radius")
 CYCLE = [(1, 2, 0), (2, 0, 1), (1, 2, 0), (1, 0, 2), (2, 0, 1), (1, 2, 0)]

@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 import poisonproof.certificates.methods
+from ensembles import random_spread, random_votes
 from oracle import smallest_attack_fast
 from poisonproof import (
     Certificate,
@@ -12,7 +13,6 @@ from poisonproof import (
     Votes,
     certify,
 )
-from test_certificates import random_spread, random_votes
 
 
 def both(matrix, spread, n_classes, unseen=False):

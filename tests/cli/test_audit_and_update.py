@@ -4,33 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from poisonproof.cli import app
+from command_line import poisonproof
+from fish import rows, write_rows
 from poisonproof.learners.table import TableClassifier
 from poisonproof.system.files import read_record
-
-HEADER = "length,colour,maker,kind"
-
-
-def write_rows(path, rows):
-    path.write_text("\n".join([HEADER, *rows]) + "\n")
-
-
-def rows(count, seed=0):
-    rng = np.random.default_rng(seed)
-    kinds = rng.integers(0, 2, count)
-    return [
-        f"{kind * 3 + rng.normal():.4f},{rng.choice(['red', 'blue'] if kind else ['blue', 'green'])},m{number % 30},"
-        f"{['eel', 'cod'][kind]}"
-        for number, kind in enumerate(kinds)
-    ]
-
-
-def poisonproof(*words, code=0):
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exit_code == code, (result.stdout, result.stderr, result.exception)
-    return result
 
 
 @pytest.fixture(scope="module")

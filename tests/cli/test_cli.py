@@ -5,26 +5,16 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 import typer.main
 
+from command_line import POISONPROOF
+from command_line import as_process as poisonproof
 from oracle import theorem_2
 from poisonproof import Certificate, Spread, Votes
 from poisonproof.cli import app, main
-
-POISONPROOF = str(Path(sys.executable).with_name("poisonproof"))
-
-
-def poisonproof(*words, code=0, cwd=None):
-    done = subprocess.run([POISONPROOF, *map(str, words)], capture_output=True, text=True, cwd=cwd, check=False)
-    assert done.returncode == code, done.stderr
-    if code == 2:
-        assert "Traceback" not in done.stderr
-        assert done.stdout == ""
-    return done
 
 
 @pytest.fixture

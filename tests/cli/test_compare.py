@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from typer.testing import CliRunner
 
+from command_line import as_process as poisonproof
 from poisonproof import (
     BinomialSelectionClassifier,
     CertifiedBaggingClassifier,
@@ -28,7 +29,6 @@ from poisonproof.report.comparison import (
     remarks,
 )
 from poisonproof.report.figures import LINES, comparison_curves
-from test_cli import poisonproof
 
 K, CLASSIFIERS = 7, 28
 

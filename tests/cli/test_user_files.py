@@ -3,17 +3,15 @@
 import csv
 import gzip
 import json
-import warnings
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
+from command_line import poisonproof
 from poisonproof import Certificate, FiniteAggregationClassifier, Votes
-from poisonproof.cli import app
 from poisonproof.data import How, open_own
 from poisonproof.data.readers.lines import check_memory
 from poisonproof.system.files import read_record, sha256_of
@@ -22,18 +20,6 @@ from tables import wine_rows, write_csv
 
 NAMES, ROWS = wine_rows()
 SMALL = ("--k", 4, "--d", 2, "--n-jobs", 1)
-
-
-def poisonproof(*words, code=0):
-    """The command in this process; with its warnings shown as it shows them."""
-    with warnings.catch_warnings():
-        done = CliRunner().invoke(app, [str(word) for word in words])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.stderr
-    if code == 2:
-        assert done.stdout == ""
-    return done
 
 
 @pytest.fixture(scope="module")

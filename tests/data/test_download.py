@@ -7,11 +7,11 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from official_files import GREY, write_cifar, write_gtsrb, write_mnist
 from poisonproof import data
 from poisonproof.data import download
 from poisonproof.data.named import CIFAR_ARCHIVE, GTSRB_ARCHIVES, MNIST_FILES
 from poisonproof.errors import DamagedFileError
-from test_data import GREY, write_cifar, write_gtsrb, write_mnist
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -14,6 +14,7 @@ import skops.io  # noqa: F401  (imported here, so that its memory is not counted
 from sklearn.naive_bayes import GaussianNB
 
 import poisonproof
+from official_files import GREY, TEN, idx, write_cifar, write_gtsrb, write_mnist
 from poisonproof import (
     FiniteAggregationClassifier,
     Spread,
@@ -32,7 +33,6 @@ from poisonproof.runs.run import run
 from poisonproof.system.archives import map_npy, read_npz
 from poisonproof.system.files import reading, sha256_of, write_record
 from poisonproof.training.model_files import _load
-from test_data import GREY, TEN, idx, write_cifar, write_gtsrb, write_mnist
 
 LARGE = 160 << 20
 MOST_MEMORY = 120 << 20

@@ -1,8 +1,8 @@
 """Forgeries: one table of what a forger may do to a run, and what `poisonproof verify` makes of it.
 
 Each kind is tried three times: with the files alone, with the data given, and with every base classifier trained again.
-It is caught, or the verdict names what it did not check. tests/test_forgeries.py holds the checker to this table, and
-docs/fill_verify.py prints it.
+It is caught, or the verdict names what it did not check. tests/verification/test_forgeries.py holds the checker to
+this table, and docs/fill_verify.py prints it.
 """
 
 import shutil

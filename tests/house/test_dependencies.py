@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 from sklearn.naive_bayes import GaussianNB
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 # Not in the oldest environment: torch alone is larger than all the rest, and style and types are no user's concern.
 LEFT_OUT = {"torch", "ruff", "mypy", "pandas-stubs", "import-linter"}

@@ -16,7 +16,7 @@ from poisonproof.cli import app
 
 pytest.importorskip("mkdocs", reason="SITE NOT BUILT: pip install '.[docs]'")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LARGEST_PICTURE = 60_000
 DEAD_END = """import socket
 def refuse(*args, **more):

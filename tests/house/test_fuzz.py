@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 
+from official_files import GREY, TEN, write_cifar, write_gtsrb, write_mnist
 from poisonproof import (
     Certificate,
     FiniteAggregationClassifier,
@@ -42,7 +43,6 @@ from poisonproof.system.files import (
     write_record,
 )
 from poisonproof.training.model_files import _dumped
-from test_data import GREY, TEN, write_cifar, write_gtsrb, write_mnist
 
 ALLOWED = (ValueError, FileNotFoundError)
 MOST_MEMORY = 3 * FREE

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from poisonproof.cli import app
 
-TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
+TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 PAGES = sorted(TUTORIALS.glob("*.md"))
 BLOCK = re.compile(r"^[ ]*```(\w+)\n(.*?)^[ ]*```$", re.M | re.S)
 NEEDS = {"torch": "import torch", "distributed": "from distributed"}

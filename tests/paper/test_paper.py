@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from command_line import as_process as poisonproof
 from poisonproof import (
     Spread,
     Votes,
@@ -30,7 +31,6 @@ from poisonproof.paper.rows import SIZES, frontier_rows, learner_of, table_rows
 from poisonproof.paper.tables import Table, tables
 from poisonproof.report.published import NAMES, published, published_cell
 from poisonproof.system.files import read_record
-from test_cli import poisonproof
 
 MANIFEST = {
     "settings": {"dataset": {"name": "mnist"}, "learner": "Learner()"},
@@ -210,7 +210,7 @@ def test_tables_and_figures_of_runs(tmp_path):
         assert (tmp_path / f"f{suffix}").read_bytes().startswith(head)
 
 
-COMMITTED = Path(__file__).parent.parent / "benchmarks" / "paper"
+COMMITTED = Path(__file__).parents[2] / "benchmarks" / "paper"
 
 
 def test_the_committed_results_agree_with_themselves_and_with_the_docs():
@@ -225,7 +225,7 @@ def test_the_committed_results_agree_with_themselves_and_with_the_docs():
         assert theorem == sorted(theorem, reverse=True)
         assert at(theorem, 1) <= row["shared_attack_of_size_1"]["lower"] <= row["shared_attack_of_size_1"]["upper"]
         assert len(row["votes_sha256"]) == 64
-    docs = Path(__file__).parent.parent / "docs"
+    docs = Path(__file__).parents[2] / "docs"
     page = (docs / "measured.md").read_text("utf-8")
     assert runpy.run_path(str(docs / "fill_measured.py"))["filled"](page) == page
     assert set(re.findall(r"<!-- (\w+) -->", page)) - {"end"} == set(tables(results))

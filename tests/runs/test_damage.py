@@ -27,7 +27,7 @@ from poisonproof.runs.run import run
 from poisonproof.system.files import open_arrays, write_arrays, write_bytes, write_whole
 from poisonproof.system.workers import WorkerDiedError
 
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 from corrupt import campaign, interrupt, resumes
 from kill import operations, plain_run, results

@@ -6,10 +6,11 @@ import shutil
 import numpy as np
 import pytest
 
+from command_line import poisonproof
+from fish import HEADER, rows
 from poisonproof import data
 from poisonproof.runs.removal import LeftOut, commitment, new_receipt
 from poisonproof.system.files import open_arrays, read_record, write_record
-from test_cli_trust import HEADER, poisonproof, rows
 
 REMOVED = (3, 17)
 NAMES = ("votes.npy", "certificate.npz", "split.npy", "votes/block-00000.npz", "models/members-00000.skops")

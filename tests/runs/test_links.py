@@ -6,10 +6,11 @@ import shutil
 
 import pytest
 
+from command_line import poisonproof
+from fish import rows, write_rows
 from poisonproof import FiniteAggregationClassifier, data
 from poisonproof.runs.batch import Wanted, run_together
 from poisonproof.runs.folder import only_writer
-from test_cli_trust import poisonproof, rows, write_rows
 
 COMMANDS = {
     "run": ("run", "{home}/fish.csv", "--label", "kind", "--classes", "cod,eel", "--test", "{home}/test.csv",

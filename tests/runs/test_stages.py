@@ -4,7 +4,6 @@ import csv
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
 import poisonproof.training.pooled_memory as memory
+from command_line import as_process as poisonproof
 from poisonproof import (
     FiniteAggregationClassifier,
     Split,
@@ -28,7 +28,6 @@ from poisonproof.runs.train import train
 from poisonproof.system.files import read_record
 from poisonproof.training.model_files import model_files
 
-POISONPROOF = str(Path(sys.executable).with_name("poisonproof"))
 IMAGES, LABELS = load_digits().images[:200].astype(np.uint8) * 15, load_digits().target[:200]
 TINY = data.Dataset("tiny", IMAGES[:150], LABELS[:150], IMAGES[150:], LABELS[150:], np.arange(10), "uint8")
 FLAT = data.Dataset(
@@ -41,12 +40,6 @@ def ensemble(dataset):
     learner = POOLED if dataset is TINY else GaussianNB()
     split = Split(dtype="uint8") if dataset is TINY else Split()
     return FiniteAggregationClassifier(learner, k=6, d=2, classes=range(10), split=split)
-
-
-def poisonproof(*words, code=0):
-    done = subprocess.run([POISONPROOF, *map(str, words)], capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stderr
-    return done
 
 
 @pytest.mark.parametrize("dataset", [TINY, FLAT], ids=["pooled", "plain"])

@@ -19,7 +19,7 @@ from poisonproof.runs.run import run
 from poisonproof.system.scratch import PREFIX, scratch_folder, sweep_scratch
 from poisonproof.system.workers import full_disk
 
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 from kill import members_of
 

@@ -95,7 +95,7 @@ def test_nonsense_in_place_of_any_entry_never_raises(runs, tmp_path, nonsense):
 
 
 def test_the_page_shows_this_table():
-    docs = Path(__file__).parents[1] / "docs"
+    docs = Path(__file__).parents[2] / "docs"
     page = (docs / "verify.md").read_text("utf-8")
     assert runpy.run_path(str(docs / "fill_verify.py"))["filled"](page) == page
     assert all(f"| {forgery.name} |" in page for forgery in FORGERIES)

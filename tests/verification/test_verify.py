@@ -271,7 +271,7 @@ def test_a_sample_of_radii_says_how_likely_it_misses(honest):
     assert verify(honest, sample=10).seed != verify(honest, sample=10).seed
 
 
-# Forgers who have poisonproof's own save functions: tests/forgeries.py has the table, here is what goes beyond it
+# Forgers who have poisonproof's own save functions: tests/helpers/forgeries.py has the table, the rest is here
 
 
 def forged(honest, folder, name):
