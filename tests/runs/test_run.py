@@ -19,6 +19,7 @@ from poisonproof import (
     Votes,
     data,
 )
+from poisonproof.certificates.certificate import attack_sizes
 from poisonproof.learners.describe import describe
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.presets import preset
@@ -26,7 +27,7 @@ from poisonproof.maps.digits import DigitFeatures
 from poisonproof.partition.split import Split
 from poisonproof.report.page import write_report
 from poisonproof.runs.layout import damage
-from poisonproof.runs.run import attack_sizes, run, threat_model
+from poisonproof.runs.run import run, threat_model
 from poisonproof.system.files import open_arrays, read_record, sha256_of
 from poisonproof.training.pooled_files import FEATURES, POOLED_FILES
 
