@@ -33,7 +33,7 @@ from poisonproof.certificates.methods import Method
 from poisonproof.cli import app, completion
 from poisonproof.cli.run import prepare
 from poisonproof.comparison import METHODS
-from poisonproof.data import DATASETS, How, open_own
+from poisonproof.data import DATASETS, ReadOptions, open_files
 from poisonproof.examples import EXAMPLES, write_example
 from poisonproof.learners.presets import LEARNERS
 from poisonproof.premises import Premise
@@ -290,14 +290,14 @@ def test_example_table_has_what_it_promises(tmp_path):
     rows = list(csv.DictReader((tmp_path / "tumours.csv").open()))
     cells = [cell for row in rows for cell in row.values()]
     assert 0.01 < sum(cell in ("", "?") for cell in cells) / len(cells) < 0.1
-    dataset = open_own(tmp_path / "tumours.csv", How(label="diagnosis"))
+    dataset = open_files(tmp_path / "tumours.csv", ReadOptions(label="diagnosis"))
     assert dataset.schema.named("category") == ["size", "dents"]
     assert len(dataset.schema.named("number")) == 6
     assert set(dataset.y_train) == {"benign", "malignant"}
 
 
 def test_example_texts_are_texts_of_several_topics(tmp_path):
-    dataset = open_own(write_example("text", tmp_path).path, How(label="topic"))
+    dataset = open_files(write_example("text", tmp_path).path, ReadOptions(label="topic"))
     assert dataset.schema.only_texts
     counts = {topic: list(dataset.y_train).count(topic) for topic in set(dataset.y_train)}
     assert len(counts) == 4
