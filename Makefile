@@ -49,7 +49,8 @@ dist: | $(VENV)/bin/python  ## build the wheel; install it in a clean environmen
 	wheel=$$(ls dist/*.whl) && $(VENV)-dist/bin/python -m pip --disable-pip-version-check install --quiet \
 	  "$$wheel[tables]" pytest
 	$(VENV)-dist/bin/python -c 'import poisonproof, sys; sys.exit(sys.prefix not in poisonproof.__file__)'
-	PATH="$(CURDIR)/$(VENV)-dist/bin:$$PATH" $(VENV)-dist/bin/python -m pytest -p no:cacheprovider tests/house/test_readme.py
+	PATH="$(CURDIR)/$(VENV)-dist/bin:$$PATH" $(VENV)-dist/bin/python -m pytest -p no:cacheprovider --noconftest \
+	  tests/house/test_readme.py
 	@ls -l dist
 
 bench: $(VENV)/.dev  ## measure speed and memory; prints what benchmarks/RESULTS.md reports

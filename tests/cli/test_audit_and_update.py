@@ -54,7 +54,7 @@ def test_removed_rows_stay_removed(tmp_path):
     assert [change["n_train"] for change in manifest["changes"]] == [1413, 1412]
     assert "0 of 8 base classifiers" not in said
     report = json.loads(
-        poisonproof("audit", tmp_path / "run", "--targets", 1, "--kinds", "remove", "--sizes", 1, "--json").stdout
+        poisonproof("audit", tmp_path / "run", "--targets", 1, "--kinds", "remove", "--attack-size", 1, "--json").stdout
     )
     assert report["ok"]
 

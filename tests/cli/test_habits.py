@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -31,9 +30,9 @@ from poisonproof import (
 from poisonproof.auditing.attacks import ATTACKS
 from poisonproof.certificates.methods import Method
 from poisonproof.cli import app, completion
-from poisonproof.cli.run import prepare
+from poisonproof.cli.run import EnsembleOptions, prepare
 from poisonproof.comparison import METHODS
-from poisonproof.data import DATASETS, How, open_own
+from poisonproof.data import DATASETS, ReadOptions, open_files
 from poisonproof.examples import EXAMPLES, write_example
 from poisonproof.learners.presets import LEARNERS
 from poisonproof.premises import Premise
@@ -67,6 +66,31 @@ def test_help_imports_nothing_heavy():
         done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
         assert done.stdout
         assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize("method", ["finite-aggregation", "tight"])
+def test_votes_are_certified_without_scikit_learn_or_pandas(tmp_path, method):
+    """Who brings votes need not wait for what trains."""
+    np.save(tmp_path / "votes.npy", np.random.default_rng(0).integers(0, 3, (20, 15)))
+    np.save(tmp_path / "labels.npy", np.zeros(20, int))
+    heavy = ("sklearn", "pandas", "pyarrow", "torch", "joblib", "matplotlib", "PIL", "jinja2", "skops")
+    code = (
+        "import sys; from poisonproof.cli import main\n"
+        "try: main()\n"
+        f"except SystemExit: print(sorted(set(sys.modules) & set({heavy!r})), file=sys.stderr)"
+    )
+    words = ["certify", "votes.npy", "--spread", "paper:5,3", "--classes", "3", "--labels", "labels.npy"]
+    for more in ([], ["--json"]):
+        command = [sys.executable, "-c", code, *words, "--method", method, *more]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert done.stdout
+        assert done.stderr.strip().splitlines()[-1] == "[]"
+
+
+def test_the_package_is_the_command_line_too():
+    command = [sys.executable, "-m", "poisonproof", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == poisonproof.__version__
 
 
 def complete(line, folder):
@@ -157,6 +181,7 @@ def test_work_is_counted_for_who_watches_and_for_nobody_else():
 
 def on_a_terminal(words, folder):
     """stdout and stderr of a command whose stderr is a terminal."""
+    pty = pytest.importorskip("pty", reason="NO TERMINAL TO TEST WITH: this system has none that a program can open")
     leader, follower = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
     process = subprocess.Popen(
@@ -290,14 +315,14 @@ def test_example_table_has_what_it_promises(tmp_path):
     rows = list(csv.DictReader((tmp_path / "tumours.csv").open()))
     cells = [cell for row in rows for cell in row.values()]
     assert 0.01 < sum(cell in ("", "?") for cell in cells) / len(cells) < 0.1
-    dataset = open_own(tmp_path / "tumours.csv", How(label="diagnosis"))
+    dataset = open_files(tmp_path / "tumours.csv", ReadOptions(label="diagnosis"))
     assert dataset.schema.named("category") == ["size", "dents"]
     assert len(dataset.schema.named("number")) == 6
     assert set(dataset.y_train) == {"benign", "malignant"}
 
 
 def test_example_texts_are_texts_of_several_topics(tmp_path):
-    dataset = open_own(write_example("text", tmp_path).path, How(label="topic"))
+    dataset = open_files(write_example("text", tmp_path).path, ReadOptions(label="topic"))
     assert dataset.schema.only_texts
     counts = {topic: list(dataset.y_train).count(topic) for topic in set(dataset.y_train)}
     assert len(counts) == 4
@@ -395,6 +420,5 @@ def test_stochastic_certificates_and_models_say_the_probability():
     ("k", "d", "spread", "name"), [(20, 3, None, "digits-k20-d3"), (50, 16, "plane:4,12", "digits-k50.4-d5")]
 )
 def test_a_run_without_a_folder_is_named_after_what_it_trains(k, d, spread, name):
-    said = dict.fromkeys(("label", "test", "held-out", "schema", "group-column", "classes", "delimiter", "colour"))
-    asked = prepare("digits", k, d, None, spread, None, None, False, "content", 1, None, None, said)
+    asked = prepare(EnsembleOptions("digits", k, d, spread=spread), ReadOptions())
     assert asked.what[2] == Path("runs") / name

@@ -12,7 +12,7 @@ from PIL import Image
 
 from command_line import poisonproof
 from poisonproof import Certificate, FiniteAggregationClassifier, Votes
-from poisonproof.data import How, open_own
+from poisonproof.data import ReadOptions, open_files
 from poisonproof.data.readers.lines import check_memory
 from poisonproof.system.files import read_record, sha256_of
 from poisonproof.system.memory import Memory
@@ -83,7 +83,7 @@ def test_predict_answers_with_the_radii_of_the_model(made, tmp_path, suffix):
     assert list(answers[0]) == ["sample", "prediction", "radius", "runner_up", "vote_share"]
     assert [int(answer["sample"]) for answer in answers] == [line for line in range(2, 32) if line != 9]
     model = FiniteAggregationClassifier.load(folder / "run" / "models")
-    dataset = open_own(table, How(schema=folder / "run" / "schema.json", test=table))
+    dataset = open_files(table, ReadOptions(schema=folder / "run" / "schema.json", test=table))
     X = dataset.x_train.iloc[[5 * at for at in range(30) if at != 7]]
     certificate, counts = model.certify(X), model.votes(X).counts()
     assert [answer["prediction"] for answer in answers] == certificate.labels.tolist()
@@ -219,14 +219,14 @@ def test_what_the_user_insists_on_is_read(tmp_path, monkeypatch):
     (tmp_path / "t.csv").write_bytes(GOOD)
     monkeypatch.setattr("poisonproof.data.readers.lines.memory", lambda: Memory(1, 1))
     with pytest.raises(ValueError, match=r"insist with --max-size"):
-        open_own(tmp_path / "t.csv", How(label="y"))
-    assert len(open_own(tmp_path / "t.csv", How(label="y", most_bytes=10**9)).y_train) > 20
+        open_files(tmp_path / "t.csv", ReadOptions(label="y"))
+    assert len(open_files(tmp_path / "t.csv", ReadOptions(label="y", most_bytes=10**9)).y_train) > 20
 
 
 def test_mixed_encodings_are_said_and_cost_nothing(tmp_path):
     body = lines("x,shade,y", *(f"{i},d\u00fcster,{'ab'[i % 2]}" for i in range(40)))
     (tmp_path / "t.csv").write_bytes(body + b"\n3,d\xfcster,a\n")
-    dataset = open_own(tmp_path / "t.csv", How(label="y"))
+    dataset = open_files(tmp_path / "t.csv", ReadOptions(label="y"))
     assert dataset.notes == ("t.csv: 1 rows are not UTF-8 and were read as Latin-1, each by itself (mixed encodings)",)
     assert set(pd.concat([dataset.x_train, dataset.x_test])["shade"]) == {"d\u00fcster"}
 
@@ -245,14 +245,14 @@ def test_tsv_is_csv_with_tabs(tmp_path):
     text = (tmp_path / "wine.csv").read_text()
     assert "\t" not in text
     (tmp_path / "wine.tsv").write_text(text.replace(",", "\t"))
-    how = How(label="class", group_column="maker")
-    comma, tabs = open_own(tmp_path / "wine.csv", how), open_own(tmp_path / "wine.tsv", how)
+    how = ReadOptions(label="class", group_column="maker")
+    comma, tabs = open_files(tmp_path / "wine.csv", how), open_files(tmp_path / "wine.tsv", how)
     assert tabs.digests() == comma.digests()
     assert tabs.schema.delimiter == "\t"
     (tmp_path / "schema.json").write_text(json.dumps(comma.schema.as_dict()))
-    declared = open_own(tmp_path / "wine.tsv", How(schema=tmp_path / "schema.json"))
+    declared = open_files(tmp_path / "wine.tsv", ReadOptions(schema=tmp_path / "schema.json"))
     assert declared.digests() == comma.digests()
     assert declared.schema.delimiter == "\t"
     odd = tmp_path / "odd.tsv"
     odd.write_text(text)
-    assert open_own(odd, replace(how, delimiter=",")).digests() == comma.digests()
+    assert open_files(odd, replace(how, delimiter=",")).digests() == comma.digests()

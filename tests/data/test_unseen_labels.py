@@ -16,7 +16,7 @@ from poisonproof import (
     certify,
 )
 from poisonproof.cli import app
-from poisonproof.data import How, open_own
+from poisonproof.data import ReadOptions, open_files
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(120, 3)) + 4 * (np.arange(120) % 2)[:, None]
@@ -66,11 +66,11 @@ def table(path, rows):
 def test_a_run_keeps_them_and_says_so(tmp_path):
     table(tmp_path / "train.csv", zip(X.round(3), Y, strict=True))
     table(tmp_path / "test.csv", zip(TEST.round(3), TRUTH, strict=True))
-    inferred = open_own(tmp_path / "train.csv", How(label="label", test=tmp_path / "test.csv"))
+    inferred = open_files(tmp_path / "train.csv", ReadOptions(label="label", test=tmp_path / "test.csv"))
     assert inferred.y_test.tolist() == TRUTH.tolist()
     assert inferred.notes == ("3 test samples have a label that the training samples do not have and count as wrong",)
-    how = How(label="label", test=tmp_path / "test.csv", classes=["ant", "bee"])
-    declared = open_own(tmp_path / "train.csv", how)
+    how = ReadOptions(label="label", test=tmp_path / "test.csv", classes=["ant", "bee"])
+    declared = open_files(tmp_path / "train.csv", how)
     assert len(declared.y_test) == 5  # by each sample alone: the class list does not depend on the training data
     asked = ["run", tmp_path / "train.csv", "--label", "label", "--test", tmp_path / "test.csv", "--k", "9", "--d", "1"]
     done = CliRunner().invoke(app, [*map(str, asked), "--out", str(tmp_path / "run"), "--json"])

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from PIL import Image
 from sklearn.datasets import dump_svmlight_file, load_digits, load_svmlight_file
 
-from poisonproof.data import How, open_own
+from poisonproof.data import ReadOptions, open_files
 from poisonproof.data.readers.folder import read_folder
 from poisonproof.data.readers.npz import read_arrays
 from poisonproof.data.user_files import read_part
@@ -38,14 +38,14 @@ def folder(tmp_path):
 
 
 def test_a_folder_of_images(folder):
-    dataset = open_own(folder, How(held_out=0.3))
+    dataset = open_files(folder, ReadOptions(held_out=0.3))
     assert dataset.dtype == "uint8"
     assert dataset.x_train.shape[1:] == (8, 8)
     assert set(dataset.y_train) == {"digit 0", "digit 1"}
     assert len(dataset.x_train) + len(dataset.x_test) == 40
     assert dataset.schema == schema_from_dict(dataset.schema.as_dict()) == ImageSchema(8, 8, False)
     assert any("images of 8×8 pixels, grey (chosen from this data)" in str(premise) for premise in dataset.premises)
-    given = open_own(folder, How(held_out=0.3, image_size=(5, 4), colour=True))
+    given = open_files(folder, ReadOptions(held_out=0.3, image_size=(5, 4), colour=True))
     assert given.x_train.shape[1:] == (4, 5, 3)
     assert all(premise.declared for premise in given.premises)
     assert any("number of features: 60" in str(premise) for premise in given.premises)
@@ -82,13 +82,13 @@ BAD = {
 
 @pytest.mark.parametrize("what", BAD)
 def test_a_bad_image_stops_or_is_left_out_alone(folder, what):
-    clean = open_own(folder, How(held_out=0.3))
+    clean = open_files(folder, ReadOptions(held_out=0.3))
     body, message = BAD[what]
     (folder / "digit 0" / "000.png").write_bytes(body)
     with pytest.raises(ValueError, match=f"1 of 41 images cannot be used; .*000.png {message}") as error:
-        open_own(folder, How(held_out=0.3))
+        open_files(folder, ReadOptions(held_out=0.3))
     assert "--skip-bad" in str(error.value)
-    rest = open_own(folder, How(held_out=0.3, skip_bad=True))
+    rest = open_files(folder, ReadOptions(held_out=0.3, skip_bad=True))
     assert rest.digests() == clean.digests()
     assert any("1 of 41 images were left out" in note for note in rest.notes)
 
@@ -96,10 +96,10 @@ def test_a_bad_image_stops_or_is_left_out_alone(folder, what):
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
 def test_one_more_image_of_any_kind_changes_no_other(folder, mode):
     """A colour image among grey ones, or one of another size where images are resized, is a matter of its own."""
-    how = How(held_out=0.3, image_size=(8, 8))
-    clean = open_own(folder, how)
+    how = ReadOptions(held_out=0.3, image_size=(8, 8))
+    clean = open_files(folder, how)
     Image.new(mode, (30, 20)).save(folder / "digit 1" / "000.png")
-    more = open_own(folder, how)
+    more = open_files(folder, how)
     assert more.schema == clean.schema
     extra = Counter()
     for side in ("train", "test"):
@@ -117,22 +117,22 @@ def test_links_that_lead_outside_are_refused(folder, tmp_path):
     link = folder / "digit 0" / "link.png"
     link.symlink_to(outside)
     with pytest.raises(ValueError, match=r"link\.png is a link that leads out of"):
-        open_own(folder, How())
+        open_files(folder, ReadOptions())
     link.unlink()
     link.symlink_to(folder / "digit 1" / next((folder / "digit 1").iterdir()).name)
-    open_own(folder, How())
+    open_files(folder, ReadOptions())
     (tmp_path / "elsewhere").mkdir()
     (folder / "digit 2").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ValueError, match="digit 2 is a link that leads out of"):
-        open_own(folder, How())
+        open_files(folder, ReadOptions())
 
 
 def test_a_folder_that_is_none_of_classes(tmp_path, folder):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="holds no sub-folders, one for each class, of images"):
-        open_own(tmp_path / "empty", How())
+        open_files(tmp_path / "empty", ReadOptions())
     with pytest.raises(ValueError, match=r"take 2\.56 kB at 8×8 pixels, of which at most 1 kB"):
-        open_own(folder, How(most_bytes=1000))
+        open_files(folder, ReadOptions(most_bytes=1000))
     schema = ImageSchema(8, 8, False)
     part = read_folder(folder / "digit 0", schema, labelled=False, resize=False, skip_bad=False, most_bytes=None)
     assert part.labels is None
@@ -143,23 +143,23 @@ def test_npz_of_ones_own(tmp_path):
     X, y = DIGITS.data[:200], DIGITS.target[:200]
     path = tmp_path / "own.npz"
     np.savez(path, x_train=X[:150], y_train=y[:150, None], x_test=X[150:], y_test=y[150:], who=np.arange(150) % 7)
-    dataset = open_own(path, How(group_column="who"))
+    dataset = open_files(path, ReadOptions(group_column="who"))
     assert (dataset.x_train == X[:150]).all()
     assert dataset.y_test.tolist() == [str(label) for label in y[150:]]
     assert set(dataset.groups) == set("0123456")
     images = DIGITS.images[:100].astype(np.uint8)
     np.savez(path, X=images, y=y[:100])
-    dataset = open_own(path, How())
+    dataset = open_files(path, ReadOptions())
     assert dataset.dtype == "uint8"
     assert len(dataset.x_train) + len(dataset.x_test) == 100
     assert schema_from_dict(dataset.schema.as_dict()) == dataset.schema
     np.savez(path, X=X, y=y)
     with pytest.raises(ValueError, match="holds arrays of 64 numbers, float64 in X, but the schema asks for"):
-        read_part(path, dataset.schema, labelled=True, how=How())
+        read_part(path, dataset.schema, labelled=True, options=ReadOptions())
     odd = X.copy()
     odd[3, 5] = np.inf
     np.savez(path, X=odd, y=np.where(np.arange(200) == 9, np.nan, y))
-    dataset = open_own(path, How(held_out=0.1))
+    dataset = open_files(path, ReadOptions(held_out=0.1))
     assert np.isnan(dataset.x_train).sum() + np.isnan(dataset.x_test).sum() == 1
     assert dataset.notes == ("own.npz: 1 rows without a label were left out",)
 
@@ -185,7 +185,7 @@ def test_absurd_arrays_are_refused_before_memory_is_taken(tmp_path, body, messag
         archive.writestr("X.npy", body)
         archive.writestr("y.npy", body)
     with pytest.raises(ValueError, match=message):
-        open_own(path, How())
+        open_files(path, ReadOptions())
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("X.npy", header_of("(1000000, 1)") + bytes(8_000_000))
         archive.writestr("y.npy", body)
@@ -202,14 +202,14 @@ def svm_lines(tmp_path, n=60):
 def test_svmlight_is_read_as_scikit_learn_reads_it(tmp_path):
     svm_lines(tmp_path)
     path = tmp_path / "plain.svm"
-    part = read_part(path, SparseSchema(13), labelled=True, how=How())
+    part = read_part(path, SparseSchema(13), labelled=True, options=ReadOptions())
     theirs, labels = load_svmlight_file(str(path), n_features=13, zero_based=True)
     assert (theirs != part.X).nnz == 0
     assert [float(label) for label in part.labels] == labels.tolist()
-    dataset = open_own(path, How())
+    dataset = open_files(path, ReadOptions())
     assert dataset.schema == SparseSchema(13)
     assert "number of features: 13 (chosen from this data)" in map(str, dataset.premises)
-    given = open_own(path, How(n_features=20))
+    given = open_files(path, ReadOptions(n_features=20))
     assert given.n_features == 20
     assert "number of features: 20 (declared)" in map(str, given.premises)
 
@@ -225,7 +225,7 @@ def test_one_more_svmlight_line_changes_no_other(tmp_path, line):
     sides = []
     for some in (lines, [*lines[:20], line, *lines[20:]]):
         (tmp_path / "t.svm").write_bytes(b"\n".join(some))
-        part = read_part(tmp_path / "t.svm", schema, labelled=True, how=How())
+        part = read_part(tmp_path / "t.svm", schema, labelled=True, options=ReadOptions())
         sides.append(contents(part.X, part.labels, n_features=13))
     before, after = sides
     assert not before - after
@@ -237,6 +237,6 @@ def test_absurd_svmlight_indices_must_be_declared(tmp_path):
     path = tmp_path / "t.svm"
     path.write_bytes(b"\n".join([*lines, b"1 999999999999:1"]))
     with pytest.raises(ValueError, match=r"Line 61 .* index 999999999999; above 1000000 features must be declared"):
-        open_own(path, How())
-    dataset = open_own(path, How(n_features=13))
+        open_files(path, ReadOptions())
+    dataset = open_files(path, ReadOptions(n_features=13))
     assert any("1 entries lie beyond feature 12" in note for note in dataset.notes)

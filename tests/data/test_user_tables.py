@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poisonproof import FiniteAggregationClassifier, Split
-from poisonproof.data import How, held_out, open_own
+from poisonproof.data import ReadOptions, held_out, open_files
 from poisonproof.data.readers.csvfile import CsvTable, cells_of
 from poisonproof.data.readers.lines import LONGEST_LINE
 from poisonproof.data.readers.parquet import ParquetTable
@@ -65,7 +65,7 @@ TRAINING = [line for at, line in enumerate(BASE) if at % 4]
 def opened(place, lines, **how):
     path = write_lines(place / "train.csv", lines)
     how = {"label": "class", "test": place / "test.csv", "classes": CLASSES, **how}
-    return open_own(path, How(**how))
+    return open_files(path, ReadOptions(**how))
 
 
 def votes_of(dataset, folder, k=6, d=3):
@@ -222,7 +222,7 @@ def test_other_formats_of_a_table_are_read_as_the_same_samples(place, clean, suf
             frame[name] = pd.to_numeric(frame[name].replace({"": None, "NA": None, "?": None}))
         frame["shade"] = frame["shade"].astype("category")
         frame.to_parquet(path)
-    same = open_own(path, How(label="class", test=place / "test.csv", classes=CLASSES))
+    same = open_files(path, ReadOptions(label="class", test=place / "test.csv", classes=CLASSES))
     assert same.digests() == clean[0].digests()
     assert same.schema == clean[0].schema
 
@@ -305,7 +305,7 @@ def test_schemas_are_guessed_by_what_most_cells_are(tmp_path):
         "nothing": "ignore",
         "y": "label",
     }
-    dataset = open_own(path, How(label="y"))
+    dataset = open_files(path, ReadOptions(label="y"))
     assert any("3 cells of 'x' are not numbers and count as missing" in note for note in dataset.notes)
     assert next(str(p) for p in dataset.premises if p.what == "schema").endswith("(chosen from this data)")
     assert list(dataset.x_train.columns) == ["x", "colour", "note"]
@@ -363,8 +363,8 @@ def test_texts_alone_and_among_other_columns(tmp_path):
         for name, some in (("clean", lines), ("poisoned", [*lines[:80], b"sun sun sun snow,1e308,cold", *lines[80:]])):
             write_lines(tmp_path / "t.csv", some, header)
             write_lines(tmp_path / "test.csv", lines[:40], header)
-            how = How(schema=tmp_path / "s.json", test=tmp_path / "test.csv", classes=("hot", "cold"))
-            dataset = open_own(tmp_path / "t.csv", how)
+            how = ReadOptions(schema=tmp_path / "s.json", test=tmp_path / "test.csv", classes=("hot", "cold"))
+            dataset = open_files(tmp_path / "t.csv", how)
             assert dataset.schema.named("text", "number") == columns
             learner, _, texts = learner_for(dataset.schema)
             assert learner == "text"
@@ -392,16 +392,16 @@ def test_bombs_and_damage_are_refused(tmp_path):
     path = tmp_path / "t.csv.gz"
     path.write_bytes(gzip.compress(b"x,y\n" + (b"1," + b" " * 4000 + b"a\n") * 20_000, 1))
     with pytest.raises(ValueError, match=r"expands to more than 67\.1 MB, which is refused unless --max-size"):
-        open_own(path, How(label="y"))
+        open_files(path, ReadOptions(label="y"))
     path.write_bytes(gzip.compress(b"x,y\n" + b"1,a\n" * 50)[:-9])
     with pytest.raises(ValueError, match="not a whole gzip file"):
-        open_own(path, How(label="y"))
+        open_files(path, ReadOptions(label="y"))
     write_lines(tmp_path / "t.csv", TRAINING)
     with pytest.raises(ValueError, match=r"of which at most 1 kB are read unless --max-size .* of memory"):
-        open_own(tmp_path / "t.csv", How(label="class", most_bytes=1000))
+        open_files(tmp_path / "t.csv", ReadOptions(label="class", most_bytes=1000))
     (tmp_path / "t.parquet").write_bytes(b"PAR1 nothing PAR1")
     with pytest.raises(ValueError, match="is not a whole Parquet file"):
-        open_own(tmp_path / "t.parquet", How(label="class"))
+        open_files(tmp_path / "t.parquet", ReadOptions(label="class"))
     pd.DataFrame({"x": np.zeros(10**6), "y": "a"}).to_parquet(tmp_path / "t.parquet")
     with pytest.raises(ValueError, match="unless --max-size"):
-        open_own(tmp_path / "t.parquet", How(label="y", most_bytes=10**6))
+        open_files(tmp_path / "t.parquet", ReadOptions(label="y", most_bytes=10**6))

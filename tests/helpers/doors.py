@@ -38,7 +38,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier
 
 from poisonproof import FiniteAggregationClassifier, Split
-from poisonproof.data import How, open_own
+from poisonproof.data import ReadOptions, open_files
 from poisonproof.data.dataset import held_out
 from poisonproof.samples.frames import as_values
 from poisonproof.samples.labels import label_cells
@@ -871,14 +871,14 @@ def _folder_name(row: Row) -> bool:
 def _of_files(
     write: Any, how: dict[str, Any], learner: Any, *, grouped: bool = False, declared: str | None = None
 ) -> Any:
-    """Files read by `open_own`; ``declared`` names the rows from which the schema was declared beforehand."""
+    """Files read by `open_files`; ``declared`` names the rows from which the schema was declared beforehand."""
 
     def bring(rows: tuple[Row, ...], folder: Path) -> Brought:
         options = {**how, **({"group_column": "maker"} if grouped else {})}
         if declared is not None:
             options["schema"] = folder / "schema.json"
             options["schema"].write_text(_schema(write, tuple(sorted(how.items())), grouped, declared))
-        dataset = open_own(write(rows, folder), How(**options, held_out=SHARE, classes=["0", "1"]))
+        dataset = open_files(write(rows, folder), ReadOptions(**options, held_out=SHARE, classes=["0", "1"]))
         split = Split("group" if grouped else "content", dataset.dtype, dataset.n_features)
         model = estimator(learner, split, dataset.classes.tolist())
         return _brought(dataset, model)
@@ -891,7 +891,7 @@ def _schema(write: Any, how: tuple[tuple[str, Any], ...], grouped: bool, kind: s
     with tempfile.TemporaryDirectory() as folder:
         path = write(honest_rows(kind), Path(folder))
         options = {**dict(how), **({"group_column": "maker"} if grouped else {})}
-        return json.dumps(open_own(path, How(**options)).schema.as_dict())
+        return json.dumps(open_files(path, ReadOptions(**options)).schema.as_dict())
 
 
 def _of_commands(write: Any, said: dict[str, Any], *, grouped: bool = False) -> Any:

@@ -18,7 +18,7 @@ from poisonproof import (
     certify,
     data,
 )
-from poisonproof.data import How
+from poisonproof.data import ReadOptions
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.table import TableClassifier
 from poisonproof.maps.vectors import VectorFeatures
@@ -56,7 +56,7 @@ def table_data(folder):
     rng = np.random.default_rng(7)
     rows = [f"{a:.2f},{b:.2f},{'yes' if a + b > 0 else 'no'}" for a, b in rng.normal(size=(240, 2))]
     write_text(folder / "table.csv", "\n".join(["width,height,answer", *rows]) + "\n")
-    return data.open_own(folder / "table.csv", How(label="answer", classes=["no", "yes"]))
+    return data.open_files(folder / "table.csv", ReadOptions(label="answer", classes=["no", "yes"]))
 
 
 def make_runs(folder):

@@ -20,7 +20,7 @@ from poisonproof import (
     Split,
     verify,
 )
-from poisonproof.data import Dataset, How, open_own
+from poisonproof.data import Dataset, ReadOptions, open_files
 from poisonproof.runs.run import run
 from poisonproof.samples.cells import text_of
 from poisonproof.samples.kinds import to_samples
@@ -228,8 +228,8 @@ def test_ids_in_files_keep_every_digit(tmp_path):
     frame.to_parquet(tmp_path / "own.parquet")
     np.savez(tmp_path / "own.npz", X=np.zeros((40, 2)), y=np.array([0, 1] * 20), id=np.array(ids, np.uint64))
     for name, column in (("own.parquet", "id"), ("own.npz", "id"), ("own.parquet", "decimal")):
-        how = How(label="y" if name != "own.npz" else None, group_column=column, test=tmp_path / name)
-        data = open_own(tmp_path / name, how)
+        how = ReadOptions(label="y" if name != "own.npz" else None, group_column=column, test=tmp_path / name)
+        data = open_files(tmp_path / name, how)
         assert len(set(data.groups)) == 40
         if column == "id":
             assert data.groups.tolist() == list(map(str, ids))

@@ -115,13 +115,13 @@ def test_suggestions_are_near_and_true():
         for design in designs[:3]:
             spread = Spread.designed(design)
             assert (spread.n_subsets, spread.d, spread.k) == (design.n_subsets, design.d, design.k)
-            assert design.n_subsets == design.groups * design.group_size
-            assert checked_overlap(design.group_size, [x // design.groups for x in spread.shifts]) == design.overlap
+            assert design.n_subsets == design.blocks * design.block_size
+            assert checked_overlap(design.block_size, [x // design.blocks for x in spread.shifts]) == design.overlap
     assert Spread.suggest(50, 5)[0].name == "plane:4,12"
     assert Spread.suggest(50, 9)[0].name in ("plane:8,6", "quartic:37,12")
     assert abs(Spread.suggest(1200, 14)[0].k / 1200 - 1) < 0.01
     with pytest.raises(AttributeError, match="cannot assign"):
-        Spread.suggest(50, 5)[0].groups = 3
+        Spread.suggest(50, 5)[0].blocks = 3
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_suggestions_are_near_and_true():
     [
         (lambda: Spread.planes(6, 1), "constructed from a prime power q ≥ 2, .*Got 6"),
         (lambda: Spread.planes(1, 1), "Got 1"),
-        (lambda: Spread.planes(3, 0), "'groups' parameter of a spread must be a whole number ≥ 1. Got 0"),
+        (lambda: Spread.planes(3, 0), "'blocks' parameter of a spread must be a whole number ≥ 1. Got 0"),
         (lambda: Spread.quartic(17, 1), "prime p = 4x² \\+ 1 with x odd .*Got 17"),
         (lambda: Spread.quartic(325, 1), "Got 325"),
         (lambda: Spread.quartic(5, 1), "Got 5"),

@@ -464,7 +464,6 @@ def test_the_command_refuses_in_one_sentence(table, tmp_path):
         ((*own, "--attack-size", 3, "--out", tmp_path / "taken.json"), "exists and is not a plan"),
         ((), "Give DATA and --attack-size or, to estimate without data, --samples and --classes."),
         (("--samples", 100), "--samples and --classes"),
-        (("--samples", 100, "--classes", "a,b"), "--classes is the number of classes, like 10. Got 'a,b'."),
         (("--samples", 100, "--classes", 2, "--k", "5"), "--k is about data"),
         (("--samples", 100, "--classes", 2, "--cores", 0), "cores must be at least 1"),
         (("nowhere", "--attack-size", 3), "There is no data set 'nowhere'"),

@@ -142,7 +142,7 @@ def texts_and_bytes(folder):
 def test_nothing_of_the_old_data_stays_in_the_folder(home, run):
     before = read_record(run / "manifest.json")
     old = read_record(run / "models" / "model.json")["subset_digests"]
-    poisonproof("audit", run, "--targets", 1, "--kinds", "remove", "--sizes", 1)
+    poisonproof("audit", run, "--targets", 1, "--kinds", "remove", "--attack-size", 1)
     update(run, "--remove", "3,17")
     manifest = read_record(run / "manifest.json")
     now = read_record(run / "models" / "model.json")["subset_digests"]

@@ -19,7 +19,7 @@ COMMANDS = {
               "--k", "5", "--d", "2", "--out", "{run}", "--n-jobs", "1"),
     "vote": ("vote", "{run}", "--n-jobs", "1"),
     "update": ("update", "{run}", "--remove", "3", "--n-jobs", "1"),
-    "audit": ("audit", "{run}", "--targets", "1", "--kinds", "remove", "--sizes", "1"),
+    "audit": ("audit", "{run}", "--targets", "1", "--kinds", "remove", "--attack-size", "1"),
     "predict": ("predict", "{run}", "{home}/test.csv", "--out", "{home}/answers.csv", "--n-jobs", "1"),
 }  # fmt: skip
 

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from filelock import FileLock
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_digits
 from sklearn.feature_extraction.text import HashingVectorizer
@@ -148,13 +149,8 @@ def test_an_altered_manifest_is_refused(tmp_path):
 
 
 def test_two_writers_do_not_meet(tmp_path):
-    import fcntl
-
-    (tmp_path / "run.lock").touch()
-    with (tmp_path / "run.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(ValueError, match="Another process is writing"):
-            start(tmp_path)
+    with FileLock(tmp_path / "run.lock"), pytest.raises(ValueError, match="Another process is writing"):
+        start(tmp_path)
 
 
 def test_another_machine_is_said(whole, monkeypatch):

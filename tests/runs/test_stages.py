@@ -107,7 +107,7 @@ def test_a_bound_changes_no_vote_and_shortens_the_chunks(tmp_path, monkeypatch):
     need = memory.pooled_memory(training, 10, 50)
     assert need.kernel_bytes(need.least) < need.kernel_bytes(2 * need.least)
     widths = []
-    monkeypatch.setattr(memory, "_peak_so_far", lambda: 0)
+    monkeypatch.setattr(memory, "peak_bytes", lambda: 0)
     least = memory.pooled_memory(training, 10, 50).least
     real = KernelRidgeClassifier.pool_of
 

@@ -19,8 +19,8 @@ from poisonproof import (
 from poisonproof.cli import app
 from poisonproof.data import (
     Dataset,
-    How,
-    open_own,
+    ReadOptions,
+    open_files,
     read,
 )
 from poisonproof.examples import write_example
@@ -209,6 +209,6 @@ def test_the_command_line_does_not_print_the_premise(tmp_path):
     premises = json.loads(done.stdout)["premises"]
     assert not [words for words in premises if "whoever read" in words]
     assert len([words for words in premises if words.startswith("schema: ")]) == 1
-    data = open_own(tmp_path / "tumours.csv", How(label="diagnosis"))
+    data = open_files(tmp_path / "tumours.csv", ReadOptions(label="diagnosis"))
     assert isinstance(data.schema, TableSchema)
     assert data.schema.guessed

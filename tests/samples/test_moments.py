@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poisonproof import FiniteAggregationClassifier, Split
-from poisonproof.data import How, open_own
+from poisonproof.data import ReadOptions, open_files
 from poisonproof.samples.cells import canonical_cell
 from poisonproof.samples.kinds import to_samples
 from poisonproof.verification import content
@@ -129,7 +129,7 @@ def test_one_odd_duration_in_parquet_with_a_declared_schema(tmp_path):
     schema.write_text(f'{{"format": "poisonproof schema 1", "kind": "table", "columns": {{{columns}}}}}')
     test = tmp_path / "clean.parquet"
     read = [
-        open_own(tmp_path / name, How(schema=schema, test=test, classes=["a", "b"]))
+        open_files(tmp_path / name, ReadOptions(schema=schema, test=test, classes=["a", "b"]))
         for name in ("clean.parquet", "poisoned.parquet")
     ]
     hashes = [Split().samples(data.x_train).hashes().tolist() for data in read]

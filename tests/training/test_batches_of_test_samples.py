@@ -13,7 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 
 from poisonproof import FiniteAggregationClassifier
-from poisonproof.data import How, open_own
+from poisonproof.data import ReadOptions, open_files
 from poisonproof.learners.table import TableClassifier
 from poisonproof.training import asking
 
@@ -99,12 +99,12 @@ def test_a_poison_that_is_held_out_moves_no_vote_on_another_test_sample(tmp_path
     rows = [",".join(map(str, [*x.astype(int), y])) for x, y in zip(X[:400], Y[:400], strict=True)]
     header = ",".join([*(f"p{i}" for i in range(64)), "digit"])
     (tmp_path / "clean.csv").write_text("\n".join([header, *rows]) + "\n")
-    how = How(label="digit", classes=[str(digit) for digit in range(10)])
-    clean = open_own(tmp_path / "clean.csv", how)
+    how = ReadOptions(label="digit", classes=[str(digit) for digit in range(10)])
+    clean = open_files(tmp_path / "clean.csv", how)
     for extreme in range(100, 140):
         poison = ",".join(map(str, [extreme] * 64 + [3]))
         (tmp_path / "poisoned.csv").write_text("\n".join([header, *rows[:7], poison, *rows[7:]]) + "\n")
-        poisoned = open_own(tmp_path / "poisoned.csv", how)
+        poisoned = open_files(tmp_path / "poisoned.csv", how)
         if len(poisoned.y_test) > len(clean.y_test):
             break
     other = np.flatnonzero((poisoned.x_test != extreme).any(axis=1))

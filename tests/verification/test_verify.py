@@ -503,7 +503,7 @@ def test_the_command_finds_the_file_that_the_run_was_made_from(tmp_path):
     table.write_text(table.read_text() + "9,9,yes\n")
     done = cli(folder)
     assert (done.exit_code, "no longer have the digests" in done.stderr) == (5, True), done.output
-    assert cli(folder, "--dataset", table).exit_code == 3  # data that were given must be the run's
+    assert cli(folder, table).exit_code == 3  # data that were given must be the run's
     table.unlink()
     done = cli(folder)
     assert (done.exit_code, "could not be read" in done.stderr) == (5, True), done.output
