@@ -129,8 +129,8 @@ def _array(path: Path) -> Any:
 def _print(certificate: Any, truth: Any, json: bool) -> None:
     import numpy as np
 
+    from poisonproof.certificates.certificate import attack_sizes
     from poisonproof.display.numbers import percent
-    from poisonproof.runs.run import attack_sizes
 
     sizes = attack_sizes(certificate)
     held = [float((certificate.radius >= size).mean()) if len(certificate) else 0.0 for size in sizes]

@@ -212,9 +212,9 @@ def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
 
 def show(outcome: Outcome, report: Path, json: bool) -> None:
     """What came out, on stdout."""
+    from poisonproof.certificates.certificate import attack_sizes
     from poisonproof.display.numbers import percent
     from poisonproof.report.planned import beside_plan
-    from poisonproof.runs.run import attack_sizes
 
     certificate, y = outcome.certificate, outcome.y_test
     sizes = attack_sizes(certificate)

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.cells import exact_cell, order_of_cell
@@ -84,15 +82,14 @@ def one_by_one(y: Any) -> list[Any]:
         return _without_columns(list(y))
     if not isinstance(y, np.ndarray) and hasattr(y, "astype"):
         y = python_values(y)  # pandas would make whole numbers floats where one of them is missing
-    column = column_or_1d(np.asarray(y), warn=True)
-    return _without_columns(list(column) if column.dtype.kind in "mM" else column.tolist())
+    return _without_columns(_column(np.asarray(y)))
 
 
 def _without_columns(labels: list[Any]) -> list[Any]:
     """Labels that stand in a list of one, each by itself, without it; refused where most stand in longer ones."""
     lengths = [len(label) for label in labels if _is_row(label)]
     if 2 * len(lengths) > len(labels):
-        column_or_1d(np.empty((len(labels), Counter(lengths).most_common(1)[0][0])), warn=True)
+        _column(np.empty((len(labels), Counter(lengths).most_common(1)[0][0])))
     alone = [_is_row(label) and len(label) == 1 and not _is_row(label[0]) for label in labels]
     return [label[0] if inside else label for label, inside in zip(labels, alone, strict=True)]
 
@@ -101,10 +98,21 @@ def _is_row(label: Any) -> bool:
     return isinstance(label, list | tuple) or (isinstance(label, np.ndarray) and label.ndim == 1)
 
 
+def _column(array: NDArray[Any]) -> list[Any]:
+    """The values of one column; of more dimensions, what scikit-learn takes for a column of labels."""
+    if array.ndim != 1:
+        from sklearn.utils.validation import column_or_1d
+
+        array = column_or_1d(array, warn=True)
+    return list(array) if array.dtype.kind in "mM" else list(array.tolist())  # a time tells its unit
+
+
 def _check_most_name_classes(cells: list[Cell]) -> None:
     """Refuse what scikit-learn takes for the target of a regression: more fractions than not."""
     fractions = [cell for cell in cells if isinstance(cell, float) and not cell.is_integer()]
     if 2 * len(fractions) > len(cells):
+        from sklearn.utils.multiclass import check_classification_targets
+
         check_classification_targets(np.array(fractions))
 
 

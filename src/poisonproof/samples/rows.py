@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.frames import as_frame, python_values
-from poisonproof.samples.kinds import is_frame
+from poisonproof.samples.kinds import is_frame, is_sparse
 from poisonproof.samples.loose import as_objects
 from poisonproof.samples.sparse import entries_by_row
 
@@ -26,7 +25,7 @@ def take_rows(X: Any, rows: Any) -> Any:
         return X.iloc[rows]
     if isinstance(X, list | tuple):
         return [X[row] for row in rows]
-    return entries_by_row(X)[rows] if sp.issparse(X) else X[rows]
+    return entries_by_row(X)[rows] if is_sparse(X) else X[rows]
 
 
 def join_rows(X: Any, more: Any) -> Any:
@@ -36,8 +35,10 @@ def join_rows(X: Any, more: Any) -> Any:
         return _join_frames(X, more)
     if isinstance(X, list | tuple) or hasattr(X, "iloc"):
         return [*X, *more]
-    if sp.issparse(X):
-        X, more = entries_by_row(X), entries_by_row(more if sp.issparse(more) else sp.csr_matrix(more))
+    if is_sparse(X):
+        import scipy.sparse as sp
+
+        X, more = entries_by_row(X), entries_by_row(more if is_sparse(more) else sp.csr_matrix(more))
         if X.shape[1] != more.shape[1]:
             raise PoisonproofError(f"The added samples have {more.shape[1]} features, the others {X.shape[1]}.")
         return sp.vstack([X, more], format="csr")

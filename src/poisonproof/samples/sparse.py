@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from poisonproof.errors import PoisonproofError
 
@@ -19,6 +18,8 @@ def entries_by_row(X: Any) -> Any:
 
     An entry that is complex is missing; one that is so by type alone, because another row is complex, is not.
     """
+    from scipy.sparse import csr_matrix
+
     if X.ndim != 2:
         raise PoisonproofError(
             f"Sparse samples are the rows of a matrix. Got an array of {X.ndim} dimension(s) instead."
@@ -30,14 +31,16 @@ def entries_by_row(X: Any) -> Any:
             values = np.where(values.imag == 0, values.real, np.nan)
         values = values.astype(np.float64)
     if given.format == "csr":
-        return sp.csr_matrix((values, given.indices.copy(), given.indptr.copy()), given.shape)
+        return csr_matrix((values, given.indices.copy(), given.indptr.copy()), given.shape)
     order = np.argsort(given.row, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(given.row, minlength=given.shape[0]))])
-    return sp.csr_matrix((values[order], given.col[order], starts), given.shape)
+    return csr_matrix((values[order], given.col[order], starts), given.shape)
 
 
 def summed(matrix: Any) -> Any:
     """The matrix with sorted indices and one entry in each place: a sum that is a function of that place's entries."""
+    from scipy.sparse import csr_matrix
+
     matrix.sort_indices()
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     if not ((np.diff(rows) == 0) & (np.diff(matrix.indices) == 0)).any():
@@ -48,4 +51,4 @@ def summed(matrix: Any) -> Any:
     with np.errstate(invalid="ignore", over="ignore"):
         sums = np.bincount(np.cumsum(first) - 1, weights=values)  # added one after the other, in this order
     starts = np.concatenate([[0], np.cumsum(np.bincount(rows[first], minlength=matrix.shape[0]))])
-    return sp.csr_matrix((sums, columns[first], starts), matrix.shape)
+    return csr_matrix((sums, columns[first], starts), matrix.shape)
