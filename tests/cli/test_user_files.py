@@ -164,7 +164,7 @@ WRONG = {
     "many labels": (T, IDS, Y, "is this the right column"),
     "nothing to learn": (T, lines("x,y", *[",a", ",b"] * 20), Y, "there is nothing to learn from"),
     "old Mac": (T, lines("x,y", *DATA, end="\r"), Y, "ends its lines with carriage returns"),
-    "huge": (T, GOOD, [*Y, "--max-size", "1e-8"], "GB of memory"),
+    "huge": (T, GOOD, [*Y, "--max-size", "1e-8"], "takes about 819 B of memory"),
     "label twice": (T, GOOD, [*Y, "--group-column", "y"], "both the label and the contributor"),
     "test and held-out": (T, GOOD, [*Y, "--test", T, "--held-out", "0.5"], "not both"),
     "no such test": (T, GOOD, [*Y, "--test", "nowhere.csv"], "no file or folder nowhere.csv"),
