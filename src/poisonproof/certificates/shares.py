@@ -21,7 +21,7 @@ from poisonproof.display.numbers import percent
 from poisonproof.display.text import shown
 from poisonproof.errors import PoisonproofError
 
-NEARLY = 10  # "nearly one class": of the test samples of other classes, fewer than one in this many get another answer
+NEARLY = 10  # "nearly one answer": fewer than one in this many get another, of all samples and of other classes'
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +125,8 @@ def caution(
     if len(codes) == 1:
         return Caution(
             "one label",
-            f"All {n:,} test samples are “{frequent}”: they cannot show whether this model tells classes apart.",
+            f"{f'All {n:,} test samples are' if n > 1 else 'The one test sample is'} “{frequent}”: nothing here shows "
+            "whether this model tells classes apart.",
             f"all test samples are '{frequent}', so a model that always answers '{frequent}' is as good here; test on "
             "samples of every class.",
         )
@@ -141,8 +142,8 @@ def caution(
             f"the model answers '{shown(names[usual])}' to every test sample, so its radii prove nothing of use "
             f"({figures})",
         )
-    if NEARLY * int((prediction[others] != usual).sum()) < int(others.sum()):
-        told = int((prediction[others] != usual).sum())
+    told = int((prediction[others] != usual).sum())
+    if NEARLY * told < int(others.sum()) and NEARLY * (n - int(answers.max())) < n:
         return Caution(
             "nearly one answer",
             f"Nearly every prediction is “{shown(names[usual])}”: only {told:,} of the {int(others.sum()):,} test "

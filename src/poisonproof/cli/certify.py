@@ -155,10 +155,8 @@ def _print(certificate: Any, truth: Any, json: bool) -> None:
     header = ["attack size", "radius at least that, %"] + (
         ["certified fraction, % (pointwise)", "balanced, % (mean over classes)"] if fractions and balanced else []
     )
-    rows = [
-        [str(size), percent(held[at]), *([percent(fractions[at]), percent(balanced[at])] if fractions and balanced else [])]
-        for at, size in enumerate(sizes)
-    ]
+    columns = [held, *([fractions, balanced] if fractions and balanced else [])]
+    rows = [[str(size), *(percent(column[at]) for column in columns)] for at, size in enumerate(sizes)]
     median = int(np.percentile(certificate.radius, 50, method="lower")) if len(certificate) else 0
     options.print_table(f"{len(certificate)} predictions, {certificate.method}, median radius {median}", header, rows)
     if certificate.classes_inferred:

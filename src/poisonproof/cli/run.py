@@ -228,7 +228,7 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
 
     certificate, feared = outcome.certificate, asked_size(outcome)
     sizes = sorted({*attack_sizes(certificate), *([] if feared is None else [feared])})
-    summary = Summary.of(outcome, sizes)
+    summary = Summary.of(outcome, sizes, feared)
     if summary.warning is not None:
         options.note(f"WARNING: {summary.warning}")
     if json:

@@ -31,10 +31,11 @@ class Summary:
     majority_label: str
     caution: Caution | None
     warning: str | None
+    feared: int | None = None
 
     @classmethod
-    def of(cls, outcome: Outcome, attack_sizes: Sequence[int]) -> Summary:
-        """The summary of a run."""
+    def of(cls, outcome: Outcome, attack_sizes: Sequence[int], feared: int | None = None) -> Summary:
+        """The summary of a run; ``feared`` is the attack size that must not be left out where there is little room."""
         certificate, y = outcome.certificate, outcome.y_test
         by_class = certificate.by_class(y, list(attack_sizes))
         caution = certificate.caution(y)
@@ -50,6 +51,7 @@ class Summary:
             str(most.label),
             caution,
             None if caution is None else f"{caution.sentence}; {what_to_try(outcome, caution)}",
+            feared,
         )
 
     @property
@@ -87,7 +89,7 @@ class Summary:
 
     def classes_table(self) -> tuple[list[str], list[list[str]]]:
         """One line for each class; of very many, those that fare worst."""
-        few = _few(self.attack_sizes)
+        few = _few(self.attack_sizes, self.feared)
         listed = self.by_class
         if len(listed) > MOST_CLASSES:
             listed = tuple(sorted(listed, key=lambda one: one.clean_accuracy)[:MOST_CLASSES])
@@ -123,6 +125,7 @@ def what_to_try(outcome: Outcome, caution: Caution) -> str:
     return f"try {smaller}another --learner, or more data of the rare classes"
 
 
-def _few(sizes: Sequence[int]) -> list[int]:
-    """Places of at most five attack sizes, evenly spaced, first and last among them."""
-    return sorted({round(at) for at in np.linspace(0, len(sizes) - 1, min(5, len(sizes)))})
+def _few(sizes: Sequence[int], feared: int | None) -> list[int]:
+    """Places of some attack sizes, evenly spaced, first and last among them, and of the one that is feared."""
+    places = {round(at) for at in np.linspace(0, len(sizes) - 1, min(5, len(sizes)))}
+    return sorted(places | {at for at, size in enumerate(sizes) if size == feared})
