@@ -136,20 +136,28 @@ def _print(certificate: Any, truth: Any, json: bool) -> None:
     sizes = attack_sizes(certificate)
     held = [float((certificate.radius >= size).mean()) if len(certificate) else 0.0 for size in sizes]
     fractions = None if truth is None else certificate.certified_fraction(truth, sizes).tolist()
+    balanced = None if truth is None else certificate.certified_fraction_balanced(truth, sizes).tolist()
+    if truth is not None and (caution := certificate.caution(truth)) is not None:
+        options.note(f"WARNING: {caution.sentence}")
     if json:
         record = {**certificate.facts(), "attack_size": sizes, "share_with_radius": held}
         if fractions is not None:
             record |= {"certified_fraction": fractions, "clean_accuracy": certificate.clean_accuracy(truth)}
+            record |= {
+                "majority_share": certificate.majority_share(truth),
+                "balanced_accuracy": certificate.balanced_accuracy(truth),
+                "certified_fraction_balanced": balanced,
+            }
         for name in ("prediction", "runner_up", "margin", "radius", "exact"):
             if (array := getattr(certificate, name)) is not None:
                 record[name] = array.tolist()
         options.print_json(record)
         return
-    header = ["attack size", "radius at least that, %"] + (["certified fraction, % (pointwise)"] if fractions else [])
-    rows = [
-        [str(size), percent(held[at]), *([percent(fractions[at])] if fractions else [])]
-        for at, size in enumerate(sizes)
-    ]
+    header = ["attack size", "radius at least that, %"] + (
+        ["certified fraction, % (pointwise)", "balanced, % (mean over classes)"] if fractions and balanced else []
+    )
+    columns = [held, *([fractions, balanced] if fractions and balanced else [])]
+    rows = [[str(size), *(percent(column[at]) for column in columns)] for at, size in enumerate(sizes)]
     median = int(np.percentile(certificate.radius, 50, method="lower")) if len(certificate) else 0
     options.print_table(f"{len(certificate)} predictions, {certificate.method}, median radius {median}", header, rows)
     if certificate.classes_inferred:

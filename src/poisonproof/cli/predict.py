@@ -50,10 +50,15 @@ def command(
         votes = model.votes(part.X)
         certificate = certify(votes)
     _write(out, part, certificate, votes, raw)
+    answer, share = _usual_answer(certificate)
+    if share == 1.0 and len(part) > 1:
+        options.note(f"WARNING: every answer is '{answer}'; a constant answer is perfectly robust, and says nothing")
     record = {
         "out": str(out),
         "samples": len(part),
         "unit": certificate.unit,
+        "most_frequent_answer": answer,
+        "its_share": round(share, 4),
         "smallest_radius": int(certificate.radius.min()),
         "largest_radius": int(certificate.radius.max()),
     }
@@ -63,6 +68,14 @@ def command(
         options.print_table(
             f"{data.name} → {out.name}", list(record)[1:], [[str(v) for v in list(record.values())[1:]]]
         )
+
+
+def _usual_answer(certificate: Any) -> tuple[Any, float]:
+    """The most frequent answer, and its share of all answers."""
+    import numpy as np
+
+    counts = np.bincount(certificate.prediction, minlength=len(certificate.classes))
+    return certificate.classes.tolist()[int(counts.argmax())], float(counts.max() / counts.sum())
 
 
 def asked_again(
