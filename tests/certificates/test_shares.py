@@ -134,7 +134,7 @@ def test_certify_says_it_on_stderr_and_in_json(tmp_path):
     np.save(tmp_path / "y.npy", np.array([0] * 30 + [1] * 10))
     words = ("certify", tmp_path / "v.npy", "--spread", "paper:3,2", "--labels", tmp_path / "y.npy", "--classes", 2)
     record = json.loads(poisonproof(*words, "--json").stdout)
-    certificate = certify(open_votes(tmp_path / "v.npy", "paper:3,2", None, 2, None))
+    certificate = certify(open_votes(tmp_path / "v.npy", "paper:3,2", None, "2", None))
     y = np.load(tmp_path / "y.npy")
     assert record["majority_share"] == 0.75
     assert record["balanced_accuracy"] == certificate.balanced_accuracy(y)
