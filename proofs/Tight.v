@@ -93,8 +93,9 @@ Proof.
                                 - one_if ((if touched reach H i then c else v i) =? c)) (members n)
                   = sum (fun i => one_if (v i =? p) - one_if (v i =? c)
                                   - weight v p c i * one_if (touched reach H i)) (members n)).
-      { apply sum_ext. intros i _. unfold weight. destruct (touched reach H i); simpl; [|lia].
-        rewrite Z.eqb_refl. destruct (Z.eqb_spec c p); [contradiction|]. simpl. lia. }
+      { apply sum_ext. intros i _. unfold weight. destruct (touched reach H i); [|change (one_if false) with 0; lia].
+        rewrite Z.eqb_refl. destruct (Z.eqb_spec c p); [contradiction|].
+        change (one_if true) with 1. change (one_if false) with 0. lia. }
       rewrite sum_minus, sum_minus, sum_minus in X. lia. }
     lia.
 Qed.
