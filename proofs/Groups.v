@@ -62,8 +62,9 @@ Definition group_overlaps (sp : spread_data) (overlap : Z) (exactly_one : bool) 
 
 (** Every partition is in a group. *)
 Definition all_in_groups (sp : spread_data) (chosen : list (list bool)) : bool :=
-  forallb (fun j => existsb (fun c => existsb (Z.eqb j) (select c (range (Z.of_nat (n_partitions sp))))) chosen)
-    (range (Z.of_nat (n_partitions sp))).
+  let all := range (Z.of_nat (n_partitions sp)) in
+  let numbers := map (fun c => select c all) chosen in
+  forallb (fun j => existsb (existsb (Z.eqb j)) numbers) all.
 
 Definition make_grouping (sp : spread_data) (overlap : Z) (exactly_one : bool) (chosen : list (list bool))
   : option grouping :=

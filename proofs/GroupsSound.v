@@ -390,7 +390,8 @@ Proof.
     rewrite forallb_forall in OV. apply OV. assumption.
   - intros j J. apply I in J. apply filter_In in J. destruct J as [J _]. apply in_seq in J.
     unfold all_in_groups in ALL. rewrite forallb_forall in ALL. specialize (ALL (Z.of_nat j)).
-    rewrite in_range in ALL. specialize (ALL ltac:(lia)). apply existsb_exists in ALL. destruct ALL as (c & IN & ALL).
+    rewrite in_range in ALL. specialize (ALL ltac:(lia)). apply existsb_exists in ALL.
+    destruct ALL as (numbers & IN & ALL). apply in_map_iff in IN. destruct IN as (c & <- & IN).
     exists (make_group sp c). split; [apply in_map; assumption|]. apply existsb_exists in ALL.
     destruct ALL as (k & K & EQ). apply Z.eqb_eq in EQ. subst k. apply in_selected_partitions in K. apply K.
   - lia.
