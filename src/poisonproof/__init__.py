@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from poisonproof.auditing.audit import AuditReport, audit
     from poisonproof.certificates.collective.accuracy import CertifiedAccuracy, certified_accuracy
-    from poisonproof.certificates.methods import Certificate, certify
+    from poisonproof.certificates.methods import Certificate, TargetCertificate, certify
     from poisonproof.certificates.stochastic_certificate import StochasticCertificate
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
     from poisonproof.estimators.purity import PurityReport, check_estimator_purity, check_pipeline
@@ -41,6 +41,7 @@ HOMES = {
     "Split": "partition.split",
     "Spread": "partition.spread",
     "StochasticCertificate": "certificates.stochastic_certificate",
+    "TargetCertificate": "certificates.methods",
     "Verdict": "verification",
     "Votes": "votes.votes",
     "audit": "auditing.audit",
@@ -64,6 +65,7 @@ __all__ = [
     "Split",
     "Spread",
     "StochasticCertificate",
+    "TargetCertificate",
     "Verdict",
     "Votes",
     "audit",
