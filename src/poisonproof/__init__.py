@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from poisonproof.auditing.audit import AuditReport, audit
     from poisonproof.certificates.collective.accuracy import CertifiedAccuracy, certified_accuracy
-    from poisonproof.certificates.methods import Certificate, certify
+    from poisonproof.certificates.methods import Certificate, TargetCertificate, certify
     from poisonproof.certificates.stochastic_certificate import StochasticCertificate
     from poisonproof.comparison import Comparison, compare
     from poisonproof.data.dataset import Dataset
@@ -76,6 +76,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "TableClassifier": "learners.table",
     "TextClassifier": "learners.text",
     "TorchClassifier": "learners.network",
+    "TargetCertificate": "certificates.methods",
     "Verdict": "verification",
     "Votes": "votes.votes",
     "WrongTypeError": "errors",
@@ -122,6 +123,7 @@ __all__ = [
     "Spread",
     "StochasticCertificate",
     "TableClassifier",
+    "TargetCertificate",
     "TextClassifier",
     "TorchClassifier",
     "Verdict",

@@ -92,6 +92,22 @@ def test_predict_answers_with_the_radii_of_the_model(made, tmp_path, suffix):
     assert [float(answer["vote_share"]) for answer in answers] == shares.tolist()
 
 
+def test_predict_tells_how_many_poisons_turn_an_answer_to_a_target(made, tmp_path):
+    folder, _, _ = made
+    new = write_csv(tmp_path / "new.csv", NAMES, ROWS[::9])
+    model = FiniteAggregationClassifier.load(folder / "run" / "models")
+    label = model.classes_.tolist()[0]
+    out, words = tmp_path / "out.csv", ("predict", folder / "run", new, "--n-jobs", 1, "--target")
+    poisonproof(*words, label, "--out", out)
+    answers = list(csv.DictReader(out.read_text().splitlines()))
+    assert {answer["target_radius"] == "" for answer in answers if answer["prediction"] == str(label)} == {True}
+    others = [answer for answer in answers if answer["prediction"] != str(label)]
+    assert others
+    assert all(int(answer["target_radius"]) >= int(answer["radius"]) for answer in others)
+    assert any(int(answer["target_radius"]) > int(answer["radius"]) for answer in others)
+    assert "--target 'nobody' must name one of the" in poisonproof(*words, "nobody", "--out", out, code=2).stderr
+
+
 def test_predict_gives_the_certificate_of_the_run_on_its_own_test_samples(tmp_path):
     table, test = (
         write_csv(tmp_path / name, NAMES, rows) for name, rows in (("t.csv", ROWS[::2]), ("test.csv", ROWS[1::2]))

@@ -252,7 +252,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
 
     def certify(self, X: Any, method: str = "finite-aggregation") -> Certificate:
         """Prediction, runner-up, margin and radius for every sample; see `poisonproof.certify`."""
-        return certify(self.votes(X, rankings=method == "run-off"), method)  # type: ignore[arg-type]
+        return certify(self.votes(X, rankings=method == "run-off"), method)  # type: ignore[call-overload]
 
     def predict(self, X: Any, min_radius: int | None = None) -> NDArray[Any]:
         """The most voted label of each sample.
