@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import completion, options, reopening
+from poisonproof.cli import options, reopening
 from poisonproof.cli.run import progress_bar
 from poisonproof.errors import PoisonproofError
 
@@ -37,11 +37,7 @@ def command(
     path: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory, or a certificate (.npz).")],
     data: Annotated[
         str | None,
-        typer.Argument(
-            metavar="DATA",
-            autocompletion=completion.of_data,
-            help="Data to check against; by default what the run was made from, if it is still there.",
-        ),
+        options.data_argument("Data to check against; by default what the run was made from, if it is still there."),
     ] = None,
     votes: Annotated[Path | None, typer.Option("--votes", help="The votes (.npy) of a loose certificate.")] = None,
     data_dir: options.DataDir = None,

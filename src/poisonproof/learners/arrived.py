@@ -166,8 +166,8 @@ def _held_by_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
     yield from vars(function).items()
     for name in _names(function.__code__):
         known = function.__globals__.get(name)
-        own = function.__module__ == "__main__" and _is_array(known)
-        if own or owner_of(known) is not None or (isinstance(known, BaseEstimator) and _is_fitted(known)):
+        of_the_user = function.__module__ == "__main__" and _is_array(known)
+        if of_the_user or owner_of(known) is not None or (isinstance(known, BaseEstimator) and _is_fitted(known)):
             yield name, known
 
 

@@ -51,8 +51,8 @@ def run_rows(
     seconds: dict[str, float] = {}
     for outcome in run_together(dataset, wanted, seconds=seconds, say=say, progress=progress):
         row = missing[outcome.folder]
-        found = measure(outcome.votes, outcome.certificate, outcome.y_test, outcome.manifest, row.methods)
-        write_record(measures_file(folder, row), {**found, "divisor": row.divisor})
+        measures = measure(outcome.votes, outcome.certificate, outcome.y_test, outcome.manifest, row.methods)
+        write_record(measures_file(folder, row), {**measures, "divisor": row.divisor})
         say(f"{outcome.folder}: clean accuracy {100 * outcome.certificate.clean_accuracy(outcome.y_test):.2f} %")
     _log_cost(folder, list(missing.values()), seconds)
 
