@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from poisonproof.auditing.audit import AuditReport, audit
     from poisonproof.certificates.collective.accuracy import CertifiedAccuracy, certified_accuracy
-    from poisonproof.certificates.methods import Certificate, certify
+    from poisonproof.certificates.methods import Certificate, TargetCertificate, certify
     from poisonproof.certificates.stochastic_certificate import StochasticCertificate
     from poisonproof.comparison import Comparison, compare
     from poisonproof.data.dataset import Dataset
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from poisonproof.data.reading import Rows, read
     from poisonproof.data.user_files import open_files
     from poisonproof.errors import DamagedFileError, MissingExtraError, PoisonproofError, WrongTypeError
+    from poisonproof.estimators.ballots import BallotClassifier
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+    from poisonproof.estimators.neighbours import NeighborVoteClassifier
     from poisonproof.estimators.purity import PurityReport, check_estimator_purity, check_pipeline
     from poisonproof.estimators.stochastic import (
         BinomialSelectionClassifier,
@@ -46,6 +48,7 @@ __version__ = "0.2.0"
 
 HOMES = {  # of public names; after a colon the name that it has at home
     "AuditReport": "auditing.audit",
+    "BallotClassifier": "estimators.ballots",
     "BinomialSelectionClassifier": "estimators.stochastic",
     "Certificate": "certificates.methods",
     "CertifiedAccuracy": "certificates.collective.accuracy",
@@ -61,6 +64,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "Plan": "planning.plan",
     "PoisonproofError": "errors",
     "Premise": "premises",
+    "NeighborVoteClassifier": "estimators.neighbours",
     "PremiseWarning": "premises",
     "PurityReport": "estimators.purity",
     "ReadOptions": "data.options",
@@ -72,6 +76,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "TableClassifier": "learners.table",
     "TextClassifier": "learners.text",
     "TorchClassifier": "learners.network",
+    "TargetCertificate": "certificates.methods",
     "Verdict": "verification",
     "Votes": "votes.votes",
     "WrongTypeError": "errors",
@@ -92,6 +97,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
 
 __all__ = [
     "AuditReport",
+    "BallotClassifier",
     "BinomialSelectionClassifier",
     "Certificate",
     "CertifiedAccuracy",
@@ -103,6 +109,7 @@ __all__ = [
     "InfiniteAggregationClassifier",
     "KernelRidgeClassifier",
     "MissingExtraError",
+    "NeighborVoteClassifier",
     "Outcome",
     "Plan",
     "PoisonproofError",
@@ -116,6 +123,7 @@ __all__ = [
     "Spread",
     "StochasticCertificate",
     "TableClassifier",
+    "TargetCertificate",
     "TextClassifier",
     "TorchClassifier",
     "Verdict",

@@ -230,8 +230,8 @@ def test_equal_hashes_are_told_apart_by_content_then_label():
         (np.zeros((0, 3)), ValueError, "0 sample"),
         (np.zeros(3), ValueError, "2D array"),
         (pd.DataFrame({"x": []}), ValueError, "0 sample"),
-        (pd.DataFrame({"x": [1j]}), ValueError, "Complex data not supported"),
         (np.array([[1 + 1j]]), ValueError, "Complex data not supported"),
+        (np.array([(1, 2.0)], [("a", int), ("b", float)]), ValueError, "an array of records"),
         (["a", 3], ValueError, "could not convert string to float"),
     ],
 )

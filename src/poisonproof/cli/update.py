@@ -47,7 +47,7 @@ def command(
     options.warnings_as_notes()
     reopened = reopening.reopen(run, data, data_dir, n_jobs, learner)
     before = reopened.manifest["asked"]
-    asked = {name: before[name] for name in ("data", "learner", "options", "plan") if name in before}
+    asked = {name: before[name] for name in ("data", "learner", "options", "plan", "attack_size") if name in before}
     if data is not None:
         asked["data"] = data
     dataset, left_out = reopened.dataset, reopened.left_out

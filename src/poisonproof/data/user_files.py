@@ -80,10 +80,10 @@ def open_files(path: str | Path, options: ReadOptions) -> Dataset:
     elif inside is not None:
         test = inside
     else:
-        _check_enough(path, part)
+        _check_enough(path, part, options.classes is not None)
         aside = held_out(part.X, _share(options), groups=part.groups, dtype=dtype)
         part, test = _rows(part, np.flatnonzero(~aside)), _rows(part, np.flatnonzero(aside))
-    _check_enough(path, part)
+    _check_enough(path, part, options.classes is not None)
     classes = None if options.classes is None else np.array(list(options.classes), object)
     known = set(_labels(part).tolist() if classes is None else classes.tolist())
     rows = np.flatnonzero([label in known for label in _labels(test).tolist()])
@@ -242,7 +242,8 @@ def _labels(part: Part) -> NDArray[np.object_]:
     return part.labels
 
 
-def _check_enough(path: Path, part: Part) -> None:
+def _check_enough(path: Path, part: Part, declared: bool) -> None:
+    """Refuse what cannot be meant; how many labels there are says nothing where the classes are declared."""
     labels = _labels(part).tolist()
     if len(labels) < FEWEST_SAMPLES:
         raise PoisonproofError(f"{path} gives {len(labels)} training samples; at least {FEWEST_SAMPLES} are needed.")
@@ -251,7 +252,7 @@ def _check_enough(path: Path, part: Part) -> None:
         raise PoisonproofError(
             f"All {len(labels)} training samples of {path} have the label '{labels[0]}'; two classes are needed."
         )
-    if len(different) > max(FEW_LABELS, len(labels) / 2):
+    if not declared and len(different) > max(FEW_LABELS, len(labels) / 2):
         raise PoisonproofError(
             f"The {len(labels)} training samples of {path} have {len(different)} different labels, such as "
             f"'{labels[0]}'; a label must name a class, so is this the right column?"

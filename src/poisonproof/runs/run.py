@@ -214,6 +214,8 @@ def _finish(
         "n_test": len(certificate),
         "empty_subsets": int((model.subset_sizes_ == 0).sum()),
         "clean_accuracy": certificate.clean_accuracy(dataset.y_test),
+        "majority_share": certificate.majority_share(dataset.y_test),
+        "balanced_accuracy": certificate.balanced_accuracy(dataset.y_test),
         "undefended_accuracy": undefended,
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "files": {name: sha256_of(folder / name) for name in results_of(folder, opened["settings"])},
