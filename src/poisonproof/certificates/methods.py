@@ -23,7 +23,7 @@ __all__ = ["Certificate", "TargetCertificate", "certify"]
 Method = Literal["finite-aggregation", "dpa-bound", "tight", "run-off"]
 DUAL_ITERATIONS = 40
 PARTITION_VISITS = 4_000_000  # what branch and bound may look at for one rival and attack size
-GROUP_VISITS = 4_000_000  # what branch and bound inside groups may look at for one rival
+BLOCK_VISITS = 4_000_000  # what branch and bound inside blocks may look at for one rival
 BYTES_PER_TASK = 1 << 20
 
 
@@ -158,7 +158,7 @@ def _against_target(
         from poisonproof.certificates.tight_tables import tight_tables
 
         tables = tight_tables(votes.spread)
-        found = against.by_overlap(votes, code, tables, _limits(votes.spread, tables.group_size), n_jobs)
+        found = against.by_overlap(votes, code, tables, _limits(votes.spread, tables.block_size), n_jobs)
     elif method == "dpa-bound":
         found = against.by_the_bound(votes, code)
     else:
@@ -178,9 +178,9 @@ def _against_target(
     )
 
 
-def _limits(spread: Spread, group_size: int) -> tuple[int, int, int]:
+def _limits(spread: Spread, block_size: int) -> tuple[int, int, int]:
     """What the searches of method "tight" may look at for one rival."""
-    return DUAL_ITERATIONS, PARTITION_VISITS // spread.n_partitions, GROUP_VISITS // group_size
+    return DUAL_ITERATIONS, PARTITION_VISITS // spread.n_partitions, BLOCK_VISITS // block_size
 
 
 def _tighten(
@@ -190,8 +190,8 @@ def _tighten(
     from poisonproof.certificates.tight import tighten_rows
     from poisonproof.certificates.tight_tables import tight_tables
 
-    columns, tables, group_size = tight_tables(votes.spread)
-    limits = _limits(votes.spread, group_size)
+    columns, tables, block_size = tight_tables(votes.spread)
+    limits = _limits(votes.spread, block_size)
     exact = np.zeros(votes.n_test, np.bool_)
 
     def work(start: int, stop: int) -> None:
