@@ -95,7 +95,6 @@ def command(
             sizes=sizes,
             seed=seed,
             n_jobs=n_jobs,
-            say=options.note,
         )
     if out is not None:
         report.write_comparison(found, out)

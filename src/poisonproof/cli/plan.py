@@ -131,7 +131,6 @@ def command(
             keep_members=not votes_only,
             seconds=seconds,
             n_jobs=n_jobs,
-            say=options.note,
         )
     found.save(out)
     options.note(f"written: {out}")

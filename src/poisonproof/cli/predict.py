@@ -15,6 +15,7 @@ from poisonproof.errors import PoisonproofError
 if TYPE_CHECKING:
     from poisonproof import FiniteAggregationClassifier
     from poisonproof.data.readers.part import Part
+    from poisonproof.runs.manifest import Manifest
 
 EXAMPLES = "Example: `poisonproof predict runs/my.csv-k20-d16 new.csv --out answers.csv`"
 COLUMNS = ("sample", "prediction", "radius", "runner_up", "vote_share")
@@ -82,38 +83,37 @@ def asked_again(
     return part, FiniteAggregationClassifier.load(run / "models").set_params(n_jobs=n_jobs)
 
 
-def _manifest(run: Path) -> dict[str, Any]:
-    from poisonproof.system.files import read_record
+def _manifest(run: Path) -> Manifest:
+    from poisonproof.runs.manifest import Manifest
 
     if not (run / "manifest.json").exists():
         raise PoisonproofError(f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.")
-    manifest = read_record(run / "manifest.json")
-    if manifest.get("status") not in ("complete", "trained"):
+    manifest = Manifest.read(run)
+    if manifest.status not in ("complete", "trained"):
         raise PoisonproofError(
             f"The run in {run} is not complete; the `poisonproof run` command that began it goes on with it."
         )
     return manifest
 
 
-def _schema(run: Path, manifest: dict[str, Any]) -> Any:
+def _schema(run: Path, manifest: Manifest) -> Any:
     from poisonproof.samples.schema import schema_from_dict
 
-    if "schema" not in manifest["settings"]:
-        name = manifest["settings"]["dataset"]["name"]
+    if manifest.settings.schema is None:
         raise PoisonproofError(
-            f"The run in {run} is of the data set '{name}' and has no schema to read other files by; "
+            f"The run in {run} is of the data set '{manifest.settings.name}' and has no schema to read other files by; "
             "train on files of your own with `poisonproof run FILE --label COLUMN`."
         )
-    return schema_from_dict(manifest["settings"]["schema"])
+    return schema_from_dict(manifest.settings.schema)
 
 
-def _check_models(run: Path, manifest: dict[str, Any]) -> None:
+def _check_models(run: Path, manifest: Manifest) -> None:
     if not (run / "models" / "model.json").exists():
-        settings = manifest["settings"]
+        settings = manifest.settings
         raise PoisonproofError(
             f"The run in {run} kept no base classifiers (--votes-only); train them with "
-            f"`poisonproof run {settings['dataset']['name']} --schema {run / 'schema.json'} --k {settings['k']:g} "
-            f"--d {settings['d']} --out {run}-models`."
+            f"`poisonproof run {settings.name} --schema {run / 'schema.json'} --k {settings.k:g} "
+            f"--d {settings.d} --out {run}-models`."
         )
 
 

@@ -14,6 +14,7 @@ from poisonproof.errors import PoisonproofError
 if TYPE_CHECKING:
     from poisonproof.data import Dataset
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+    from poisonproof.runs.manifest import Manifest
     from poisonproof.runs.removal import LeftOut
 
 Run = Annotated[Path, typer.Argument(help="Directory of a run.")]
@@ -29,7 +30,7 @@ Data = Annotated[
 class Reopened(NamedTuple):
     """A run with its data at hand: the source as it was read, and what the run leaves out of it."""
 
-    manifest: dict[str, Any]
+    manifest: Manifest
     dataset: Dataset
     model: FiniteAggregationClassifier
     source: Dataset
@@ -39,14 +40,14 @@ class Reopened(NamedTuple):
 def reopen(run: Path, data: str | None, data_dir: Path | None, n_jobs: int = -1) -> Reopened:
     """The data set read as for the run, and its ensemble, not yet fitted."""
     from poisonproof import FiniteAggregationClassifier, Split, Spread
+    from poisonproof.runs.manifest import Manifest
     from poisonproof.runs.plain import check_plain
-    from poisonproof.system.files import read_record
 
     check_plain(run)
     if not (run / "manifest.json").exists():
         raise PoisonproofError(f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.")
-    manifest = read_record(run / "manifest.json")
-    asked = manifest.get("asked")
+    manifest = Manifest.read(run)
+    asked = manifest.asked
     if asked is None:
         raise PoisonproofError(
             f"The run in {run} was not made by the command line and does not say how to read its data."
@@ -65,30 +66,26 @@ def reopen(run: Path, data: str | None, data_dir: Path | None, n_jobs: int = -1)
     samples = following.with_premise(samples, asked.get("plan"))
     source, left_out = samples, None
     if data is None:
-        samples, left_out = _less_left_out(run, source, manifest)
+        samples, left_out = _less_left_out(run, source, asked, manifest.settings.digests)
     model = FiniteAggregationClassifier(
         estimator,
         spread=Spread.load(run / "spread.npz"),
-        split=Split.from_dict(manifest["settings"]["split"]),
+        split=Split.from_dict(manifest.settings.split),
         classes=None if samples.classes is None else samples.classes.tolist(),
         n_jobs=n_jobs,
     )
     return Reopened(manifest, samples, model, source, left_out)
 
 
-def _less_left_out(run: Path, source: Dataset, manifest: dict[str, Any]) -> tuple[Dataset, LeftOut | None]:
+def _less_left_out(
+    run: Path, source: Dataset, asked: dict[str, Any], stated: dict[str, str]
+) -> tuple[Dataset, LeftOut | None]:
     """The source less the rows that earlier updates removed, and their marks; none if the source lost them itself."""
     from poisonproof.runs.removal import LeftOut
 
-    asked, stated = manifest["asked"], _stated_digests(manifest)
-    if "left_out" in asked:
-        left_out = LeftOut.from_dict(asked["left_out"])
-    elif asked.get("removed"):  # runs of the first kind kept the numbers
-        left_out = LeftOut.nothing().and_rows(source, asked["removed"])
-    else:
+    if "left_out" not in asked or source.digests() == stated:
         return source, None
-    if source.digests() == stated:
-        return source, None
+    left_out = LeftOut.from_dict(asked["left_out"])
     smaller = source.without(left_out.rows(source))
     if smaller.digests() != stated:
         raise PoisonproofError(
@@ -98,13 +95,9 @@ def _less_left_out(run: Path, source: Dataset, manifest: dict[str, Any]) -> tupl
     return smaller, left_out
 
 
-def _stated_digests(manifest: dict[str, Any]) -> dict[str, str]:
-    return {name: value for name, value in manifest["settings"]["dataset"].items() if name != "name"}
-
-
 def check_same_data(run: Path, reopened: Reopened) -> None:
     """Refuse data that the run was not made from."""
-    if reopened.dataset.digests() != _stated_digests(reopened.manifest):
+    if reopened.dataset.digests() != reopened.manifest.settings.digests:
         raise PoisonproofError(
             f"This is not the data that the run in {run} was made from; `poisonproof update {run} DATA` makes it so."
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -93,7 +92,9 @@ def command(
     undefended on all data: the price of the proof.
     """
     from poisonproof.report.page import write_report
+    from poisonproof.runs.manifest import RunSettings
     from poisonproof.runs.run import run
+    from poisonproof.system.progress import watched
 
     said = {
         "label": label,
@@ -110,17 +111,9 @@ def command(
         "max-size": max_size,
     }
     asked = prepare(dataset, k, d, out, spread, learner, data_dir, download, split, n_jobs, max_memory, plan, said)
-    with progress_bar() as progress:
-        outcome = run(
-            *asked.what,
-            votes_only=votes_only,
-            rankings=rankings,
-            undefended=undefended,
-            resume=resume,
-            **asked.how,
-            say=options.note,
-            progress=progress,
-        )
+    settings = RunSettings(votes_only, rankings, undefended, resume, **asked.how)
+    with progress_bar() as progress, watched(progress):
+        outcome = run(*asked.what, settings)
     report = write_report(outcome)
     show(outcome, report, json)
 
@@ -206,7 +199,7 @@ def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
         options.note(f"learner: {picked}, because {why}; --learner chooses another")
         declared = next(premise.declared for premise in samples.premises if premise.what == "schema")
         premise = Premise("learner", f"{describe(estimator)}, because {why}", declared)
-        samples = replace(samples, premises=(*samples.premises, premise))
+        samples = samples.but(premises=(*samples.premises, premise))
     return samples, estimator
 
 
@@ -231,14 +224,14 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
                 "base_accuracy": outcome.base_accuracy,
                 "attack_size": sizes,
                 "certified_fraction": fractions.tolist(),
-                "premises": outcome.manifest["premises"],
+                "premises": list(outcome.manifest.premises or ()),
                 "seconds": outcome.seconds,
                 "plan": {figure.name: figure.as_dict() for figure in beside_plan(outcome)} or None,
             }
         )
         return
     options.print_table(
-        f"{outcome.manifest['settings']['dataset']['name']}: {len(certificate)} test samples, "
+        f"{outcome.manifest.settings.name}: {len(certificate)} test samples, "
         f"{certificate.spread.n_subsets} base classifiers (k = {certificate.spread.k:g}, d = {certificate.spread.d})",
         ["attack size", "certified fraction, % (pointwise)", "undefended accuracy, % (no guarantee)"],
         [
@@ -247,7 +240,7 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
         ],
     )
     following.print_beside(outcome)
-    for premise in outcome.manifest["premises"]:
+    for premise in outcome.manifest.premises or ():
         options.note(f"premise: {premise}")
     options.note(f"report: {report}")
 

@@ -33,20 +33,22 @@ def command(**given: Any) -> None:
     predict` ask them about new data.
     """
     from poisonproof.display.numbers import in_bytes
+    from poisonproof.runs.manifest import RunSettings
     from poisonproof.runs.train import train
+    from poisonproof.system.progress import watched
 
     json = given.pop("json")
     said = {name.replace("_", "-"): given.pop(name) for name in list(given) if name not in OF_THE_RUN}
     asked = run.prepare(**given, said=said)
-    with run.progress_bar() as progress:
-        manifest = train(*asked.what, **asked.how, say=options.note, progress=progress)
+    with run.progress_bar() as progress, watched(progress):
+        manifest = train(*asked.what, RunSettings(**asked.how))
     folder = asked.what[2]
     size = sum(path.stat().st_size for path in (folder / "models").iterdir())
     record = {
         "out": str(folder),
-        "status": manifest["status"],
-        "n_train": manifest["n_train"],
-        "base_classifiers": asked.what[1].spread_.n_subsets,
+        "status": manifest.status,
+        "n_train": manifest.n_train,
+        "base_classifiers": manifest.settings.n_subsets,
         "bytes": size,
     }
     if json:

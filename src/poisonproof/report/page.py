@@ -53,7 +53,7 @@ def page(outcome: Outcome) -> str:
     truth = class_indices(outcome.y_test, certificate.classes, certificate.classes_inferred)
     right = certificate.prediction == truth
     size = headline_size(outcome)
-    dataset = manifest["settings"]["dataset"]["name"]
+    dataset = manifest.settings.name
     classes = class_rows(outcome, truth, size)
     groups = gallery(certificate, truth, outcome.x_test, outcome.votes, dataset)
     published = published_for(dataset, len(certificate), certificate.unit, certificate.spread.k)
@@ -95,7 +95,7 @@ def page(outcome: Outcome) -> str:
             partition_ticks=ticks(largest),
             partition_bars=histogram({"plain": partitions}, largest, "partitions of size"),
             partition_median=_median(partitions),
-            manifest_text=escape(shown_lines(json.dumps(manifest, indent=1, ensure_ascii=False))),
+            manifest_text=escape(shown_lines(json.dumps(manifest.as_dict(), indent=1, ensure_ascii=False))),
             data={
                 "size": size,
                 "top": top,
