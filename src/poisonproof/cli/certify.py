@@ -17,13 +17,6 @@ if TYPE_CHECKING:
 EXAMPLES = "Example: `poisonproof certify votes.npy --spread paper:50,16 --classes 10 --labels y_test.npy`"
 
 CLASSES_INFERRED = "premise: the number of classes was read off the files (chosen from this data); give --classes"
-Classes = Annotated[
-    int | None,
-    typer.Option(
-        "--classes",
-        help="Number of classes; it is also the code of an abstention. Else read off the files.",
-    ),
-]
 
 
 def command(
@@ -32,7 +25,7 @@ def command(
     labels: Annotated[
         Path | None, typer.Option("--labels", help=".npy with the class index of each test sample.")
     ] = None,
-    classes: Classes = None,
+    classes: options.Classes = None,
     split: Annotated[str | None, typer.Option("--split", help="How the training set was split, if you know.")] = None,
     method: Annotated[
         str,
@@ -67,7 +60,7 @@ def open_votes(
     path: Path,
     spread: str | None,
     labels: Path | None,
-    n_classes: int | None,
+    classes: str | None,
     split: str | None,
     *,
     rankings: bool = False,
@@ -80,12 +73,12 @@ def open_votes(
         raise PoisonproofError(f"{path}: No such file.")
     if path.with_suffix(".json").exists():
         known = Votes.load(path)
-        asked = {
+        differing = {
             "spread": spread is not None and options.parse_spread(spread) != known.spread,
-            "classes": n_classes is not None and n_classes != len(known.classes),
+            "classes": classes is not None and not _names(classes, known.classes),
             "split": split is not None and (known.split is None or split != known.split.kind),
         }
-        for name in (name for name, differs in asked.items() if differs):
+        for name in (name for name, differs in differing.items() if differs):
             raise PoisonproofError(f"{path} was made with another {name} than --{name} says; leave --{name} out.")
         return known
     if spread is None:
@@ -96,13 +89,21 @@ def open_votes(
     matrix = _array(path)
     named = options.parse_spread(spread)
     ranked = _array(rankings_file(path)) if rankings and rankings_file(path).exists() else None
-    if n_classes is not None:
-        return Votes(matrix, named, range(n_classes), split, rankings=ranked)
+    if classes is not None:
+        names = options.named_classes(classes)
+        declared = range(len(names)) if classes.strip().isdecimal() else names
+        return Votes(matrix, named, declared, split, rankings=ranked)
     if ranked is not None:
         return Votes(matrix, named, range(ranked.shape[-1]), split, classes_inferred=True, rankings=ranked)
     seen = [array for array in (matrix, _array(labels) if labels else matrix) if array.dtype.kind in "iu"]
     largest = max((int(array.max(initial=0)) for array in seen), default=0)
     return Votes(matrix, named, range(largest + 1), split, classes_inferred=True)
+
+
+def _names(classes: str, known: Any) -> bool:
+    """Whether `--classes` says what votes say themselves: their number, or the labels."""
+    names = options.named_classes(classes)
+    return len(names) == len(known) and (classes.strip().isdecimal() or names == [str(label) for label in known])
 
 
 def open_labels(path: Path | None, votes: Votes) -> Any:
@@ -129,8 +130,8 @@ def _array(path: Path) -> Any:
 def _print(certificate: Any, truth: Any, json: bool) -> None:
     import numpy as np
 
+    from poisonproof.certificates.certificate import attack_sizes
     from poisonproof.display.numbers import percent
-    from poisonproof.runs.run import attack_sizes
 
     sizes = attack_sizes(certificate)
     held = [float((certificate.radius >= size).mean()) if len(certificate) else 0.0 for size in sizes]

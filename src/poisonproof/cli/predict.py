@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poisonproof.cli import options, reading
+from poisonproof.cli import options, reading, reopening
 from poisonproof.cli.run import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof import FiniteAggregationClassifier
+    from poisonproof.data import ReadOptions
     from poisonproof.data.readers.part import Part
     from poisonproof.runs.manifest import Manifest
 
@@ -21,17 +23,19 @@ EXAMPLES = "Example: `poisonproof predict runs/my.csv-k20-d16 new.csv --out answ
 COLUMNS = ("sample", "prediction", "radius", "runner_up", "vote_share")
 
 
+@options.taking("read", reading.read_options, only=("skip_bad", "max_size"))
 def command(
     run: Annotated[Path, typer.Argument(help="Directory of a complete run that kept its base classifiers.")],
     data: Annotated[Path, typer.Argument(help="New samples, of the kind that the run was trained on.")],
     out: Annotated[Path, typer.Option("--out", help="Where to write: CSV, or JSON lines if it ends in .jsonl.")],
-    skip_bad: reading.SkipBad = False,
-    max_size: reading.MaxSize = None,
-    n_jobs: Annotated[int, typer.Option("--n-jobs", help="Worker processes; -1 means one per core.")] = -1,
+    n_jobs: options.Jobs = -1,
     raw: Annotated[
         bool, typer.Option("--raw", help="CSV cells as they are, even those that a spreadsheet takes for formulas.")
     ] = False,
+    learner: reopening.Learner = None,
     json: options.Json = False,
+    *,
+    read: ReadOptions,
 ) -> None:
     """Prediction, radius, runner-up and share of votes for every sample of a new file or folder.
 
@@ -42,7 +46,7 @@ def command(
     from poisonproof import certify
     from poisonproof.system.progress import watched
 
-    part, model = asked_again(run, data, skip_bad, max_size, n_jobs)
+    part, model = asked_again(run, data, read, n_jobs, learner)
     with progress_bar("voting") as progress, watched(progress):
         votes = model.votes(part.X)
         certificate = certify(votes)
@@ -63,7 +67,7 @@ def command(
 
 
 def asked_again(
-    run: Path, data: Path, skip_bad: bool, max_size: float | None, n_jobs: int
+    run: Path, data: Path, read: ReadOptions, n_jobs: int, learner: str | None
 ) -> tuple[Part, FiniteAggregationClassifier]:
     """New samples, read by the schema of the run, and its base classifiers."""
     from poisonproof import FiniteAggregationClassifier
@@ -74,13 +78,22 @@ def asked_again(
     manifest = _manifest(run)
     schema = _schema(run, manifest)
     _check_models(run, manifest)
-    how = reading.how({"skip-bad": skip_bad, "max-size": max_size, "image-size": _same_size(schema)})
-    part = read_part(data, schema, labelled=False, how=how)
+    part = read_part(data, schema, labelled=False, options=replace(read, image_size=_same_size(schema)))
     for note in part.notes:
         options.note(note)
     if not len(part):
         raise PoisonproofError(f"{data} holds no sample that can be read.")
-    return part, FiniteAggregationClassifier.load(run / "models").set_params(n_jobs=n_jobs)
+    trusted = _types(run, manifest, learner)
+    return part, FiniteAggregationClassifier.load(run / "models", trusted=trusted).set_params(n_jobs=n_jobs)
+
+
+def _types(run: Path, manifest: Manifest, learner: str | None) -> list[str]:
+    """Types that the user vouches for by naming their own learner again."""
+    from poisonproof.learners.brought import brought, is_brought
+    from poisonproof.training.member_files import types_of
+
+    name = reopening.checked_learner(run, (manifest.asked or {}).get("learner"), learner)
+    return types_of(brought(name)) if name is not None and is_brought(name) else []
 
 
 def _manifest(run: Path) -> Manifest:
@@ -117,8 +130,8 @@ def _check_models(run: Path, manifest: Manifest) -> None:
         )
 
 
-def _same_size(schema: Any) -> str | None:
-    return f"{schema.width}x{schema.height}" if schema.kind == "images" else None
+def _same_size(schema: Any) -> tuple[int, int] | None:
+    return (schema.width, schema.height) if schema.kind == "images" else None
 
 
 def _rows(part: Part, certificate: Any, votes: Any) -> Iterator[tuple[Any, ...]]:

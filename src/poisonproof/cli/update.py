@@ -27,6 +27,7 @@ def command(
             "keep their numbers.",
         ),
     ] = None,
+    learner: reopening.Learner = None,
     data_dir: options.DataDir = None,
     n_jobs: options.Jobs = -1,
     json: options.Json = False,
@@ -45,7 +46,7 @@ def command(
     from poisonproof.system.progress import watched
 
     options.warnings_as_notes()
-    reopened = reopening.reopen(run, data, data_dir, n_jobs)
+    reopened = reopening.reopen(run, data, data_dir, n_jobs, learner)
     before, settings = reopened.manifest.asked or {}, reopened.manifest.settings
     asked: dict[str, Any] = {name: before[name] for name in ("data", "learner", "options", "plan") if name in before}
     if data is not None:

@@ -12,13 +12,13 @@ mixed types) and texts (a list of strings).
 from __future__ import annotations
 
 import hashlib
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from poisonproof.errors import PoisonproofError
@@ -344,10 +344,10 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None)
             raise PoisonproofError(f"The samples were declared as {dtype}. Got numbers of dtype {X.values.dtype}.")
         return _of_width(X, n_features)
     X = as_frame(X)
-    if is_frame(X) or _is_texts(X) or sp.issparse(X):
+    if is_frame(X) or _is_texts(X) or is_sparse(X):
         if dtype != "float64":
             raise PoisonproofError(f"Only a dense array can be declared as {dtype}. Got {type(X).__name__} instead.")
-        if sp.issparse(X):
+        if is_sparse(X):
             return _from_sparse(X, n_features)
         return _of_width(_from_frame(X) if is_frame(X) else _from_texts(X), n_features)
     from sklearn.utils.validation import check_array
@@ -404,6 +404,12 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X, "columns")
 
 
+def is_sparse(X: Any) -> bool:
+    """Whether X is a sparse matrix, without importing SciPy: who has one has imported it."""
+    scipy = sys.modules.get("scipy.sparse")
+    return scipy is not None and bool(scipy.issparse(X))
+
+
 def _writes_number(text: str) -> bool:
     try:
         float(text)
@@ -428,11 +434,12 @@ def _from_texts(X: Any) -> TextSamples:
 
 
 def _from_sparse(X: Any, n_features: int | None) -> SparseSamples:
+    from scipy.sparse import csr_matrix
     from sklearn.utils.validation import check_array
 
     with np.errstate(invalid="ignore", over="ignore"):
         given = check_array(X, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False, input_name="X")
-    matrix = sp.csr_matrix(given, copy=True)
+    matrix = csr_matrix(given, copy=True)
     matrix.sum_duplicates()
     if n_features is not None and matrix.shape[1] != n_features:
         matrix = matrix[:, :n_features] if matrix.shape[1] > n_features else matrix

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.cells import exact_cell, order_of_cell
@@ -81,16 +79,27 @@ def one_by_one(y: Any) -> list[Any]:
     y = as_values(y)
     if hasattr(y, "iloc") or isinstance(y, np.ndarray) or not isinstance(y, list | tuple):
         array = y.to_numpy(dtype=object) if hasattr(y, "iloc") else np.asarray(y)
-        return list(column_or_1d(array, warn=True).tolist())
+        return _column(array)
     if y and all(isinstance(label, list | tuple | np.ndarray) for label in y):
-        return list(column_or_1d(np.asarray(y), warn=True).tolist())
+        return _column(np.asarray(y))
     return list(y)
+
+
+def _column(array: NDArray[Any]) -> list[Any]:
+    """The values of one column; of more dimensions, what scikit-learn takes for a column of labels."""
+    if array.ndim != 1:
+        from sklearn.utils.validation import column_or_1d
+
+        array = column_or_1d(array, warn=True)
+    return list(array.tolist())
 
 
 def _check_most_name_classes(cells: list[Cell]) -> None:
     """Refuse what scikit-learn takes for the target of a regression: more fractions than not."""
     fractions = [cell for cell in cells if isinstance(cell, float) and not cell.is_integer()]
     if 2 * len(fractions) > len(cells):
+        from sklearn.utils.multiclass import check_classification_targets
+
         check_classification_targets(np.array(fractions))
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.frames import as_frame
-from poisonproof.samples.kinds import is_frame
+from poisonproof.samples.kinds import is_frame, is_sparse
 
 
 def count_rows(X: Any) -> int:
@@ -24,7 +23,7 @@ def take_rows(X: Any, rows: Any) -> Any:
         return X.iloc[rows]
     if isinstance(X, list | tuple):
         return [X[row] for row in rows]
-    return X.tocsr()[rows] if sp.issparse(X) else X[rows]
+    return X.tocsr()[rows] if is_sparse(X) else X[rows]
 
 
 def join_rows(X: Any, more: Any) -> Any:
@@ -34,7 +33,9 @@ def join_rows(X: Any, more: Any) -> Any:
         return _join_frames(X, more)
     if isinstance(X, list | tuple) or hasattr(X, "iloc"):
         return [*X, *more]
-    if sp.issparse(X):
+    if is_sparse(X):
+        import scipy.sparse as sp
+
         more = sp.csr_matrix(more)
         if X.shape[1] != more.shape[1]:
             raise PoisonproofError(f"The added samples have {more.shape[1]} features, the others {X.shape[1]}.")

@@ -26,7 +26,7 @@ from poisonproof.verification.verdict import NotCheckedError, NotTrueError
 
 ROWS_PER_LOOK = 1024
 MOST_CLASSES = 65_534  # votes are codes of two bytes, and one of them abstains
-NO_DATA = "the data are not at hand; give data= (--dataset, --data-dir)."
+NO_DATA = "the data are not at hand; give data= (DATA, --data-dir)."
 
 
 def spread(evidence: Evidence) -> str:
