@@ -5,6 +5,7 @@ The names below are imported on first use, so that ``import poisonproof`` costs 
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from poisonproof.votes.votes import Votes
 
 __version__ = "0.2.0"
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # quiet unless somebody listens
 
 HOMES = {  # of public names; after a colon the name that it has at home
     "AuditReport": "auditing.audit",

@@ -31,6 +31,7 @@ from poisonproof.learners.arrived import PREMISE, arrived_parts
 from poisonproof.learners.describe import describe
 from poisonproof.learners.presets import LEARNERS, preset
 from poisonproof.learners.seed_averaged import SeedAveragedClassifier
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 
 X, Y = (part[:200] for part in load_digits(return_X_y=True))
@@ -244,9 +245,9 @@ def test_runs_state_it_and_verify_knows(tmp_path):
     dataset = Dataset("digits", X[:150], Y[:150], X[150:], Y[150:], np.arange(10))
     learner = make_pipeline(FrozenEstimator(SCALER), GaussianNB())
     model = FiniteAggregationClassifier(learner, k=3, d=1, classes=range(10), trusted_state=True)
-    outcome = run(dataset, model, tmp_path / "run", undefended=False)
-    assert any(premise.startswith(PREMISE) for premise in outcome.manifest["premises"])
-    assert "fitted before the split: nothing, by the caller's word (declared)" in outcome.manifest["premises"]
+    outcome = run(dataset, model, tmp_path / "run", RunSettings(undefended=False))
+    assert any(premise.startswith(PREMISE) for premise in outcome.manifest.premises)
+    assert "fitted before the split: nothing, by the caller's word (declared)" in outcome.manifest.premises
     verdict = verify(tmp_path / "run", data=dataset, estimator=learner, retrain=3)
     assert verdict.ok, str(verdict)
     assert "what it was fitted on is the maker's word" in str(verdict)

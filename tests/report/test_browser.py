@@ -14,6 +14,7 @@ from poisonproof import FiniteAggregationClassifier, data
 from poisonproof.display.numbers import percent
 from poisonproof.display.text import shown
 from poisonproof.report.page import write_report
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -73,7 +74,7 @@ def look(browser):
 def digits(tmp_path_factory):
     samples = replace(data.load("digits"), name=HOSTILE[0])
     model = FiniteAggregationClassifier(GaussianNB(), k=10, d=3, classes=range(10))
-    done = run(samples, model, tmp_path_factory.mktemp("run"), votes_only=True)
+    done = run(samples, model, tmp_path_factory.mktemp("run"), RunSettings(votes_only=True))
     pictures = replace(done, x_test=done.x_test.reshape(-1, 8, 8))
     return pictures, write_report(pictures)
 
@@ -203,7 +204,7 @@ def test_every_kind_of_sample_shows_as_text_or_picture(kind, look, tmp_path):
     n = 60
     y = [HOSTILE[at % 3] for at in range(n)]
     done = outcome(tmp_path, CASES[kind](n), y, HOSTILE, name=HOSTILE[1], classes_inferred=True)
-    done.manifest["notes"] = done.manifest["premises"] = HOSTILE
+    done = replace(done, manifest=done.manifest.but(notes=HOSTILE, premises=HOSTILE))
     page = look(write_report(done))
     for width in (400, 1280):
         page.set_viewport_size({"width": width, "height": 800})

@@ -88,7 +88,8 @@ def graceful(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(*args: Any, **given: Any) -> None:
         try:
-            command(*args, **given)
+            with options.log_as_notes():
+                command(*args, **given)
         except BrokenPipeError:
             raise
         except (PoisonproofError, OSError, MemoryError) as error:  # whatever else is raised is our own mistake

@@ -15,8 +15,16 @@ import numpy as np
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
-from poisonproof.system.files import open_arrays, read_record, reading, sha256_of, write_arrays, write_bytes, write_record
-from poisonproof.training.model_files import load_learner
+from poisonproof.system.files import (
+    open_arrays,
+    read_record,
+    reading,
+    sha256_of,
+    write_arrays,
+    write_bytes,
+    write_record,
+)
+from poisonproof.training.member_files import load_state
 from poisonproof.votes.describing import Map
 from poisonproof.votes.nearness import squared_lengths
 from poisonproof.votes.voters import Voters
@@ -83,7 +91,7 @@ def load_model(cls: Any, path: str | Path, trusted: Sequence[str]) -> Any:
 
 
 def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[str]) -> Any:
-    features = load_learner(folder / MAP, (*OWN_MAPS, *trusted))
+    features = load_state(folder / MAP, (*OWN_MAPS, *trusted))
     classes, sizes = labels_from_json(record["classes"]), record["sizes"]
     parameters = dict(record["parameters"])
     if "voices" in parameters:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from poisonproof.certificates.certificate import Certificate
 from poisonproof.errors import PoisonproofError, WrongTypeError
-from poisonproof.estimators.base import CertifiedClassifier, outline, table_premises, warn
+from poisonproof.estimators.base import CertifiedClassifier, data_premises, outline, table_premises, warn
 from poisonproof.estimators.surroundings import seen_around
 from poisonproof.learners.describe import describe
 from poisonproof.maps.tables import TableFeatures, describe_columns
@@ -61,6 +61,7 @@ class SampleVoteClassifier(CertifiedClassifier):
     voters_: Voters
     map_: Map
     split_: Split
+    _oddities: list[str]
     contributors_: dict[Cell, int]
     """The number of each contributor's id; empty where samples vote by themselves."""
     places_: NDArray[np.int64]
@@ -108,8 +109,9 @@ class SampleVoteClassifier(CertifiedClassifier):
         self.n_dropped_ = len(codes) - len(kept)
         if self.classes_inferred_ and self.n_dropped_:
             self._settle_classes()
-        self.premises_ = (*self.own_premises(), *self.data_premises(samples, split), *table_premises(samples, split))
-        self.report_dropped()
+        of_data = data_premises(self.classes_, declared is not None, samples, split)
+        self.premises_ = (*self.own_premises(), *of_data, *table_premises(samples, split))
+        self._report_dropped()
         self._see_surroundings()
         return self
 
@@ -147,7 +149,7 @@ class SampleVoteClassifier(CertifiedClassifier):
         self.n_dropped_ = int((self.places_ < 0).sum())
         self._forget()
         self._restate()
-        self.report_dropped()
+        self._report_dropped()
         return Change(len(rows), 0 if added is None else len(added.kept))
 
     def certify(self, X: Any) -> Certificate:
@@ -225,7 +227,7 @@ class SampleVoteClassifier(CertifiedClassifier):
     def describe_test(self, X: Any) -> Described:
         """Test samples by the map; those that it cannot read are told of, and described by zeros."""
         check_is_fitted(self, "voters_")
-        described = self.map_.describe(self.read_test(X, self.split_))
+        described = self.map_.describe(self._read_test(X, self.split_))
         if described.rows.shape[1] != self.voters_.width:
             raise PoisonproofError(
                 f"The feature map gave {described.rows.shape[1]} numbers per sample, and {self.voters_.width} when the "
@@ -294,7 +296,7 @@ class SampleVoteClassifier(CertifiedClassifier):
         X, y, groups = (*add, None)[:3]
         if (groups is None) != (self.split_.kind != "group"):
             raise PoisonproofError("Give contributor ids (groups) for all training samples or for none.")
-        samples = self.read_test(X, self.split_)
+        samples = self._read_test(X, self.split_)
         labels = one_by_one(y)
         known = {cell: code for code, cell in enumerate(label_cells(self.classes_.tolist()))}
         cells = label_cells(labels)
@@ -340,6 +342,11 @@ class SampleVoteClassifier(CertifiedClassifier):
         self.premises_ = tuple(
             Premise(p.what, classes, p.declared) if p.what == "classes" else p for p in self.premises_
         )
+
+    def _report_dropped(self) -> None:
+        for oddity in self._oddities:
+            warn(f"{oddity}.")
+        del self._oddities
 
     def _see_surroundings(self) -> None:
         around = seen_around(self)
