@@ -15,7 +15,15 @@ import numpy as np
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
-from poisonproof.system.files import open_arrays, read_record, reading, sha256_of, write_arrays, write_bytes, write_record
+from poisonproof.system.files import (
+    open_arrays,
+    read_record,
+    reading,
+    sha256_of,
+    write_arrays,
+    write_bytes,
+    write_record,
+)
 from poisonproof.training.model_files import load_learner
 from poisonproof.votes.describing import Map
 from poisonproof.votes.nearness import squared_lengths
@@ -87,7 +95,9 @@ def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[
     classes, sizes = labels_from_json(record["classes"]), record["sizes"]
     parameters = dict(record["parameters"])
     if "voices" in parameters:
-        parameters["class_sizes"] = dict(zip(classes.tolist(), sizes, strict=True)) if isinstance(sizes, list) else sizes
+        parameters["class_sizes"] = (
+            dict(zip(classes.tolist(), sizes, strict=True)) if isinstance(sizes, list) else sizes
+        )
     model = cls(
         features,
         split=Split.from_dict(record["split"]),

@@ -201,10 +201,6 @@ class SampleVoteClassifier(CertifiedClassifier):
     def check_parameters(self) -> None:
         """Refuse what the caller cannot mean, before anything is read."""
 
-    def declared_classes(self) -> Sequence[Any] | None:
-        """The class list, if it is declared."""
-        return self.classes
-
     def check_classes(self) -> None:
         """Settle what depends on the class list."""
 
@@ -242,8 +238,8 @@ class SampleVoteClassifier(CertifiedClassifier):
         split = Split.of(self.split)
         if split is None or split.kind == "pixel-sum" or split.hash_labels:
             raise PoisonproofError(
-                f"The 'split' of {type(self).__name__} says how samples are read; it is 'content' or 'group', labels not "
-                f"hashed. Got {self.split!r} instead."
+                f"The 'split' of {type(self).__name__} says how samples are read; it is 'content' or 'group', labels "
+                f"not hashed. Got {self.split!r} instead."
             )
         if split.kind == "group" and groups is None:
             raise PoisonproofError("The 'group' split needs groups: one contributor id per training sample.")
@@ -264,8 +260,9 @@ class SampleVoteClassifier(CertifiedClassifier):
         numbers, following = self.contributors_, 1 + max(self.contributors_.values(), default=-1)
         owners = np.zeros(len(samples), np.int64)
         for row in np.flatnonzero(kept) if ids else ():
-            owners[row] = numbers.setdefault(ids[row], following)
-            following = max(following, owners[row] + 1)
+            number = numbers.setdefault(ids[row], following)
+            following = max(following, number + 1)
+            owners[row] = number
         faults = {
             "have a label that is not one of the classes": codes < 0,
             "have no contributor": ~named,
