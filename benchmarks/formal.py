@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+
 from poisonproof import Spread, Votes, certify
 from poisonproof.verification.formal import ask_checker, find_checker
 from poisonproof.verification.theorem import read_spread

@@ -95,7 +95,9 @@ def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[
     classes, sizes = labels_from_json(record["classes"]), record["sizes"]
     parameters = dict(record["parameters"])
     if "voices" in parameters:
-        parameters["class_sizes"] = dict(zip(classes.tolist(), sizes, strict=True)) if isinstance(sizes, list) else sizes
+        parameters["class_sizes"] = (
+            dict(zip(classes.tolist(), sizes, strict=True)) if isinstance(sizes, list) else sizes
+        )
     model = cls(
         features,
         split=Split.from_dict(record["split"]),

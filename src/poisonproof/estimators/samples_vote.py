@@ -130,6 +130,7 @@ class SampleVoteClassifier(CertifiedClassifier):
             added at its end.
         """
         check_is_fitted(self, "voters_")
+        self._oddities = []
         rows = row_numbers(remove, len(self.places_))
         added, new_classes = (None, []) if add is None else self._read_added(add)
         staying = len(self.voters_) - int((self.places_[rows] >= 0).sum())
@@ -166,6 +167,7 @@ class SampleVoteClassifier(CertifiedClassifier):
         With ``min_radius`` the answer is a masked array: it answers only where the radius is at least
         that, and is masked elsewhere.
         """
+        check_is_fitted(self, "voters_")
         if min_radius is None:
             return self.classes_[self.scores(X).argmax(axis=1)]
         certificate = self.certify(X)
@@ -242,8 +244,8 @@ class SampleVoteClassifier(CertifiedClassifier):
         split = Split.of(self.split)
         if split is None or split.kind == "pixel-sum" or split.hash_labels:
             raise PoisonproofError(
-                f"The 'split' of {type(self).__name__} says how samples are read; it is 'content' or 'group', labels not "
-                f"hashed. Got {self.split!r} instead."
+                f"The 'split' of {type(self).__name__} says how samples are read; it is 'content' or 'group', labels "
+                f"not hashed. Got {self.split!r} instead."
             )
         if split.kind == "group" and groups is None:
             raise PoisonproofError("The 'group' split needs groups: one contributor id per training sample.")
@@ -264,8 +266,9 @@ class SampleVoteClassifier(CertifiedClassifier):
         numbers, following = self.contributors_, 1 + max(self.contributors_.values(), default=-1)
         owners = np.zeros(len(samples), np.int64)
         for row in np.flatnonzero(kept) if ids else ():
-            owners[row] = numbers.setdefault(ids[row], following)
-            following = max(following, owners[row] + 1)
+            number = numbers.setdefault(ids[row], following)
+            following = max(following, number + 1)
+            owners[row] = number
         faults = {
             "have a label that is not one of the classes": codes < 0,
             "have no contributor": ~named,

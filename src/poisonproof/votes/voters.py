@@ -10,6 +10,7 @@ Voters come and go in place: what is added goes behind the last, what is removed
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ FEW = 4  # so many test samples are answered in integers, row by row
 DIRECT_ROWS = 4096
 SPARE = 64
 HASH_BITS = 37  # of a hash that fit beside a distance of 26 bits
+SIGN = np.uint64(1 << 63)  # turned round, an unsigned number sorts as a signed one
 
 
 class Described(NamedTuple):
@@ -203,8 +205,9 @@ def merged(parts: list[Nearest], most: int) -> Nearest:
     )
     for t in range(n_test):
         order = np.lexsort((codes[t], hashes[t], distances[t]))[:most]
-        for array, own in zip(nearest, (distances, hashes, codes), strict=True):
-            array[t] = own[t, order]
+        nearest.distances[t] = distances[t, order]
+        nearest.hashes[t] = hashes[t, order]
+        nearest.codes[t] = codes[t, order]
     return nearest
 
 
@@ -212,7 +215,7 @@ def _shards(n_rows: int, n_test: int) -> list[slice]:
     """All voters as one shard if there are test samples for every core, else a shard for each."""
     count = 1 if n_test >= TESTS_AT_ONCE * n_cores() else n_cores()
     edges = np.linspace(0, n_rows, count + 1).astype(np.int64)
-    return [slice(int(start), int(stop)) for start, stop in zip(edges[:-1], edges[1:], strict=True)]
+    return [slice(int(start), int(stop)) for start, stop in pairwise(edges)]
 
 
 def _each_block(voters: Voters, test: Described, nearness: Nearness, shards: list[slice], use: Any) -> None:
@@ -281,12 +284,18 @@ def _select(
         for at in range(len(chosen)):
             own = chosen[at]
             keys[at] = (np.int64(distance[own]) << HASH_BITS) | np.int64(hashes[own] >> np.uint64(64 - HASH_BITS))
-        order = chosen[np.argsort(keys, kind="mergesort")]
+        order = chosen[_sorted(keys)]
         _settle(order, distance, hashes, codes)
         for at in range(most):
             out_distances[t, at] = distance[order[at]]
             out_hashes[t, at] = hashes[order[at]]
             out_codes[t, at] = codes[order[at]]
+
+
+@njit(nogil=True, cache=True)
+def _sorted(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The order of keys, stable; a function of its own because sorting takes long to compile."""
+    return np.argsort(keys, kind="mergesort")
 
 
 @njit(nogil=True, cache=True)
@@ -331,6 +340,6 @@ def _settle(
                 continue
         if at - start > 1:
             run = order[start:at]
-            run[:] = run[np.argsort(codes[run], kind="mergesort")]
-            run[:] = run[np.argsort(hashes[run], kind="mergesort")]
+            run[:] = run[_sorted(codes[run])]
+            run[:] = run[_sorted((hashes[run] ^ SIGN).view(np.int64))]
         start = at
