@@ -224,9 +224,9 @@ def test_every_kind_of_sample_shows_as_text_or_picture(kind, look, tmp_path):
             assert (width, cells) == (min(done.x_test.shape[2], 64), [])
         elif kind == "table":
             assert page.locator("#sample-cells dt").first.text_content() == HOSTILE[1]
-            assert cells == [f"{row / 3:.6g}", HOSTILE[remainder]]
+            assert cells == [f"{row / 3:.6g}", shown(HOSTILE[remainder])]
         elif kind == "texts":
-            assert cells == [f"{row} {HOSTILE[remainder]}"]
+            assert cells == [shown(f"{row} {HOSTILE[remainder]}")]
         else:
             assert len(cells) == 31
             assert cells[-1].endswith("more")
@@ -236,19 +236,19 @@ def test_contributors_and_an_unknown_comparison(look, tmp_path):
     done = outcome(tmp_path, ["a"] * 30, [0, 1] * 15, [0, 1], split="group", undefended=None)
     page = look(write_report(done))
     assert page.locator("h1").inner_text().rstrip(".").endswith(("poisoned contributors", "poisoned contributor"))
-    assert page.locator(".price b").first.inner_text() == "? %"
+    assert page.locator(".price b").nth(1).inner_text() == "? %"
     assert page.locator("path.undefended").count() == 0
     check_state_at(page, done, int(page.locator("#size").input_value()))
 
 
-ODD = {  # votes for class 0 of 10, k = 10 and d = 1, and the true class of each test sample; margin m gives radius m // 2
+ODD = {  # votes for class 0 of 10 (k = 10, d = 1: margin m, radius m // 2), and true classes
     "single": ([10], [0]),
     "all wrong": ([10, 0, 10, 0], [1, 0, 1, 0]),
     "constant": ([10, 10, 9, 10], [0, 0, 0, 1]),
     "nearly constant": ([10] * 11 + [2], [0] * 9 + [1, 1, 0]),
     "no better": ([10, 10, 2, 2], [0, 0, 0, 1]),
     "radius 0": ([5, 4, 5, 4], [0, 1, 0, 1]),
-    "some": ([5, 4, 6, 10, 0], [0, 1, 0, 1, 0]),
+    "some": ([5, 4, 5, 6, 10], [0, 1, 0, 0, 1]),
     "radius 1": ([6, 3, 6, 3], [0, 1, 0, 1]),
 }
 
@@ -262,7 +262,7 @@ ODD = {  # votes for class 0 of 10, k = 10 and d = 1, and the true class of each
         ("nearly constant", "Nearly every prediction is “0”: only 0 of the 2 test samples of other classes"),
         ("no better", "Always answering “0” would be right as often: 3 of 4 test samples, against 3."),
         ("radius 0", "4 of 4 predictions are right, and none of them is proved to withstand even one poisoned"),
-        ("some", "3 of 5 predictions are right; 1 of them cannot be changed by any one poisoned training sample."),
+        ("some", "4 of 5 predictions are right; 1 of them cannot be changed by any one poisoned training sample."),
         ("radius 1", "4 of 4 predictions are right and cannot be changed by any one poisoned training sample."),
     ],
 )
@@ -271,9 +271,6 @@ def test_odd_runs(case, said, look, tmp_path):
     votes = np.array([np.arange(10) >= first for first in ahead]).astype(np.uint8)
     done = outcome(tmp_path, np.zeros((len(y), 9, 9)), y, [0, 1], votes=votes, d=1)
     page = look(write_report(done), 400, "dark")
-    if case == "some":
-        assert "no better" in str(done.certificate.caution(y))
-        return
     heading = page.locator("h1")
     assert said in heading.inner_text()
     warns = done.certificate.caution(y) is not None
@@ -302,4 +299,7 @@ def test_the_page_opens_at_the_attack_size_that_was_asked_about(size, look, tmp_
     if size == 40:
         assert heading == "None of the 90 predictions is right and proved to withstand 40 poisoned training samples."
     elif size:
-        assert heading == f"{held} of 90 predictions are right and cannot be changed by any {size} poisoned training samples."
+        assert (
+            heading
+            == f"{held} of 90 predictions are right and cannot be changed by any {size} poisoned training samples."
+        )
