@@ -15,6 +15,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
+from poisonproof.certificates.certificate import attack_sizes
 from poisonproof.certificates.methods import Certificate, certify
 from poisonproof.certificates.shares import share_of_majority
 from poisonproof.certificates.stochastic_certificate import StochasticCertificate
@@ -33,7 +34,6 @@ from poisonproof.partition.difference_sets import Design
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
 from poisonproof.premises import PremiseWarning
-from poisonproof.runs.run import attack_sizes
 from poisonproof.samples.labels import read_labels
 from poisonproof.samples.rows import count_rows
 from poisonproof.training.member import gives_scores

@@ -23,12 +23,13 @@ from poisonproof.learners.describe import describe
 from poisonproof.learners.table import TableClassifier
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
-from poisonproof.planning.costs import Site, bill, resident_bytes
+from poisonproof.planning.costs import Site, bill
 from poisonproof.planning.forecast import predicted_fraction
 from poisonproof.planning.pilot import Bench, Pilot
 from poisonproof.premises import Premise
 from poisonproof.samples.rows import count_rows, take_rows
 from poisonproof.system.files import read_record, write_record
+from poisonproof.system.memory import resident_bytes
 from poisonproof.system.progress import counted
 from poisonproof.training.pooled import is_pooled
 

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
-from poisonproof.certificates.certificate import UNSEEN
+from poisonproof.certificates.certificate import UNSEEN, attack_sizes
 from poisonproof.display.charts import histogram, stairs, survival, ticks
 from poisonproof.display.numbers import percent
 from poisonproof.display.text import shown, shown_lines
@@ -22,7 +22,7 @@ from poisonproof.report.gallery import Tile, gallery
 from poisonproof.report.planned import beside_plan
 from poisonproof.report.published import published_for, sources, why_disputed
 from poisonproof.report.summary import Summary, what_to_try
-from poisonproof.runs.run import Outcome, attack_sizes
+from poisonproof.runs.run import Outcome
 from poisonproof.system.files import write_bytes
 from poisonproof.votes.votes import UNSEEN_LABEL, class_indices
 

@@ -28,7 +28,7 @@ from poisonproof.verification.verdict import NotCheckedError, NotTrueError
 ROWS_PER_LOOK = 1024
 ROUNDING = 1e-12  # a mean over classes is stated as a float
 MOST_CLASSES = 65_534  # votes are codes of two bytes, and one of them abstains
-NO_DATA = "the data are not at hand; give data= (--dataset, --data-dir)."
+NO_DATA = "the data are not at hand; give data= (DATA, --data-dir)."
 
 
 def spread(evidence: Evidence) -> str:
