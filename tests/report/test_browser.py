@@ -237,7 +237,7 @@ def test_contributors_and_an_unknown_comparison(look, tmp_path):
     done = outcome(tmp_path, ["a"] * 30, [0, 1] * 15, [0, 1], split="group", undefended=None)
     page = look(write_report(done))
     assert page.locator("h1").inner_text().rstrip(".").endswith(("poisoned contributors", "poisoned contributor"))
-    assert page.locator(".price b").first.inner_text() == "? %"
+    assert page.locator(".price b").nth(1).inner_text() == "? %"
     assert page.locator("path.undefended").count() == 0
     check_state_at(page, done, int(page.locator("#size").input_value()))
 
@@ -250,7 +250,7 @@ ODD = {
     "nearly constant": ([10] * 11 + [2], [0] * 9 + [1, 1, 0]),
     "no better": ([10, 10, 2, 2], [0, 0, 0, 1]),
     "radius 0": ([5, 4, 5, 4], [0, 1, 0, 1]),
-    "some": ([5, 4, 6, 10, 0], [0, 1, 0, 1, 0]),
+    "some": ([5, 4, 5, 6, 10], [0, 1, 0, 0, 1]),
     "radius 1": ([6, 3, 6, 3], [0, 1, 0, 1]),
 }
 
@@ -264,7 +264,7 @@ ODD = {
         ("nearly constant", "Nearly every prediction is “0”: only 0 of the 2 test samples of other classes"),
         ("no better", "Always answering “0” would be right as often: 3 of 4 test samples, against 3."),
         ("radius 0", "4 of 4 predictions are right, and none of them is proved to withstand even one poisoned"),
-        ("some", "3 of 5 predictions are right; 1 of them cannot be changed by any one poisoned training sample."),
+        ("some", "4 of 5 predictions are right; 1 of them cannot be changed by any one poisoned training sample."),
         ("radius 1", "4 of 4 predictions are right and cannot be changed by any one poisoned training sample."),
     ],
 )
@@ -273,9 +273,6 @@ def test_odd_runs(case, said, look, tmp_path):
     votes = np.array([np.arange(10) >= first for first in ahead]).astype(np.uint8)
     done = outcome(tmp_path, np.zeros((len(y), 9, 9)), y, [0, 1], votes=votes, d=1)
     page = look(write_report(done), 400, "dark")
-    if case == "some":
-        assert "no better" in str(done.certificate.caution(y))
-        return
     heading = page.locator("h1")
     assert said in heading.inner_text()
     warns = done.certificate.caution(y) is not None
