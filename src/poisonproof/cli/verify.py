@@ -58,6 +58,13 @@ def command(
         int | None,
         typer.Option("--seed", min=0, help="Of the draws; by default a fresh one, which no forger can know."),
     ] = None,
+    formal: Annotated[
+        bool,
+        typer.Option("--formal", help="Also let poisonproof-check, proved correct in Coq, check the radii (make proof)."),
+    ] = False,
+    witness: Annotated[
+        Path | None, typer.Option("--witness", help="Keep what poisonproof-check was shown in this file.")
+    ] = None,
     max_size: Annotated[
         float, typer.Option("--max-size", help="How many GB the files may have in all; more is refused.")
     ] = GIGABYTES,
@@ -88,6 +95,8 @@ def command(
             ask=ask,
             retrain=retrain,
             seed=seed,
+            formal=formal,
+            witness=witness,
             max_bytes=int(max_size * 1e9),
             source=at_hand.source,
             estimator=None if learner is None else brought(learner),
