@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 FORMAT = "poisonproof certificate 1"
 UNSEEN = "(a label the training data has not shown)"
+OF_THREAT = "radius_against_"
+
+Act = Threat | Literal["insert", "remove"]
+ACTS = (*get_args(Threat), "insert", "remove")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +35,9 @@ class Certificate:
     """For every test sample: whatever an attacker inserts into or removes from the training data, up to
     ``radius`` samples in total, the prediction stays the same.
 
-    Deterministic, without a failure probability, for any base classifiers that are functions of
-    their own subset, and under the premises listed. It says nothing about whether a prediction is right.
+    Deterministic, without a failure probability, under the premises listed: for any base classifiers that are functions
+    of their own subset, or for training samples that vote through a fixed map. It says nothing about whether a
+    prediction is right.
 
     Attributes
     ----------
@@ -50,7 +55,14 @@ class Certificate:
         The largest attack size proved not to change the prediction.
     exact : array (n_test,) of bool, or None
         With methods "tight" and "run-off": where an attack of size radius + 1 was found, so that no larger radius is
-        true of base classifiers that do the attacker's will.
+        true of base classifiers that do the attacker's will. With ballots and neighbours: where such an attack is known
+        to change the prediction.
+    spread : Spread, or None
+        What base classifiers were made with; None where training samples vote.
+    election : dict, or None
+        Where training samples vote: how, and how many, as plain values.
+    radii : dict of arrays, or None
+        Where training samples vote: a radius for every other threat, by name; see `radius_against`.
     origin : dict, or None
         Where the votes come from: data set and its digests, learner, threat model, versions. A run fills it.
     """
@@ -61,12 +73,15 @@ class Certificate:
     radius: NDArray[np.int64]
     method: str
     classes: NDArray[Any] = field(repr=False)
-    spread: Spread = field(repr=False)
+    # None where samples vote (then there is an election). Not in its type: who asks for it asks about an ensemble.
+    spread: Spread = field(default=None, repr=False)  # type: ignore[assignment]
     split: Split | None = None
     classes_inferred: bool = False
     premises: tuple[Premise, ...] = field(default=(), repr=False)
     exact: NDArray[np.bool_] | None = None
     origin: dict[str, Any] | None = field(default=None, repr=False)
+    election: dict[str, Any] | None = field(default=None, repr=False)
+    radii: dict[str, NDArray[np.int64]] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for array in self._arrays().values():
@@ -74,7 +89,8 @@ class Certificate:
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         names = ("prediction", "runner_up", "margin", "radius", "exact")
-        return {name: array for name in names if (array := getattr(self, name)) is not None}
+        arrays = {name: array for name in names if (array := getattr(self, name)) is not None}
+        return arrays | {OF_THREAT + threat: array for threat, array in (self.radii or {}).items()}
 
     def __len__(self) -> int:
         return len(self.radius)
@@ -106,15 +122,28 @@ class Certificate:
         """Share of test samples that are right *and* have radius ≥ each attack size (pointwise)."""
         return shares_that_withstand(self.radius[self.right(y)], attack_sizes, len(self))
 
-    def radius_against(self, threat: Threat) -> NDArray[np.int64]:
+    @property
+    def voters(self) -> str:
+        """Who voted, in words."""
+        if self.election is not None:
+            return str(self.election["words"])
+        return f"{self.spread.n_subsets} base classifiers, k = {self.spread.k:g}, d = {self.spread.d}"
+
+    def radius_against(self, threat: Act) -> NDArray[np.int64]:
         """How many acts of this kind each prediction withstands.
 
-        ``"insert_remove"``: samples inserted or removed. ``"label_flip"``: labels changed.
-        ``"modify"``: samples changed in any way. Needs to know the split, but for the first.
+        ``"insert_remove"``: samples inserted or removed; ``"insert"`` or ``"remove"``: nothing but that.
+        ``"label_flip"``: labels changed. ``"modify"``: samples changed in any way. Where base classifiers vote, the
+        last two need to know the split. Where samples vote, at most all of them can go or change, so a radius of their
+        number says that no attack of the kind succeeds.
         """
+        if threat not in ACTS:
+            raise PoisonproofError(f"A threat is one of {list(ACTS)}. Got {threat!r} instead.")
+        if self.radii is not None and threat in self.radii:
+            return self.radii[threat]
+        if threat == "insert_remove" or threat == "insert" or threat == "remove":  # both is more than either
+            return self.radius
         if self.split is None:
-            if threat == "insert_remove":
-                return self.radius
             raise PoisonproofError(
                 f"What '{threat}' costs depends on the split, and these votes do not say how they were split; "
                 "give Votes(..., split=...)."
@@ -140,17 +169,24 @@ class Certificate:
         """Everything that is not an array, as plain values."""
         return {
             "method": self.method,
-            "k": self.spread.k,
-            "d": self.spread.d,
-            "n_subsets": self.spread.n_subsets,
-            "spread": self.spread.as_dict(),
-            "spread_digest": self.spread.digest,
+            **self._facts_of_voters(),
             "split": self.split.as_dict() if self.split else None,
             "unit": self.unit,
             "classes": labels_to_json(self.classes),
             "classes_inferred": self.classes_inferred,
             "premises": [[p.what, p.value, p.declared] for p in self.premises],
             "origin": self.origin,
+        }
+
+    def _facts_of_voters(self) -> dict[str, Any]:
+        if self.election is not None:
+            return {"spread": None, "election": self.election}
+        return {
+            "k": self.spread.k,
+            "d": self.spread.d,
+            "n_subsets": self.spread.n_subsets,
+            "spread": self.spread.as_dict(),
+            "spread_digest": self.spread.digest,
         }
 
     def save(self, path: str | Path) -> None:
@@ -166,15 +202,20 @@ class Certificate:
         arrays, facts = open_arrays(path, ("prediction", "runner_up", "margin", "radius"))
         check_format(path, facts.get("format"), FORMAT)
         with reading(path):
+            threats = [name for name in arrays if name.startswith(OF_THREAT)]
+            radii = {name.removeprefix(OF_THREAT): arrays.pop(name) for name in threats}
+            if not set(radii) <= set(ACTS):
+                raise DamagedFileError(f"{path} is altered: it states radii against {sorted(set(radii) - set(ACTS))}.")
             certificate = cls(
                 **arrays,
                 method=facts["method"],
                 classes=labels_from_json(facts["classes"]),
-                spread=Spread.from_dict(facts["spread"]),
+                **_voters_of(facts),
                 split=Split.from_dict(facts["split"]) if facts["split"] else None,
                 classes_inferred=facts["classes_inferred"],
                 premises=tuple(Premise(*premise) for premise in facts["premises"]),
                 origin=facts.get("origin"),
+                radii=radii or None,
             )
             certificate._check(path)
         return certificate
@@ -194,9 +235,8 @@ class Certificate:
         """For notebooks."""
         from poisonproof.display.notebook import certificate_html
 
-        ensemble = f"{self.spread.n_subsets} base classifiers, k = {self.spread.k:g}, d = {self.spread.d}"
         title = f"Certificate ({self.method}) for {len(self):,} predictions"
-        return certificate_html(title, self.radius, len(self), self.unit, [ensemble], self.premises)
+        return certificate_html(title, self.radius, len(self), self.unit, [self.voters], self.premises)
 
     def __str__(self) -> str:
         radii = (
@@ -207,9 +247,18 @@ class Certificate:
         )
         lines = [
             f"Certificate ({self.method}) for {len(self)} predictions: {radii} {self.unit}.",
-            f"{self.spread.n_subsets} base classifiers, k = {self.spread.k:g}, d = {self.spread.d}.",
+            f"{self.voters}.",
         ]
         return "\n".join(map(shown, lines + [f"Premise: {premise}" for premise in self.premises]))
+
+
+def _voters_of(facts: dict[str, Any]) -> dict[str, Any]:
+    """Spread or election, as a file states it; exactly one of them."""
+    if facts.get("election") is None:
+        return {"spread": Spread.from_dict(facts["spread"])}
+    if facts["spread"] is not None or not isinstance(facts["election"].get("words"), str):
+        raise PoisonproofError("it states base classifiers and samples that vote, and only one can be")
+    return {"election": facts["election"]}
 
 
 def shares_that_withstand(
