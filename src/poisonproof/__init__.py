@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from poisonproof.certificates.collective.accuracy import CertifiedAccuracy, certified_accuracy
     from poisonproof.certificates.methods import Certificate, certify
     from poisonproof.certificates.stochastic_certificate import StochasticCertificate
+    from poisonproof.estimators.ballots import BallotClassifier
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+    from poisonproof.estimators.neighbours import NeighborVoteClassifier
     from poisonproof.estimators.purity import PurityReport, check_estimator_purity, check_pipeline
     from poisonproof.estimators.stochastic import (
         BinomialSelectionClassifier,
@@ -30,12 +32,14 @@ __version__ = "0.2.0"
 
 HOMES = {
     "AuditReport": "auditing.audit",
+    "BallotClassifier": "estimators.ballots",
     "BinomialSelectionClassifier": "estimators.stochastic",
     "Certificate": "certificates.methods",
     "CertifiedAccuracy": "certificates.collective.accuracy",
     "CertifiedBaggingClassifier": "estimators.stochastic",
     "FiniteAggregationClassifier": "estimators.finite_aggregation",
     "InfiniteAggregationClassifier": "estimators.stochastic",
+    "NeighborVoteClassifier": "estimators.neighbours",
     "PremiseWarning": "premises",
     "PurityReport": "estimators.purity",
     "Split": "partition.split",
@@ -53,12 +57,14 @@ HOMES = {
 
 __all__ = [
     "AuditReport",
+    "BallotClassifier",
     "BinomialSelectionClassifier",
     "Certificate",
     "CertifiedAccuracy",
     "CertifiedBaggingClassifier",
     "FiniteAggregationClassifier",
     "InfiniteAggregationClassifier",
+    "NeighborVoteClassifier",
     "PremiseWarning",
     "PurityReport",
     "Split",

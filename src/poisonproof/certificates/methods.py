@@ -11,6 +11,8 @@ from poisonproof.certificates.certificate import Certificate
 from poisonproof.certificates.reachable import reachable_partitions, reachable_premise
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.system.threads import in_threads
+from poisonproof.votes.ballots import Ballots
+from poisonproof.votes.neighbours import Neighbours
 from poisonproof.votes.votes import Votes
 
 __all__ = ["Certificate", "certify"]
@@ -23,7 +25,11 @@ BYTES_PER_TASK = 1 << 20
 
 
 def certify(
-    votes: Votes, method: Method = "finite-aggregation", *, reachable: ArrayLike | None = None, n_jobs: int = -1
+    votes: Votes | Ballots | Neighbours,
+    method: Method = "finite-aggregation",
+    *,
+    reachable: ArrayLike | None = None,
+    n_jobs: int = -1,
 ) -> Certificate:
     """A radius for every test sample: no attack of at most that size changes its prediction.
 
@@ -32,7 +38,9 @@ def certify(
 
     Parameters
     ----------
-    votes : Votes
+    votes : Votes, Ballots or Neighbours
+        What base classifiers say, or training samples themselves; the latter have one certificate each (docs/ballots.md)
+        and leave the other arguments alone.
     method : "finite-aggregation", "dpa-bound", "tight" or "run-off"
         ``finite-aggregation`` is Theorem 2 of Wang, Levine and Feizi (2022); with d = 1 it is Theorem 1
         (DPA) and exact. ``dpa-bound`` counts 2d votes for every poison, whatever the base classifiers
@@ -49,6 +57,8 @@ def certify(
     n_jobs : int
         Threads; -1 means one per core. The result does not depend on it.
     """
+    if isinstance(votes, Ballots | Neighbours):
+        return _of_samples(votes, n_jobs)
     if not isinstance(votes, Votes):
         raise WrongTypeError(
             f"certify takes poisonproof.Votes, which know their spread. Got {type(votes).__name__} instead."
@@ -88,6 +98,12 @@ def certify(
         premises=premises,
         exact=exact,
     )
+
+
+def _of_samples(votes: Ballots | Neighbours, n_jobs: int) -> Certificate:
+    from poisonproof.certificates.samples_vote import certify_ballots, certify_neighbours
+
+    return certify_ballots(votes, n_jobs=n_jobs) if isinstance(votes, Ballots) else certify_neighbours(votes, n_jobs=n_jobs)
 
 
 def _tighten(

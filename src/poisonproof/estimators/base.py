@@ -39,27 +39,17 @@ class TrainingData(NamedTuple):
     cells: list[Cell]
 
 
-class EnsembleClassifier(ClassifierMixin, BaseEstimator):
-    """A scikit-learn classifier made of base classifiers, each trained on a subset of its own.
+class CertifiedClassifier(ClassifierMixin, BaseEstimator):
+    """A scikit-learn classifier whose predictions come with certificates: what all of them share.
 
-    Subclasses have the parameters ``estimator``, ``classes`` and ``trusted_state`` and set ``subset_sizes_``,
-    ``n_dropped_`` and ``premises_``.
+    Subclasses have the parameter ``classes`` and set ``classes_``, ``kind_of_samples_`` and ``premises_``.
     """
 
-    estimator: Any
     classes: Sequence[Any] | None
-    trusted_state: bool
-    subset_sizes_: NDArray[np.int64]
+    kind_of_samples_: str
     n_dropped_: int
     premises_: tuple[Premise, ...]
     _oddities: list[str]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = get_tags(self._learner()).input_tags.sparse
-        tags.input_tags.string = True  # texts, tables, and odd cells of arrays, which are missing in their own row
-        tags.input_tags.allow_nan = True  # where the learner takes no missing values, such samples are left out
-        return tags
 
     def _repr_html_inner(self) -> str:
         """scikit-learn's diagram, and beneath it what is certified; for notebooks."""
@@ -72,6 +62,74 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
 
         bundle: dict[str, str] = super()._repr_mimebundle_(**more)
         return {kind: text + model_html(self) if kind == "text/html" else text for kind, text in bundle.items()}
+
+    def read_test(self, X: Any, split: Split) -> Samples:
+        """Test samples in canonical form, of the same kind and width as the training samples."""
+        X = as_frame(X)
+        kind, given = self.kind_of_samples_, X
+        if kind == "tables" and not is_frame(X):
+            X = self._as_frame(X)
+        elif kind == "numbers" and (is_frame(X) or issparse(X)):
+            X = np.asarray(X.toarray() if issparse(X) else X)
+        elif kind == "sparse rows" and not issparse(X):
+            X = csr_matrix(np.asarray(X))
+        samples = split.samples(X)
+        if samples.kind != kind:
+            raise PoisonproofError(f"The model was fitted on {kind}, but X holds {samples.kind}.")
+        validate_data(self, outline(given, samples), reset=False, skip_check_array=True)
+        for oddity in samples.oddities:
+            warn(f"{oddity}, in the samples to be answered.")
+        return samples
+
+    def report_dropped(self) -> None:
+        """Warn of training samples that were left out, and of values that count as missing."""
+        for oddity in self._oddities:
+            warn(f"{oddity}.")
+        del self._oddities
+
+    def _as_frame(self, X: Any) -> Any:
+        import pandas as pd
+
+        cells = np.empty((0,)) if issparse(X) else np.asarray(X, dtype=object)
+        if cells.ndim != 2:
+            raise PoisonproofError(
+                f"The model was fitted on a DataFrame; X must be one, or rows of cells. Got {type(X).__name__}."
+            )
+        names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
+        if cells.shape[1] != len(names):
+            raise PoisonproofError(
+                f"X has {cells.shape[1]} features, but the model is expecting {len(names)} features as input."
+            )
+        return pd.DataFrame(cells, columns=list(names))
+
+    def data_premises(self, samples: Samples, split: Split) -> list[Premise]:
+        """Classes, form of the samples, and what was fitted before."""
+        classes = f"{len(self.classes_)} labels, {', '.join(map(str, self.classes_[:12]))}"
+        declared = split.n_features is not None or _by_schema(split)
+        return [
+            Premise("classes", classes + (", …" if len(self.classes_) > 12 else ""), self.classes is not None),
+            Premise("number of features", str(samples.n_features), declared),
+            NOTHING_BEFORE,
+        ]
+
+
+class EnsembleClassifier(CertifiedClassifier):
+    """A scikit-learn classifier made of base classifiers, each trained on a subset of its own.
+
+    Subclasses have the parameters ``estimator``, ``classes`` and ``trusted_state`` and set ``subset_sizes_``,
+    ``n_dropped_`` and ``premises_``.
+    """
+
+    estimator: Any
+    trusted_state: bool
+    subset_sizes_: NDArray[np.int64]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = get_tags(self._learner()).input_tags.sparse
+        tags.input_tags.string = True  # texts, tables, and odd cells of arrays, which are missing in their own row
+        tags.input_tags.allow_nan = True  # where the learner takes no missing values, such samples are left out
+        return tags
 
     def read_training(self, X: Any, y: Any, split: Split, groups: Any = None) -> TrainingData:
         """Training samples and labels, checked; sets ``classes_``, the kind of the samples and scikit-learn's own.
@@ -90,7 +148,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
         refuse_arrived(learner, self.trusted_state)
         X = as_frame(X)
         samples = split.samples(X)
-        validate_data(self, _outline(X, samples), skip_check_array=True)
+        validate_data(self, outline(X, samples), skip_check_array=True)
         self.classes_, codes, cells = read_labels(y, self.classes)
         if len(codes) != len(samples):
             raise PoisonproofError(
@@ -124,41 +182,12 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
         ]
         return np.where(named & complete, codes, -1)
 
-    def read_test(self, X: Any, split: Split) -> Samples:
-        """Test samples in canonical form, of the same kind and width as the training samples."""
-        X = as_frame(X)
-        kind, given = self.kind_of_samples_, X
-        if kind == "tables" and not is_frame(X):
-            X = self._as_frame(X)
-        elif kind == "numbers" and (is_frame(X) or issparse(X)):
-            X = np.asarray(X.toarray() if issparse(X) else X)
-        elif kind == "sparse rows" and not issparse(X):
-            X = csr_matrix(np.asarray(X))
-        samples = split.samples(X)
-        if samples.kind != kind:
-            raise PoisonproofError(f"The model was fitted on {kind}, but X holds {samples.kind}.")
-        validate_data(self, _outline(given, samples), reset=False, skip_check_array=True)
-        for oddity in samples.oddities:
-            warn(f"{oddity}, in the samples to be answered.")
-        return samples
-
     def shared_premises(self, learner: Any, samples: Samples, split: Split) -> list[Premise]:
         """The premises that every ensemble has: learner, classes, form of the samples, what was fitted before."""
-        declared = split.schema is not None and not split.schema.guessed
-        classes = f"{len(self.classes_)} labels, {', '.join(map(str, self.classes_[:12]))}"
-        premises = [
-            Premise("learner", describe(learner), True),
-            Premise("classes", classes + (", …" if len(self.classes_) > 12 else ""), self.classes is not None),
-            Premise("number of features", str(samples.n_features), split.n_features is not None or declared),
-            NOTHING_BEFORE,
-        ]
+        premises = [Premise("learner", describe(learner), True), *self.data_premises(samples, split)]
         if parts := arrived_parts(learner):
             premises.append(Premise(ARRIVED, words(parts), True))
-        if isinstance(samples, TableSamples):
-            categorical = [str(column.name) for column in samples.columns if column.categorical]
-            premises.append(Premise("categorical columns", ", ".join(categorical) or "none", declared))
-            premises.append(_schema_premise(samples, split))
-        return premises
+        return premises + table_premises(samples, split)
 
     def see_surroundings(self) -> None:
         """State in the premises what is seen around this fit, and warn of steps that were fitted before the split."""
@@ -169,12 +198,6 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
                 f"In the pipeline, {around.words}, before the split; one poisoned sample can reach every base "
                 "classifier that way, and then no radius holds; put it inside the estimator (see check_pipeline)."
             )
-
-    def report_dropped(self) -> None:
-        """Warn of training samples that were left out, and of values that count as missing."""
-        for oddity in self._oddities:
-            warn(f"{oddity}.")
-        del self._oddities
 
     def report_members(self, members: Any) -> None:
         """Warn of base classifiers that could not be trained, or not as asked."""
@@ -204,20 +227,18 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
     def _learner(self) -> Any:
         return TableClassifier() if self.estimator is None else self.estimator
 
-    def _as_frame(self, X: Any) -> Any:
-        import pandas as pd
 
-        cells = np.empty((0,)) if issparse(X) else np.asarray(X, dtype=object)
-        if cells.ndim != 2:
-            raise PoisonproofError(
-                f"The model was fitted on a DataFrame; X must be one, or rows of cells. Got {type(X).__name__}."
-            )
-        names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
-        if cells.shape[1] != len(names):
-            raise PoisonproofError(
-                f"X has {cells.shape[1]} features, but the model is expecting {len(names)} features as input."
-            )
-        return pd.DataFrame(cells, columns=list(names))
+def table_premises(samples: Samples, split: Split) -> list[Premise]:
+    """How the columns of a table were read; nothing for other samples."""
+    if not isinstance(samples, TableSamples):
+        return []
+    categorical = [str(column.name) for column in samples.columns if column.categorical]
+    columns = Premise("categorical columns", ", ".join(categorical) or "none", _by_schema(split))
+    return [columns, _schema_premise(samples, split)]
+
+
+def _by_schema(split: Split) -> bool:
+    return split.schema is not None and not split.schema.guessed
 
 
 def _schema_premise(samples: TableSamples, split: Split) -> Premise:
@@ -234,7 +255,7 @@ def warn(text: str) -> None:
     warnings.warn(shown(text), PremiseWarning, stacklevel=4)
 
 
-def _outline(X: Any, samples: Samples) -> Any:
+def outline(X: Any, samples: Samples) -> Any:
     """What scikit-learn checks names and numbers of features on: the frame, or an array of that width."""
     return X if is_frame(X) else np.broadcast_to(0.0, (len(samples), samples.n_features))
 
