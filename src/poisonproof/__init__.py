@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from poisonproof.certificates.methods import Certificate, certify
     from poisonproof.certificates.stochastic_certificate import StochasticCertificate
     from poisonproof.estimators.ballots import BallotClassifier
+    from poisonproof.estimators.blocks import BlockBallotClassifier
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
     from poisonproof.estimators.neighbours import NeighborVoteClassifier
     from poisonproof.estimators.purity import PurityReport, check_estimator_purity, check_pipeline
@@ -34,6 +35,7 @@ HOMES = {
     "AuditReport": "auditing.audit",
     "BallotClassifier": "estimators.ballots",
     "BinomialSelectionClassifier": "estimators.stochastic",
+    "BlockBallotClassifier": "estimators.blocks",
     "Certificate": "certificates.methods",
     "CertifiedAccuracy": "certificates.collective.accuracy",
     "CertifiedBaggingClassifier": "estimators.stochastic",
@@ -59,6 +61,7 @@ __all__ = [
     "AuditReport",
     "BallotClassifier",
     "BinomialSelectionClassifier",
+    "BlockBallotClassifier",
     "Certificate",
     "CertifiedAccuracy",
     "CertifiedBaggingClassifier",

@@ -108,7 +108,12 @@ def described(features: Any, X: Any) -> NDArray[Any]:
         raise PoisonproofError(
             f"A map to be whitened must give whole numbers, (n, 1, features). Got {rows.dtype} of shape {rows.shape}."
         )
-    if not getattr(features, "mirrored", False):
+    return sum_of_halves(rows, getattr(features, "mirrored", False))
+
+
+def sum_of_halves(rows: NDArray[Any], mirrored: bool) -> NDArray[Any]:
+    """Of mirrored features, what mirroring does not change; others as they are."""
+    if not mirrored:
         return rows
     half = rows.shape[1] // 2
     return rows[:, :half].astype(np.int16) + rows[:, half:]
@@ -157,20 +162,3 @@ def trusted_class_sizes(labels: Sequence[Any] | NDArray[Any], total: int) -> dic
         raise PoisonproofError("Class sizes cannot be read off no labels; give the labels of trusted samples.")
     sizes = [int(count) * int(total) // int(counts.sum()) for count in counts]
     return dict(zip(found.tolist(), sizes, strict=True))
-
-
-def trusted_units(rows: Any) -> NDArray[np.float64]:
-    """What counts as length 1 in each column of a table: half the range of the middle 90 % of trusted rows.
-
-    Columns in which they do not vary, or have no numbers, count in units of 1.
-    """
-    table = np.asarray(rows, dtype=np.float64)
-    if table.ndim != 2 or not len(table):
-        raise PoisonproofError(f"Units need trusted rows, (n, columns). Got an array of shape {table.shape}.")
-    units = np.ones(table.shape[1])
-    for column in range(table.shape[1]):
-        values = np.sort(table[np.isfinite(table[:, column]), column])
-        if len(values):
-            span = values[int(0.95 * (len(values) - 1))] - values[int(0.05 * (len(values) - 1))]
-            units[column] = span / 2 if span > 0 else 1.0
-    return units
