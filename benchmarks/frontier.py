@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("--held-out", action="store_true", help="training images held out instead of the test set")
     parser.add_argument("--only", default="", help="maps whose name contains this")
     parser.add_argument("--configurations", type=Path, default=FOLDER / "configurations.json")
+    parser.add_argument("--results", type=Path, default=FOLDER / "results.json", help="to be read, and written anew")
     parser.add_argument("--limit", type=int, default=0, help="so many held-out images")
     options = parser.parse_args()
     options.cache.mkdir(parents=True, exist_ok=True)
@@ -73,12 +74,13 @@ def main() -> None:
             shape = Shape(name=chosen, **configurations["maps"][chosen])
             own = [row for row in rows if row["map"] == chosen]
             if not options.held_out:
-                done = {key_of(row) for row in read_results()["rows"]}
+                done = {key_of(row) for row in read_results(options.results)["rows"]}
                 own = [row for row in own if key_of(row) not in done]
             if own:
                 measure(name, shape, own, data, options)
     if not options.held_out:
-        write_results([*ensembles(), *(row for row in read_results()["rows"] if row["family"] != "ensemble")])
+        voting = [row for row in read_results(options.results)["rows"] if row["family"] != "ensemble"]
+        write_results([*ensembles(), *voting], options.results)
 
 
 def parts_of(name: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -135,7 +137,7 @@ def measure(name: str, shape: Shape, rows: list[Row], parts: dict[str, Any], opt
             shaping = shaping_rows(name, shape, data, parts, base, options)
             whitening = Whitening.of(shaping, shape.directions, shape.exponent)
             digest = whitening.digest
-            base = whitening(base)[:, None]
+            base = whitening(base[:, 0])[:, None]
             asked = np.stack([whitening(asked[:, view]) for view in range(asked.shape[1])], axis=1)
         found = votes(shape, rows, base[:, 0], asked, labels, totals)
     seconds = time.process_time() - start
@@ -151,8 +153,7 @@ def measure(name: str, shape: Shape, rows: list[Row], parts: dict[str, Any], opt
         }
         print(words(result), flush=True)
         if not options.held_out:
-            results = read_results()
-            write_results([*results["rows"], result])
+            write_results([*read_results(options.results)["rows"], result], options.results)
 
 
 def shaping_rows(
@@ -408,18 +409,17 @@ def key_of(row: Row) -> str:
     return json.dumps([row["dataset"], row["track"], row["method"], row["threat"], parameters], sort_keys=True)
 
 
-def read_results() -> dict[str, Any]:
-    """The committed results, if any."""
-    path = FOLDER / "results.json"
+def read_results(path: Path) -> dict[str, Any]:
+    """The results so far."""
     empty: dict[str, Any] = {"source": "benchmarks/frontier.py; percent of the test set, pointwise", "rows": []}
     return json.loads(path.read_text("utf-8")) if path.exists() else empty
 
 
-def write_results(rows: list[Row]) -> None:
-    """Write the results anew, as lists of figures on one line."""
-    record = {**read_results(), "rows": rows}
-    text = json.dumps(record, indent=1, ensure_ascii=False)
-    (FOLDER / "results.json").write_text(text + "\n", "utf-8")
+def write_results(rows: list[Row], path: Path) -> None:
+    """Write the results anew, a row on a line."""
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    source = json.dumps(read_results(path)["source"], ensure_ascii=False)
+    path.write_text(f'{{"source": {source}, "rows": [\n{lines}\n]}}\n', "utf-8")
 
 
 if __name__ == "__main__":
