@@ -35,8 +35,8 @@ class BallotClassifier(SampleVoteClassifier):
     features : callable, optional
         The map from samples to small whole numbers: `DigitFeatures`, `SignFeatures`, `ObjectFeatures`,
         `VectorFeatures`, `HashedFeatures`, `TableFeatures`, or any function of one sample that gives numbers. Without
-        one, plain numbers are rounded to 1/scale, texts and sparse rows are hashed, and tables get units from these
-        rows, which is a premise.
+        one, plain numbers are rounded to 1/scale, texts and sparse rows are hashed, and tables with categories get units
+        from these rows, which is a premise (`TableFeatures.declared` avoids it).
     near : float
         The greatest distance that counts as near, in the map's own units; with the cosine, the least cosine.
     metric : "euclidean" or "cosine"

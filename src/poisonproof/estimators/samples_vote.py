@@ -128,6 +128,7 @@ class SampleVoteClassifier(CertifiedClassifier):
             added at its end.
         """
         check_is_fitted(self, "voters_")
+        self._oddities = []
         rows = row_numbers(remove, len(self.places_))
         added, new_classes = (None, []) if add is None else self._read_added(add)
         staying = len(self.voters_) - int((self.places_[rows] >= 0).sum())
@@ -164,6 +165,7 @@ class SampleVoteClassifier(CertifiedClassifier):
         With ``min_radius`` the answer is a masked array: it answers only where the radius is at least
         that, and is masked elsewhere.
         """
+        check_is_fitted(self, "voters_")
         if min_radius is None:
             return self.classes_[self.scores(X).argmax(axis=1)]
         certificate = self.certify(X)

@@ -188,10 +188,10 @@ class Map:
 
 
 def _plain(samples: Samples, scale: float) -> Any:
-    """The map of a kind of samples, where none is given."""
-    if isinstance(samples, TableSamples):
+    """The map of a kind of samples, where none is given; a table of numbers is what an array of them is."""
+    if isinstance(samples, TableSamples) and not all(column.numeric for column in samples.columns):
         return TableFeatures.from_rows(samples, trusted=False, scale=scale)
-    return VectorFeatures(scale=scale) if samples.kind == "numbers" else HashedFeatures()
+    return VectorFeatures(scale=scale) if samples.kind in ("numbers", "tables") else HashedFeatures()
 
 
 def _lengths(rows: NDArray[Any], mirrored: bool) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -32,6 +32,7 @@ FEW = 4  # so many test samples are answered in integers, row by row
 DIRECT_ROWS = 4096
 SPARE = 64
 HASH_BITS = 37  # of a hash that fit beside a distance of 26 bits
+SIGN = np.uint64(1 << 63)  # turned round, an unsigned number sorts as a signed one
 
 
 class Described(NamedTuple):
@@ -281,12 +282,18 @@ def _select(
         for at in range(len(chosen)):
             own = chosen[at]
             keys[at] = (np.int64(distance[own]) << HASH_BITS) | np.int64(hashes[own] >> np.uint64(64 - HASH_BITS))
-        order = chosen[np.argsort(keys, kind="mergesort")]
+        order = chosen[_sorted(keys)]
         _settle(order, distance, hashes, codes)
         for at in range(most):
             out_distances[t, at] = distance[order[at]]
             out_hashes[t, at] = hashes[order[at]]
             out_codes[t, at] = codes[order[at]]
+
+
+@njit(nogil=True, cache=True)
+def _sorted(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The order of keys, stable; a function of its own because sorting takes long to compile."""
+    return np.argsort(keys, kind="mergesort")
 
 
 @njit(nogil=True, cache=True)
@@ -331,6 +338,6 @@ def _settle(
                 continue
         if at - start > 1:
             run = order[start:at]
-            run[:] = run[np.argsort(codes[run], kind="mergesort")]
-            run[:] = run[np.argsort(hashes[run], kind="mergesort")]
+            run[:] = run[_sorted(codes[run])]
+            run[:] = run[_sorted((hashes[run] ^ SIGN).view(np.int64))]
         start = at
