@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from poisonproof import BlockBallotClassifier, Certificate
 from poisonproof.errors import DamagedFileError, PoisonproofError
@@ -119,7 +118,3 @@ def test_contributors_are_refused() -> None:
     with pytest.raises(PoisonproofError, match="must be by content"):
         BlockBallotClassifier(near=0.5, split="group").fit([[0.0], [1.0]], [0, 1])
 
-
-@parametrize_with_checks([BlockBallotClassifier(near=1.2, k=5, directions=4)])
-def test_scikit_learn_contract(estimator: object, check: object) -> None:
-    check(estimator)  # type: ignore[operator]

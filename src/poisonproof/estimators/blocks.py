@@ -242,12 +242,12 @@ class BlockBallotClassifier(BallotClassifier):
         return self.nearness.limit(self.near, LENGTH)
 
     def _split_for(self, groups: Any) -> Split:
-        split = super()._split_for(groups)
-        if split.kind != "content":
+        split = Split.of(self.split)
+        if split is None or split.kind != "content":
             raise PoisonproofError(
                 f"The 'split' of BlockBallotClassifier must be by content. Got {self.split!r} instead."
             )
-        return split
+        return super()._split_for(groups)
 
     def own_premises(self) -> list[Premise]:
         """Map, near, class sizes, and how members learn."""

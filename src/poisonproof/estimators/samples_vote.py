@@ -96,6 +96,8 @@ class SampleVoteClassifier(CertifiedClassifier):
         self.split_, self.kind_of_samples_ = split, samples.kind
         self.map_ = Map.of(self.features, self.scale, samples)
         Nearness(self.metric, self.map_.mirrored)
+        if self.metric == "cosine" and hasattr(self.map_.features, "views"):
+            raise PoisonproofError("A feature map with several views of a sample needs the metric 'euclidean'.")
         self.check_classes()
         self.contributors_ = {}
         arrived = self._arrived(samples, codes, groups, first=True)
@@ -227,7 +229,8 @@ class SampleVoteClassifier(CertifiedClassifier):
     def describe_test(self, X: Any) -> Described:
         """Test samples by the map; those that it cannot read are told of, and described by zeros."""
         check_is_fitted(self, "voters_")
-        described = self.map_.describe(self.read_test(X, self.split_))
+        samples = self.read_test(X, self.split_)
+        described = self.map_.with_views(samples, self.map_.describe(samples))
         if described.rows.shape[1] != self.voters_.width:
             raise PoisonproofError(
                 f"The feature map gave {described.rows.shape[1]} numbers per sample, and {self.voters_.width} when the "
