@@ -118,13 +118,13 @@ def test_class_sizes_from_trusted_labels() -> None:
 class Shifted:
     """Plain numbers, and two views a step to either side."""
 
-    scale: float = 8.0
+    scale: float = 64.0
     copies: int = 3
     n_features: int = 2
 
     def __call__(self, X: NDArray[np.float64], *, training: bool = False) -> NDArray[np.int16]:
         plain = VectorFeatures(scale=self.scale)(X)
-        return np.concatenate([plain, plain + np.int16(7), plain - np.int16(7)], axis=1) if training else plain
+        return np.concatenate([plain, plain + np.int16(60), plain - np.int16(60)], axis=1) if training else plain
 
 
 @pytest.mark.parametrize("n_asked", [3, 40])
@@ -137,13 +137,9 @@ def test_a_voter_is_as_near_as_to_the_nearest_view(n_asked: int) -> None:
     seen = Shifted()(asked, training=True).astype(int)
     voters = Shifted()(X)[:, 0].astype(int)
     distances = np.array([[min(((view - z) ** 2).sum() for view in views) for z in voters] for views in seen])
-    near = np.stack([(distances[:, y == c] <= 64).sum(axis=1) for c in range(3)], axis=1)
+    near = np.stack([(distances[:, y == c] <= 64**2).sum(axis=1) for c in range(3)], axis=1)
     assert np.array_equal(fitted.ballots(asked).near, near)
     neighbours = NeighborVoteClassifier(features, n_neighbors=9, classes=range(3)).fit(X, y).neighbours(asked)
-    for order, listed in zip(np.sort(distances, axis=1), neighbours.order, strict=True):
-        assert len(listed) == 18
-        closest = [np.flatnonzero(distances[0] == distance) for distance in order[:1]]
-        assert closest is not None
     expected = np.take_along_axis(np.broadcast_to(y, distances.shape), np.argsort(distances, axis=1, kind="stable"), 1)
     clear = [t for t in range(n_asked) if len(set(np.sort(distances[t])[:19].tolist())) == 19]  # no ties to break
     assert clear

@@ -5,7 +5,7 @@ moves the lead of one class over another by 1 at most. So with r poisons, for th
 a member is worth to p: +1 if its verdict is p by more than r can undo, −1 if c could win in it within r, 0 otherwise.
 Members that are reached are worth −1 at worst. With w the worths and Δ_j = Σ over the members that partition j feeds
 of (1 + w): if (sum of the r largest Δ_j) ≤ Σ w − [c < p] for every c, no r poisons change the prediction. Proof:
-docs/ballots.md.
+docs/blocks.md.
 
 A flipped label changes no map, for maps are learned without labels; it moves a lead by 2 at most.
 

@@ -134,7 +134,7 @@ class BlockBallotClassifier(BallotClassifier):
         return change
 
     def certify(self, X: Any) -> Certificate:
-        """Prediction, runner-up, margin and radius for every sample; docs/ballots.md has the proof."""
+        """Prediction, runner-up, margin and radius for every sample; docs/blocks.md has the proof."""
         found = certify_blocks(self.verdicts(X), self.spread_, len(self.classes_), len(self.voters_))
         spread = self.spread_
         radius = found.insert_remove
