@@ -2,7 +2,7 @@
 
     python benchmarks/blocks.py --cases 20000
 
-Every case is a small world whose maps one poison changes beyond recognition (tests/block_oracle.py). Checked: the fast
+Every case is a small world whose maps one poison changes beyond recognition (tests/helpers/block_oracle.py). Checked: the fast
 certificate is the slow one; no attack of up to `--size` acts within a radius changes a prediction. Printed: how many
 radii were attacked, and how many of those that were attacked one past it (where that is within `--size`) fell.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 from block_oracle import broken, random_case, slow_radius
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ def commands(place: Path) -> dict[str, Killed]:
         "vote": Killed(place / "trained", ["vote", "{}"]),
         "update": Killed(place / "complete", ["update", "{}", "--remove", "3,17"]),
         "audit": Killed(
-            place / "complete", ["audit", "{}", "--targets", "1", "--kinds", "remove,flip", "--sizes", "1"]
+            place / "complete", ["audit", "{}", "--targets", "1", "--kinds", "remove,flip", "--attack-size", "1"]
         ),
     }
     assert forked(lambda: called(found["train"].words, place / "trained", 1)) == 0

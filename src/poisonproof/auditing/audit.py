@@ -239,7 +239,7 @@ class _Course:
         self.test = base.split_.samples(self.targets)
         self.digests = base.subset_digests_
         self.votes = self._retrained(training, np.arange(len(self.digests)))
-        self.certificate: Certificate = certify(base.as_votes(self.votes), method)  # type: ignore[arg-type]
+        self.certificate: Certificate = certify(base.as_votes(self.votes), method)  # type: ignore[call-overload]
         samples = base.split_.samples(self.X)
         self.partition = base.split_.partitions(
             samples, base.spread_.n_partitions, label_cells(self.labels), self.groups

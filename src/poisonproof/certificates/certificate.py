@@ -11,13 +11,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poisonproof import __version__
+from poisonproof.certificates.shares import (
+    Caution,
+    ClassShare,
+    balanced_shares,
+    caution,
+    share_of_majority,
+    shares_by_class,
+    shares_that_withstand,
+)
 from poisonproof.display.text import shown
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format, missing_extra
 from poisonproof.partition.split import Split, Threat
 from poisonproof.partition.spread import Spread
 from poisonproof.premises import Premise
+from poisonproof.samples.labels import one_by_one
 from poisonproof.system.files import open_arrays, reading, write_arrays
-from poisonproof.votes.votes import class_indices, labels_from_json, labels_to_json
+from poisonproof.votes.votes import class_indices, labels_from_json, labels_to_json, own_codes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,6 +132,33 @@ class Certificate:
         """Share of test samples that are right *and* have radius ≥ each attack size (pointwise)."""
         return shares_that_withstand(self.radius[self.right(y)], attack_sizes, len(self))
 
+    def majority_share(self, y: ArrayLike) -> float:
+        """Share of the most frequent test label: what always answering it would get, at every attack size."""
+        return share_of_majority(own_codes(y, self.classes, self.classes_inferred))
+
+    def balanced_accuracy(self, y: ArrayLike) -> float:
+        """Clean accuracy as the mean over the classes that occur in ``y``; a constant answer has 1 / their number."""
+        return float(self.certified_fraction_balanced(y, 0))
+
+    def certified_fraction_balanced(
+        self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]
+    ) -> NDArray[np.float64]:
+        """The certified fraction (pointwise) as the mean over the classes that occur in ``y``, however rare.
+
+        A label that the training data has not shown is a class of its own here, with nothing right.
+        """
+        right = self.right(y)
+        return balanced_shares(own_codes(y, self.classes, self.classes_inferred), right, self.radius, attack_sizes)
+
+    def by_class(self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]) -> tuple[ClassShare, ...]:
+        """For each class that occurs in ``y``: its size, its clean accuracy and its certified fraction (pointwise)."""
+        return class_shares(self, y, attack_sizes)
+
+    def caution(self, y: ArrayLike) -> Caution | None:
+        """What must be said before any figure: that a constant answer would do as well, or is what is given."""
+        codes = own_codes(y, self.classes, self.classes_inferred)
+        return caution(self.prediction, codes, self.right(y), names_of(self.classes, y, codes))
+
     @property
     def voters(self) -> str:
         """Who voted, in words."""
@@ -206,11 +243,11 @@ class Certificate:
             radii = {name.removeprefix(OF_THREAT): arrays.pop(name) for name in threats}
             if not set(radii) <= set(ACTS):
                 raise DamagedFileError(f"{path} is altered: it states radii against {sorted(set(radii) - set(ACTS))}.")
+            parts: dict[str, Any] = arrays | _voters_of(facts)
             certificate = cls(
-                **arrays,
+                **parts,
                 method=facts["method"],
                 classes=labels_from_json(facts["classes"]),
-                **_voters_of(facts),
                 split=Split.from_dict(facts["split"]) if facts["split"] else None,
                 classes_inferred=facts["classes_inferred"],
                 premises=tuple(Premise(*premise) for premise in facts["premises"]),
@@ -261,12 +298,33 @@ def _voters_of(facts: dict[str, Any]) -> dict[str, Any]:
     return {"election": facts["election"]}
 
 
-def shares_that_withstand(
-    radii: NDArray[np.int64], attack_sizes: int | Sequence[int] | NDArray[Any], n_test: int
-) -> NDArray[np.float64]:
-    """For each attack size, how many of these radii reach it, as a share of all test samples."""
-    sizes = np.asarray(attack_sizes)
-    if not np.issubdtype(sizes.dtype, np.integer) or (sizes < 0).any():
-        raise PoisonproofError(f"Attack sizes must be whole numbers ≥ 0. Got {attack_sizes!r} instead.")
-    held = np.sort(radii)
-    return (len(held) - np.searchsorted(held, sizes)) / n_test
+def attack_sizes(certificate: Certificate) -> list[int]:
+    """Round attack sizes up to the largest radius, for a table."""
+    largest = int(certificate.radius.max(initial=0))
+    steps: Sequence[int] = [m * 10**e for e in range(7) for m in (1, 2, 3, 5)] + [15, 25, 150, 250, 400]
+    return [0, *sorted(step for step in steps if step <= largest)] + ([largest] if largest not in [0, *steps] else [])
+
+
+def class_shares(
+    certificate: Any, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]
+) -> tuple[ClassShare, ...]:
+    """The shares of each class that occurs in ``y``, of any kind of certificate."""
+    right = certificate.right(y)
+    truth = own_codes(y, certificate.classes, certificate.classes_inferred)
+    codes, counts, certified = shares_by_class(truth, right, certificate.radius, attack_sizes)
+    clean = shares_by_class(truth, right, certificate.radius, 0)[2]
+    labels = one_by_one(y)
+    first = [int(np.flatnonzero(truth == code)[0]) for code in codes]
+    return tuple(
+        ClassShare(labels[row], int(count), float(share), fractions)
+        for row, count, share, fractions in zip(first, counts, clean, certified, strict=True)
+    )
+
+
+def names_of(classes: NDArray[Any], y: ArrayLike, codes: NDArray[np.int64]) -> list[str]:
+    """The label of each code of `own_codes`, as text: the classes, then labels that the training data has not shown."""
+    names = [str(label) for label in classes.tolist()]
+    labels = one_by_one(y)
+    for code in range(len(names), int(codes.max(initial=-1)) + 1):
+        names.append(str(labels[int(np.flatnonzero(codes == code)[0])]))
+    return names

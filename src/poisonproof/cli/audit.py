@@ -28,7 +28,7 @@ def command(
             help="Which attacks: `remove,insert,flip,…`; otherwise all that apply.",
         ),
     ] = None,
-    sizes: Annotated[str | None, typer.Option("--sizes", help="Attack sizes instead of growing ones: `5,6`.")] = None,
+    attack_size: options.AttackSizes = None,
     method: Annotated[
         str,
         typer.Option(
@@ -38,6 +38,7 @@ def command(
         ),
     ] = "finite-aggregation",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of targets and attacks; the same gives the same.")] = 0,
+    learner: reopening.Learner = None,
     data_dir: options.DataDir = None,
     json: options.Json = False,
 ) -> None:
@@ -52,7 +53,7 @@ def command(
     from poisonproof.system.files import write_record, write_text
 
     options.warnings_as_notes()
-    reopened = reopening.reopen(run, data, data_dir)
+    reopened = reopening.reopen(run, data, data_dir, learner=learner)
     reopening.check_same_data(run, reopened)
     dataset = reopened.dataset
     with only_writer(run):
@@ -65,7 +66,7 @@ def command(
                 groups=dataset.groups,
                 targets=targets,
                 kinds=None if kinds is None else [kind.strip() for kind in kinds.split(",")],
-                sizes=None if sizes is None else reopening.row_numbers(sizes),
+                sizes=None if attack_size is None else options.whole_numbers("--attack-size", attack_size),
                 method=method,
                 seed=seed,
                 progress=progress,

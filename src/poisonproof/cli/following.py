@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from poisonproof.cli import options
-from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.data import Dataset
-    from poisonproof.planning.plan import Plan
     from poisonproof.runs.run import Outcome
 
 PlanFile = Annotated[
@@ -22,16 +20,6 @@ PlanFile = Annotated[
         "--plan", help="Take k, d, spread and learner from what `poisonproof plan` wrote; compare afterwards."
     ),
 ]
-
-
-def open_plan(path: Path, others: dict[str, bool]) -> Plan:
-    """A plan, unless one of the options that it stands for was given too."""
-    from poisonproof.planning.plan import Plan
-
-    twice = [name for name, given in others.items() if given]
-    if twice:
-        raise PoisonproofError(f"--plan says what {twice[0]} is; leave one of them out.")
-    return Plan.load(path)
 
 
 def with_premise(samples: Dataset, followed: dict[str, Any] | None) -> Dataset:

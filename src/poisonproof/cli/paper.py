@@ -35,9 +35,7 @@ def command(
     collect: Annotated[
         bool, typer.Option("--collect", help="Train nothing: tables and figures of what has been run.")
     ] = False,
-    learner: Annotated[
-        str | None, typer.Option("--learner", help="Another learner for all rows, such as `nin`, the authors' own.")
-    ] = None,
+    learner: options.Learner = None,
     download: options.Download = False,
     n_jobs: options.Jobs = -1,
     json: options.Json = False,

@@ -28,6 +28,7 @@ def command(
             "keep their numbers.",
         ),
     ] = None,
+    learner: reopening.Learner = None,
     data_dir: options.DataDir = None,
     n_jobs: options.Jobs = -1,
     json: options.Json = False,
@@ -44,9 +45,9 @@ def command(
     from poisonproof.runs.run import run as run_again
 
     options.warnings_as_notes()
-    reopened = reopening.reopen(run, data, data_dir, n_jobs)
+    reopened = reopening.reopen(run, data, data_dir, n_jobs, learner)
     before = reopened.manifest["asked"]
-    asked = {name: before[name] for name in ("data", "learner", "options", "plan") if name in before}
+    asked = {name: before[name] for name in ("data", "learner", "options", "plan", "attack_size") if name in before}
     if data is not None:
         asked["data"] = data
     dataset, left_out = reopened.dataset, reopened.left_out

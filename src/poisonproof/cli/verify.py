@@ -20,7 +20,7 @@ GIGABYTES = 8.0
 MOST_ENTRIES = 1_000_000
 NAMED = "the data that the run names"
 EXAMPLES = (
-    "Example: `poisonproof verify runs/digits --dataset digits --retrain 20`; "
+    "Example: `poisonproof verify runs/digits digits --retrain 20`; "
     "`poisonproof verify certificate.npz --votes votes.npy`"
 )
 
@@ -33,17 +33,19 @@ class AtHand(NamedTuple):
 
 
 def command(
-    path: Annotated[Path, typer.Argument(help="Run directory, or a certificate (.npz).")],
-    votes: Annotated[Path | None, typer.Option("--votes", help="The votes (.npy) of a loose certificate.")] = None,
-    dataset: Annotated[
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory, or a certificate (.npz).")],
+    data: Annotated[
         str | None,
-        typer.Option(
-            "--dataset",
+        typer.Argument(
+            metavar="DATA",
             autocompletion=completion.of_data,
             help="Data to check against; by default what the run was made from, if it is still there.",
         ),
     ] = None,
-    data_dir: Annotated[Path | None, typer.Option("--data-dir", help="Folder that holds its files.")] = None,
+    votes: Annotated[Path | None, typer.Option("--votes", help="The votes (.npy) of a loose certificate.")] = None,
+    data_dir: options.DataDir = None,
+    learner: reopening.Learner = None,
     sample: Annotated[
         int | None,
         typer.Option(
@@ -73,10 +75,12 @@ def command(
     verdict is one line and names what was not checked; the reasons go to stderr, and `--json` prints every check.
     """
     from poisonproof import verify
+    from poisonproof.learners.brought import brought
 
     if not max_size > 0:
         raise PoisonproofError(f"--max-size must be above 0. Got {max_size}.")
-    at_hand = _at_hand(path, dataset, data_dir, retrain > 0)
+    given = data is not None or _typed(context, "data_dir")
+    at_hand = _at_hand(path, data, data_dir, given=given, needed=retrain > 0)
     if at_hand.dataset is None and path.is_dir():
         options.note(at_hand.source)
     with progress_bar("checking") as progress:
@@ -90,6 +94,7 @@ def command(
             seed=seed,
             max_bytes=int(max_size * 1e9),
             source=at_hand.source,
+            estimator=None if learner is None else brought(learner),
             progress=progress,
         )
     if json:
@@ -102,31 +107,37 @@ def command(
         raise typer.Exit(verdict.exit_code)
 
 
-def _at_hand(path: Path, dataset: str | None, data_dir: Path | None, needed: bool) -> AtHand:
+def _typed(context: typer.Context, name: str) -> bool:
+    """Whether an option was typed by the user rather than found in the environment."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _at_hand(path: Path, data: str | None, data_dir: Path | None, *, given: bool, needed: bool) -> AtHand:
     """The data that were given; otherwise those that the run names, if they are there and have its digests."""
-    if dataset is not None or data_dir is not None:
-        return AtHand(_data(path, dataset, data_dir), "the data given")
+    if given:
+        return AtHand(_data(path, data, data_dir), "the data given")
     if not needed and not os.path.lexists(path / "manifest.json"):
         return AtHand(None, "no data")
     try:
-        named = _named_data(path)
+        named = _named_data(path, data_dir)
     except (ValueError, TypeError, LookupError, AttributeError, OSError, ImportError) as error:
         if needed and not os.path.lexists(path / "manifest.json"):
             raise
-        return AtHand(None, f"the data that the run names could not be read ({error}); give --dataset.")
+        return AtHand(None, f"the data that the run names could not be read ({error}); give DATA.")
     if named is None:
-        return AtHand(None, "the data that the run names no longer have the digests that it states; give --dataset.")
+        return AtHand(None, "the data that the run names no longer have the digests that it states; give DATA.")
     return AtHand(named, NAMED)
 
 
-def _named_data(path: Path) -> Dataset | None:
+def _named_data(path: Path, data_dir: Path | None) -> Dataset | None:
     """The data that a manifest names, which may be anybody's; None if their digests are not those that it states."""
     manifest = _manifest(path)
     asked = manifest.get("asked") or {}
     for name in (asked.get("data"), *(asked.get("options", {}).get(option) for option in ("test", "schema"))):
         if name is not None:
             _refuse_odd_files(Path(name))
-    named = _data(path, None, None)
+    named = _data(path, None, data_dir)
     stated = {name: digest for name, digest in manifest["settings"]["dataset"].items() if name != "name"}
     return named if named.digests() == stated else None
 
@@ -155,14 +166,14 @@ def _refuse_odd_files(path: Path) -> None:
             raise PoisonproofError(f"{place} is no regular file")
 
 
-def _data(path: Path, dataset: str | None, data_dir: Path | None) -> Dataset:
+def _data(path: Path, given: str | None, data_dir: Path | None) -> Dataset:
     """The data at hand: of a run, read as the run read it; of a loose certificate, by name."""
-    from poisonproof import data
+    from poisonproof.data import load
 
     manifest = _manifest(path)
     if manifest.get("asked"):
-        return reopening.reopen(path, dataset, data_dir).dataset
-    name = dataset or manifest.get("settings", {}).get("dataset", {}).get("name")
+        return reopening.reopen_data(path, given, data_dir).dataset
+    name = given or manifest.get("settings", {}).get("dataset", {}).get("name")
     if name is None:
-        raise PoisonproofError(f"{path} does not say which data it was made from; give --dataset.")
-    return data.load(name, data_dir)
+        raise PoisonproofError(f"{path} does not say which data it was made from; give DATA.")
+    return load(name, data_dir)

@@ -102,12 +102,18 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
             )
         return pd.DataFrame(cells, columns=list(names))
 
+    def declared_classes(self) -> Sequence[Any] | None:
+        """The class list, if it is declared."""
+        return self.classes
+
     def data_premises(self, samples: Samples, split: Split) -> list[Premise]:
         """Classes, form of the samples, and what was fitted before."""
         classes = f"{len(self.classes_)} labels, {', '.join(map(str, self.classes_[:12]))}"
         declared = split.n_features is not None or _by_schema(split)
         return [
-            Premise("classes", classes + (", …" if len(self.classes_) > 12 else ""), self.classes is not None),
+            Premise(
+                "classes", classes + (", …" if len(self.classes_) > 12 else ""), self.declared_classes() is not None
+            ),
             Premise("number of features", str(samples.n_features), declared),
             NOTHING_BEFORE,
         ]

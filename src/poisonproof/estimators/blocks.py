@@ -147,7 +147,7 @@ class BlockBallotClassifier(BallotClassifier):
             "spread": spread.as_dict(),
             "near": float(self.near),
         }
-        return Certificate(
+        certificate = Certificate(
             found.prediction,
             found.runner_up,
             found.margin,
@@ -165,6 +165,7 @@ class BlockBallotClassifier(BallotClassifier):
                 "modify": radius // 2,
             },
         )
+        return self.within_premises(certificate)
 
     def verdicts(self, X: Any) -> Verdicts:
         """What every member says about every sample, and how many ballots would change it."""

@@ -15,7 +15,15 @@ import numpy as np
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
-from poisonproof.system.files import open_arrays, read_record, reading, sha256_of, write_arrays, write_bytes, write_record
+from poisonproof.system.files import (
+    open_arrays,
+    read_record,
+    reading,
+    sha256_of,
+    write_arrays,
+    write_bytes,
+    write_record,
+)
 from poisonproof.training.model_files import load_learner
 from poisonproof.votes.describing import Map
 from poisonproof.votes.nearness import squared_lengths
@@ -26,12 +34,16 @@ FORMAT = "poisonproof voters 1"
 RECORD, VOTERS, MAP = "model.json", "voters.npz", "map.skops"
 ARRAYS = ("rows", "codes", "hashes", "owners", "places")
 PLAIN = ("n_features_in_", "n_dropped_", "kind_of_samples_", "classes_inferred_")
-PARAMETERS = ("near", "n_neighbors", "metric", "class_sizes_from", "one_sided", "voices", "scale", "k", "d", "directions", "exponent")
+PARAMETERS = ("near", "n_neighbors", "metric", "class_sizes_from", "one_sided", "voices", "scale")
+PARAMETERS = (*PARAMETERS, "k", "d", "directions", "exponent")  # of blocks
 OWN_MAPS = (
     "poisonproof.maps.hashed.HashedFeatures",
     "poisonproof.maps.tables.CategoryColumn",
     "poisonproof.maps.tables.NumberColumn",
     "poisonproof.maps.tables.TableFeatures",
+    "poisonproof.maps.trusted.TrustedFeatures",
+    "poisonproof.maps.views.Views",
+    "poisonproof.maps.whitening.Whitening",
 )
 
 
@@ -87,7 +99,9 @@ def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[
     classes, sizes = labels_from_json(record["classes"]), record["sizes"]
     parameters = dict(record["parameters"])
     if "near" in parameters:  # ballots, of one map or of many
-        parameters["class_sizes"] = dict(zip(classes.tolist(), sizes, strict=True)) if isinstance(sizes, list) else sizes
+        parameters["class_sizes"] = (
+            dict(zip(classes.tolist(), sizes, strict=True)) if isinstance(sizes, list) else sizes
+        )
     model = cls(
         features,
         split=Split.from_dict(record["split"]),

@@ -17,6 +17,7 @@ from poisonproof.estimators.base import CertifiedClassifier, outline, table_prem
 from poisonproof.estimators.surroundings import seen_around
 from poisonproof.learners.describe import describe
 from poisonproof.maps.tables import TableFeatures, describe_columns
+from poisonproof.maps.trusted import TrustedFeatures
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
 from poisonproof.samples.frames import as_frame, as_values
@@ -203,10 +204,6 @@ class SampleVoteClassifier(CertifiedClassifier):
     def check_parameters(self) -> None:
         """Refuse what the caller cannot mean, before anything is read."""
 
-    def declared_classes(self) -> Sequence[Any] | None:
-        """The class list, if it is declared."""
-        return self.classes
-
     def check_classes(self) -> None:
         """Settle what depends on the class list."""
 
@@ -217,7 +214,21 @@ class SampleVoteClassifier(CertifiedClassifier):
         words = describe(features)
         if isinstance(features, TableFeatures):
             words = f"table, {describe_columns(features.columns)}; {features.origin}"
-        return [Premise("map", f"{words}, {self.map_.scale:g} steps per unit, {self.metric}", not chosen)]
+        premises = [Premise("map", f"{words}, {self.map_.scale:g} steps per unit, {self.metric}", not chosen)]
+        return [*premises, features.premise] if isinstance(features, TrustedFeatures) else premises
+
+    def within_premises(self, certificate: Certificate) -> Certificate:
+        """The certificate, less what the map does not allow to claim.
+
+        Where the training samples themselves shaped the map, nothing is claimed but of flipped labels: all other radii
+        are 0.
+        """
+        if not getattr(self.map_.features, "label_flips_only", False):
+            return certificate
+        nothing = np.zeros(len(certificate), np.int64)
+        radii = {name: nothing.copy() for name in certificate.radii or {}}
+        radii["label_flip"] = certificate.radius_against("label_flip")
+        return replace(certificate, radius=nothing, radii=radii, exact=None)
 
     # Reading
 
@@ -245,8 +256,8 @@ class SampleVoteClassifier(CertifiedClassifier):
         split = Split.of(self.split)
         if split is None or split.kind == "pixel-sum" or split.hash_labels:
             raise PoisonproofError(
-                f"The 'split' of {type(self).__name__} says how samples are read; it is 'content' or 'group', labels not "
-                f"hashed. Got {self.split!r} instead."
+                f"The 'split' of {type(self).__name__} says how samples are read; it is 'content' or 'group', labels "
+                f"not hashed. Got {self.split!r} instead."
             )
         if split.kind == "group" and groups is None:
             raise PoisonproofError("The 'group' split needs groups: one contributor id per training sample.")
@@ -267,8 +278,9 @@ class SampleVoteClassifier(CertifiedClassifier):
         numbers, following = self.contributors_, 1 + max(self.contributors_.values(), default=-1)
         owners = np.zeros(len(samples), np.int64)
         for row in np.flatnonzero(kept) if ids else ():
-            owners[row] = numbers.setdefault(ids[row], following)
-            following = max(following, owners[row] + 1)
+            number = numbers.setdefault(ids[row], following)
+            following = max(following, number + 1)
+            owners[row] = number
         faults = {
             "have a label that is not one of the classes": codes < 0,
             "have no contributor": ~named,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import resource
-import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from poisonproof.paper.rows import Row
 from poisonproof.partition.split import Split
 from poisonproof.runs.batch import Wanted, run_together
 from poisonproof.system.files import read_record, write_record
+from poisonproof.system.memory import peak_bytes
 
 QUICK = {"mnist": (3000, 500, 20), "cifar10": (2500, 400, 5), "gtsrb": (2000, 400, 5)}
 """For a quick look: training samples, test samples (both from the training set), and what k is divided by."""
@@ -74,12 +74,11 @@ def costs(folder: Path) -> list[dict[str, Any]]:
 
 
 def _log_cost(folder: Path, rows: Sequence[Row], seconds: dict[str, float]) -> None:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
     cost = {
         "rows": [row.name for row in rows],
         "wall_seconds": {part: round(value, 1) for part, value in seconds.items()},
-        "cpu_seconds_of_process": round(usage.ru_utime + usage.ru_stime, 1),
-        "peak_memory_gb": round(usage.ru_maxrss / (2**20 if sys.platform == "linux" else 2**30), 2),
+        "cpu_seconds_of_process": round(time.process_time(), 1),
+        "peak_memory_gb": round(peak_bytes() / 2**30, 2),
     }
     write_record(folder / "costs.json", {"costs": [*costs(folder), cost]})
 

@@ -6,12 +6,8 @@ the pilot's sizes along a straight line in logarithms; bytes follow from what th
 
 from __future__ import annotations
 
-import os
-import resource
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -102,12 +98,3 @@ def _along(pilots: Sequence[Pilot], size: float, name: str) -> float:
     at = int(np.clip(np.searchsorted(sizes, np.log(size)), 1, len(points) - 1))
     slope = (values[at] - values[at - 1]) / (sizes[at] - sizes[at - 1])
     return float(np.exp(values[at] + slope * (np.log(size) - sizes[at])))
-
-
-def resident_bytes() -> int:
-    """Bytes of memory that this process holds now; at most so far, where the system does not tell."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most if sys.platform == "darwin" else most * 1024

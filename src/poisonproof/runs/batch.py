@@ -16,9 +16,8 @@ from poisonproof.data import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.learners.describe import describe
-from poisonproof.runs.folder import refuse_strangers
+from poisonproof.runs.folder import only_writer, refuse_strangers
 from poisonproof.runs.run import Outcome, run
-from poisonproof.system.locks import only_writer
 from poisonproof.training.pooled import is_pooled
 from poisonproof.training.pooled_run import PooledRun, vote_pooled
 

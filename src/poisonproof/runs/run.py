@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -214,6 +214,8 @@ def _finish(
         "n_test": len(certificate),
         "empty_subsets": int((model.subset_sizes_ == 0).sum()),
         "clean_accuracy": certificate.clean_accuracy(dataset.y_test),
+        "majority_share": certificate.majority_share(dataset.y_test),
+        "balanced_accuracy": certificate.balanced_accuracy(dataset.y_test),
         "undefended_accuracy": undefended,
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "files": {name: sha256_of(folder / name) for name in results_of(folder, opened["settings"])},
@@ -247,10 +249,3 @@ def threat_model(split: Split) -> dict[str, int | str]:
             "change a training sample in any other way": split.cost("modify"),
         }
     return {**covered, **dict.fromkeys(NOT_COVERED, "not covered")}
-
-
-def attack_sizes(certificate: Certificate) -> list[int]:
-    """Round attack sizes up to the largest radius, for a table."""
-    largest = int(certificate.radius.max(initial=0))
-    steps: Sequence[int] = [m * 10**e for e in range(7) for m in (1, 2, 3, 5)] + [15, 25, 150, 250, 400]
-    return [0, *sorted(step for step in steps if step <= largest)] + ([largest] if largest not in [0, *steps] else [])

@@ -10,6 +10,7 @@ Voters come and go in place: what is added goes behind the last, what is removed
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -231,8 +232,9 @@ def merged(parts: list[Nearest], most: int) -> Nearest:
     )
     for t in range(n_test):
         order = np.lexsort((codes[t], hashes[t], distances[t]))[:most]
-        for array, own in zip(nearest, (distances, hashes, codes), strict=True):
-            array[t] = own[t, order]
+        nearest.distances[t] = distances[t, order]
+        nearest.hashes[t] = hashes[t, order]
+        nearest.codes[t] = codes[t, order]
     return nearest
 
 
@@ -240,7 +242,7 @@ def _shards(n_rows: int, n_test: int) -> list[slice]:
     """All voters as one shard if there are test samples for every core, else a shard for each."""
     count = 1 if n_test >= TESTS_AT_ONCE * n_cores() else n_cores()
     edges = np.linspace(0, n_rows, count + 1).astype(np.int64)
-    return [slice(int(start), int(stop)) for start, stop in zip(edges[:-1], edges[1:], strict=True)]
+    return [slice(int(start), int(stop)) for start, stop in pairwise(edges)]
 
 
 def _each_block(voters: Voters, test: Described, nearness: Nearness, shards: list[slice], use: Any) -> None:

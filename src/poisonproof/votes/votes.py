@@ -198,6 +198,21 @@ def class_indices(y: ArrayLike, classes: NDArray[Any], inferred: bool = False) -
     return indices
 
 
+def own_codes(y: ArrayLike, classes: NDArray[Any], inferred: bool = False) -> NDArray[np.int64]:
+    """Class index of each label; labels that are none of the classes get codes of their own behind them.
+
+    So equal labels have equal codes and others have others, whatever the training data has shown.
+    """
+    codes = class_indices(y, classes, inferred)
+    unseen = np.flatnonzero(codes == UNSEEN_LABEL)
+    if len(unseen):
+        labels = one_by_one(y)
+        cells = label_cells([labels[row] for row in unseen.tolist()])
+        behind = {cell: len(classes) + at for at, cell in enumerate(dict.fromkeys(cells))}
+        codes[unseen] = [behind[cell] for cell in cells]
+    return codes
+
+
 def labels_to_json(labels: NDArray[Any]) -> dict[str, Any]:
     """Labels as plain values with their kind, so that 1, 1.0, True and "1" stay apart."""
     return {"kind": labels.dtype.kind, "values": labels.tolist()}
