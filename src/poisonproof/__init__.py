@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from poisonproof.data.user_files import open_files
     from poisonproof.errors import DamagedFileError, MissingExtraError, PoisonproofError, WrongTypeError
     from poisonproof.estimators.ballots import BallotClassifier
+    from poisonproof.estimators.blocks import BlockBallotClassifier
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
     from poisonproof.estimators.neighbours import NeighborVoteClassifier
     from poisonproof.estimators.purity import PurityReport, check_estimator_purity, check_pipeline
@@ -52,6 +53,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "AuditReport": "auditing.audit",
     "BallotClassifier": "estimators.ballots",
     "BinomialSelectionClassifier": "estimators.stochastic",
+    "BlockBallotClassifier": "estimators.blocks",
     "Certificate": "certificates.methods",
     "CertifiedAccuracy": "certificates.collective.accuracy",
     "CertifiedBaggingClassifier": "estimators.stochastic",
@@ -101,6 +103,7 @@ __all__ = [
     "AuditReport",
     "BallotClassifier",
     "BinomialSelectionClassifier",
+    "BlockBallotClassifier",
     "Certificate",
     "CertifiedAccuracy",
     "CertifiedBaggingClassifier",

@@ -17,6 +17,7 @@ from poisonproof.estimators.base import CertifiedClassifier, data_premises, outl
 from poisonproof.estimators.surroundings import seen_around
 from poisonproof.learners.describe import describe
 from poisonproof.maps.tables import TableFeatures, describe_columns
+from poisonproof.maps.trusted import TrustedFeatures
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
 from poisonproof.samples.frames import as_frame, as_values
@@ -97,6 +98,8 @@ class SampleVoteClassifier(CertifiedClassifier):
         self.split_, self.kind_of_samples_ = split, samples.kind
         self.map_ = Map.of(self.features, self.scale, samples)
         Nearness(self.metric, self.map_.mirrored)
+        if self.metric == "cosine" and hasattr(self.map_.features, "views"):
+            raise PoisonproofError("A feature map with several views of a sample needs the metric 'euclidean'.")
         self.check_classes()
         self.contributors_ = {}
         arrived = self._arrived(samples, codes, groups, first=True)
@@ -217,7 +220,21 @@ class SampleVoteClassifier(CertifiedClassifier):
         words = describe(features)
         if isinstance(features, TableFeatures):
             words = f"table, {describe_columns(features.columns)}; {features.origin}"
-        return [Premise("map", f"{words}, {self.map_.scale:g} steps per unit, {self.metric}", not chosen)]
+        premises = [Premise("map", f"{words}, {self.map_.scale:g} steps per unit, {self.metric}", not chosen)]
+        return [*premises, features.premise] if isinstance(features, TrustedFeatures) else premises
+
+    def within_premises(self, certificate: Certificate) -> Certificate:
+        """The certificate, less what the map does not allow to claim.
+
+        Where the training samples themselves shaped the map, nothing is claimed but of flipped labels: all other radii
+        are 0.
+        """
+        if not getattr(self.map_.features, "label_flips_only", False):
+            return certificate
+        nothing = np.zeros(len(certificate), np.int64)
+        radii = {name: nothing.copy() for name in certificate.radii or {}}
+        radii["label_flip"] = certificate.radius_against("label_flip")
+        return replace(certificate, radius=nothing, radii=radii, exact=None)
 
     # Reading
 
@@ -229,7 +246,8 @@ class SampleVoteClassifier(CertifiedClassifier):
     def describe_test(self, X: Any) -> Described:
         """Test samples by the map; those that it cannot read are told of, and described by zeros."""
         check_is_fitted(self, "voters_")
-        described = self.map_.describe(self._read_test(X, self.split_))
+        samples = self._read_test(X, self.split_)
+        described = self.map_.with_views(samples, self.map_.describe(samples))
         if described.rows.shape[1] != self.voters_.width:
             raise PoisonproofError(
                 f"The feature map gave {described.rows.shape[1]} numbers per sample, and {self.voters_.width} when the "
