@@ -4,6 +4,8 @@ from math import inf
 
 import numpy as np
 import pytest
+from test_certificates import random_spread, random_votes
+from test_runoff import PLANE, ranked_votes
 
 from poisonproof import Spread, TargetCertificate, Votes, certify
 from runoff_oracle import random_case
@@ -15,8 +17,6 @@ from target_oracle import (
     smallest_runoff_attack_trying_everything,
     theorem_2_against,
 )
-from test_certificates import random_spread, random_votes
-from test_runoff import PLANE, ranked_votes
 
 METHODS = ("finite-aggregation", "dpa-bound", "tight")
 

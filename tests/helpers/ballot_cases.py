@@ -8,8 +8,8 @@ from __future__ import annotations
 import random
 
 import numpy as np
-from ballot_oracle import THREATS, World, smallest_coalition, smallest_coalition_of_neighbours, voice_of
 
+from ballot_oracle import THREATS, World, smallest_coalition, smallest_coalition_of_neighbours, voice_of
 from poisonproof.certificates.ballots import certify_counts
 from poisonproof.certificates.contributors import certify_voices
 from poisonproof.certificates.neighbours import certify_order
@@ -51,9 +51,11 @@ def ballots(seed, verdict):
         present = sorted({label for _, label in drawn})
         drawn = [(place, 1 + present.index(label)) for place, label in drawn]
         n_classes = len(present)
-    sizes = [0] * n_classes if inferred or one_sided or draw.random() < 0.5 else [
-        draw.randint(0, 6) for _ in range(n_classes)
-    ]
+    sizes = (
+        [0] * n_classes
+        if inferred or one_sided or draw.random() < 0.5
+        else [draw.randint(0, 6) for _ in range(n_classes)]
+    )
     n_labels = n_classes + inferred
     kinds = [(place, label) for place in (0, 1) for label in range(n_labels)]
     world = World(
@@ -177,9 +179,7 @@ def contributing_neighbours(seed, verdict):
     k, n_contributors = draw.randint(1, 6), draw.randint(1, 6)
     first = int(draw.random() < 0.8)
     far = draw.randint(first, 3)
-    drawn = [
-        (draw.randrange(n_contributors), draw.randint(first, far), draw.randrange(n_classes)) for _ in range(n)
-    ]
+    drawn = [(draw.randrange(n_contributors), draw.randint(first, far), draw.randrange(n_classes)) for _ in range(n)]
     if inferred:
         present = sorted({label for *_, label in drawn})
         drawn = [(g, place, 1 + present.index(label)) for g, place, label in drawn]

@@ -108,9 +108,7 @@ def certify_counts(near: Counts, totals: Counts, sizes: Counts, *, one_sided: bo
     )
 
 
-def _removals(
-    near: Counts, far: Counts, totals: Counts, found: Leads, one_sided: bool, inferred: bool
-) -> Counts:
+def _removals(near: Counts, far: Counts, totals: Counts, found: Leads, one_sided: bool, inferred: bool) -> Counts:
     """Removing a near sample of p or a far one of the rival costs 1, anything else nothing or less.
 
     The lead is lost at once with more than m such samples; with fewer, never. Where classes are inferred, a rival must

@@ -243,11 +243,11 @@ class Certificate:
             radii = {name.removeprefix(OF_THREAT): arrays.pop(name) for name in threats}
             if not set(radii) <= set(ACTS):
                 raise DamagedFileError(f"{path} is altered: it states radii against {sorted(set(radii) - set(ACTS))}.")
+            parts: dict[str, Any] = arrays | _voters_of(facts)
             certificate = cls(
-                **arrays,
+                **parts,
                 method=facts["method"],
                 classes=labels_from_json(facts["classes"]),
-                **_voters_of(facts),
                 split=Split.from_dict(facts["split"]) if facts["split"] else None,
                 classes_inferred=facts["classes_inferred"],
                 premises=tuple(Premise(*premise) for premise in facts["premises"]),

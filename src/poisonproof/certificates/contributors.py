@@ -53,9 +53,7 @@ def certify_voices(
     def work(start: int, stop: int) -> None:
         parts = [array[start:stop] for array in arrays]
         cells = np.ascontiguousarray(near[start:stop], dtype=np.int64)
-        _certify_rows(
-            cells, totals, classes, starts, sizes, voices, one_sided, inferred, scores[start:stop], *parts
-        )
+        _certify_rows(cells, totals, classes, starts, sizes, voices, one_sided, inferred, scores[start:stop], *parts)
 
     in_threads(n_test, ROWS_PER_TASK, work, n_jobs)
     prediction, runner_up, margin, radius, insert, remove = arrays

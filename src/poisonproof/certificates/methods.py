@@ -65,8 +65,8 @@ def certify(
     Parameters
     ----------
     votes : Votes, Ballots or Neighbours
-        What base classifiers say, or training samples themselves; the latter have one certificate each (docs/ballots.md)
-        and leave the other arguments alone.
+        What base classifiers say, or training samples themselves. The latter have one certificate each
+        (docs/ballots.md) and leave the other arguments alone.
     method : "finite-aggregation", "dpa-bound", "tight" or "run-off"
         ``finite-aggregation`` is Theorem 2 of Wang, Levine and Feizi (2022); with d = 1 it is Theorem 1
         (DPA) and exact. ``dpa-bound`` counts 2d votes for every poison, whatever the base classifiers
@@ -137,7 +137,11 @@ def certify(
 def _of_samples(votes: Ballots | Neighbours, n_jobs: int) -> Certificate:
     from poisonproof.certificates.samples_vote import certify_ballots, certify_neighbours
 
-    return certify_ballots(votes, n_jobs=n_jobs) if isinstance(votes, Ballots) else certify_neighbours(votes, n_jobs=n_jobs)
+    return (
+        certify_ballots(votes, n_jobs=n_jobs)
+        if isinstance(votes, Ballots)
+        else certify_neighbours(votes, n_jobs=n_jobs)
+    )
 
 
 def _against_target(

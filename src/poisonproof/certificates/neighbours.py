@@ -43,13 +43,13 @@ def certify_order(
         Each voter is a contributor, shown by its nearest sample: then one act may replace a voter, and what counts as
         a modification of samples is the radius.
     """
-    order = np.ascontiguousarray(order)
     arrays = [np.empty(len(order), np.int64) for _ in range(8)]
     exact = np.ones(len(order), np.bool_)
 
     def work(start: int, stop: int) -> None:
         parts = [array[start:stop] for array in arrays]
-        _certify_rows(order[start:stop], n_neighbors, n_samples, n_classes, inferred, contributors, *parts)
+        codes = order[start:stop].astype(np.int64)  # one type, so that the kernel is compiled once
+        _certify_rows(codes, n_neighbors, n_samples, n_classes, inferred, contributors, *parts)
 
     in_threads(len(order), ROWS_PER_TASK, work, n_jobs)
     prediction, runner_up, margin, *radii = arrays

@@ -33,13 +33,22 @@ def certify_ballots(ballots: Ballots, *, n_jobs: int = -1) -> Certificate:
 
 def scores_and_radii(ballots: Ballots, *, n_jobs: int = -1) -> tuple[NDArray[np.int64], Radii]:
     """The score of every class, an array (n_test, n_classes), and all radii."""
-    flags = {"one_sided": ballots.one_sided, "inferred": ballots.classes_inferred}
-    if ballots.voices is None:
-        scores = ballots.near if ballots.one_sided else 2 * ballots.near - ballots.totals
-        return scores + ballots.sizes, certify_counts(ballots.near, ballots.totals, ballots.sizes, **flags)
-    voices = ballots.voices
-    cells = (ballots.near, ballots.totals, voices.classes, voices.starts)
-    return certify_voices(*cells, ballots.sizes, voices.most, **flags, n_jobs=n_jobs)
+    one_sided, inferred, voices = ballots.one_sided, ballots.classes_inferred, ballots.voices
+    if voices is None:
+        scores = (ballots.near if one_sided else 2 * ballots.near - ballots.totals) + ballots.sizes
+        counts = (ballots.near, ballots.totals, ballots.sizes)
+        return scores, certify_counts(*counts, one_sided=one_sided, inferred=inferred)
+    return certify_voices(
+        ballots.near,
+        ballots.totals,
+        voices.classes,
+        voices.starts,
+        ballots.sizes,
+        voices.most,
+        one_sided=one_sided,
+        inferred=inferred,
+        n_jobs=n_jobs,
+    )
 
 
 def certify_neighbours(neighbours: Neighbours, *, n_jobs: int = -1) -> Certificate:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import logging
 import sys
 import warnings
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -225,6 +226,24 @@ def note(text: str) -> None:
 def note_lines(text: str) -> None:
     """A text of several lines on stderr."""
     typer.echo(shown_lines(text), err=True, nl=False)
+
+
+class log_as_notes(logging.Handler):  # noqa: N801
+    """Within, what the library logs is shown as one line each."""
+
+    def __enter__(self) -> None:
+        self.logger = logging.getLogger("poisonproof")
+        self.before = self.logger.level
+        self.logger.setLevel(logging.INFO)
+        self.logger.addHandler(self)
+
+    def __exit__(self, *error: object) -> None:
+        self.logger.removeHandler(self)
+        self.logger.setLevel(self.before)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """A line on stderr."""
+        note(record.getMessage())
 
 
 def warnings_as_notes() -> None:

@@ -104,7 +104,6 @@ def command(
             keep_members=not votes_only,
             seconds=seconds,
             n_jobs=n_jobs,
-            say=options.note,
         )
     plan.save(out)
     options.note(f"written: {out}")

@@ -61,7 +61,9 @@ def _in_words(model: Any) -> str:
     gives = "certify(X) gives a radius for every prediction"
     if hasattr(model, "voters_"):
         unit = "contributors" if model.contributors_ else "training samples"
-        return f"{len(model.contributors_) or len(model.voters_)} {unit} vote on {len(model.classes_)} classes; {gives}."
+        return (
+            f"{len(model.contributors_) or len(model.voters_)} {unit} vote on {len(model.classes_)} classes; {gives}."
+        )
     if not hasattr(model, "members_"):
         return f"Not fitted. After fit(X, y), {gives}."
     ensemble = f"{len(model.subset_sizes_)} base classifiers for {len(model.classes_)} classes"

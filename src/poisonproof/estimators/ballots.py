@@ -35,8 +35,8 @@ class BallotClassifier(SampleVoteClassifier):
     features : callable, optional
         The map from samples to small whole numbers: `DigitFeatures`, `SignFeatures`, `ObjectFeatures`,
         `VectorFeatures`, `HashedFeatures`, `TableFeatures`, or any function of one sample that gives numbers. Without
-        one, plain numbers are rounded to 1/scale, texts and sparse rows are hashed, and tables get units from these
-        rows, which is a premise.
+        one, plain numbers are rounded to 1/scale, texts and sparse rows are hashed, and tables with categories get
+        units from these rows, which is a premise (`TableFeatures.declared` avoids it).
     near : float
         The greatest distance that counts as near, in the map's own units; with the cosine, the least cosine.
     metric : "euclidean" or "cosine"
@@ -124,7 +124,7 @@ class BallotClassifier(SampleVoteClassifier):
 
     def certify(self, X: Any) -> Certificate:
         """Prediction, runner-up, margin and exact radius for every sample; docs/ballots.md has the proof."""
-        return certify_ballots(self.ballots(X))
+        return self.within_premises(certify_ballots(self.ballots(X)))
 
     def scores(self, X: Any) -> NDArray[np.int64]:
         """Ballots of each class, near less far, with its declared size; an array (n, classes)."""
@@ -162,8 +162,7 @@ class BallotClassifier(SampleVoteClassifier):
             return codes, n_classes, np.bincount(codes, minlength=n_classes).astype(np.int64), None
         pairs = voters.owners[: len(voters)] * n_classes + codes
         held, cells, totals = np.unique(pairs, return_inverse=True, return_counts=True)
-        owners, starts = np.unique(held // n_classes, return_index=True)
-        starts = np.append(starts, len(held)).astype(np.int64)
+        starts = np.append(np.unique(held // n_classes, return_index=True)[1], len(held)).astype(np.int64)
         voices = Voices(int(self.voices), (held % n_classes).astype(np.int64), starts)
         return cells.astype(np.int64), len(held), totals.astype(np.int64), voices
 
@@ -171,17 +170,22 @@ class BallotClassifier(SampleVoteClassifier):
         """Refuse what the caller cannot mean, before anything is read."""
         Nearness(self.metric).limit(self.near, 1.0)
         if isinstance(self.voices, bool) or not isinstance(self.voices, int | np.integer) or self.voices < 1:
-            raise PoisonproofError(f"The 'voices' parameter must be a whole number above 0. Got {self.voices!r} instead.")
+            raise PoisonproofError(
+                f"The 'voices' parameter must be a whole number above 0. Got {self.voices!r} instead."
+            )
         if isinstance(self.class_sizes, str) and self.class_sizes != FROM_ROWS:
             raise PoisonproofError(
-                f"The 'class_sizes' parameter must be sizes by label, or '{FROM_ROWS}'. Got {self.class_sizes!r} instead."
+                f"The 'class_sizes' parameter must be sizes by label, or '{FROM_ROWS}'. "
+                f"Got {self.class_sizes!r} instead."
             )
         if isinstance(self.class_sizes, Mapping):
             if self.one_sided:
                 raise PoisonproofError("One-sided ballots need no class sizes; leave 'class_sizes' or 'one_sided'.")
             for label, size in self.class_sizes.items():
                 if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
-                    raise PoisonproofError(f"The size of class {label!r} must be a whole number from 0 on. Got {size!r}.")
+                    raise PoisonproofError(
+                        f"The size of class {label!r} must be a whole number from 0 on. Got {size!r}."
+                    )
         elif self.class_sizes is not None and not isinstance(self.class_sizes, str):
             raise PoisonproofError(
                 f"The 'class_sizes' parameter must be sizes by label. Got {type(self.class_sizes).__name__} instead."
@@ -194,7 +198,7 @@ class BallotClassifier(SampleVoteClassifier):
         keys = list(self.class_sizes)
         if self.classes is not None and set(label_cells(self.classes)) != set(label_cells(keys)):
             raise PoisonproofError(
-                f"The keys of 'class_sizes' must be the classes. Got sizes for {keys!r}, classes {list(self.classes)!r}."
+                f"The keys of 'class_sizes' must be the classes, {list(self.classes)!r}. Got {keys!r} instead."
             )
         return keys
 

@@ -85,9 +85,7 @@ class NeighborVoteClassifier(SampleVoteClassifier):
         test = self.describe_test(X)
         grouped = self.split_.kind == "group"
         most = max(self.n_neighbors, n_listed or 2 * self.n_neighbors)
-        nearest = nearest_everywhere(
-            self.voters_, test, self.nearness, most, one_per_owner=grouped, n_jobs=self.n_jobs
-        )
+        nearest = nearest_everywhere(self.voters_, test, self.nearness, most, one_per_owner=grouped, n_jobs=self.n_jobs)
         first = nearest.distances[:, 0] > self.nearness.own(test.lengths)
         voters = self.voters_
         n_voters = len(np.unique(voters.owners[: len(voters)])) if grouped else len(voters)
@@ -106,7 +104,7 @@ class NeighborVoteClassifier(SampleVoteClassifier):
 
     def certify(self, X: Any) -> Certificate:
         """Prediction, runner-up, margin and radius for every sample; docs/ballots.md has the proof."""
-        return certify_neighbours(self.neighbours(X))
+        return self.within_premises(certify_neighbours(self.neighbours(X)))
 
     def scores(self, X: Any) -> NDArray[np.int64]:
         """Votes of each class among the K nearest; an array (n, classes)."""
@@ -121,7 +119,9 @@ class NeighborVoteClassifier(SampleVoteClassifier):
         """Refuse what the caller cannot mean, before anything is read."""
         count = self.n_neighbors
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-            raise PoisonproofError(f"The 'n_neighbors' parameter must be a whole number above 0. Got {count!r} instead.")
+            raise PoisonproofError(
+                f"The 'n_neighbors' parameter must be a whole number above 0. Got {count!r} instead."
+            )
 
     def own_premises(self) -> list[Premise]:
         """Map and number of neighbours."""

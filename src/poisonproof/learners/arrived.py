@@ -134,6 +134,7 @@ def _held(value: Any) -> Iterator[tuple[str, Any, bool]]:
         return
     if hasattr(value, "get_params"):
         yield from ((f".{name}", part, False) for name, part in value.get_params(deep=False).items())
+        yield from ((f".{name}", part, True) for name, part in _held_by_class(type(value)))
     elif isinstance(value, dict):
         yield from ((f"[{name!r}]", part, False) for name, part in value.items())
     elif isinstance(value, list | tuple | set | frozenset):
@@ -152,6 +153,15 @@ def _held(value: Any) -> Iterator[tuple[str, Any, bool]]:
         yield from ((f".{field.name}", getattr(value, field.name), True) for field in fields(value))
     else:
         yield from ((f".{name}", part, True) for name, part in getattr(value, "__dict__", {}).items())
+
+
+def _held_by_class(kind: type) -> Iterator[tuple[str, Any]]:
+    """Arrays that stand in the class of an estimator; of a class of the user's own script, its methods too."""
+    for own in kind.__mro__:
+        if own.__module__.partition(".")[0] not in ("builtins", "sklearn"):
+            for name, part in vars(own).items():
+                if _is_array(part) or (own.__module__ == "__main__" and isinstance(part, FunctionType)):
+                    yield name, part
 
 
 def _held_by_function(function: FunctionType) -> Iterator[tuple[str, Any]]:

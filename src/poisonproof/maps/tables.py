@@ -150,7 +150,9 @@ def _number(value: Any) -> float:
 def describe_columns(columns: Sequence[NumberColumn | CategoryColumn], shown: int = 8) -> str:
     """Units of columns in words, the first few."""
     words = [
-        f"{column.name} in units of {column.unit:g}" if isinstance(column, NumberColumn) else f"{column.name} by category"
+        f"{column.name} in units of {column.unit:g}"
+        if isinstance(column, NumberColumn)
+        else f"{column.name} by category"
         for column in columns[:shown]
     ]
     return ", ".join(words) + (f", … ({len(columns)} in all)" if len(columns) > shown else "")

@@ -7,6 +7,7 @@ same to the bit, however the voters are shared out.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -62,9 +63,7 @@ def nearest_everywhere(
     shards = [] if one_per_owner else _shares(len(voters), n_jobs)
     if len(shards) < 2:
         return nearest_voters(voters, test, nearness, most, one_per_owner=one_per_owner)
-    tasks = (
-        delayed(_nearest)(*_sent(voters.part(start, stop)), *test, nearness, most) for start, stop in shards
-    )
+    tasks = (delayed(_nearest)(*_sent(voters.part(start, stop)), *test, nearness, most) for start, stop in shards)
     return merged([Nearest(*part) for part in _run(tasks, n_jobs)], most)
 
 
@@ -74,7 +73,7 @@ def _shares(n_voters: int, n_jobs: int | None) -> list[tuple[int, int]]:
         return []
     count = min(effective_n_jobs(n_jobs), max(1, n_voters))
     edges = np.linspace(0, n_voters, count + 1).astype(int).tolist()
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(pairwise(edges))
 
 
 def _run(tasks: Any, n_jobs: int | None) -> list[Any]:

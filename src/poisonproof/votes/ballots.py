@@ -86,7 +86,9 @@ class Ballots:
         if (self.near < 0).any() or (self.near > self.totals).any() or (self.sizes < 0).any():
             raise PoisonproofError("Ballots must count from 0 to the samples there are, and class sizes from 0 on.")
         if (self.voices is None and cells != n_classes) or (self.classes_inferred and self.sizes.any()):
-            raise PoisonproofError("Ballots need a count for every class, and no class sizes unless classes are declared.")
+            raise PoisonproofError(
+                "Ballots need a count for every class, and no class sizes unless classes are declared."
+            )
 
     @property
     def n_test(self) -> int:

@@ -46,8 +46,8 @@ class Map:
             return cls(plain, float(plain.scale))
         if not callable(features) or isinstance(features, type):
             raise PoisonproofError(
-                "The 'features' parameter must be a feature map, such as DigitFeatures(), or a function from samples to "
-                f"an array (n, features). Got {features!r} instead."
+                "The 'features' parameter must be a feature map, such as DigitFeatures(), or a function from samples "
+                f"to an array (n, features). Got {features!r} instead."
             )
         return cls(features, float(getattr(features, "scale", scale)))
 
@@ -78,8 +78,8 @@ class Map:
         widths = {piece.shape[1] for piece in pieces if piece.shape[1]}
         if len(widths) > 1:
             raise PoisonproofError(
-                f"The feature map gave {sorted(widths)[0]} numbers for some samples and {sorted(widths)[-1]} for others; "
-                "it must give as many for every sample."
+                f"The feature map gave {min(widths)} numbers for some samples and {max(widths)} for others; it must "
+                "give as many for every sample."
             )
         if not readable.any() and len(rows):
             self._refuse(errors)
@@ -95,6 +95,30 @@ class Map:
         if twice:
             self._check_again(samples, rows, readable, whole)
         return Described(whole, lengths, readable)
+
+    def with_views(self, samples: Samples, described: Described) -> Described:
+        """Test samples with what the map says of their other views, if it has any."""
+        if not hasattr(self.features, "views"):
+            return described
+        rows = np.flatnonzero(described.readable)
+        pieces = [self._views(samples, rows[at : at + OWN_BATCH]) for at in range(0, len(rows), OWN_BATCH)]
+        n_views = pieces[0].shape[1] if pieces else 0
+        views = np.zeros((len(samples), n_views, described.rows.shape[1]), np.int16)
+        if pieces:
+            views[rows] = np.concatenate(pieces)
+        lengths, short = _lengths(views.reshape(-1, views.shape[2]), self.mirrored)
+        if not short.all():
+            raise PoisonproofError(f"The feature map gave a view longer than {LONGEST} steps; choose a smaller scale.")
+        return described._replace(views=views, view_lengths=lengths.reshape(views.shape[:2]))
+
+    def _views(self, samples: Samples, rows: NDArray[np.int64]) -> NDArray[np.int16]:
+        given = np.asarray(self.features.views(samples.take(rows)))  # type: ignore[attr-defined]
+        if given.ndim != 3 or len(given) != len(rows) or given.dtype not in (np.int8, np.int16):
+            raise PoisonproofError(
+                f"The views of a feature map must be whole numbers, (n, views, features). Got {given.dtype} of shape "
+                f"{given.shape}."
+            )
+        return given.astype(np.int16)
 
     def _piece(
         self, samples: Samples, rows: NDArray[np.int64], readable: NDArray[np.bool_], errors: list[Exception]
@@ -129,15 +153,15 @@ class Map:
             except Exception as error:
                 errors.append(error)
                 answers.append((np.zeros(0, np.int8), False))
-        widths = {len(given) for given, numbers in answers if numbers}
+        widths = {len(answer) for answer, is_numbers in answers if is_numbers}
         if len(widths) > 1:
             raise PoisonproofError(f"The feature map gave {sorted(widths)} numbers for different samples.")
         width = max(widths, default=0)
         out = np.zeros((len(rows), width), np.int16)
-        for at, (given, numbers) in enumerate(answers):
-            if numbers:
-                out[at] = given
-        return out, np.array([numbers for _, numbers in answers], np.bool_)
+        for at, (answer, is_numbers) in enumerate(answers):
+            if is_numbers:
+                out[at] = answer
+        return out, np.array([is_numbers for _, is_numbers in answers], np.bool_)
 
     def _ask(self, samples: Samples, rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """What the map says of some samples, as whole numbers, and which answers were numbers."""
@@ -154,10 +178,12 @@ class Map:
         given = given[: len(rows)]
         if given.dtype.kind == "f":
             numbers = np.isfinite(given).all(axis=1)
-            return VectorFeatures(scale=self.scale, limit=LONGEST)(np.where(numbers[:, None], given, 0.0))[:, 0], numbers
+            return VectorFeatures(scale=self.scale, limit=LONGEST)(np.where(numbers[:, None], given, 0.0))[
+                :, 0
+            ], numbers
         if given.dtype in (np.int8, np.int16):
             return given, np.ones(len(given), np.bool_)
-        small = (given >= WHOLE.min).all(axis=1) & (given <= WHOLE.max).all(axis=1)
+        small = np.all((given >= WHOLE.min) & (given <= WHOLE.max), axis=1)
         return np.where(small[:, None], given, 0).astype(np.int16), small
 
     def _check_again(
@@ -182,16 +208,16 @@ class Map:
         if errors:
             raise PoisonproofError(f"The feature map could read no sample; it said: {errors[0]}") from errors[0]
         raise PoisonproofError(
-            "The feature map gave no usable numbers for any sample: NaN, infinity, missing values that it does not take, "
-            f"or vectors longer than {LONGEST} steps; choose a smaller scale."
+            "The feature map gave no usable numbers for any sample: NaN, infinity, missing values that it does not "
+            f"take, or vectors longer than {LONGEST} steps; choose a smaller scale."
         )
 
 
 def _plain(samples: Samples, scale: float) -> Any:
-    """The map of a kind of samples, where none is given."""
-    if isinstance(samples, TableSamples):
+    """The map of a kind of samples, where none is given; a table of numbers is what an array of them is."""
+    if isinstance(samples, TableSamples) and not all(column.numeric for column in samples.columns):
         return TableFeatures.from_rows(samples, trusted=False, scale=scale)
-    return VectorFeatures(scale=scale) if samples.kind == "numbers" else HashedFeatures()
+    return VectorFeatures(scale=scale) if samples.kind in ("numbers", "tables") else HashedFeatures()
 
 
 def _lengths(rows: NDArray[Any], mirrored: bool) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -109,7 +109,7 @@ def squared_lengths(rows: NDArray[Any], mirrored: bool = False) -> tuple[NDArray
 
 @njit(nogil=True, cache=True)
 def count_near(
-    products: NDArray[np.float32],
+    products: NDArray[Any],
     left: NDArray[np.int64],
     right: NDArray[np.int64],
     cosine: bool,
@@ -126,12 +126,12 @@ def count_near(
     for t in range(products.shape[0]):
         least = left[t] - limit
         for j in range(products.shape[1]):
-            counts[t, cells[j]] += 2 * np.int64(products[t, j]) >= least + right[j]
+            counts[t, cells[j]] += np.int64(2 * products[t, j]) >= least + right[j]
 
 
 @njit(nogil=True, cache=True)
 def write_distances(
-    products: NDArray[np.float32],
+    products: NDArray[Any],
     left: NDArray[np.int64],
     right: NDArray[np.int64],
     cosine: bool,
@@ -143,7 +143,7 @@ def write_distances(
             if cosine:
                 out[t, j] = _steps(products[t, j], left[t], right[j])
             else:
-                out[t, j] = left[t] + right[j] - 2 * np.int64(products[t, j])
+                out[t, j] = left[t] + right[j] - np.int64(2 * products[t, j])
 
 
 @njit(nogil=True, cache=True)
@@ -178,9 +178,9 @@ def _steps(product: float, left: int, right: int) -> int:
     fraction = value - whole
     if fraction < DOUBTFUL or fraction > 1.0 - DOUBTFUL:
         whole = int(value + 0.5)
-        if not _at_least(abs(np.int64(product)), left, right, whole):
+        if not _at_least(abs(int(product)), left, right, whole):
             whole -= 1
-        if product < 0 and not _is(abs(np.int64(product)), left, right, whole):
+        if product < 0 and not _is(abs(int(product)), left, right, whole):
             whole += 1
     elif product < 0:
         whole += 1
@@ -193,14 +193,16 @@ def _at_least(product: int, left: int, right: int, whole: int) -> bool:
     high, low = _square_times(whole, left, right)
     squared = np.uint64(product) * np.uint64(product)
     own_high, own_low = squared >> np.uint64(24), squared << np.uint64(40)
-    return own_high > high or (own_high == high and own_low >= low)
+    if own_high == high:
+        return bool(own_low >= low)
+    return bool(own_high > high)
 
 
 @njit(nogil=True, cache=True)
 def _is(product: int, left: int, right: int, whole: int) -> bool:
     high, low = _square_times(whole, left, right)
     squared = np.uint64(product) * np.uint64(product)
-    return squared >> np.uint64(24) == high and squared << np.uint64(40) == low
+    return bool(squared >> np.uint64(24) == high) and bool(squared << np.uint64(40) == low)
 
 
 @njit(nogil=True, cache=True)

@@ -10,6 +10,7 @@ Voters come and go in place: what is added goes behind the last, what is removed
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,14 +33,42 @@ FEW = 4  # so many test samples are answered in integers, row by row
 DIRECT_ROWS = 4096
 SPARE = 64
 HASH_BITS = 37  # of a hash that fit beside a distance of 26 bits
+SIGN = np.uint64(1 << 63)  # turned round, an unsigned number sorts as a signed one
 
 
 class Described(NamedTuple):
-    """Samples as whole numbers: features, squared lengths, and which samples the map could read."""
+    """Samples as whole numbers: features, squared lengths, and which samples the map could read.
+
+    ``views``: what the map says of test samples seen otherwise, an array (n, views, features), and their squared
+    lengths; a voter is as near as it is to the nearest view.
+    """
 
     rows: NDArray[Any]
     lengths: NDArray[np.int64]
     readable: NDArray[np.bool_]
+    views: NDArray[Any] | None = None
+    view_lengths: NDArray[np.int64] | None = None
+
+    def part(self, own: slice) -> Described:
+        """Some of the samples; no copy."""
+        return Described(*(None if array is None else array[own] for array in self))
+
+    def seen(self, own: slice) -> list[NDArray[Any]]:
+        """Some of the samples: their features, and those of every other view."""
+        views = () if self.views is None else np.moveaxis(self.views[own], 1, 0)
+        return [self.rows[own], *views]
+
+    def nearest_view(self, own: slice, products: list[NDArray[np.float32]]) -> NDArray[Any]:
+        """Products, one array for each view, as if the nearest view of a sample were as long as the sample.
+
+        Squared distances are lengths less twice these; halves of whole numbers, exact in double precision.
+        """
+        if self.view_lengths is None:
+            return products[0]
+        best = products[0].astype(np.float64)
+        for view, more in enumerate(products[1:]):
+            np.maximum(best, more + (self.lengths[own] - self.view_lengths[own, view])[:, None] / 2, out=best)
+        return best
 
 
 class Nearest(NamedTuple):
@@ -165,7 +194,7 @@ def nearest_voters(
     run = max(FEW, DISTANCE_BYTES // (4 * max(1, n_rows)))
     for start in range(0, n_test, run):
         own = slice(start, min(start + run, n_test))
-        few = Described(test.rows[own], test.lengths[own], test.readable[own])
+        few = test.part(own)
         distances = np.empty((len(few.rows), n_rows), np.int32)
 
         def write(
@@ -203,8 +232,9 @@ def merged(parts: list[Nearest], most: int) -> Nearest:
     )
     for t in range(n_test):
         order = np.lexsort((codes[t], hashes[t], distances[t]))[:most]
-        for array, own in zip(nearest, (distances, hashes, codes), strict=True):
-            array[t] = own[t, order]
+        nearest.distances[t] = distances[t, order]
+        nearest.hashes[t] = hashes[t, order]
+        nearest.codes[t] = codes[t, order]
     return nearest
 
 
@@ -212,7 +242,7 @@ def _shards(n_rows: int, n_test: int) -> list[slice]:
     """All voters as one shard if there are test samples for every core, else a shard for each."""
     count = 1 if n_test >= TESTS_AT_ONCE * n_cores() else n_cores()
     edges = np.linspace(0, n_rows, count + 1).astype(np.int64)
-    return [slice(int(start), int(stop)) for start, stop in zip(edges[:-1], edges[1:], strict=True)]
+    return [slice(int(start), int(stop)) for start, stop in pairwise(edges)]
 
 
 def _each_block(voters: Voters, test: Described, nearness: Nearness, shards: list[slice], use: Any) -> None:
@@ -230,26 +260,29 @@ def _each_block(voters: Voters, test: Described, nearness: Nearness, shards: lis
     def work(first: int, last: int) -> None:
         for shard, start in tasks[first:last]:
             tests = slice(start, min(start + TESTS_AT_ONCE, n_test))
-            fed = nearness.fed(test.rows[tests])
+            fed = [nearness.fed(rows) for rows in test.seen(tests)]
             for at in range(shards[shard].start, shards[shard].stop, block):
                 rows = slice(at, min(at + block, shards[shard].stop))
-                use(shard, tests, rows, nearness.products(fed, nearness.fed(voters.rows[rows])))
+                there = nearness.fed(voters.rows[rows])
+                use(shard, tests, rows, test.nearest_view(tests, [nearness.products(own, there) for own in fed]))
 
     with one_linear_algebra_thread():
         in_threads(len(tasks), 1, work)
 
 
 def _each_row(voters: Voters, test: Described, nearness: Nearness, shards: list[slice], use: Any) -> None:
-    wide = test.rows.astype(np.int32)
+    everyone = slice(0, len(test.rows))
+    views = [rows.astype(np.int32) for rows in test.seen(everyone)]
 
     def work(first: int, last: int) -> None:
         for shard in range(first, last):
             for at in range(shards[shard].start, shards[shard].stop, DIRECT_ROWS):
                 rows = slice(at, min(at + DIRECT_ROWS, shards[shard].stop))
-                products = np.empty((len(wide), rows.stop - rows.start), np.float32)
-                for t in range(len(wide)):
-                    products_directly(voters.rows[rows], wide[t], nearness.mirrored, products[t])
-                use(shard, slice(0, len(wide)), rows, products)
+                products = [np.empty((len(wide), rows.stop - rows.start), np.float32) for wide in views]
+                for wide, out in zip(views, products, strict=True):
+                    for t in range(len(wide)):
+                        products_directly(voters.rows[rows], wide[t], nearness.mirrored, out[t])
+                use(shard, everyone, rows, test.nearest_view(everyone, products))
 
     in_threads(len(shards), 1, work)
 
@@ -281,12 +314,18 @@ def _select(
         for at in range(len(chosen)):
             own = chosen[at]
             keys[at] = (np.int64(distance[own]) << HASH_BITS) | np.int64(hashes[own] >> np.uint64(64 - HASH_BITS))
-        order = chosen[np.argsort(keys, kind="mergesort")]
+        order = chosen[_sorted(keys)]
         _settle(order, distance, hashes, codes)
         for at in range(most):
             out_distances[t, at] = distance[order[at]]
             out_hashes[t, at] = hashes[order[at]]
             out_codes[t, at] = codes[order[at]]
+
+
+@njit(nogil=True, cache=True)
+def _sorted(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The order of keys, stable; a function of its own because sorting takes long to compile."""
+    return np.argsort(keys, kind="mergesort")
 
 
 @njit(nogil=True, cache=True)
@@ -331,6 +370,6 @@ def _settle(
                 continue
         if at - start > 1:
             run = order[start:at]
-            run[:] = run[np.argsort(codes[run], kind="mergesort")]
-            run[:] = run[np.argsort(hashes[run], kind="mergesort")]
+            run[:] = run[_sorted(codes[run])]
+            run[:] = run[_sorted((hashes[run] ^ SIGN).view(np.int64))]
         start = at
