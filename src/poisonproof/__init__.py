@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from poisonproof.auditing.audit import AuditReport, audit
     from poisonproof.certificates.collective.accuracy import CertifiedAccuracy, certified_accuracy
-    from poisonproof.certificates.methods import Certificate, certify
+    from poisonproof.certificates.methods import Certificate, TargetCertificate, certify
     from poisonproof.certificates.stochastic_certificate import StochasticCertificate
     from poisonproof.comparison import Comparison, compare
     from poisonproof.data.dataset import Dataset
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from poisonproof.data.reading import Rows, read
     from poisonproof.data.user_files import open_files
     from poisonproof.errors import DamagedFileError, MissingExtraError, PoisonproofError, WrongTypeError
+    from poisonproof.estimators.ballots import BallotClassifier
+    from poisonproof.estimators.blocks import BlockBallotClassifier
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+    from poisonproof.estimators.neighbours import NeighborVoteClassifier
     from poisonproof.estimators.purity import PurityReport, check_estimator_purity, check_pipeline
     from poisonproof.estimators.stochastic import (
         BinomialSelectionClassifier,
@@ -48,7 +51,9 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())  # quiet unless so
 
 HOMES = {  # of public names; after a colon the name that it has at home
     "AuditReport": "auditing.audit",
+    "BallotClassifier": "estimators.ballots",
     "BinomialSelectionClassifier": "estimators.stochastic",
+    "BlockBallotClassifier": "estimators.blocks",
     "Certificate": "certificates.methods",
     "CertifiedAccuracy": "certificates.collective.accuracy",
     "CertifiedBaggingClassifier": "estimators.stochastic",
@@ -63,6 +68,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "Plan": "planning.plan",
     "PoisonproofError": "errors",
     "Premise": "premises",
+    "NeighborVoteClassifier": "estimators.neighbours",
     "PremiseWarning": "premises",
     "PurityReport": "estimators.purity",
     "ReadOptions": "data.options",
@@ -74,6 +80,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "TableClassifier": "learners.table",
     "TextClassifier": "learners.text",
     "TorchClassifier": "learners.network",
+    "TargetCertificate": "certificates.methods",
     "Verdict": "verification",
     "Votes": "votes.votes",
     "WrongTypeError": "errors",
@@ -94,7 +101,9 @@ HOMES = {  # of public names; after a colon the name that it has at home
 
 __all__ = [
     "AuditReport",
+    "BallotClassifier",
     "BinomialSelectionClassifier",
+    "BlockBallotClassifier",
     "Certificate",
     "CertifiedAccuracy",
     "CertifiedBaggingClassifier",
@@ -105,6 +114,7 @@ __all__ = [
     "InfiniteAggregationClassifier",
     "KernelRidgeClassifier",
     "MissingExtraError",
+    "NeighborVoteClassifier",
     "Outcome",
     "Plan",
     "PoisonproofError",
@@ -118,6 +128,7 @@ __all__ = [
     "Spread",
     "StochasticCertificate",
     "TableClassifier",
+    "TargetCertificate",
     "TextClassifier",
     "TorchClassifier",
     "Verdict",

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from poisonproof.certificates.certificate import attack_sizes
 from poisonproof.certificates.methods import Certificate, certify
+from poisonproof.certificates.shares import share_of_majority
 from poisonproof.certificates.stochastic_certificate import StochasticCertificate
 from poisonproof.data import Dataset
 from poisonproof.errors import PoisonproofError
@@ -34,6 +35,7 @@ from poisonproof.partition.difference_sets import Design
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
 from poisonproof.premises import PremiseWarning
+from poisonproof.samples.labels import read_labels
 from poisonproof.samples.rows import count_rows
 from poisonproof.training.engine import engine_of
 from poisonproof.votes.votes import Votes
@@ -105,9 +107,12 @@ class Row:
             "d": self.d,
             "base_classifiers": self.n_classifiers,
             "clean_accuracy": self.certificate.clean_accuracy(y),
+            "balanced_accuracy": self.certificate.balanced_accuracy(y),
             "abstained": float(abstained.mean()),
             "mean_radius": float(self.certificate.radius.mean()),
             "certified_fraction": self.certificate.certified_fraction(y, list(sizes)).tolist(),
+            "certified_fraction_balanced": self.certificate.certified_fraction_balanced(y, list(sizes)).tolist(),
+            "warning": None if (caution := self.certificate.caution(y)) is None else caution.sentence,
             "seconds_to_train": self.seconds_to_train,
             "ms_per_sample": self.ms_per_sample,
             "premises": [str(premise) for premise in self.certificate.premises],
@@ -133,6 +138,11 @@ class Comparison:
         grouped = any(row.certificate is not None and row.certificate.unit == "contributors" for row in self.rows)
         return "contributors" if grouped else "training samples inserted or removed"
 
+    @property
+    def majority_share(self) -> float:
+        """Share of the most frequent test label."""
+        return share_of_majority(read_labels(self.y_test).codes)
+
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain values, for a file."""
         return {
@@ -140,6 +150,7 @@ class Comparison:
             "learner": self.learner,
             "n_train": self.n_train,
             "n_test": len(self.y_test),
+            "majority_share": self.majority_share,
             "k": self.k,
             "classifiers": self.n_classifiers,
             "unit": self.unit,

@@ -13,7 +13,7 @@ import typer.main
 from command_line import POISONPROOF
 from command_line import as_process as poisonproof
 from oracle import theorem_2
-from poisonproof import Certificate, Spread, Votes
+from poisonproof import Certificate, Spread, TargetCertificate, Votes, certify
 from poisonproof.cli import app, main
 
 
@@ -77,6 +77,19 @@ def test_certify_raw_votes(votes, tmp_path):
     right = [twin["prediction"] == 0 and twin["radius"] >= 1 for twin in twins]
     assert record["certified_fraction"][record["attack_size"].index(1)] == pytest.approx(np.mean(right))
     assert done.stderr == ""
+
+
+def test_certify_against_a_target(votes, tmp_path):
+    path, matrix, spread = votes
+    words = ("certify", path, "--spread", "paper:5,3", "--classes", "4", "--target")
+    record = json.loads(poisonproof(*words, "2", "--json", "--out", tmp_path / "t.npz").stdout)
+    found = certify(Votes(matrix, spread, range(4)), target=2)
+    assert record["radius"] == found.radius.tolist() == TargetCertificate.load(tmp_path / "t.npz").radius.tolist()
+    assert record["share_that_cannot_become_target"] == found.certified_share(record["attack_size"]).tolist()
+    shown = poisonproof(*words, "2", "--labels", tmp_path / "labels.npy").stdout
+    assert f"{(~found.already).sum()} predictions that are not 2" in shown
+    assert "of other classes, % (pointwise)" in shown
+    assert "--target '7' must name one of the 4 classes (0, 1, 2, 3)" in poisonproof(*words, "7", code=2).stderr
 
 
 def test_certify_without_classes_reckons_with_one_more(votes):
@@ -187,6 +200,9 @@ def test_run_digits(tmp_path):
         poisonproof("run", "digits", "--k", 10, "--d", 2, "--out", "here", "--json", cwd=tmp_path).stdout
     )
     assert again["certified_fraction"][0] == again["clean_accuracy"] > 0.85
+    assert again["certified_fraction_balanced"][0] == again["balanced_accuracy"] > 0.85
+    assert 0.1 < again["majority_share"] < 0.15
+    assert again["warning"] is None
     assert again["undefended_accuracy"] > again["clean_accuracy"]
     odd = poisonproof("run", "digits", "--k", 1200, "--d", 1, "--out", "odd", "--votes-only", cwd=tmp_path)
     assert "of 1200 subsets are empty" in odd.stderr

@@ -203,7 +203,7 @@ def test_a_narrow_terminal_gets_the_columns_in_two_tables(table, monkeypatch):
     assert (wide.count("DPA (d = 1)"), narrow.count("DPA (d = 1)")) == (1, 2)
     assert max(map(len, narrow.splitlines()[2:-1])) < max(map(len, wide.splitlines()[2:-1]))
     cells_of = [line.split()[5:] for line in narrow.splitlines() if "Theorem 2" in line]
-    assert [len(cells) for cells in cells_of] == [7, len(header_of_sizes(wide))]
+    assert [len(cells) for cells in cells_of] == [8, len(header_of_sizes(wide))]
 
 
 def header_of_sizes(printed):

@@ -92,6 +92,22 @@ def test_predict_answers_with_the_radii_of_the_model(made, tmp_path, suffix):
     assert [float(answer["vote_share"]) for answer in answers] == shares.tolist()
 
 
+def test_predict_tells_how_many_poisons_turn_an_answer_to_a_target(made, tmp_path):
+    folder, _, _ = made
+    new = write_csv(tmp_path / "new.csv", NAMES, ROWS[::9])
+    model = FiniteAggregationClassifier.load(folder / "run" / "models")
+    label = model.classes_.tolist()[0]
+    out, words = tmp_path / "out.csv", ("predict", folder / "run", new, "--n-jobs", 1, "--target")
+    poisonproof(*words, label, "--out", out)
+    answers = list(csv.DictReader(out.read_text().splitlines()))
+    assert {answer["target_radius"] == "" for answer in answers if answer["prediction"] == str(label)} == {True}
+    others = [answer for answer in answers if answer["prediction"] != str(label)]
+    assert others
+    assert all(int(answer["target_radius"]) >= int(answer["radius"]) for answer in others)
+    assert any(int(answer["target_radius"]) > int(answer["radius"]) for answer in others)
+    assert "--target 'nobody' must name one of the" in poisonproof(*words, "nobody", "--out", out, code=2).stderr
+
+
 def test_predict_gives_the_certificate_of_the_run_on_its_own_test_samples(tmp_path):
     table, test = (
         write_csv(tmp_path / name, NAMES, rows) for name, rows in (("t.csv", ROWS[::2]), ("test.csv", ROWS[1::2]))
@@ -164,7 +180,7 @@ WRONG = {
     "many labels": (T, IDS, Y, "is this the right column"),
     "nothing to learn": (T, lines("x,y", *[",a", ",b"] * 20), Y, "there is nothing to learn from"),
     "old Mac": (T, lines("x,y", *DATA, end="\r"), Y, "ends its lines with carriage returns"),
-    "huge": (T, GOOD, [*Y, "--max-size", "1e-8"], "GB of memory"),
+    "huge": (T, GOOD, [*Y, "--max-size", "1e-8"], "takes about 819 B of memory"),
     "label twice": (T, GOOD, [*Y, "--group-column", "y"], "both the label and the contributor"),
     "test and held-out": (T, GOOD, [*Y, "--test", T, "--held-out", "0.5"], "not both"),
     "no such test": (T, GOOD, [*Y, "--test", "nowhere.csv"], "no file or folder nowhere.csv"),

@@ -118,6 +118,7 @@ def test_links_that_lead_outside_are_refused(folder, tmp_path):
     link.symlink_to(outside)
     with pytest.raises(ValueError, match=r"link\.png is a link that leads out of"):
         open_files(folder, ReadOptions())
+    assert any("1 of 41 images were left out" in note for note in open_files(folder, ReadOptions(skip_bad=True)).notes)
     link.unlink()
     link.symlink_to(folder / "digit 1" / next((folder / "digit 1").iterdir()).name)
     open_files(folder, ReadOptions())
@@ -235,8 +236,12 @@ def test_one_more_svmlight_line_changes_no_other(tmp_path, line):
 def test_absurd_svmlight_indices_must_be_declared(tmp_path):
     lines = svm_lines(tmp_path)
     path = tmp_path / "t.svm"
-    path.write_bytes(b"\n".join([*lines, b"1 999999999999:1"]))
-    with pytest.raises(ValueError, match=r"Line 61 .* index 999999999999; above 1000000 features must be declared"):
+    path.write_bytes(b"\n".join([*lines, *[b"1 999999999999:1"] * 7]))
+    with pytest.raises(
+        ValueError, match=r"7 of 67 rows of .*, line 67 .* above 1000000; so many features must be decl"
+    ):
         open_files(path, ReadOptions())
+    path.write_bytes(b"\n".join([*lines, b"1 999999999999:1"]))
+    assert open_files(path, ReadOptions()).n_features == 13
     dataset = open_files(path, ReadOptions(n_features=13))
     assert any("1 entries lie beyond feature 12" in note for note in dataset.notes)

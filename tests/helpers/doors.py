@@ -286,6 +286,8 @@ ODD_ENTRIES: dict[str, list[tuple[int, float]]] = {
     "huge": [(1, 1.7e308), (1, 1.7e308)],
     "subnormal": [(1, 5e-324)],
     "everything": [(at, 1.0) for at in range(N_FEATURES)],
+    "needs a double": [(1, 0.1)],
+    "above a byte": [(1, 300.0)],
     "beyond": [(0, 1.0), (N_FEATURES + 3, 7.0)],
     "only beyond": [(N_FEATURES, 7.0)],
 }
@@ -315,6 +317,7 @@ ODD_LINES: dict[str, bytes] = {  # {} stands for the label, DELIMITER for what s
     "svmlight: explicit zero": b"1 0:0 2:-0.0",
     "svmlight: beyond": b"1 0:1 9:7",
     "svmlight: far beyond": b"1 0:1 9999999999999999999999:7",
+    "svmlight: above a million": b"1 0:1 2000000:7",
     "svmlight: NaN": b"1 0:nan 1:inf 2:-inf 3:1e400 4:1",
     "svmlight: negative index": b"1 -1:4",
     "svmlight: no value": b"1 1:",
@@ -327,6 +330,29 @@ ODD_LINES: dict[str, bytes] = {  # {} stands for the label, DELIMITER for what s
     "svmlight: several labels": b"0,1 1:2",
     "svmlight: digits of another script": "1 \u0661:2 1:\u0662".encode(),
     "svmlight: separators": "1\u20281:2\x852:3\x1c3:4".encode(),
+}
+
+
+ODD_MOMENTS: dict[str, Any] = {
+    "nanoseconds": np.datetime64(1_700_000_000_123_456_789, "ns"),
+    "microseconds": np.datetime64(1_700_000_000_123_456, "us"),
+    "days": np.datetime64("2026-11-16"),
+    "missing": np.datetime64("NaT"),
+    "the year 30000": np.datetime64("30000-01-01T00:00:00", "s"),
+}
+ODD_SHAPES: dict[str, Any] = {
+    "another shape": np.zeros((PIXELS, PIXELS - 1)),
+    "flat": np.zeros(PIXELS * PIXELS),
+    "deeper": np.zeros((PIXELS, PIXELS, 1)),
+    "ragged": [[1.0], [2.0, 3.0]],
+    "empty": [],
+    "missing": None,
+    "a number": 7.0,
+    "a text": "black",
+    "texts": [["1"] * PIXELS, *[["black"] * PIXELS] * (PIXELS - 1)],
+    "moments": np.full((PIXELS, PIXELS), np.datetime64("2026-11-16")),
+    "infinite": np.full((PIXELS, PIXELS), np.inf),
+    "complex": np.full((PIXELS, PIXELS), 1 + 2j),
 }
 
 
@@ -365,7 +391,20 @@ def _odd_pictures() -> dict[str, tuple[bytes, str]]:
         "an odd name": (whole, "odd \u202egnp\n.png"),
         "capitals": (whole, "ODD.PNG"),
         "another kind of file": (b"a,b\n1,2\n", "odd.csv"),
+        "a link to another": (b"", "odd.png@class"),
+        "a link that leads out": (b"", "odd.png@/etc/hostname"),
+        "a link to nothing": (b"", "odd.png@nothing"),
+        "a link to itself": (b"", "odd.png@odd.png"),
+        "a pipe": (b"", "odd.png|"),
+        "several frames": (_frames(), "odd.png"),
     }
+
+
+def _frames() -> bytes:
+    file = io.BytesIO()
+    frames = [Image.fromarray(np.full((PIXELS, PIXELS), grey, np.uint8)) for grey in (9, 99, 199)]
+    frames[0].save(file, "PNG", save_all=True, append_images=frames[1:])
+    return file.getvalue()
 
 
 def _turned() -> Image.Exif:
@@ -433,6 +472,15 @@ def odd_rows() -> dict[str, dict[str, Odd]]:
         "entries": {f"entries: {odd}": _into("entries", value) for odd, value in ODD_ENTRIES.items()},
         "line": {f"line: {odd}": _as_line(value) for odd, value in ODD_LINES.items()},
         "picture": {f"picture: {odd}": _pictured(*value) for odd, value in _odd_pictures().items()},
+        "shape": {f"shape: {odd}": _into("pixels", value) for odd, value in ODD_SHAPES.items()},
+        "moment": {f"moment: {odd}": _into("when", value) for odd, value in ODD_MOMENTS.items()},
+        "moment of a contributor": {
+            f"moment of a contributor: {odd}": _from_group(value) for odd, value in ODD_MOMENTS.items()
+        },
+        "digits": {
+            f"digits: {odd}": _into("a", value)
+            for odd, value in {"a text": "1.2345678901234567890123", "infinite": np.inf, "missing": None}.items()
+        },
         "pixels": {
             f"pixels: all {value}": _into("pixels", np.full((PIXELS, PIXELS), value, np.uint8)) for value in (0, 1, 255)
         },
@@ -554,6 +602,22 @@ def _of_arrays(make: Callable[[tuple[Row, ...]], Any], grouped: bool, learner: A
     return bring
 
 
+def _in_a_column(grouped: bool) -> Any:
+    def bring(rows: tuple[Row, ...], folder: Path) -> Brought:
+        brought = _of_arrays(_matrix, grouped)(rows, folder)
+        return replace(brought, y=[[label] for label in brought.y])
+
+    return bring
+
+
+def _by_contributors(keys: Callable[[tuple[Row, ...]], Any], classes: Any = (0, 1)) -> Any:
+    def bring(rows: tuple[Row, ...], folder: Path) -> Brought:
+        brought = _of_arrays(_floats, True, classes=classes)(rows, folder)
+        return replace(brought, groups=keys(rows))
+
+    return bring
+
+
 def _sparse(form: str) -> Callable[[tuple[Row, ...]], Any]:
     def make(rows: tuple[Row, ...]) -> Any:
         entries = [(at, index, value) for at, row in enumerate(rows) for index, value in row.cells["entries"]]
@@ -574,6 +638,99 @@ def _sparse(form: str) -> Callable[[tuple[Row, ...]], Any]:
         return made
 
     return make
+
+
+def _in_parts(form: str) -> Callable[[tuple[Row, ...]], Any]:
+    """Every entry in twelve parts, whose sum depends on the order or the type in which they are added.
+
+    The matrix is as narrow as can be, unless one of the rows needs more.
+    """
+
+    def make(rows: tuple[Row, ...]) -> Any:
+        honest = {id(row) for row in honest_rows("rows")}
+        cells = [
+            [(index, part) for index, value in row.cells["entries"] for part in _parts(index, value, form)]
+            if id(row) in honest
+            else row.cells["entries"]
+            for row in rows
+        ]
+        whole = _sparse(form.split(",")[0])(
+            tuple(row.having(entries=own) for row, own in zip(rows, cells, strict=True))
+        )
+        values = whole.data
+        for narrow in (np.uint8, np.float32):
+            with np.errstate(all="ignore"):
+                if np.array_equal(values.astype(narrow).astype(np.float64), values):
+                    whole.data = values.astype(narrow)
+                    break
+        return whole
+
+    return make
+
+
+def _parts(index: int, value: float, form: str) -> list[float]:
+    rng = np.random.default_rng(100 * index + int(value))
+    if form.endswith("bytes"):
+        return rng.integers(50, 250, 12).astype(float).tolist()
+    return rng.normal(size=12).astype(np.float32 if form == "coo" else float).tolist()
+
+
+def _moments(rows: tuple[Row, ...]) -> np.ndarray:
+    """Two columns of moments, put together by NumPy, which gives all of them the finest unit that one row has."""
+    return np.concatenate([np.array([[_moment(row.cells["when"])] * 2]) for row in rows])
+
+
+def _durations(rows: tuple[Row, ...]) -> np.ndarray:
+    return _moments(rows) - np.datetime64("1970-01-01", "D")
+
+
+def _moment(value: Any) -> np.datetime64:
+    return value if isinstance(value, np.datetime64) else np.datetime64(value.value // 10**9, "s")
+
+
+def _moments_of_contributors(rows: tuple[Row, ...]) -> np.ndarray:
+    """Contributors named by moments."""
+    days = [np.datetime64(int(row.group[1:]), "D") if isinstance(row.group, str) else row.group for row in rows]
+    return np.concatenate([[day] for day in days])
+
+
+def _written(rows: tuple[Row, ...]) -> np.ndarray:
+    """An array of texts that write numbers."""
+    return np.array([["" if cell is None else _said(cell) for cell in row] for row in _matrix(rows)])
+
+
+def _complex(rows: tuple[Row, ...]) -> np.ndarray:
+    """As NumPy infers it."""
+    return np.array([[np.nan if cell is None else cell for cell in row] for row in _matrix(rows)])
+
+
+def _numeric_or_complex(row: Row) -> bool:
+    return all(isinstance(row.cells[name], complex) or _is_number(row.cells[name]) for name in NUMBERS)
+
+
+def _images_of(form: str) -> Callable[[tuple[Row, ...]], list[Any]]:
+    """Images one by one, in nested lists or arrays, whatever the shape of each."""
+
+    def make(rows: tuple[Row, ...]) -> list[Any]:
+        images = [row.cells["pixels"] for row in rows]
+        if form == "arrays":
+            return images
+        return [image.tolist() if isinstance(image, np.ndarray) else image for image in images]
+
+    return make
+
+
+def _decimals(rows: tuple[Row, ...]) -> Any:
+    """A column of decimals with as many digits as the longest of them needs, beside one of texts."""
+    pa = _arrow_types()
+    cells = [row.cells["a"] for row in rows]
+    written = [
+        None if cell is None or cell == np.inf else Decimal(cell if isinstance(cell, str) else f"{cell:.6f}")
+        for cell in cells
+    ]
+    scale = max(-int(value.as_tuple().exponent) for value in written if value is not None) if any(written) else 0
+    column = pa.array(written, pa.decimal128(38, scale))
+    return pa.table({"a": column, "b": [row.cells["b"] for row in rows], "city": [row.cells["city"] for row in rows]})
 
 
 def _inside(row: Row) -> bool:
@@ -795,6 +952,13 @@ def _write_csv(
     return write
 
 
+def _write_windows_csv(rows: tuple[Row, ...], folder: Path) -> Path:
+    """Lines that end as on Windows, after a byte order mark."""
+    path = _write_csv()(rows, folder)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    return path
+
+
 def _write_parquet(rows: tuple[Row, ...], folder: Path) -> Path:
     import pyarrow.parquet as pq
 
@@ -818,6 +982,8 @@ def _write_npz(dtype: str) -> Any:
             X = X.astype(np.float32).astype(np.float64) if dtype == "float32" else X
             if dtype == "float32" and all(_single(row) for row in rows):
                 X = X.astype(np.float32)
+            if dtype == "big endian":
+                X = np.asfortranarray(X.astype(">f8"))
         np.savez(folder / "data.npz", X=X, y=np.array(_labels(rows)), maker=np.array(_groups(rows)))
         return folder / "data.npz"
 
@@ -850,11 +1016,17 @@ def _write_svm(rows: tuple[Row, ...], folder: Path) -> Path:
 def _write_folder(rows: tuple[Row, ...], folder: Path) -> Path:
     home = folder / "pictures"
     for at, row in enumerate(rows):
-        name = row.cells["name"]
+        name, _, target = row.cells["name"].partition("@")
         place = home / str(row.label) / (name if name[0] == "." or "odd" in name.lower() else f"{at:03}{name}")
         place.parent.mkdir(parents=True, exist_ok=True)
         if name.endswith("/"):
             (home / str(row.label) / name).mkdir()
+        elif name.endswith("|"):
+            os.mkfifo(place.with_name(name.removesuffix("|")))
+        elif target:
+            siblings = sorted(item.name for item in place.parent.iterdir())
+            linked = siblings[0] if target == "class" and siblings else target
+            place.symlink_to(linked)
         else:
             place.write_bytes(row.cells["file"])
     return home
@@ -988,6 +1160,36 @@ def _doors() -> Iterator[Door]:
             ("row", "entries", "label", *more),
             holds=_inside,
         )
+        for form in ("csr", "coo", "csc", "csr, bytes", "coo, bytes"):
+            yield Door(
+                f"sparse {form}, in parts{by}",
+                _of_arrays(_in_parts(form), grouped, n_features=N_FEATURES),
+                ("row", "entries", "label", *more),
+            )
+        yield Door(f"array of moments{by}", _of_arrays(_moments, grouped), ("row", "moment", "label", *more))
+        yield Door(f"array of durations{by}", _of_arrays(_durations, grouped), ("row", "moment", "label", *more))
+        yield Door(f"array of texts{by}", _of_arrays(_written, grouped), numbers)
+        yield Door(f"array, complex{by}", _of_arrays(_complex, grouped), numbers, holds=_numeric_or_complex)
+        for form in ("arrays", "lists"):
+            yield Door(
+                f"list of images, {form}{by}",
+                _of_arrays(_images_of(form), grouped, IMAGE_LEARNER),
+                ("row", "pixels", "shape", "label", *more),
+            )
+        yield Door(f"list of lists, labels in a column{by}", _in_a_column(grouped), numbers)
+        yield Door(f"pyarrow, decimals{by}", _of_frames(_decimals, grouped), ("row", "digits", "label", *more))
+        yield Door(
+            f"pandas, decimals of Arrow{by}",
+            _of_frames(lambda rows: _decimals(rows).to_pandas(types_mapper=pd.ArrowDtype), grouped),
+            ("row", "digits", "label", *more),
+        )
+        yield Door(
+            f".csv of Windows{by}",
+            _of_files(_write_windows_csv, {"label": "class"}, None, grouped=grouped),
+            (*kinds, "cell", "category", "text", "line", *more),
+            holds=_one_line,
+            alone=False,
+        )
         frame = (*kinds, "cell", "category", "flag", "time", *more)
         yield Door(f"pandas, inferred{by}", _of_frames(_records, grouped), frame, holds=_in_pandas_text)
         yield Door(f"pandas, concatenated{by}", _of_frames(_typed, grouped), frame, holds=_concatenable)
@@ -1079,7 +1281,7 @@ def _doors() -> Iterator[Door]:
             ("command", _of_commands(_write_parquet, {"label": "class"}, grouped=grouped)),
         ):
             yield Door(f".parquet, {how}{by}", make, columns, holds=_holds_parquet, alone=False)
-        for dtype in ("float64", "float32", "uint8"):
+        for dtype in ("float64", "float32", "big endian", "uint8"):
             learner = IMAGE_LEARNER if dtype == "uint8" else STUMP
             odd = ("row", "pixels", "label", *more) if dtype == "uint8" else numbers
             holds = {"uint8": _npz_keys, "float32": lambda row: _numeric(row) and _single(row) and _npz_keys(row)}.get(
@@ -1110,6 +1312,23 @@ def _doors() -> Iterator[Door]:
         ("row", "label"),
         rows="big",
     )
+    yield Door(
+        "array float64, contributors by moment",
+        _by_contributors(_moments_of_contributors),
+        ("row", "moment of a contributor", "label"),
+    )
+    for name, keys in (
+        ("a categorical", pd.Categorical),
+        ("an array of pandas", lambda groups: pd.array(groups, dtype="Int64")),
+        ("a column of pandas", lambda groups: pd.Series(groups, dtype="Int64").astype("category")),
+    ):
+        yield Door(
+            f"array float64, contributors above 2**53 in {name}",
+            _by_contributors(lambda rows, keys=keys: keys(_groups(rows)), BIG_CLASSES),
+            ("row", "group"),
+            rows="big",
+            holds=lambda row: _whole_key(row.group),
+        )
     yield Door(
         "pandas, contributors above 2**53",
         _of_frames(_object_frame, True, _objects, BIG_CLASSES),

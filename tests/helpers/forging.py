@@ -182,6 +182,8 @@ def ensemble(make_changes, *, recertify=True, digests=False, also=lambda manifes
             _describe(there, votes, certificate)
             if right is not None and recertify and "schema" not in there["settings"]:
                 there["clean_accuracy"] = right / votes.n_test
+                there["majority_share"] = made.majority_share(DATA.y_test[: votes.n_test])
+                there["balanced_accuracy"] = made.balanced_accuracy(DATA.y_test[: votes.n_test])
             also(there)
 
         sign(folder, manifest)

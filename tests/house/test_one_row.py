@@ -71,7 +71,7 @@ ODD_ROWS = {
         "1 training samples have no contributor and were left out", ONE_GROUP,
     ),
     "a contributor that is a list": (
-        GaussianNB(), (X, Y, CLEAN_GROUPS), (with_last(1.0), [*Y, 3], groups_with(["a"])),
+        GaussianNB(), (X, Y, CLEAN_GROUPS), (with_last(1.0), [*Y, 3], groups_with(["a", "b"])),
         "1 training samples have no contributor", ONE_GROUP,
     ),
     "no label, classes inferred": (

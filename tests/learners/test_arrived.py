@@ -93,6 +93,16 @@ class KeepsItself(GaussianNB):
         return self
 
 
+class OfAScript(GaussianNB):
+    """As in a notebook: a method finds by name what was learned in the cell above."""
+
+    def fit(self, X, y):
+        return super().fit(X - MEAN, y)
+
+
+OfAScript.__module__ = OfAScript.fit.__module__ = "__main__"
+
+
 class ByTable(ClassifierMixin, BaseEstimator):
     """Holds what it is given; `clone` empties estimators in it and copies other objects as they are."""
 
@@ -127,6 +137,7 @@ def hiding(scaler):
         "dataclass with an array": through(Shift(scaler.mean_)),
         "callable object": through(Encoder(scaler)),
         "object in a table": ByTable({"one": Encoder(model)}),
+        "array in its class": type("Shifted", (GaussianNB,), {"mean": scaler.mean_})(),
     }
 
 
@@ -142,7 +153,9 @@ def test_state_that_survives_a_clone_is_refused_named_and_told_apart(name):
     assert describe(learner) == describe(hiding(SCALER)[name])
 
 
-@pytest.mark.parametrize("learner", [LoadsItself(), through(by_name)], ids=["loads itself", "global name"])
+@pytest.mark.parametrize(
+    "learner", [LoadsItself(), through(by_name), OfAScript()], ids=["loads itself", "global name", "method"]
+)
 def test_state_that_comes_with_the_code_is_refused_too(learner):
     with pytest.raises(ValueError, match="A part of the learner arrives fitted"):
         FiniteAggregationClassifier(learner, k=3, d=1, classes=range(10)).fit(X, Y)

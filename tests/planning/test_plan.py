@@ -150,11 +150,11 @@ def test_base_classifiers_that_share_partitions_err_together():
     truth = np.zeros(500, np.int64)
     shares = estimate_shares(counted((rng.random((500, 60)) > 0.6).astype(np.uint8), 2), truth)
     k, d = 40, 16
-    spread = {}
-    for name, map_ in (("d", Spread.random(k, d)), ("1", Spread.random(k, 1)), ("apart", Spread.random(k * d, 1))):
-        votes, classes = draw_votes(shares, map_, 1000, np.random.default_rng(3))
-        spread[name] = (np.asarray(votes.matrix) == classes[:, None]).mean(axis=1).std()
-    assert 1.5 * spread["apart"] < spread["d"] < spread["1"]
+    deviations = {}
+    for name, spread in (("d", Spread.random(k, d)), ("1", Spread.random(k, 1)), ("apart", Spread.random(k * d, 1))):
+        votes, classes = draw_votes(shares, spread, 1000, np.random.default_rng(3))
+        deviations[name] = (np.asarray(votes.matrix) == classes[:, None]).mean(axis=1).std()
+    assert 1.5 * deviations["apart"] < deviations["d"] < deviations["1"]
 
 
 @pytest.fixture(scope="module")
@@ -215,16 +215,64 @@ def test_contributors_are_counted_where_there_are_some():
 
 
 def row(certified, seconds, error=0.02, **more):
-    return Row(20, 1, "random", "finite-aggregation", 20, 10, True, 0.9, certified, error, seconds, 1, 1, **more)
+    plain = (0.9, 0.5, 0.9)  # what is recommended goes by the balanced figure
+    return Row(20, 1, "random", "finite-aggregation", 20, 10, True, *plain, certified, error, seconds, 1, 1, **more)
 
 
 def test_the_best_is_recommended_and_ties_go_to_the_cheaper():
-    assert _best([row(0.70, 1), row(0.80, 9), row(0.79, 5), row(0.785, 6)]) == 2
-    assert _best([row(0.70, 1), row(0.80, 9, error=0.001), row(0.79, 5)]) == 1
+    assert _best([row(0.70, 1), row(0.80, 9), row(0.79, 5), row(0.785, 6)], 0.5) == 2
+    assert _best([row(0.70, 1), row(0.80, 9, error=0.001), row(0.79, 5)], 0.5) == 1
+
+
+def test_what_a_constant_answer_has_too_is_not_recommended():
+    assert _best([row(0.49, 1), row(0.50, 9)], 0.5) is None
+    assert _best([row(0.49, 1), row(0.505, 9)], 0.5) == 1, "within the error of the best, but no better than constant"
+
+
+def rare(n_test=300):
+    """A rare class that base classifiers of few samples cannot learn, and those of many can."""
+
+    def drawn(count, seed):
+        rng = np.random.default_rng(seed)
+        y = (rng.random(count) < 0.1).astype(np.int64)
+        return rng.normal(size=(count, 2)) + 2.5 * y[:, None], y
+
+    return Dataset("rare", *drawn(2000, 0), *drawn(n_test, 1), np.arange(2))
+
+
+def test_balanced_predictions_agree_with_runs_where_classes_are_unequal():
+    from sklearn.linear_model import LogisticRegression
+
+    plan = make_plan(
+        rare(), LogisticRegression(C=0.02), attack_size=3, ks=(10, 40), ds=(1,), designs=False, n_jobs=1, seconds=20
+    )
+    data = rare(n_test=4000)
+    assert plan.majority_share == pytest.approx(0.9, abs=0.02)
+    assert plan.constant == 0.5
+    for one in plan.rows:
+        model = FiniteAggregationClassifier(LogisticRegression(C=0.02), k=int(one.k), d=1, classes=range(2))
+        certificate = model.fit(data.x_train, data.y_train).certify(data.x_test)
+        assert one.clean_balanced == pytest.approx(certificate.balanced_accuracy(data.y_test), abs=0.06)
+        obtained = certificate.certified_fraction_balanced(data.y_test, [3])[0]
+        assert one.certified_balanced == pytest.approx(obtained, abs=0.06)
+    assert plan.rows[0].certified_balanced > plan.rows[1].certified_balanced + 0.05
+    assert plan.choice.k == 10
+
+
+def test_a_plan_refuses_to_recommend_a_constant_answer(tmp_path, monkeypatch):
+    from sklearn.dummy import DummyClassifier
+
+    plan = make_plan(rare(), DummyClassifier(), attack_size=3, ks=(10,), ds=(1,), designs=False, n_jobs=1, seconds=20)
+    assert plan.recommended is None
+    assert plan.rows[0].certified > 0.85
+    assert plan.rows[0].certified_balanced == pytest.approx(0.5, abs=0.01)
+    plan.save(tmp_path / "plan.json")
+    with pytest.raises(ValueError, match=r"recommends nothing: at attack size 3 no k is predicted.*try a smaller"):
+        Plan.load(tmp_path / "plan.json").choice  # noqa: B018
 
 
 def pilot(k, timing):
-    return Pilot(k, 32, 100, 1000 / k, 0.9, None, (), timing, 1.0)
+    return Pilot(k, 32, 100, 1000 / k, 0.9, None, None, (), 100.0, timing, 1.0)
 
 
 def test_costs_follow_a_power_law_between_pilots():
@@ -292,7 +340,7 @@ def test_a_plan_is_read_back_and_refused_if_altered(planned, tmp_path):
     write_record(tmp_path / "other.json", {"format": "poisonproof run 1"})
     with pytest.raises(ValueError, match="is no plan; `poisonproof plan DATA"):
         Plan.load(tmp_path / "other.json")
-    write_record(tmp_path / "other.json", {"format": "poisonproof plan 1", "rows": []})
+    write_record(tmp_path / "other.json", {"format": "poisonproof plan 2", "rows": []})
     with pytest.raises(ValueError, match="is no plan"):
         Plan.load(tmp_path / "other.json")
 

@@ -95,6 +95,8 @@ def check_state_at(page, done, size):
         (~right).sum(),
     )
     assert page.locator("#certified-share").inner_text() == f"{percent(held.mean())} %"
+    balanced = float(certificate.certified_fraction_balanced(y, size))
+    assert page.locator("#certified-balanced").inner_text() == f"{percent(balanced)} %"
     states = page.locator(".tile").evaluate_all(
         "tiles => tiles.map(t => [+t.dataset.row, t.dataset.state, t.querySelector('.state').textContent])"
     )
@@ -113,7 +115,7 @@ def check_state_at(page, done, size):
 def test_a_run_opens_without_errors_or_network(digits, look, width, scheme):
     page = look(digits[1], width, scheme)
     assert "predictions are right and cannot be" in page.locator("h1").inner_text()
-    assert page.locator("th[scope=col]").count() == 12
+    assert page.locator("th[scope=col]").count() == 13
     assert page.get_by_text(HOSTILE[0]).count() >= 1
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator(".tile img").evaluate_all("all => all.every(image => image.naturalWidth === 8)")
@@ -223,9 +225,9 @@ def test_every_kind_of_sample_shows_as_text_or_picture(kind, look, tmp_path):
             assert (width, cells) == (min(done.x_test.shape[2], 64), [])
         elif kind == "table":
             assert page.locator("#sample-cells dt").first.text_content() == HOSTILE[1]
-            assert cells == [f"{row / 3:.6g}", HOSTILE[remainder]]
+            assert cells == [f"{row / 3:.6g}", shown(HOSTILE[remainder])]
         elif kind == "texts":
-            assert cells == [f"{row} {HOSTILE[remainder]}"]
+            assert cells == [f"{row} {shown(HOSTILE[remainder])}"]
         else:
             assert len(cells) == 31
             assert cells[-1].endswith("more")
@@ -235,33 +237,71 @@ def test_contributors_and_an_unknown_comparison(look, tmp_path):
     done = outcome(tmp_path, ["a"] * 30, [0, 1] * 15, [0, 1], split="group", undefended=None)
     page = look(write_report(done))
     assert page.locator("h1").inner_text().rstrip(".").endswith(("poisoned contributors", "poisoned contributor"))
-    assert page.locator(".price b").first.inner_text() == "? %"
+    assert page.locator(".price b").nth(1).inner_text() == "? %"
     assert page.locator("path.undefended").count() == 0
     check_state_at(page, done, int(page.locator("#size").input_value()))
+
+
+# Votes for class 0 of 10, k = 10 and d = 1, and the true class of each test sample; margin m gives radius m // 2.
+ODD = {
+    "single": ([10], [0]),
+    "all wrong": ([10, 0, 10, 0], [1, 0, 1, 0]),
+    "constant": ([10, 10, 9, 10], [0, 0, 0, 1]),
+    "nearly constant": ([10] * 11 + [2], [0] * 9 + [1, 1, 0]),
+    "no better": ([10, 10, 2, 2], [0, 0, 0, 1]),
+    "radius 0": ([5, 4, 5, 4], [0, 1, 0, 1]),
+    "some": ([5, 4, 5, 6, 10], [0, 1, 0, 0, 1]),
+    "radius 1": ([6, 3, 6, 3], [0, 1, 0, 1]),
+}
 
 
 @pytest.mark.parametrize(
     ("case", "said"),
     [
-        ("single", "1 of 1 predictions are right and cannot be changed by any 5 poisoned training samples."),
-        ("all wrong", "None of the 4 predictions is right."),
-        (
-            "radius 0",
-            "4 of 4 predictions are right, and none of them is proved to withstand even one poisoned",
-        ),
-        ("some", "1 of 4 predictions are right; 1 of them cannot be changed by any one poisoned training sample."),
+        ("single", "The one test sample is “0”: nothing here shows whether this model tells classes apart."),
+        ("all wrong", "Always answering “0” would be right more often: 2 of 4 test samples, against 0."),
+        ("constant", "Every prediction is “0”. A constant answer is perfectly robust, and says nothing."),
+        ("nearly constant", "Nearly every prediction is “0”: only 0 of the 2 test samples of other classes"),
+        ("no better", "Always answering “0” would be right as often: 3 of 4 test samples, against 3."),
+        ("radius 0", "4 of 4 predictions are right, and none of them is proved to withstand even one poisoned"),
+        ("some", "4 of 5 predictions are right; 1 of them cannot be changed by any one poisoned training sample."),
         ("radius 1", "4 of 4 predictions are right and cannot be changed by any one poisoned training sample."),
     ],
 )
 def test_odd_runs(case, said, look, tmp_path):
-    """k = 10, d = 1: a margin m gives radius m // 2."""
-    n, ahead = {"single": (1, 10), "all wrong": (4, 10), "some": (4, 6), "radius 0": (4, 5), "radius 1": (4, 6)}[case]
-    votes = np.tile(np.arange(10) >= ahead, (n, 1)).astype(np.uint8)
-    y = [1 if case == "all wrong" or (case == "some" and at) else 0 for at in range(n)]
-    done = outcome(tmp_path, np.zeros((n, 9, 9)), y, [0, 1], votes=votes, d=1)
+    ahead, y = ODD[case]
+    votes = np.array([np.arange(10) >= first for first in ahead]).astype(np.uint8)
+    done = outcome(tmp_path, np.zeros((len(y), 9, 9)), y, [0, 1], votes=votes, d=1)
     page = look(write_report(done), 400, "dark")
-    assert said in page.locator("h1").inner_text()
+    heading = page.locator("h1")
+    assert said in heading.inner_text()
+    warns = done.certificate.caution(y) is not None
+    assert (heading.get_attribute("class") == "caution") == warns
+    wrong = page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--wrong')").strip()
+    assert (heading.evaluate("h => getComputedStyle(h).color") == as_rgb(wrong)) == warns
     check_state_at(page, done, int(page.locator("#size").input_value()))
     page.locator("#size").focus()
     page.keyboard.press("End")
     check_state_at(page, done, int(done.certificate.radius.max()) + 1)
+
+
+def as_rgb(colour):
+    return "rgb({}, {}, {})".format(*(int(colour[at : at + 2], 16) for at in (1, 3, 5)))
+
+
+@pytest.mark.parametrize("size", [0, 2, 40])
+def test_the_page_opens_at_the_attack_size_that_was_asked_about(size, look, tmp_path):
+    done = outcome(tmp_path, np.zeros((90, 9, 9)), [0, 1, 2] * 30, range(3), k=20)
+    done.manifest["asked"] = {"attack_size": size}
+    page = look(write_report(done))
+    assert int(page.locator("#size").input_value()) == size
+    check_state_at(page, done, size)
+    held = int((done.certificate.right(done.y_test) & (done.certificate.radius >= size)).sum())
+    heading = page.locator("h1").inner_text()
+    if size == 40:
+        assert heading == "None of the 90 predictions is right and proved to withstand 40 poisoned training samples."
+    elif size:
+        assert (
+            heading
+            == f"{held} of 90 predictions are right and cannot be changed by any {size} poisoned training samples."
+        )

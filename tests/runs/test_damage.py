@@ -156,6 +156,7 @@ class Trapped(GaussianNB):
         return super().fit(X, y)
 
 
+@pytest.mark.posix
 def test_a_dead_worker_stops_the_run_and_never_falls_back(tmp_path):
     trap = tmp_path / "trap"
 

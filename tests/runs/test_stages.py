@@ -135,6 +135,7 @@ def test_a_bound_changes_no_vote_and_shortens_the_chunks(tmp_path, monkeypatch):
     assert any("needs more than --max-memory" in line for line in said) == (outcome.undefended_accuracy is None)
 
 
+@pytest.mark.posix
 def test_the_estimate_is_above_what_is_taken(tmp_path):
     """Peak memory of a process of its own, on 4,000 images in 40 subsets, against the bound it was given."""
     code = """

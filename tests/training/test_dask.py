@@ -15,6 +15,8 @@ from poisonproof.runs.run import run
 from poisonproof.samples.kinds import NumberSamples
 from poisonproof.system.workers import WorkerDiedError
 
+pytestmark = pytest.mark.posix
+
 distributed = pytest.importorskip("distributed")
 
 DIGITS = data.load("digits")

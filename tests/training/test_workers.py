@@ -24,6 +24,8 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 from kill import members_of
 
+pytestmark = pytest.mark.posix
+
 DIGITS = data.load("digits")
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 FIT = """

@@ -238,7 +238,7 @@ class _Course:
         self.split, self.spread = base.split, base.spread
         self.test = self.split.samples(self.targets)
         self.votes = self._retrained(base.training, np.arange(len(base.digests)))
-        self.certificate: Certificate = certify(base.votes(self.votes), wanted.method)  # type: ignore[arg-type]
+        self.certificate: Certificate = certify(base.votes(self.votes), wanted.method)  # type: ignore[call-overload]
         self.partition = self.split.partitions(
             base.data.samples, self.spread.n_partitions, label_cells(self.labels), self.groups
         )

@@ -32,13 +32,16 @@ def classes_option(panel: str | None = None) -> Any:
     )
 
 
+def data_argument(help: str) -> Any:
+    """DATA, by name or a file or folder of the user's own."""
+    return typer.Argument(metavar="DATA", autocompletion=completion.of_data, help=help)
+
+
 Data = Annotated[
     str,
-    typer.Argument(
-        metavar="DATA",
-        autocompletion=completion.of_data,
-        help="`digits` (embedded), `mnist`, `cifar10`, `gtsrb` from files, or your own: .csv, .tsv (or .gz), .parquet, "
-        ".npz, .svm, or a folder of images with a sub-folder for each class.",
+    data_argument(
+        "`digits` (embedded), `mnist`, `cifar10`, `gtsrb` from files, or your own: .csv, .tsv (or .gz), .parquet, "
+        ".npz, .svm, or a folder of images with a sub-folder for each class."
     ),
 ]
 Learner = Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from poisonproof.cli import completion, options, reading
+from poisonproof.cli import options, reading
 from poisonproof.cli.run import progress_bar, with_learner
 from poisonproof.errors import PoisonproofError
 
@@ -30,11 +30,7 @@ FORMULAS = "Without data"
 def command(
     data: Annotated[
         str | None,
-        typer.Argument(
-            metavar="DATA",
-            autocompletion=completion.of_data,
-            help="A data set by name, or your own files, as `poisonproof run` takes them.",
-        ),
+        options.data_argument("A data set by name, or your own files, as `poisonproof run` takes them."),
     ] = None,
     attack_size: Annotated[
         int | None, typer.Option("--attack-size", help="How many poisons predictions should withstand.")
@@ -111,14 +107,15 @@ def command(
         )
     plan.save(out)
     options.note(f"written: {out}")
-    words = next_command(plan, data, read, out, data_dir, n_jobs)
+    words = [] if plan.recommended is None else next_command(plan, data, read, out, data_dir, n_jobs)
+    if plan.recommended is None:
+        options.note(f"WARNING: nothing is recommended: {plan.why_nothing}")
     if json:
         options.print_json({**asdict(plan), "out": str(out), "next": words})
         return
     _print_plan(plan)
-    options.print_line(f"Next: {words[0]}")
-    for more in words[1:]:
-        options.print_line(f"then: {more}")
+    for at, command_line in enumerate(words):
+        options.print_line(f"{'then' if at else 'Next'}: {command_line}")
 
 
 def _refuse_another_file(out: Path) -> None:
@@ -161,13 +158,16 @@ def _print_plan(plan: Plan) -> None:
             str(row.n_members),
             f"{row.subset_size:.0f}" if row.subset_size >= 10 else f"{row.subset_size:.1f}",
             percent(row.clean),
-            f"{percent(row.certified)} ± {100 * row.error:.1f}",
+            percent(row.certified),
+            percent(row.clean_balanced),
+            f"{percent(row.certified_balanced)} ± {100 * row.error:.1f}",
             _duration(row.seconds),
             in_bytes(row.memory),
             in_bytes(row.disk),
         ]
 
     header = ["", "k", "d", "spread", "classifiers", "samples each", "clean, %", f"certified at {plan.attack_size}, %"]
+    header += ["balanced clean, %", f"balanced certified at {plan.attack_size}, %"]
     options.print_table(
         f"{plan.data['name']}: {plan.n_train} training samples, {plan.learner.partition('(')[0]}, attack size "
         f"{plan.attack_size} ({plan.unit}). Everything is estimated, from "
@@ -179,14 +179,18 @@ def _print_plan(plan: Plan) -> None:
     )
     options.print_line(
         "Certified fraction (pointwise), ± the pilot's standard error; random spreads by Theorem 2, designed ones by "
-        "the tight certificate."
+        f"the tight certificate. Balanced: mean over classes. A constant answer has {percent(plan.majority_share)} % "
+        f"and, balanced, {percent(plan.constant)} %, at every attack size."
     )
     for remark in plan.remarks:
         options.print_line(remark)
+    if plan.recommended is None:
+        options.print_line(f"Nothing is recommended: {plan.why_nothing}")
+        return
     choice = plan.choice
     options.print_line(
         f"Recommended: k = {choice.k:g}, d = {choice.d}, {choice.spread} spread. Of those within the standard error "
-        "of the best, it is the fastest to train."
+        "of the best balanced figure, it is the fastest to train."
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from poisonproof.cli import options, reading, reopening
+from poisonproof.cli.certify import named_class
 from poisonproof.cli.run import progress_bar
 from poisonproof.errors import PoisonproofError
 
@@ -29,6 +30,10 @@ def command(
     data: Annotated[Path, typer.Argument(help="New samples, of the kind that the run was trained on.")],
     out: Annotated[Path, typer.Option("--out", help="Where to write: CSV, or JSON lines if it ends in .jsonl.")],
     n_jobs: options.Jobs = -1,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", help="Also tell how many poisons it takes until the answer could become this class."),
+    ] = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="CSV cells as they are, even those that a spreadsheet takes for formulas.")
     ] = False,
@@ -42,6 +47,8 @@ def command(
     The file is read by the schema of the run; it needs no labels. `sample` is the line of a CSV file, the row of a
     Parquet file, the picture of a folder, or the index in an array. In CSV, an apostrophe stands before text that a
     spreadsheet would run as a formula (it begins with `=`, `+`, `-`, `@`, a tab or a line end and is no number).
+    With `--target LABEL` there is one more column, `target_radius`: that many poisons cannot turn the answer to LABEL;
+    it is empty where LABEL is the answer already.
     """
     from poisonproof import certify
     from poisonproof.system.progress import watched
@@ -50,11 +57,17 @@ def command(
     with progress_bar("voting") as progress, watched(progress):
         votes = model.votes(part.X)
         certificate = certify(votes)
-    _write(out, part, certificate, votes, raw)
+        wanted = None if target is None else certify(votes, target=named_class(target, votes.classes))
+    _write(out, part, certificate, votes, raw, wanted)
+    answer, share = _usual_answer(certificate)
+    if share == 1.0 and len(part) > 1:
+        options.note(f"WARNING: every answer is '{answer}'; a constant answer is perfectly robust, and says nothing")
     record = {
         "out": str(out),
         "samples": len(part),
         "unit": certificate.unit,
+        "most_frequent_answer": answer,
+        "its_share": round(share, 4),
         "smallest_radius": int(certificate.radius.min()),
         "largest_radius": int(certificate.radius.max()),
     }
@@ -64,6 +77,14 @@ def command(
         options.print_table(
             f"{data.name} → {out.name}", list(record)[1:], [[str(v) for v in list(record.values())[1:]]]
         )
+
+
+def _usual_answer(certificate: Any) -> tuple[Any, float]:
+    """The most frequent answer, and its share of all answers."""
+    import numpy as np
+
+    counts = np.bincount(certificate.prediction, minlength=len(certificate.classes))
+    return certificate.classes.tolist()[int(counts.argmax())], float(counts.max() / counts.sum())
 
 
 def asked_again(
@@ -134,7 +155,7 @@ def _same_size(schema: Any) -> tuple[int, int] | None:
     return (schema.width, schema.height) if schema.kind == "images" else None
 
 
-def _rows(part: Part, certificate: Any, votes: Any) -> Iterator[tuple[Any, ...]]:
+def _rows(part: Part, certificate: Any, votes: Any, wanted: Any) -> Iterator[tuple[Any, ...]]:
     from poisonproof.certificates.certificate import UNSEEN
 
     names = [*certificate.classes.tolist(), UNSEEN]
@@ -142,10 +163,11 @@ def _rows(part: Part, certificate: Any, votes: Any) -> Iterator[tuple[Any, ...]]
     for at, name in enumerate(part.names):
         p, r = int(certificate.prediction[at]), int(certificate.runner_up[at])
         share = int(counts[at, p]) / votes.spread.n_subsets
-        yield name, names[p], int(certificate.radius[at]), names[r], share
+        row = (name, names[p], int(certificate.radius[at]), names[r], share)
+        yield row if wanted is None else (*row, None if wanted.already[at] else int(wanted.radius[at]))
 
 
-def _write(out: Path, part: Part, certificate: Any, votes: Any, raw: bool) -> None:
+def _write(out: Path, part: Part, certificate: Any, votes: Any, raw: bool, wanted: Any) -> None:
     import csv
     import io
     from json import dumps
@@ -154,11 +176,12 @@ def _write(out: Path, part: Part, certificate: Any, votes: Any, raw: bool) -> No
     from poisonproof.system.files import write_text
 
     text = io.StringIO()
-    rows = _rows(part, certificate, votes)
+    rows = _rows(part, certificate, votes, wanted)
+    columns = COLUMNS if wanted is None else (*COLUMNS, "target_radius")
     if out.suffix == ".jsonl":
-        text.writelines(dumps(dict(zip(COLUMNS, row, strict=True))) + "\n" for row in rows)
+        text.writelines(dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows)
     else:
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
+        writer.writerow(columns)
         writer.writerows(rows if raw else (map(as_cell, row) for row in rows))
     write_text(out, text.getvalue())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import completion, following, reading
+from poisonproof.cli import following, options, reading
 from poisonproof.cli.run import with_learner
 from poisonproof.errors import PoisonproofError
 
@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 Run = Annotated[Path, typer.Argument(help="Directory of a run.")]
 Data = Annotated[
     str | None,
-    typer.Argument(
-        autocompletion=completion.of_data,
-        help="The data, if it is not where the run found it; read with the run's options.",
-    ),
+    options.data_argument("The data, if it is not where the run found it; read with the run's options."),
 ]
 
 

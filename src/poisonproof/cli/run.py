@@ -71,21 +71,30 @@ def command(
     resume: Annotated[
         bool, typer.Option("--resume/--no-resume", help="Go on with the run that --out holds, or refuse such a folder.")
     ] = True,
+    attack_size: Annotated[
+        int | None,
+        typer.Option("--attack-size", help="The attack size you fear: the table, the page and its headline show it."),
+    ] = None,
     json: options.Json = False,
     *,
     read: ReadOptions,
 ) -> None:
     """Split, train, vote and certify; write a run directory with report.html.
 
-    Prints the certified fraction at a range of attack sizes, and the accuracy of the same learner trained
-    undefended on all data: the price of the proof.
+    Prints the certified fraction at a range of attack sizes, as a share of test samples and as the mean over classes
+    (balanced), and the accuracy of the same learner trained undefended on all data: the price of the proof. If a
+    constant answer would do as well, that is said first.
     """
     from poisonproof.report.page import write_report
     from poisonproof.runs.manifest import RunSettings
     from poisonproof.runs.run import run
     from poisonproof.system.progress import watched
 
+    if attack_size is not None and attack_size < 0:
+        raise PoisonproofError(f"--attack-size must be a whole number of 0 or more. Got {attack_size}.")
     asked = prepare(ensemble, read)
+    if attack_size is not None:
+        asked.how["asked"]["attack_size"] = attack_size
     settings = RunSettings(votes_only, rankings, undefended, resume, **asked.how)
     with progress_bar() as progress, watched(progress):
         outcome = run(*asked.what, settings)
@@ -164,14 +173,17 @@ def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
 
 
 def show(outcome: Outcome, report: Path, json: bool) -> None:
-    """What came out, on stdout."""
+    """What came out, on stdout; on stderr first, if so it is, that a constant answer would do as well."""
     from poisonproof.certificates.certificate import attack_sizes
-    from poisonproof.display.numbers import percent
+    from poisonproof.report.page import asked_size
     from poisonproof.report.planned import beside_plan
+    from poisonproof.report.summary import Summary
 
-    certificate, y = outcome.certificate, outcome.y_test
-    sizes = attack_sizes(certificate)
-    fractions = certificate.certified_fraction(y, sizes)
+    certificate, feared = outcome.certificate, asked_size(outcome)
+    sizes = sorted({*attack_sizes(certificate), *([] if feared is None else [feared])})
+    summary = Summary.of(outcome, sizes, feared)
+    if summary.warning is not None:
+        options.note(f"WARNING: {summary.warning}")
     if json:
         options.print_json(
             {
@@ -180,10 +192,8 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
                 "k": certificate.spread.k,
                 "d": certificate.spread.d,
                 "undefended_accuracy": outcome.undefended_accuracy,
-                "clean_accuracy": certificate.clean_accuracy(y),
                 "base_accuracy": outcome.base_accuracy,
-                "attack_size": sizes,
-                "certified_fraction": fractions.tolist(),
+                **summary.as_dict(),
                 "premises": list(outcome.manifest.premises or ()),
                 "seconds": outcome.seconds,
                 "plan": {figure.name: figure.as_dict() for figure in beside_plan(outcome)} or None,
@@ -193,12 +203,10 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
     options.print_table(
         f"{outcome.manifest.settings.name}: {len(certificate)} test samples, "
         f"{certificate.spread.n_subsets} base classifiers (k = {certificate.spread.k:g}, d = {certificate.spread.d})",
-        ["attack size", "certified fraction, % (pointwise)", "undefended accuracy, % (no guarantee)"],
-        [
-            [str(size), percent(fraction), percent(outcome.undefended_accuracy) if size == 0 else "?"]
-            for size, fraction in zip(sizes, fractions, strict=True)
-        ],
+        *summary.table(outcome.undefended_accuracy),
     )
+    options.print_line(summary.line)
+    options.print_table(summary.classes_title, *summary.classes_table(), left=1)
     following.print_beside(outcome)
     for premise in outcome.manifest.premises or ():
         options.note(f"premise: {premise}")

@@ -48,7 +48,8 @@ def command(
     options.warnings_as_notes()
     reopened = reopening.reopen(run, data, data_dir, n_jobs, learner)
     before, settings = reopened.manifest.asked or {}, reopened.manifest.settings
-    asked: dict[str, Any] = {name: before[name] for name in ("data", "learner", "options", "plan") if name in before}
+    kept = ("data", "learner", "options", "plan", "attack_size")
+    asked: dict[str, Any] = {name: before[name] for name in kept if name in before}
     if data is not None:
         asked["data"] = data
     dataset, left_out = reopened.dataset, reopened.left_out

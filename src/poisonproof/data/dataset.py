@@ -16,7 +16,7 @@ from poisonproof.premises import Premise
 from poisonproof.samples.cells import cell_codes
 from poisonproof.samples.hashing import hash_numbers
 from poisonproof.samples.kinds import Samples, to_samples
-from poisonproof.samples.labels import label_cells
+from poisonproof.samples.labels import label_cells, one_by_one
 from poisonproof.samples.rows import count_rows, take_rows
 from poisonproof.samples.schema import Schema
 from poisonproof.system.files import sha256_of_array
@@ -124,5 +124,5 @@ def held_out(X: Any, share: float, *, groups: Any = None, dtype: str = "float64"
     if groups is None:
         hashes = to_samples(X, dtype=dtype).hashes(HOLD_OUT_SEED)
     else:
-        hashes = hash_numbers(cell_codes(label_cells(groups))[:, None], HOLD_OUT_SEED)
+        hashes = hash_numbers(cell_codes(label_cells(one_by_one(groups)))[:, None], HOLD_OUT_SEED)
     return hashes < np.uint64(int(share * 2**64))

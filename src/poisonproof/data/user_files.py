@@ -81,14 +81,14 @@ def open_files(path: str | Path, options: ReadOptions) -> Dataset:
     elif inside is not None:
         test = inside
     else:
-        _check_enough(path, part)
+        _check_enough(path, part, options.classes is not None)
         if part.groups is None:
             part = replace(part, samples=to_samples(part.X, dtype=dtype))
         aside = held_out(
             part.X if part.samples is None else part.samples, _share(options), groups=part.groups, dtype=dtype
         )
         part, test = _rows(part, np.flatnonzero(~aside)), _rows(part, np.flatnonzero(aside))
-    _check_enough(path, part)
+    _check_enough(path, part, options.classes is not None)
     classes = None if options.classes is None else np.array(list(options.classes), object)
     known = set(_labels(part).tolist() if classes is None else classes.tolist())
     rows = np.flatnonzero([label in known for label in _labels(test).tolist()])
@@ -254,7 +254,8 @@ def _labels(part: Part) -> NDArray[np.object_]:
     return part.labels
 
 
-def _check_enough(path: Path, part: Part) -> None:
+def _check_enough(path: Path, part: Part, declared: bool) -> None:
+    """Refuse what cannot be meant; how many labels there are says nothing where the classes are declared."""
     labels = _labels(part).tolist()
     if len(labels) < FEWEST_SAMPLES:
         raise PoisonproofError(f"{path} gives {len(labels)} training samples; at least {FEWEST_SAMPLES} are needed.")
@@ -263,7 +264,7 @@ def _check_enough(path: Path, part: Part) -> None:
         raise PoisonproofError(
             f"All {len(labels)} training samples of {path} have the label '{labels[0]}'; two classes are needed."
         )
-    if len(different) > max(FEW_LABELS, len(labels) / 2):
+    if not declared and len(different) > max(FEW_LABELS, len(labels) / 2):
         raise PoisonproofError(
             f"The {len(labels)} training samples of {path} have {len(different)} different labels, such as "
             f"'{labels[0]}'; a label must name a class, so is this the right column?"
@@ -277,10 +278,10 @@ def _fate(declared: bool) -> str:
     return "that the training samples do not have and count as wrong"
 
 
-def _held_out_premise(options: ReadOptions, own: bool, grouped: bool) -> Premise:
+def _held_out_premise(options: ReadOptions, of_file: bool, grouped: bool) -> Premise:
     if options.test is not None:
         return Premise("test samples", f"from {options.test.name}", True)
-    if own:
+    if of_file:
         return Premise("test samples", "those of the file", True)
     by = "contributor" if grouped else "content"
     return Premise("test samples", f"{_share(options):g} of all, held out by a hash of their {by}", True)

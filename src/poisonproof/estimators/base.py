@@ -47,26 +47,17 @@ class TrainingData:
     feature_names: NDArray[Any] | None
 
 
-class EnsembleClassifier(ClassifierMixin, BaseEstimator):
-    """A scikit-learn classifier made of base classifiers, each trained on a subset of its own.
+class CertifiedClassifier(ClassifierMixin, BaseEstimator):
+    """A scikit-learn classifier whose predictions come with certificates: what all of them share.
 
-    Subclasses have the parameters ``estimator``, ``classes`` and ``trusted_state`` and set ``subset_sizes_``,
-    ``n_dropped_`` and ``premises_``.
+    Subclasses have the parameter ``classes`` and set ``classes_``, ``kind_of_samples_`` and ``premises_``.
     """
 
-    estimator: Any
     classes: Sequence[Any] | None
-    trusted_state: bool
-    subset_sizes_: NDArray[np.int64]
+    classes_: NDArray[Any]
+    kind_of_samples_: str
     n_dropped_: int
     premises_: tuple[Premise, ...]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = get_tags(self._learner()).input_tags.sparse
-        tags.input_tags.string = True  # texts, tables, and odd cells of arrays, which are missing in their own row
-        tags.input_tags.allow_nan = True  # where the learner takes no missing values, such samples are left out
-        return tags
 
     def _repr_html_inner(self) -> str:
         """scikit-learn's diagram, and beneath it what is certified; for notebooks."""
@@ -101,23 +92,10 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
         samples = split.samples(X)
         if samples.kind != kind:
             raise PoisonproofError(f"The model was fitted on {kind}, but X holds {samples.kind}.")
-        validate_data(self, _outline(given, samples), reset=False, skip_check_array=True)
+        validate_data(self, outline(given, samples), reset=False, skip_check_array=True)
         for oddity in samples.oddities:
             warn(f"{oddity}, in the samples to be answered.")
         return samples
-
-    def _see_surroundings(self) -> None:
-        """State in the premises what is seen around this fit, and warn of steps that were fitted before the split."""
-        around = seen_around(self)
-        self.premises_ = around.restated(self.premises_)
-        if around.fitted:
-            warn(
-                f"In the pipeline, {around.words}, before the split; one poisoned sample can reach every base "
-                "classifier that way, and then no radius holds; put it inside the estimator (see check_pipeline)."
-            )
-
-    def _learner(self) -> Any:
-        return learner_of(self)
 
     def _as_frame(self, X: Any) -> Any:
         import pandas as pd
@@ -133,6 +111,38 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
                 f"X has {cells.shape[1]} features, but the model is expecting {len(names)} features as input."
             )
         return pd.DataFrame(cells, columns=list(names))
+
+
+class EnsembleClassifier(CertifiedClassifier):
+    """A scikit-learn classifier made of base classifiers, each trained on a subset of its own.
+
+    Subclasses have the parameters ``estimator``, ``classes`` and ``trusted_state`` and set ``subset_sizes_``,
+    ``n_dropped_`` and ``premises_``.
+    """
+
+    estimator: Any
+    trusted_state: bool
+    subset_sizes_: NDArray[np.int64]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = get_tags(self._learner()).input_tags.sparse
+        tags.input_tags.string = True  # texts, tables, and odd cells of arrays, which are missing in their own row
+        tags.input_tags.allow_nan = True  # where the learner takes no missing values, such samples are left out
+        return tags
+
+    def _see_surroundings(self) -> None:
+        """State in the premises what is seen around this fit, and warn of steps that were fitted before the split."""
+        around = seen_around(self)
+        self.premises_ = around.restated(self.premises_)
+        if around.fitted:
+            warn(
+                f"In the pipeline, {around.words}, before the split; one poisoned sample can reach every base "
+                "classifier that way, and then no radius holds; put it inside the estimator (see check_pipeline)."
+            )
+
+    def _learner(self) -> Any:
+        return learner_of(self)
 
 
 def learner_of(model: Any) -> Any:
@@ -155,7 +165,7 @@ def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, group
     X = as_frame(X)
     samples = split.samples(X)
     width = BaseEstimator()  # takes down what scikit-learn finds
-    validate_data(width, _outline(X, samples), skip_check_array=True)
+    validate_data(width, outline(X, samples), skip_check_array=True)
     classes, codes, cells = read_labels(y, model.classes)
     if len(codes) != len(samples):
         raise PoisonproofError(f"There are {len(samples)} samples but {len(codes)} labels; give one label per sample.")
@@ -190,21 +200,36 @@ def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, group
 
 def shared_premises(model: EnsembleClassifier, data: TrainingData, split: Split) -> list[Premise]:
     """The premises that every ensemble has: learner, classes, form of the samples, what was fitted before."""
-    declared = split.schema is not None and not split.schema.guessed
-    classes, samples = f"{len(data.classes)} labels, {', '.join(map(str, data.classes[:12]))}", data.samples
     premises = [
         Premise("learner", describe(data.learner), True),
-        Premise("classes", classes + (", …" if len(data.classes) > 12 else ""), model.classes is not None),
-        Premise("number of features", str(samples.n_features), split.n_features is not None or declared),
-        NOTHING_BEFORE,
+        *data_premises(data.classes, model.classes is not None, data.samples, split),
     ]
     if parts := arrived_parts(data.learner):
         premises.append(Premise(ARRIVED, words(parts), True))
-    if isinstance(samples, TableSamples):
-        categorical = [str(column.name) for column in samples.columns if column.categorical]
-        premises.append(Premise("categorical columns", ", ".join(categorical) or "none", declared))
-        premises.append(_schema_premise(samples, split))
-    return premises
+    return premises + table_premises(data.samples, split)
+
+
+def data_premises(classes: NDArray[Any], declared: bool, samples: Samples, split: Split) -> list[Premise]:
+    """Classes, form of the samples, and what was fitted before; ``declared`` says whether the class list is."""
+    labels = f"{len(classes)} labels, {', '.join(map(str, classes[:12]))}{', …' if len(classes) > 12 else ''}"
+    return [
+        Premise("classes", labels, declared),
+        Premise("number of features", str(samples.n_features), split.n_features is not None or _by_schema(split)),
+        NOTHING_BEFORE,
+    ]
+
+
+def table_premises(samples: Samples, split: Split) -> list[Premise]:
+    """How the columns of a table were read; nothing for other samples."""
+    if not isinstance(samples, TableSamples):
+        return []
+    categorical = [str(column.name) for column in samples.columns if column.categorical]
+    columns = Premise("categorical columns", ", ".join(categorical) or "none", _by_schema(split))
+    return [columns, _schema_premise(samples, split)]
+
+
+def _by_schema(split: Split) -> bool:
+    return split.schema is not None and not split.schema.guessed
 
 
 def _schema_premise(samples: TableSamples, split: Split) -> Premise:
@@ -221,7 +246,7 @@ def warn(text: str) -> None:
     warnings.warn(shown(text), PremiseWarning, stacklevel=4)
 
 
-def _outline(X: Any, samples: Samples) -> Any:
+def outline(X: Any, samples: Samples) -> Any:
     """What scikit-learn checks names and numbers of features on: a frame of such columns, or an array as wide."""
     if isinstance(X, TableSamples):
         import pandas as pd

@@ -158,7 +158,8 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         n_removed = count_rows(X) - len(stay)
         labels = one_by_one(y)
         X, labels = take_rows(X, stay), [labels[row] for row in stay]
-        groups = None if groups is None else [list(groups)[row] for row in stay]
+        contributors = None if groups is None else one_by_one(groups)
+        groups = None if contributors is None else [contributors[row] for row in stay]
         n_added = 0
         if add is not None:
             more, more_y, more_groups = _with_groups(add, "add")
@@ -167,7 +168,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
             more = as_frame(more)
             n_added = count_rows(more)
             X, labels = join_rows(X, more), [*labels, *one_by_one(more_y)]
-            groups = None if groups is None else [*groups, *more_groups]
+            groups = None if groups is None else [*groups, *one_by_one(more_groups)]
         if count_rows(X) == 0:
             raise PoisonproofError("Nothing would be left to train on; at least one training sample must stay.")
         changed = copy(self)
@@ -231,7 +232,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
 
     def certify(self, X: Any, method: str = "finite-aggregation") -> Certificate:
         """Prediction, runner-up, margin and radius for every sample; see `poisonproof.certify`."""
-        return certify(self.votes(X, rankings=method == "run-off"), method)  # type: ignore[arg-type]
+        return certify(self.votes(X, rankings=method == "run-off"), method)  # type: ignore[call-overload]
 
     def predict(self, X: Any, min_radius: int | None = None) -> NDArray[Any]:
         """The most voted label of each sample.

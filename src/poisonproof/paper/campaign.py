@@ -51,8 +51,8 @@ def run_rows(
     seconds: dict[str, float] = {}
     for outcome in run_together(dataset, wanted, seconds=seconds):
         row = missing[outcome.folder]
-        found = measure(outcome.votes, outcome.certificate, outcome.y_test, outcome.manifest, row.methods)
-        write_record(measures_file(folder, row), {**found, "divisor": row.divisor})
+        measures = measure(outcome.votes, outcome.certificate, outcome.y_test, outcome.manifest, row.methods)
+        write_record(measures_file(folder, row), {**measures, "divisor": row.divisor})
         accuracy = 100 * outcome.certificate.clean_accuracy(outcome.y_test)
         log.info("%s: clean accuracy %.2f %%", outcome.folder, accuracy)
     _log_cost(folder, list(missing.values()), seconds)

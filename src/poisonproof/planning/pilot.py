@@ -23,7 +23,7 @@ from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifie
 from poisonproof.estimators.prepared import Prepared, prepare
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
-from poisonproof.planning.forecast import VoteShares, estimate_shares
+from poisonproof.planning.forecast import VoteShares, balancing, estimate_shares
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.threads import n_cores, one_linear_algebra_thread
@@ -76,7 +76,9 @@ class PooledTiming:
 class Pilot:
     """What a few base classifiers at one k showed.
 
-    ``folds`` are the vote shares with a part of the base classifiers left out, which tells how much depends on them.
+    ``shares`` describe all samples alike, ``balanced`` all classes alike. ``folds`` are the latter with a part of the
+    base classifiers left out, which tells how much depends on them; ``n_effective`` is how many samples, all alike,
+    would leave as much to chance as those asked.
     """
 
     k: int
@@ -85,7 +87,9 @@ class Pilot:
     subset_size: float
     base_accuracy: float
     shares: VoteShares
+    balanced: VoteShares
     folds: tuple[VoteShares, ...]
+    n_effective: float
     timing: Timing | PooledTiming
     seconds: float
 
@@ -160,7 +164,7 @@ class Bench:
         votes = _out_of_subset(trained.votes, training, asked)
         truth, sizes = training.codes[asked], prepared.subsets.sizes
         counts = _counts(votes, n_classes)
-        abstaining = float((sizes == 0).mean())
+        abstaining, weights = float((sizes == 0).mean()), balancing(truth)
         folds = (_counts(votes[:, np.arange(affordable) % FOLDS != fold], n_classes) for fold in range(FOLDS))
         return Pilot(
             k,
@@ -169,7 +173,9 @@ class Bench:
             len(training.samples) / k,
             float(counts[np.arange(len(asked)), truth].sum() / max(1, counts.sum())),
             estimate_shares(counts, truth, abstaining),
-            tuple(estimate_shares(fold, truth, abstaining) for fold in folds),
+            estimate_shares(counts, truth, abstaining, weights),
+            tuple(estimate_shares(fold, truth, abstaining, weights) for fold in folds),
+            float(1 / (weights**2).sum()),
             trained.timing(),
             time.perf_counter() - started,
         )

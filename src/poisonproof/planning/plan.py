@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ from poisonproof.system.memory import resident_bytes
 from poisonproof.system.progress import counted
 from poisonproof.training.engine import engine_of
 
-FORMAT = "poisonproof plan 1"
+FORMAT = "poisonproof plan 2"
 FEWEST_SAMPLES = 60
 DEGREES = (1, 4, 16)
 DESIGN_DEGREE = 8
@@ -50,7 +51,8 @@ class Row:
     """One ensemble that could be trained, and what is predicted of it.
 
     ``clean`` and ``certified`` are shares of test samples, the latter at the plan's attack size (pointwise);
-    ``error`` is the standard error of ``certified`` that the pilot leaves, test samples not counted.
+    ``clean_balanced`` and ``certified_balanced`` are the same as means over classes. ``error`` is the standard error of
+    ``certified_balanced`` that the pilot leaves, test samples not counted.
     """
 
     k: float
@@ -62,6 +64,8 @@ class Row:
     piloted: bool
     clean: float
     certified: float
+    clean_balanced: float
+    certified_balanced: float
     error: float
     seconds: float
     memory: float
@@ -81,7 +85,11 @@ class PilotRow:
 
 @dataclass(frozen=True)
 class Plan:
-    """What `make_plan` found: rows in increasing k, and the number of the recommended one."""
+    """What `make_plan` found: rows in increasing k, and the number of the recommended one.
+
+    None is recommended where no row is predicted to certify more, on average over classes, than a constant answer
+    does: ``constant`` of it, at every attack size. ``majority_share`` is that of the training labels.
+    """
 
     data: dict[str, str]
     learner: str
@@ -94,13 +102,27 @@ class Plan:
     keep_members: bool
     pilots: tuple[PilotRow, ...]
     rows: tuple[Row, ...]
-    recommended: int
+    recommended: int | None
+    majority_share: float
+    constant: float
     remarks: tuple[str, ...]
 
     @property
     def choice(self) -> Row:
-        """The recommended row."""
+        """The recommended row, if there is one."""
+        if self.recommended is None:
+            raise PoisonproofError(f"The plan recommends nothing: {self.why_nothing}")
         return self.rows[self.recommended]
+
+    @property
+    def why_nothing(self) -> str:
+        """Why no row is recommended, and what to try."""
+        best = max(row.certified_balanced for row in self.rows)
+        return (
+            f"at attack size {self.attack_size} no k is predicted to certify more than a constant answer does (on "
+            f"average over classes at best {100 * best:.1f} %, a constant answer {100 * self.constant:.1f} %); try a "
+            "smaller attack size, another learner, or more data of the rare classes."
+        )
 
     def followed(self) -> dict[str, Any]:
         """What a run that follows this plan keeps of it: the attack size and the recommended row."""
@@ -139,7 +161,7 @@ class Plan:
             parts = {"pilots": PilotRow, "rows": Row}
             facts |= {name: tuple(make(**part) for part in facts[name]) for name, make in parts.items()}
             plan = cls(**{**facts, "remarks": tuple(facts["remarks"])})
-            plan.choice  # noqa: B018 - is there
+            plan.rows[plan.recommended or 0]  # is there
         except (TypeError, KeyError, IndexError) as error:
             raise DamagedFileError(f"{where} is no plan: {error}.") from None
         return plan
@@ -199,6 +221,7 @@ def make_plan(
     site, pilots = forecast.site, forecast.pilots
     log.info("predicting")
     rows = forecast.rows([k for k in wanted if k >= pilots[0].k], sorted(set(ds)), designs)
+    constant = 1 / _labels_that_occur(dataset)
     return Plan(
         {"name": dataset.name, **dataset.digests(["train"])},
         describe(learner),
@@ -211,7 +234,9 @@ def make_plan(
         keep_members and not engine_of(learner).pooled,
         tuple(PilotRow(p.k, p.n_members, p.n_asked, p.base_accuracy, p.seconds) for p in pilots),
         tuple(rows),
-        _best(rows),
+        _best(rows, constant),
+        _majority_share(dataset),
+        constant,
         tuple(remarks),
     )
 
@@ -255,10 +280,7 @@ def _check(dataset: Dataset, attack_size: int, ds: Sequence[int], seconds: float
         raise PoisonproofError(
             f"A pilot needs at least {FEWEST_SAMPLES} training samples. {dataset.name} has {n_train}."
         )
-    if dataset.classes is None:
-        n_classes = len(set(np.asarray(dataset.y_train).tolist()))
-    else:
-        n_classes = len(np.intersect1d(np.asarray(dataset.classes), np.asarray(dataset.y_train)))
+    n_classes = _labels_that_occur(dataset)
     if n_classes < 2:
         raise PoisonproofError(
             f"A pilot needs training samples of two classes or more. {dataset.name} has {n_classes}."
@@ -275,6 +297,17 @@ def _check(dataset: Dataset, attack_size: int, ds: Sequence[int], seconds: float
     if not seconds > 0:
         raise PoisonproofError(f"The seconds for a pilot must be more than 0. Got {seconds}.")
     return n_train
+
+
+def _labels_that_occur(dataset: Dataset) -> int:
+    if dataset.classes is None:
+        return len(set(np.asarray(dataset.y_train).tolist()))
+    return len(np.intersect1d(np.asarray(dataset.classes), np.asarray(dataset.y_train)))
+
+
+def _majority_share(dataset: Dataset) -> float:
+    counts = Counter(np.asarray(dataset.y_train).tolist())
+    return max(counts.values()) / counts.total()
 
 
 def _grid(attack_size: int, n_train: int) -> list[int]:
@@ -297,26 +330,28 @@ def _checked_ks(ks: Sequence[int], attack_size: int, n_train: int) -> list[int]:
 
 
 def _pilots(bench: Bench, wanted: Sequence[int], seconds: float) -> tuple[list[Pilot], list[str]]:
-    """Pilots at every k, of many at every second one; dear ones (small k) last. What could not be tried is said."""
+    """Pilots at every k, of many at every second one, small k (large subsets) first. What is not tried is said."""
     chosen = list(wanted) if len(wanted) <= MOST_PILOTS else sorted({*wanted[::2], wanted[-1]})
     found: list[Pilot] = []
+    untried: list[tuple[int, str]] = []
     left = seconds
-    for at, k in enumerate(counted(reversed(chosen), len(chosen))):
+    for at, k in enumerate(counted(chosen, len(chosen))):
         log.info("pilot at k = %d", k)
         started = time.perf_counter()
         try:
-            pilot = bench.pilot(k, left / (len(chosen) - at), insist=not found)
+            pilot = bench.pilot(k, left / (len(chosen) - at), insist=not found and k == chosen[-1])
         except MemoryError as error:
-            pilot, why = None, f"one base classifier takes too much memory ({error})"
-        else:
-            why = "its base classifiers take too long for this pilot; more --seconds would reach them"
+            untried.append((k, f"one base classifier takes too much memory ({error})"))
+            continue
         left -= time.perf_counter() - started
-        if pilot is None:
-            if not found:
-                raise PoisonproofError(f"No k can be tried: at k = {k}, {why}.")
-            return found[::-1], [f"k below {found[-1].k} was not tried: at k = {k}, {why}."]
-        found.append(pilot)
-    return found[::-1], []
+        if pilot is not None:
+            found.append(pilot)
+        else:
+            untried.append((k, "its base classifiers take too long for this pilot; more --seconds would reach them"))
+    if not found:
+        raise PoisonproofError(f"No k can be tried: at k = {untried[-1][0]}, {untried[-1][1]}.")
+    smaller = [(k, why) for k, why in untried if k < found[0].k]
+    return found, [f"k below {found[0].k} was not tried: at k = {k}, {why}." for k, why in smaller[-1:]]
 
 
 @dataclass(frozen=True)
@@ -349,17 +384,22 @@ class Forecast:
         weight = float(np.log(k / low.k) / np.log(high.k / low.k))
         return [(low, 1 - weight), (high, weight)]
 
-    def fractions(self, spread: Spread, name: str, attack_sizes: Sequence[int]) -> NDArray[np.float64]:
-        """The certified fraction (pointwise) at these attack sizes; at 0, the clean accuracy."""
+    def fractions(
+        self, spread: Spread, name: str, attack_sizes: Sequence[int], balanced: bool = False
+    ) -> NDArray[np.float64]:
+        """The certified fraction (pointwise) at these attack sizes, balanced or not; at 0, the clean accuracy."""
         method = "dpa-bound" if name == "random" else "tight"
         parts = [
-            weight * predicted_fraction(pilot.shares, spread, attack_sizes, method=method)
+            weight
+            * predicted_fraction(pilot.balanced if balanced else pilot.shares, spread, attack_sizes, method=method)
             for pilot, weight in self._near(spread.k)
         ]
         return np.asarray(np.sum(parts, axis=0))
 
     def _row(self, spread: Spread, name: str, error: float, piloted: bool) -> Row:
-        clean, certified = self.fractions(spread, name, [0, self.attack_size])
+        sizes = [0, self.attack_size]
+        clean, certified = self.fractions(spread, name, sizes)
+        clean_balanced, certified_balanced = self.fractions(spread, name, sizes, balanced=True)
         return Row(
             spread.k,
             spread.d,
@@ -370,6 +410,8 @@ class Forecast:
             piloted,
             float(clean),
             float(certified),
+            float(clean_balanced),
+            float(certified_balanced),
             error,
             **asdict(bill(self.pilots, spread.n_subsets, spread.k, self.site)),
         )
@@ -381,15 +423,21 @@ class Forecast:
             plain = Spread.random(k, 1)
             folds = np.array([predicted_fraction(fold, plain, [self.attack_size])[0] for fold in pilot.folds])
             members = (len(folds) - 1) / len(folds) * ((folds - folds.mean()) ** 2).sum()
-            variance += weight**2 * (folds.mean() * (1 - folds.mean()) / pilot.n_asked + members)
+            variance += weight**2 * (folds.mean() * (1 - folds.mean()) / pilot.n_effective + members)
         return float(np.sqrt(variance))
 
 
-def _best(rows: Sequence[Row]) -> int:
-    """The largest certified fraction; of those within its standard error, the one that trains fastest."""
-    best = max(rows, key=lambda row: row.certified)
-    level = [at for at, row in enumerate(rows) if row.certified >= best.certified - best.error]
-    return min(level, key=lambda at: (rows[at].seconds, -rows[at].certified))
+def _best(rows: Sequence[Row], constant: float) -> int | None:
+    """The largest balanced certified fraction; of those within its standard error, the one that trains fastest.
+
+    None if even that is not above what a constant answer has.
+    """
+    best = max(rows, key=lambda row: row.certified_balanced)
+    floor = max(best.certified_balanced - best.error, constant)
+    level = [at for at, row in enumerate(rows) if row.certified_balanced >= floor]
+    if best.certified_balanced <= constant:
+        return None
+    return min(level, key=lambda at: (rows[at].seconds, -rows[at].certified_balanced))
 
 
 def _site(bench: Bench, n_train: int, n_classes: int, resident: int, start: float) -> Site:

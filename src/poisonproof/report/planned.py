@@ -52,6 +52,15 @@ def beside_plan(outcome: Outcome) -> list[Figure]:
             float(certificate.certified_fraction(outcome.y_test, [size])[0]),
         ),
     ]
+    if "certified_balanced" in followed:  # plans of the first kind did not balance
+        figures.append(
+            Figure(
+                "certified_fraction_balanced",
+                f"the same, balanced (mean over classes){method}",
+                followed["certified_balanced"],
+                float(certificate.certified_fraction_balanced(outcome.y_test, [size])[0]),
+            )
+        )
     if not outcome.manifest.changes:
         seconds = outcome.seconds["train and vote"]
         figures.append(Figure("seconds", "time to train and vote", followed["seconds"], seconds))

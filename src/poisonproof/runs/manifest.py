@@ -109,6 +109,8 @@ class Manifest:
     n_test: int | None = None
     empty_subsets: int | None = None
     clean_accuracy: float | None = None
+    majority_share: float | None = None
+    balanced_accuracy: float | None = None
     undefended_accuracy: float | None = None
     seconds: dict[str, float] | None = None
     files: dict[str, str] | None = None
@@ -181,7 +183,9 @@ MANIFEST_TYPES: dict[str, Any] = {
     **dict.fromkeys(("premises", "notes"), tuple | None),
     **dict.fromkeys(("unit", "method"), str | None),
     **dict.fromkeys(("n_train", "n_test", "empty_subsets"), int | None),
-    **dict.fromkeys(("clean_accuracy", "undefended_accuracy"), int | float | None),
+    **dict.fromkeys(
+        ("clean_accuracy", "majority_share", "balanced_accuracy", "undefended_accuracy"), int | float | None
+    ),
 }
 
 

@@ -198,6 +198,8 @@ def _finished(
         n_test=len(certificate),
         empty_subsets=int((ensemble.subsets.sizes == 0).sum()),
         clean_accuracy=certificate.clean_accuracy(dataset.y_test),
+        majority_share=certificate.majority_share(dataset.y_test),
+        balanced_accuracy=certificate.balanced_accuracy(dataset.y_test),
         files={name: sha256_of(folder / name) for name in results_of(folder, manifest.settings)},
     )
 

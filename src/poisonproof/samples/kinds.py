@@ -29,9 +29,10 @@ from poisonproof.samples.cells import (
     order_of_cell,
     utf8,
 )
-from poisonproof.samples.frames import as_frame
+from poisonproof.samples.frames import as_frame, python_values
 from poisonproof.samples.hashing import hash_bytes, hash_numbers
 from poisonproof.samples.loose import read_loose
+from poisonproof.samples.sparse import entries_by_row, summed
 
 DTYPES = ("float64", "uint8")
 MOST_PIXEL = 1 << 40
@@ -356,7 +357,7 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None)
         given = np.asarray(X)
         if given.dtype != np.uint8:
             raise PoisonproofError(f"The samples were declared as uint8. Got an array of dtype {given.dtype} instead.")
-    loose = read_loose(X)
+    loose = read_loose(X, n_features)
     with np.errstate(invalid="ignore", over="ignore"):  # a signalling NaN is a NaN like any other
         X = X if loose is None else loose.values
         values = check_array(X, dtype=dtype, order="C", ensure_all_finite=False, allow_nd=True, input_name="X")
@@ -437,10 +438,9 @@ def _from_sparse(X: Any, n_features: int | None) -> SparseSamples:
     from scipy.sparse import csr_matrix
     from sklearn.utils.validation import check_array
 
-    with np.errstate(invalid="ignore", over="ignore"):
-        given = check_array(X, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False, input_name="X")
-    matrix = csr_matrix(given, copy=True)
-    matrix.sum_duplicates()
+    matrix = csr_matrix(entries_by_row(X))
+    check_array(matrix, accept_sparse="csr", ensure_all_finite=False, input_name="X")
+    matrix = summed(matrix)
     if n_features is not None and matrix.shape[1] != n_features:
         matrix = matrix[:, :n_features] if matrix.shape[1] > n_features else matrix
         matrix.resize(matrix.shape[0], n_features)
@@ -471,7 +471,7 @@ def _from_frame(X: Any) -> TableSamples:
             values[np.isinf(values)] = np.nan
             columns.append(Column(name, _canonical_numbers(values)))
             continue
-        cells, n_unreadable = _read_cells(series.astype(object))
+        cells, n_unreadable = _read_cells(python_values(series))
         columns.append(Column(name, cells, isinstance(series.dtype, pd.CategoricalDtype), n_unreadable))
     return TableSamples(tuple(columns), len(X))
 

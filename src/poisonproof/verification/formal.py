@@ -1,0 +1,126 @@
+"""The machine-checked check: a witness is written, and a program whose correctness is a Coq theorem reads it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.errors import PoisonproofError
+from poisonproof.verification.evidence import Evidence
+from poisonproof.verification.verdict import Finding, NotCheckedError, NotTrueError
+from poisonproof.verification.witness import Electorate, write_ensemble
+
+PROGRAM = "poisonproof-check"
+SETTING = "POISONPROOF_CHECK"
+BUILT = Path(__file__).parents[3] / "proofs" / "checker" / PROGRAM  # where `make proof` leaves it in a checkout
+STATEMENTS = {
+    "finite-aggregation": "Theorem 2, from training sets to predictions (end_to_end in proofs/Checker.v)",
+    "dpa-bound": "Theorem 2, from training sets to predictions (end_to_end in proofs/Checker.v)",
+    "tight": "covers by dual bounds, trees and groups, from training sets to predictions (end_to_end in proofs/Checker.v)",
+}
+TRUSTED = (
+    "Trusted: that every base classifier is a function of its own subset, the hash of the split, that these votes are "
+    "those of the data; and Coq, its extraction, OCaml and Zarith"
+)
+
+
+class Answers(NamedTuple):
+    """What the checker said: one answer for each sample of the witness."""
+
+    accepted: NDArray[np.bool_]
+
+
+def find_checker() -> Path:
+    """The program: where the environment says, on the PATH, or where `make proof` builds it."""
+    named = os.environ.get(SETTING)
+    if named:
+        if not Path(named).is_file():
+            raise PoisonproofError(f"{SETTING} names {named}, which is no file.")
+        return Path(named)
+    found = shutil.which(PROGRAM)
+    if found:
+        return Path(found)
+    if BUILT.is_file():
+        return BUILT
+    raise PoisonproofError(
+        f"--formal needs the program {PROGRAM}, which is not on the PATH; 'make proof' in a checkout of poisonproof "
+        f"builds it, or {SETTING} says where it is."
+    )
+
+
+def ask_checker(program: Path, witness: Path) -> Answers:
+    """Run the checker on a witness; an answer for each sample, or an error that says why there is none."""
+    try:
+        ran = subprocess.run([program, witness], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise PoisonproofError(f"{program} cannot be run ({error.strerror}).") from None
+    if ran.returncode not in (0, 3):
+        words = ran.stderr.strip().splitlines()[-1] if ran.stderr.strip() else f"exit code {ran.returncode}"
+        raise NotCheckedError(f"{PROGRAM} did not come to an answer: {words}")
+    lines = ran.stdout.splitlines()
+    accepted = np.array([line.endswith(" accepted") for line in lines[:-1]], np.bool_)
+    summary = f"{len(accepted)} samples: {int(accepted.sum())} accepted, {int((~accepted).sum())} refused"
+    if not lines or lines[-1] != summary:
+        raise NotCheckedError(f"{PROGRAM} did not say what became of every sample.")
+    return Answers(accepted)
+
+
+def checked_formally(
+    evidence: Evidence,
+    rows: NDArray[np.int64],
+    witness: Path | None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Finding:
+    """Predictions and radii of these test samples, by the checker whose correctness is a theorem.
+
+    ``witness`` keeps what it was shown; otherwise that is a temporary file.
+    """
+    program = find_checker()
+    method, arrays = evidence.facts["method"], evidence.certificate.arrays
+    if method not in STATEMENTS:
+        raise NotCheckedError(f"the machine-checked checker does not know the method {method!r}.")
+    if not evidence.votes_in_range:
+        raise NotCheckedError("the votes are not in order.")
+    electorate = Electorate(
+        evidence.spread, evidence.n_classes, evidence.facts["classes_inferred"], tight=method == "tight"
+    )
+    with nullcontext(str(witness.parent)) if witness else tempfile.TemporaryDirectory() as folder:
+        path = witness or Path(folder) / "witness"
+        with path.open("wb") as file:
+            _write(file, electorate, evidence, rows, arrays, progress)
+        answers = ask_checker(program, path)
+    refused = rows[~answers.accepted]
+    if len(refused):
+        words = (
+            f"{len(refused)} of {len(rows)} radii were refused by {PROGRAM}, the first that of test sample {refused[0]} "
+            f"({arrays['radius'][refused[0]]})"
+        )
+        if method == "tight":  # a radius whose proof was not found may still be true
+            raise NotCheckedError(f"{words}: no proof of it was found.")
+        raise NotTrueError(f"{words}.")
+    return Finding(
+        f"{len(rows)} of {evidence.n_test} radii were accepted by {PROGRAM}, whose correctness is proved in Coq: "
+        f"{STATEMENTS[method]}. {TRUSTED}.",
+        {"accepted": len(rows), "statement": STATEMENTS[method], "trusted": TRUSTED},
+    )
+
+
+def _write(
+    file: IO[bytes],
+    electorate: Electorate,
+    evidence: Evidence,
+    rows: NDArray[np.int64],
+    arrays: dict[str, NDArray[Any]],
+    progress: Callable[[int, int], None],
+) -> None:
+    votes = evidence.matrix if len(rows) == evidence.n_test else evidence.matrix[rows]
+    write_ensemble(file, electorate, votes, arrays["prediction"][rows], arrays["radius"][rows], progress)
