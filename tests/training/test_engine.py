@@ -1,5 +1,6 @@
 """The seam: whichever engine a learner has, some subsets alone vote as they do among all the others."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +43,7 @@ def test_blocks_cover_every_vote_once(name):
 
 def test_only_the_seam_knows_which_learners_are_pooled():
     home = Path(poisonproof.__file__).parent
-    asking = [path.name for path in home.rglob("*.py") if '"share")' in path.read_text()]
+    asking = [path.name for path in home.rglob("*.py") if re.search(r"hasattr\(\w+, .share.\)", path.read_text())]
     assert asking == ["engine.py"]
 
 
