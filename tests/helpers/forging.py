@@ -400,6 +400,12 @@ def block_of_other_votes(folder):
     write_arrays(block, held, about)
 
 
+def block_of_other_samples(folder):
+    block = folder / "votes" / "block-00000.npz"
+    held, about = open_arrays(block)
+    write_arrays(block, held, {**about, "first_sample": 1})
+
+
 def block_with_a_failure(folder):
     block = folder / "votes" / "block-00000.npz"
     held, about = open_arrays(block)

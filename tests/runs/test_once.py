@@ -23,7 +23,7 @@ def test_a_row_is_put_into_canonical_form_once(name, tmp_path, monkeypatch):
     lines = [f"{cells(row)},{'yes' if row % 5 < 2 else 'no'}" for row in range(ROWS)]
     (tmp_path / "table.csv").write_text("\n".join(["size,colour,bought", *lines]) + "\n")
     real, counts = getattr(kinds, place), []
-    monkeypatch.setattr(kinds, place, lambda X: counts.append(len(X)) or real(X))
+    monkeypatch.setattr(kinds, place, lambda *given: counts.append(len(given[0])) or real(*given))
     dataset = data.open_files(tmp_path / "table.csv", ReadOptions(label="bought"))
     write_report(run(dataset, FiniteAggregationClassifier(learner, k=3, d=2, n_jobs=1), tmp_path / "run"))
     assert counts == [ROWS]
