@@ -19,6 +19,7 @@ from forging import (
     arrays,
     beside,
     beyond,
+    block_of_other_samples,
     block_of_other_votes,
     block_with_a_failure,
     both,
@@ -255,6 +256,7 @@ FORGERIES = (
     ),
     with_data("every vote made right, certified anew", ensemble(other_votes(all_right)), words.VOTES, ASKED),
     caught("a block of other votes", block_of_other_votes, "block-00000.npz holds other"),
+    caught("a block of other test samples", block_of_other_samples, "block-00000.npz holds other"),
     never("a failure invented in a block", block_with_a_failure, words.BLOCKS),
     caught(
         "an abstention on a subset that is not empty", ensemble(other_votes(abstaining)), "base classifier 3 abstains"

@@ -24,6 +24,7 @@ from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.table import TableClassifier
 from poisonproof.maps.vectors import VectorFeatures
 from poisonproof.premises import Premise
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run, threat_model
 from poisonproof.system.files import (
     open_arrays,
@@ -49,7 +50,7 @@ N = 10
 
 def make(folder, estimator=None, dataset=DATA, classes=range(10), split="content", **options):
     model = FiniteAggregationClassifier(estimator or GaussianNB(), k=5, d=2, classes=classes, split=split)
-    run(dataset, model, folder, **options)
+    run(dataset, model, folder, RunSettings(**options))
     return folder
 
 
@@ -397,6 +398,12 @@ def block_of_other_votes(folder):
     held, about = open_arrays(block)
     other_first_place(held["votes"])
     write_arrays(block, held, about)
+
+
+def block_of_other_samples(folder):
+    block = folder / "votes" / "block-00000.npz"
+    held, about = open_arrays(block)
+    write_arrays(block, held, {**about, "first_sample": 1})
 
 
 def block_with_a_failure(folder):

@@ -263,7 +263,7 @@ def test_one_row_of_extreme_values_stops_nobody(value):
 
 def test_too_many_rows_for_one_solve_say_how_much_they_need(monkeypatch):
     monkeypatch.setattr(kernel_ridge, "MOST_ROWS", 100)
-    with pytest.raises(MemoryError, match=r"178 rows \(1 copies of 178 samples\) needs .* GB; a larger k"):
+    with pytest.raises(MemoryError, match=r"178 rows \(1 copies of 178 samples\) needs .* [kMG]B; a larger k"):
         KernelRidgeClassifier().fit(WINE, KINDS)
 
 

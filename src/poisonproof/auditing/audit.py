@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,7 +188,7 @@ def audit(
     for kind in chosen:
         if kind not in ATTACKS:
             raise PoisonproofError(f"An attack is one of {list(ATTACKS)}. Got {kind!r} instead.")
-    course = _Course(model, X, y, groups, X_test, targets, chosen, method, bystanders, all_every, seed)
+    course = _Course(model, X, y, groups, X_test, _Wanted(targets, chosen, method, bystanders, all_every, seed))
     done: list[Attack] = []
     plan = [(target, kind) for target in range(course.n_targets) for kind in chosen if course.suits(target, kind)]
     for target, kind in counted(plan, len(plan)):
@@ -201,6 +201,17 @@ def audit(
     return AuditReport(tuple(done), certificate.radius, smallest, course.n_bystanders, seed, certificate.unit)
 
 
+class _Wanted(NamedTuple):
+    """What is to be attacked, how, and which base classifiers are watched meanwhile."""
+
+    targets: int | Sequence[int]
+    kinds: list[str]
+    method: str
+    bystanders: int
+    all_every: int
+    seed: int
+
+
 class _Course:
     """A fitted ensemble, its targets, and attacks upon them."""
 
@@ -211,28 +222,23 @@ class _Course:
         y: Any,
         groups: Any,
         X_test: Any,
-        targets: int | Sequence[int],
-        kinds: list[str],
-        method: str,
-        bystanders: int,
-        all_every: int,
-        seed: int,
+        wanted: _Wanted,
     ) -> None:
         self.X, self.labels = X if hasattr(X, "shape") or isinstance(X, list) else np.asarray(X), one_by_one(y)
         self.groups = None if groups is None else list(groups)
-        self.bystanders, self.all_every, self.seed = bystanders, all_every, seed
+        self.wanted = wanted
         self.n_bystanders = self.n_attacks = 0
         self.base = base = self._prepare(model, self.X, self.labels, self.groups)
         # The class list is a premise: the attacks are judged with it as it stands.
         self.model = clone(model).set_params(classes=base.classes.tolist())
-        plain = take_rows(X_test, _chosen(targets, count_rows(X_test), seed))
+        plain = take_rows(X_test, _chosen(wanted.targets, count_rows(X_test), wanted.seed))
         self.n_plain = count_rows(plain)
-        triggered = "backdoor" in kinds and isinstance(plain, np.ndarray) and plain.dtype.kind in "iuf"
+        triggered = "backdoor" in wanted.kinds and isinstance(plain, np.ndarray) and plain.dtype.kind in "iuf"
         self.targets = join_rows(plain, with_trigger(plain)) if triggered else plain
         self.split, self.spread = base.split, base.spread
         self.test = self.split.samples(self.targets)
         self.votes = self._retrained(base.training, np.arange(len(base.digests)))
-        self.certificate: Certificate = certify(base.votes(self.votes), method)  # type: ignore[call-overload]
+        self.certificate: Certificate = certify(base.votes(self.votes), wanted.method)  # type: ignore[call-overload]
         self.partition = self.split.partitions(
             base.data.samples, self.spread.n_partitions, label_cells(self.labels), self.groups
         )
@@ -264,7 +270,7 @@ class _Course:
 
     def attack(self, kind: str, target: int, size: int) -> Attack | None:
         """Carry out one attack, or None if it cannot be had on this data."""
-        rng = np.random.default_rng([self.seed, target, list(ATTACKS).index(kind), size])
+        rng = np.random.default_rng([self.wanted.seed, target, list(ATTACKS).index(kind), size])
         scene = Scene(
             self.X,
             self.labels,
@@ -285,7 +291,7 @@ class _Course:
         reached = np.unique(self.spread.as_table()[touched])
         rest = np.setdiff1d(np.arange(len(poisoned.digests)), changed)
         self.n_attacks += 1
-        count = len(rest) if self.n_attacks % self.all_every == 1 else min(self.bystanders, len(rest))
+        count = len(rest) if self.n_attacks % self.wanted.all_every == 1 else min(self.wanted.bystanders, len(rest))
         watched = np.sort(rng.choice(rest, count, replace=False))
         again = np.concatenate([changed, watched]).astype(np.int64)
         votes = self.votes.copy()

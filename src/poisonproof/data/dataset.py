@@ -78,6 +78,13 @@ class Dataset:
             return samples
         return split.samples(getattr(self, f"x_{part}"))
 
+    def knowing(self, train: Samples | None, test: Samples | None) -> Dataset:
+        """The same, with the canonical form of parts that somebody made already."""
+        for part, samples in (("train", train), ("test", test)):
+            if samples is not None and self.n_features in (None, samples.n_features):
+                vars(self)[part] = samples
+        return self
+
     def but(self, **changes: Any) -> Dataset:
         """The same data set but for these entries; what stays in canonical form is not made again."""
         other = replace(self, **changes)

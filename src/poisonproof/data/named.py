@@ -22,6 +22,7 @@ from poisonproof.data.dataset import Dataset, held_out
 from poisonproof.data.download import cache, fetch
 from poisonproof.data.readers.npz import read_arrays
 from poisonproof.errors import DamagedFileError, PoisonproofError
+from poisonproof.samples.kinds import to_samples
 from poisonproof.system.archives import limit_of, open_zip, tar_files
 from poisonproof.system.files import reading
 
@@ -86,8 +87,10 @@ def _digits() -> Dataset:
     from sklearn.datasets import load_digits
 
     X, y = load_digits(return_X_y=True)
-    test = held_out(X, share=0.2)
-    return Dataset("digits", X[~test], y[~test], X[test], y[test], np.arange(10))
+    samples = to_samples(X)
+    test = held_out(samples, share=0.2)
+    dataset = Dataset("digits", X[~test], y[~test], X[test], y[test], np.arange(10))
+    return dataset.knowing(*(samples.subset(np.flatnonzero(rows)) for rows in (~test, test)))
 
 
 def _read(name: str, folder: Path, download: bool) -> Arrays:

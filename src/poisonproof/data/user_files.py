@@ -20,6 +20,7 @@ from poisonproof.data.readers.tables import Table, guess_schema, read_table
 from poisonproof.display.text import nearest
 from poisonproof.errors import PoisonproofError
 from poisonproof.premises import Premise
+from poisonproof.samples.kinds import NumberSamples, to_samples
 from poisonproof.samples.rows import take_rows
 from poisonproof.samples.schema import (
     FEATURES,
@@ -81,7 +82,11 @@ def open_files(path: str | Path, options: ReadOptions) -> Dataset:
         test = inside
     else:
         _check_enough(path, part, options.classes is not None)
-        aside = held_out(part.X, _share(options), groups=part.groups, dtype=dtype)
+        if part.groups is None:
+            part = replace(part, samples=to_samples(part.X, dtype=dtype))
+        aside = held_out(
+            part.X if part.samples is None else part.samples, _share(options), groups=part.groups, dtype=dtype
+        )
         part, test = _rows(part, np.flatnonzero(~aside)), _rows(part, np.flatnonzero(aside))
     _check_enough(path, part, options.classes is not None)
     classes = None if options.classes is None else np.array(list(options.classes), object)
@@ -94,7 +99,7 @@ def open_files(path: str | Path, options: ReadOptions) -> Dataset:
     if not len(test):
         source = options.test or path
         raise PoisonproofError(f"No test samples are left of {source}; give --test or a larger --held-out.")
-    return Dataset(
+    dataset = Dataset(
         path.name,
         part.X,
         _labels(part),
@@ -108,6 +113,7 @@ def open_files(path: str | Path, options: ReadOptions) -> Dataset:
         (Premise("schema", str(schema), declared), where, *_more_premises(schema, declared)),
         notes,
     )
+    return dataset.knowing(part.samples, test.samples)
 
 
 def read_part(path: Path, schema: Schema, *, labelled: bool, options: ReadOptions) -> Part:
@@ -228,11 +234,17 @@ def _share(options: ReadOptions) -> float:
 
 
 def _rows(part: Part, rows: NDArray[np.int64]) -> Part:
+    X, samples = take_rows(part.X, rows), None
+    if part.samples is not None and not part.samples.oddities:  # which are told of each part by itself
+        samples = part.samples.subset(rows)
+        if isinstance(samples, NumberSamples) and samples.values.dtype == getattr(X, "dtype", None):
+            X = samples.values  # the same numbers, once in memory
     return Part(
-        take_rows(part.X, rows),
+        X,
         None if part.labels is None else part.labels[rows],
         None if part.groups is None else part.groups[rows],
         [part.names[row] for row in rows],
+        samples=samples,
     )
 
 

@@ -61,8 +61,8 @@ def vote_all(
     total = sum(len(ledger.pages) for ledger in ledgers)
     done = total - sum(len(one.blocks) for one in missing)
     progress(done, total)
-    for number, block, answers in engine.answers(missing, test, n_classes, resources):
-        ledgers[number].pages[block.number].write(answers)
+    for answers in engine.answers(missing, test, n_classes, resources):
+        ledgers[answers.order].pages[answers.block.number].write(answers)
         done += 1
         progress(done, total)
     return [ledger.checked() for ledger in ledgers]
@@ -133,7 +133,7 @@ class Page:
         self.block, self.test = block, test
         self.path = order.folder / "votes" / block_file(block.number)
         self.digests = order.digests[block.cut[1]]
-        self.answers = Answers(block.subsets, votes, np.zeros(count, np.bool_), [frozenset()] * count)
+        self.answers = Answers(block, block.subsets, votes, np.zeros(count, np.bool_), [frozenset()] * count)
         self.same, self.of_these_samples = np.zeros(count, np.bool_), False
         if self.path.exists():
             try:
@@ -225,6 +225,6 @@ def read_block(path: Path, block: Block) -> KeptBlock:
         }
         failures = {int(i): str(failure) for i, failure in facts["failures"].items()}
         answers = Answers(
-            block.subsets, votes, trained.copy(), unpacked(facts, count), failures, refusals, facts["members"]
+            block, block.subsets, votes, trained.copy(), unpacked(facts, count), failures, refusals, facts["members"]
         )
         return KeptBlock(answers, subsets, facts["test"])

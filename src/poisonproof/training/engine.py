@@ -18,7 +18,7 @@ from poisonproof.training.member_by_member import MemberByMember
 from poisonproof.training.pooled_engine import PooledEngine
 from poisonproof.training.pooled_memory import PooledMemory
 from poisonproof.training.work import (
-    AnswersOf,
+    Answers,
     Block,
     Kept,
     Made,
@@ -79,7 +79,7 @@ class Engine(Protocol):
 
     def answers(
         self, missing: Sequence[Missing], test: Samples, n_classes: int, resources: Resources
-    ) -> Iterator[AnswersOf]:
+    ) -> Iterator[Answers]:
         """Train and ask what is missing, keep what is to be kept, and give the answers block by block."""
 
     def save(self, members: Any, folder: Path, digests: NDArray[np.uint8]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
 from poisonproof.errors import PoisonproofError
+from poisonproof.partition.subsets import TrainingSets
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.environment import environment
@@ -32,7 +34,6 @@ from poisonproof.training.member_files import MEMBERS_PER_FILE, load_members, me
 from poisonproof.training.provenance import made_by, made_here
 from poisonproof.training.work import (
     Answers,
-    AnswersOf,
     Block,
     Kept,
     Made,
@@ -49,6 +50,8 @@ BLOCKS_PER_JOB = 8
 MAX_BLOCK = 64
 MAPPED_BYTES = 1 << 16  # larger arrays reach joblib's processes as a file that is mapped, not with every task
 log = logging.getLogger(__name__)
+SeededRows = list[tuple[int, NDArray[np.int64]]]
+"""The seed and the rows of each of some base classifiers."""
 
 
 class MemberList(list[Member]):
@@ -63,13 +66,10 @@ class MemberList(list[Member]):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> NDArray[Any]:
-        """The vote matrix (n_samples, members), or rankings (n_samples, members, n_classes), first places the votes.
-
-        Raises if no base classifier can answer any sample.
-        """
         planned = planned_blocks(range(len(self)), n_jobs)
         tasks = (
-            delayed(_vote_block)([self[i] for i in block], samples, n_classes, caller(), rankings) for block in planned
+            delayed(_vote_block)([self[i] for i in block], samples, n_classes, caller(), rankings=rankings)
+            for block in planned
         )
         parts = list(counted(_run(tasks, (samples,), n_jobs, verbose), len(planned)))
         refusals = [refusal for _, refused in parts for refusal in refused.values()]
@@ -77,25 +77,21 @@ class MemberList(list[Member]):
         return np.concatenate([votes for votes, _ in parts], axis=1)
 
     def ask(self, samples: Samples, n_classes: int, *, rankings: bool = False) -> NDArray[Any]:
-        """The same in this process, whatever they cannot answer."""
         return self.asked(samples, n_classes, rankings=rankings)[0]
 
     def asked(self, samples: Samples, n_classes: int, *, rankings: bool) -> tuple[NDArray[Any], dict[int, Refusal]]:
         """The same, and what each of them could not answer."""
         with one_linear_algebra_thread():
-            return _vote_block(self, samples, n_classes, caller(), rankings)
+            return _vote_block(self, samples, n_classes, caller(), rankings=rankings)
 
     def remarks(self) -> list[str]:
-        """That the learner raised on some subsets; raises itself if it did on all of them."""
         failures = [member.failure for member in self if member.failure]
         return told_failures(failures, sum(member.model is not None for member in self), len(self))
 
     def misplaced(self, first: int) -> int | None:
-        """The first place in which another base classifier stands, if the first of them should be that number."""
         return next((at for at, member in enumerate(self, first) if member.index != at), None)
 
     def check_ranks(self, learner: Any) -> None:
-        """Refuse base classifiers of this learner if they only vote, where rankings are asked for."""
         check_gives_scores(next((member.model for member in self if member.model is not None), learner))
 
 
@@ -108,16 +104,12 @@ class MemberByMember:
     def fit(
         self, training: Training, *, earlier: Kept | None = None, n_jobs: int | None = None, verbose: int = 0
     ) -> MemberList:
-        """One base classifier per subset; of ``earlier`` ones those stay whose subset is the same."""
         estimator, samples, codes, subsets = training
         members: dict[int, Member] = {} if earlier is None else {int(i): earlier.members[i] for i in earlier.indices}
         wanted = [i for i in range(len(subsets)) if i not in members]
         planned = planned_blocks(wanted, n_jobs)
         tasks = (
-            delayed(_fit_block)(
-                estimator, samples, codes, [subsets.seed(i) for i in block], [subsets.rows(i) for i in block], caller()
-            )
-            for block in planned
+            delayed(_fit_block)(estimator, samples, codes, _seeded_rows(subsets, block), caller()) for block in planned
         )
         parts = counted(_run(tasks, (samples, codes), n_jobs, verbose), len(planned))
         members |= dict(zip(wanted, (member for part in parts for member in part), strict=True))
@@ -133,17 +125,14 @@ class MemberByMember:
         rankings: bool = False,
         n_jobs: int | None = None,
     ) -> NDArray[Any]:
-        """Train these subsets only; their votes (samples, indices), or rankings."""
         planned = planned_blocks(indices, n_jobs) or [indices]
         parts = train_and_vote(training, test, n_classes, planned, rankings=rankings, resources=Resources(n_jobs))
         return np.concatenate([part.votes for part in counted(parts, len(planned))], axis=1)
 
     def ranks(self, learner: Any) -> bool:
-        """Whether the learner gives scores."""
         return gives_scores(learner)
 
     def memory(self, training: Training, n_classes: int, n_test: int, *, rankings: bool = False) -> None:
-        """Nobody knows what a learner takes; rankings of one that only votes are refused."""
         if rankings:
             check_gives_scores(training.estimator)
 
@@ -171,7 +160,7 @@ class MemberByMember:
 
     def answers(
         self, missing: Sequence[Missing], test: Samples, n_classes: int, resources: Resources
-    ) -> Iterator[AnswersOf]:
+    ) -> Iterator[Answers]:
         """Order by order: kept base classifiers are asked, the others trained by workers, which ask them too."""
         for number, (order, standing, blocks) in enumerate(missing):
             kept = {block: [i for i in indices if standing.kept[i]] for block, indices in blocks.items()}
@@ -193,27 +182,23 @@ class MemberByMember:
                     parts.append((asked, *asked.asked(test, n_classes, rankings=order.rankings), made))
                 if order.keep and trained:
                     _keep(block, [member for part in trained for member in part.members], order)
-                yield AnswersOf(number, block, _joined(block, parts, order))
+                yield replace(_joined(block, parts, order), order=number)
 
     def save(self, members: Any, folder: Path, digests: NDArray[np.uint8]) -> None:
-        """Write them in files of `MEMBERS_PER_FILE`; the record of the model states the digests."""
         for number, start in enumerate(range(0, len(members), MEMBERS_PER_FILE)):
             save_members(folder / members_file(number), members[start : start + MEMBERS_PER_FILE])
 
     def files(self, n_subsets: int) -> list[str]:
-        """One for each block."""
         return [members_file(block.number) for block in self.blocks(n_subsets, 0)]
 
     def parts(
         self, folder: Path, files: Sequence[str], learner: Any, n_classes: int, trusted: Sequence[str] = ()
     ) -> Iterator[MemberList]:
-        """File by file."""
         return (MemberList(load_members(folder / name, trusted)) for name in files)
 
     def load(
         self, folder: Path, n_subsets: int, learner: Any, n_classes: int, trusted: Sequence[str] = ()
     ) -> MemberList:
-        """All of them."""
         parts = self.parts(folder, self.files(n_subsets), learner, n_classes, trusted)
         return MemberList(member for part in parts for member in part)
 
@@ -246,6 +231,7 @@ Part = tuple[Sequence[Member], NDArray[Any], dict[int, Refusal], list[Made]]
 def _joined(block: Block, parts: Sequence[Part], order: Order) -> Answers:
     members = [member for part in parts for member in part[0]]
     return Answers(
+        block,
         [member.index for member in members],
         np.concatenate([part[1] for part in parts], axis=1),
         np.array([member.model is not None for member in members], np.bool_),
@@ -317,11 +303,15 @@ def train_and_vote(
     estimator, samples, codes, subsets = training
     tasks = (
         delayed(_train_and_vote_block)(
-            estimator, samples, codes, block, [subsets.rows(i) for i in block], test, n_classes, caller(), rankings
+            estimator, samples, codes, _seeded_rows(subsets, block), test, n_classes, caller(), rankings=rankings
         )
         for block in wanted
     )
     yield from _run(tasks, (samples, codes, test), resources.n_jobs, 0, resources.scratch)
+
+
+def _seeded_rows(subsets: TrainingSets, indices: Sequence[int]) -> SeededRows:
+    return [(subsets.seed(i), subsets.rows(i)) for i in indices]
 
 
 def planned_blocks(indices: Sequence[int], n_jobs: int | None) -> list[Sequence[int]]:
@@ -342,19 +332,14 @@ def _run(
 
 
 def _fit_block(
-    estimator: Any,
-    samples: Samples,
-    codes: NDArray[np.int64],
-    indices: Sequence[int],
-    rows: list[NDArray[np.int64]],
-    parent: tuple[int, int],
+    estimator: Any, samples: Samples, codes: NDArray[np.int64], seeded_rows: SeededRows, parent: tuple[int, int]
 ) -> list[Member]:
     limit_worker(parent)
-    return [fit_member(estimator, i, samples, codes, own) for i, own in zip(indices, rows, strict=True)]
+    return [fit_member(estimator, seed, samples, codes, rows) for seed, rows in seeded_rows]
 
 
 def _vote_block(
-    members: list[Member], samples: Samples, n_classes: int, parent: tuple[int, int], rankings: bool
+    members: list[Member], samples: Samples, n_classes: int, parent: tuple[int, int], *, rankings: bool
 ) -> tuple[NDArray[Any], dict[int, Refusal]]:
     limit_worker(parent)
     batches: dict[Any, Any] = {}
@@ -378,12 +363,13 @@ def _train_and_vote_block(
     estimator: Any,
     samples: Samples,
     codes: NDArray[np.int64],
-    indices: Sequence[int],
-    rows: list[NDArray[np.int64]],
+    seeded_rows: SeededRows,
     test: Samples,
     n_classes: int,
     parent: tuple[int, int],
+    *,
     rankings: bool,
 ) -> VotedBlock:
-    members = _fit_block(estimator, samples, codes, indices, rows, parent)
-    return VotedBlock(members, *_vote_block(members, test, n_classes, parent, rankings), environment())
+    members = _fit_block(estimator, samples, codes, seeded_rows, parent)
+    votes, refusals = _vote_block(members, test, n_classes, parent, rankings=rankings)
+    return VotedBlock(members, votes, refusals, environment())

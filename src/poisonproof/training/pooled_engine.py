@@ -24,7 +24,6 @@ from poisonproof.training.pooled_memory import PooledMemory, pooled_memory
 from poisonproof.training.provenance import made_here, packed, unpacked
 from poisonproof.training.work import (
     Answers,
-    AnswersOf,
     Block,
     Kept,
     Made,
@@ -65,7 +64,6 @@ class PooledEngine:
         return fit_pooled(training, only=list(indices)).votes(test, n_classes, rankings=rankings)
 
     def ranks(self, learner: Any) -> bool:
-        """Pooled learners give scores."""
         return True
 
     def memory(self, training: Training, n_classes: int, n_test: int, *, rankings: bool = False) -> PooledMemory:
@@ -97,7 +95,7 @@ class PooledEngine:
 
     def answers(
         self, missing: Sequence[Missing], test: Samples, n_classes: int, resources: Resources
-    ) -> Iterator[AnswersOf]:
+    ) -> Iterator[Answers]:
         """Train what is wanted, alone on a pool of the samples concerned, in company on a pool of all samples."""
         if len(missing) > 1 and any(one.order.keep for one in missing):
             raise PoisonproofError(
@@ -116,30 +114,23 @@ class PooledEngine:
             members, rankings = [one.members for one, _ in asked], [order.rankings for order in orders]
             votes = votes_together(members, samples, n_classes, rankings, resources.kernel_bytes)
             for (one, block), matrix in zip(asked, votes, strict=True):
-                yield AnswersOf(
-                    one.number,
-                    block,
-                    Answers(one.indices, matrix, one.members.trained, [made | made_here() for made in one.made]),
-                )
+                made = [made | made_here() for made in one.made]
+                yield Answers(block, one.indices, matrix, one.members.trained, made, order=one.number)
 
     def save(self, members: Any, folder: Path, digests: NDArray[np.uint8]) -> None:
-        """Write them in three files."""
         save_pooled(folder, members, digests)
 
     def files(self, n_subsets: int) -> list[str]:
-        """The same, however many they are."""
         return list(POOLED_FILES)
 
     def parts(
         self, folder: Path, files: Sequence[str], learner: Any, n_classes: int, trusted: Sequence[str] = ()
     ) -> Iterator[PooledMembers]:
-        """All of them at once: they are mapped."""
         yield load_pooled(folder, learner, n_classes)
 
     def load(
         self, folder: Path, n_subsets: int, learner: Any, n_classes: int, trusted: Sequence[str] = ()
     ) -> PooledMembers:
-        """All of them."""
         return load_pooled(folder, learner, n_classes)
 
 

@@ -58,9 +58,10 @@ class Answers:
     """What some base classifiers say about the samples of a block, and what is to be known about them.
 
     ``votes`` are (samples, indices), or rankings (samples, indices, classes). ``members`` is the digest of the file
-    that keeps the base classifiers of the block, where they have one.
+    that keeps the base classifiers of the block, where they have one; ``order`` the number of the order they answer.
     """
 
+    block: Block
     indices: Sequence[int]
     votes: NDArray[Any]
     trained: NDArray[np.bool_]
@@ -68,6 +69,7 @@ class Answers:
     failures: dict[int, str] = field(default_factory=dict)
     refusals: dict[int, Refusal] = field(default_factory=dict)
     members: str | None = None
+    order: int = 0
 
 
 @dataclass
@@ -170,11 +172,3 @@ class Members(Protocol):
 
     def ask(self, samples: Samples, n_classes: int, *, rankings: bool = False) -> NDArray[Any]:
         """The same in this process, whatever they cannot answer."""
-
-
-class AnswersOf(NamedTuple):
-    """Answers to one of several orders."""
-
-    number: int
-    block: Block
-    answers: Answers

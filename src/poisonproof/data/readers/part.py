@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.samples.kinds import Samples
+
 KEPT = {"not UTF-8": "are not UTF-8 and were read as Latin-1, each by itself (mixed encodings)"}
 
 
@@ -26,6 +28,8 @@ class Part:
         What each sample is called in its file: a line, a row or a picture.
     notes : tuple of str
         What a reader should know: how many rows were left out, and why.
+    samples : Samples or None
+        The same in canonical form, if somebody asked for it already.
     """
 
     X: Any
@@ -33,6 +37,7 @@ class Part:
     groups: NDArray[np.object_] | None
     names: Sequence[int | str]
     notes: tuple[str, ...] = ()
+    samples: Samples | None = None
 
     def __len__(self) -> int:
         return len(self.names)

@@ -1,0 +1,29 @@
+"""A row travels once: from file to report it is put into canonical form one time, for training or for testing."""
+
+import pytest
+from sklearn.naive_bayes import GaussianNB
+
+import poisonproof.samples.kinds as kinds
+from poisonproof import FiniteAggregationClassifier, data
+from poisonproof.data import ReadOptions
+from poisonproof.report.page import write_report
+from poisonproof.runs.run import run
+
+ROWS = 90
+TABLES = {
+    "numbers": ("read_loose", lambda row: f"{row % 17},{row % 5}", GaussianNB()),
+    "numbers and categories": ("_from_frame", lambda row: f"{row % 17},{'red' if row % 3 else 'blue'}", None),
+}
+
+
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
+@pytest.mark.parametrize("name", TABLES)
+def test_a_row_is_put_into_canonical_form_once(name, tmp_path, monkeypatch):
+    place, cells, learner = TABLES[name]
+    lines = [f"{cells(row)},{'yes' if row % 5 < 2 else 'no'}" for row in range(ROWS)]
+    (tmp_path / "table.csv").write_text("\n".join(["size,colour,bought", *lines]) + "\n")
+    real, counts = getattr(kinds, place), []
+    monkeypatch.setattr(kinds, place, lambda *given: counts.append(len(given[0])) or real(*given))
+    dataset = data.open_files(tmp_path / "table.csv", ReadOptions(label="bought"))
+    write_report(run(dataset, FiniteAggregationClassifier(learner, k=3, d=2, n_jobs=1), tmp_path / "run"))
+    assert counts == [ROWS]
