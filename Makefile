@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: help run test test-oldest test-bare coverage check format docs dist bench browser clean
+.PHONY: help run test test-oldest test-bare coverage check format docs dist bench browser proof proof-tools proof-if-possible clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-11s %s\n", $$1, $$2}'
@@ -12,7 +12,7 @@ help:  ## list the commands
 run: $(VENV)/.run  ## install, certify the embedded digits, write runs/digits/report.html
 	$(BIN)/poisonproof run digits --out runs/digits
 
-test: $(VENV)/.dev browser check  ## install what tests need and run them all, style and types included
+test: $(VENV)/.dev browser check proof-if-possible  ## install what tests need and run them all, style, types and proofs included
 	$(BIN)/python -m pytest -n auto
 
 # TESTS=tests/votes picks some; the environment has the lowest versions that pyproject.toml declares.
@@ -86,6 +86,26 @@ browser:
 	  command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
 	  && (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium) >/dev/null 2>&1; } \
 	|| echo "*** no Chromium here and none could be installed: the browser tests will be skipped ***"
+
+# The proofs: compiled from scratch, asked what they assume, extracted, and run against certify (docs/machine-checked.md).
+ENSEMBLES ?= 2000
+HAVE_COQ = command -v coqc >/dev/null && command -v ocamlfind >/dev/null && ocamlfind query zarith >/dev/null 2>&1
+proof: $(VENV)/.dev proof-tools  ## compile the Coq proofs, build poisonproof-check from them, run it against certify
+	@$(HAVE_COQ) || { echo "*** coq, ocaml and zarith are not here and could not be installed: nothing was proved." \
+	  "On Debian: apt-get install coq ocaml ocaml-findlib libzarith-ocaml-dev ***"; exit 1; }
+	@coqc --version | head -n 1
+	$(MAKE) --no-print-directory -C proofs clean
+	$(MAKE) --no-print-directory -C proofs -j 2 all
+	$(BIN)/python benchmarks/formal.py campaign --ensembles $(ENSEMBLES)
+
+proof-tools:
+	@$(HAVE_COQ) || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
+	  && (apt-get update -qq && apt-get install -y -qq --no-install-recommends \
+	    coq ocaml ocaml-findlib libzarith-ocaml-dev) >/dev/null 2>&1; } || true
+
+proof-if-possible: $(VENV)/.dev proof-tools
+	@if $(HAVE_COQ); then $(MAKE) --no-print-directory proof; \
+	else echo "*** no Coq here and none could be installed: the proofs are not compiled and their tests are skipped ***"; fi
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

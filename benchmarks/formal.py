@@ -14,10 +14,11 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+
 from poisonproof import Spread, Votes, certify
 from poisonproof.verification.formal import ask_checker, find_checker
 from poisonproof.verification.theorem import read_spread
-from poisonproof.verification.witness import Electorate, write_ballots, write_ensemble
+from poisonproof.verification.witness import Electorate, write_ballots, write_ensemble, write_neighbours
 
 
 def random_spread(rng: np.random.Generator) -> Spread:
@@ -63,7 +64,7 @@ def campaign(ensembles: int, seed: int) -> Counter:
         for number in range(ensembles):
             rng = np.random.default_rng([seed, number])
             if number % 10 == 9:
-                one_ballots(rng, program, Path(temporary), tried)
+                (one_ballots if number % 20 == 9 else one_neighbours)(rng, program, Path(temporary), tried)
             else:
                 one_ensemble(rng, program, Path(temporary), tried, f"seed {seed}, ensemble {number}")
     return tried
@@ -103,6 +104,7 @@ def one_ensemble(rng: np.random.Generator, program: Path, folder: Path, tried: C
 
 
 def one_ballots(rng: np.random.Generator, program: Path, folder: Path, tried: Counter) -> None:
+    """Radii by LAB-2: the smallest lead; they are exact."""
     n_classes = int(rng.integers(1, 6))
     totals = rng.integers(0, 40, size=n_classes)
     near = rng.integers(0, totals + 1, size=(4, n_classes))
@@ -133,6 +135,47 @@ def one_ballots(rng: np.random.Generator, program: Path, folder: Path, tried: Co
     if not answers[:4].all() or answers[4:].any():
         raise AssertionError(f"ballots: {near}, {totals}, {sizes}: {radius} gave {answers}")
     tried["ballots"] += 1
+    tried["radii accepted"] += 4
+    tried["raised radii refused"] += 4
+
+
+def one_neighbours(rng: np.random.Generator, program: Path, folder: Path, tried: Counter) -> None:
+    """Radii by the formula of LAB-2, word for word: min over e + q ≤ r of G(K − e + q) − e − q."""
+    n_classes, n_training = int(rng.integers(2, 4)), int(rng.integers(1, 30))
+    n_voters, inferred = int(rng.integers(1, 20)), bool(rng.integers(2))
+    labels = [(rng.random(n_training) < rng.random()).astype(int) * rng.integers(1, n_classes) for _ in range(4)]
+    prediction, radius = np.empty(4, int), np.empty(4, int)
+    for t, row in enumerate(labels):
+        prediction[t] = p = np.bincount(row[:n_voters], minlength=n_classes).argmax()
+
+        def holds(r: int, row=row, p=p) -> bool:
+            rivals = [c for c in range(n_classes) if c != p] + ([-1] if inferred and r > 0 else [])
+            return all(
+                (row[: max(0, n_voters - e + q)] == p).sum() - (row[: max(0, n_voters - e + q)] == c).sum() - (c < p)
+                >= e + q
+                for c in rivals
+                for e in range(min(r, n_voters) + 1)
+                for q in range(r - e + 1)
+            )
+
+        radius[t] = next(r for r in range(n_voters + 2) if not holds(r + 1))
+    answers = accepted(
+        program,
+        folder,
+        lambda file: write_neighbours(
+            file,
+            labels=labels + labels,
+            n_voters=n_voters,
+            n_training=n_training,
+            n_classes=n_classes,
+            prediction=np.concatenate([prediction, prediction]),
+            radius=np.concatenate([radius, radius + 1]),
+            inferred=inferred,
+        ),
+    )
+    if not answers[:4].all() or answers[4:].any():
+        raise AssertionError(f"neighbours: {labels}, {n_voters} voters: {radius} gave {answers}")
+    tried["neighbours"] += 1
     tried["radii accepted"] += 4
     tried["raised radii refused"] += 4
 

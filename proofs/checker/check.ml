@@ -209,6 +209,8 @@ let ensemble () =
   let k, labels = class_labels () in
   let n, partitions, the_spread = spread () in
   if not (valid_spread the_spread) then bad "the spread is not in order.";
+  (* Lists that live for one pass should die young. *)
+  if n > 500 then Gc.set { (Gc.get ()) with minor_heap_size = 4 * 1024 * 1024; space_overhead = 200 };
   let allowed = reachable partitions the_spread in
   let grouped = groups partitions in
   let setting = make_setting labels (Integer.of_int k) the_spread allowed grouped in
@@ -246,8 +248,25 @@ let ballots () =
       if Integer.geq prediction (Integer.of_int k) then bad "the prediction must be one of the %d classes." k;
       check_ballots setting near prediction radius)
 
+let neighbours () =
+  let k, neighbour_labels = class_labels () in
+  expect "voters";
+  let n_voters = number "the number of voters" in
+  expect "training";
+  let n_training = number "the number of training samples" in
+  let setting = { neighbour_labels; neighbour_classes = Integer.of_int k; n_voters; n_training } in
+  each_sample (fun () ->
+      let prediction = number "the prediction" in
+      let radius = number "the radius" in
+      expect "labels";
+      let shown = Integer.min n_training (Integer.add n_voters radius) in
+      if Integer.gt shown (Integer.of_int most) then bad "more than %d labels are not read." most;
+      let shown = numbers (Integer.to_int shown) "a label" in
+      if not (valid_neighbours setting radius shown) then bad "a label is none of the %d classes." k;
+      if Integer.geq prediction (Integer.of_int k) then bad "the prediction must be one of the %d classes." k;
+      check_neighbours setting shown prediction radius)
+
 let () =
-  Gc.set { (Gc.get ()) with minor_heap_size = 8 * 1024 * 1024; space_overhead = 200 };
   let give_up code words =
     flush stdout;
     prerr_endline ("poisonproof-check: " ^ words);
@@ -266,9 +285,10 @@ let () =
     expect "poisonproof";
     expect "witness";
     expect "1";
-    (match one_of "the kind of voters" [ ("ensemble", `Ensemble); ("ballots", `Ballots) ] with
+    (match one_of "the kind of voters" [ ("ensemble", `Ensemble); ("ballots", `Ballots); ("neighbours", `Neighbours) ] with
     | `Ensemble -> ensemble ()
-    | `Ballots -> ballots ());
+    | `Ballots -> ballots ()
+    | `Neighbours -> neighbours ());
     Printf.printf "%d samples: %d accepted, %d refused\n" (!accepted + !refused) !accepted !refused;
     exit (if !refused > 0 then 3 else 0)
   with

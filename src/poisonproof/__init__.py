@@ -5,6 +5,7 @@ The names below are imported on first use, so that ``import poisonproof`` costs 
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from poisonproof.data.user_files import open_files
     from poisonproof.errors import DamagedFileError, MissingExtraError, PoisonproofError, WrongTypeError
     from poisonproof.estimators.ballots import BallotClassifier
+    from poisonproof.estimators.blocks import BlockBallotClassifier
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
     from poisonproof.estimators.neighbours import NeighborVoteClassifier
     from poisonproof.estimators.purity import PurityReport, check_estimator_purity, check_pipeline
@@ -45,11 +47,13 @@ if TYPE_CHECKING:
     from poisonproof.votes.votes import Votes
 
 __version__ = "0.2.0"
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # quiet unless somebody listens
 
 HOMES = {  # of public names; after a colon the name that it has at home
     "AuditReport": "auditing.audit",
     "BallotClassifier": "estimators.ballots",
     "BinomialSelectionClassifier": "estimators.stochastic",
+    "BlockBallotClassifier": "estimators.blocks",
     "Certificate": "certificates.methods",
     "CertifiedAccuracy": "certificates.collective.accuracy",
     "CertifiedBaggingClassifier": "estimators.stochastic",
@@ -99,6 +103,7 @@ __all__ = [
     "AuditReport",
     "BallotClassifier",
     "BinomialSelectionClassifier",
+    "BlockBallotClassifier",
     "Certificate",
     "CertifiedAccuracy",
     "CertifiedBaggingClassifier",

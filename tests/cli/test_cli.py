@@ -200,6 +200,9 @@ def test_run_digits(tmp_path):
         poisonproof("run", "digits", "--k", 10, "--d", 2, "--out", "here", "--json", cwd=tmp_path).stdout
     )
     assert again["certified_fraction"][0] == again["clean_accuracy"] > 0.85
+    assert again["certified_fraction_balanced"][0] == again["balanced_accuracy"] > 0.85
+    assert 0.1 < again["majority_share"] < 0.15
+    assert again["warning"] is None
     assert again["undefended_accuracy"] > again["clean_accuracy"]
     odd = poisonproof("run", "digits", "--k", 1200, "--d", 1, "--out", "odd", "--votes-only", cwd=tmp_path)
     assert "of 1200 subsets are empty" in odd.stderr

@@ -231,12 +231,13 @@ def test_every_long_command_has_a_bar():
 
 def test_retraining_and_recomputing_are_counted(tmp_path):
     from poisonproof import data, verify
+    from poisonproof.runs.manifest import RunSettings
     from poisonproof.runs.run import run
 
     digits = data.load("digits")
     few = data.Dataset("few", digits.x_train, digits.y_train, digits.x_test[:9], digits.y_test[:9], digits.classes)
     model = FiniteAggregationClassifier(GaussianNB(), k=5, d=2, classes=range(10), n_jobs=1)
-    run(few, model, tmp_path / "run", votes_only=True)
+    run(few, model, tmp_path / "run", RunSettings(votes_only=True))
     told = []
     learner = GaussianNB()
     verdict = verify(tmp_path / "run", data=few, estimator=learner, retrain=3, progress=lambda *pair: told.append(pair))

@@ -29,6 +29,7 @@ from poisonproof.data.named import (
     read_idx,
 )
 from poisonproof.report.page import write_report
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.archives import map_npy, read_npz
 from poisonproof.system.files import reading, sha256_of, write_record
@@ -250,7 +251,7 @@ def test_class_names_cannot_reach_into_the_report(tmp_path):
     y = np.array(hostile * 10)
     dataset = data.Dataset("</title><script>", X, y, X[:4], y[:4], np.array(hostile))
     model = FiniteAggregationClassifier(GaussianNB(), k=2, d=1, classes=hostile)
-    text = write_report(run(dataset, model, tmp_path / "run", votes_only=True)).read_text()
+    text = write_report(run(dataset, model, tmp_path / "run", RunSettings(votes_only=True))).read_text()
     assert "&lt;img src=x" in text
     assert "<img src=x" not in text
     assert "<script>alert" not in text

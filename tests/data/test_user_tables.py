@@ -19,6 +19,7 @@ from poisonproof.data.readers.lines import LONGEST_LINE
 from poisonproof.data.readers.parquet import ParquetTable
 from poisonproof.data.readers.tables import guess_schema, read_table
 from poisonproof.learners.presets import learner_for, preset
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.samples.kinds import to_samples
 from poisonproof.samples.schema import (
@@ -72,7 +73,7 @@ def votes_of(dataset, folder, k=6, d=3):
     name, _, texts = learner_for(dataset.schema)
     split = Split("content" if dataset.groups is None else "group", n_features=dataset.n_features)
     model = FiniteAggregationClassifier(preset(name, texts), k=k, d=d, split=split, classes=CLASSES)
-    run(dataset, model, folder, votes_only=True)
+    run(dataset, model, folder, RunSettings(votes_only=True))
     return np.load(folder / "votes.npy"), model
 
 

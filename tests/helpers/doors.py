@@ -40,6 +40,7 @@ from sklearn.tree import DecisionTreeClassifier
 from poisonproof import FiniteAggregationClassifier, Split
 from poisonproof.data import ReadOptions, open_files
 from poisonproof.data.dataset import held_out
+from poisonproof.estimators.prepared import prepare
 from poisonproof.samples.frames import as_values
 from poisonproof.samples.labels import label_cells
 from poisonproof.samples.rows import count_rows, take_rows
@@ -1489,16 +1490,14 @@ def read(door: Door, rows: tuple[Row, ...]) -> Reading:
     """Bring rows through a door, as far as digests: nothing is trained."""
     with quiet(), tempfile.TemporaryDirectory(prefix="door", dir=_fast()) as folder:
         brought = door.bring(rows, Path(folder))
-        model = brought.model
-        training = model.prepare(brought.X, brought.y, brought.groups)
-        partition = training.subsets.partition
-        classes = _names(model.classes_)
+        prepared = prepare(brought.model, brought.X, brought.y, brought.groups)
+        training, partition, classes = prepared.training, prepared.subsets.partition, _names(prepared.classes)
         names = [classes[code] for code in training.codes]
         keys = [training.samples.key(row) for row in range(len(training.samples))]
         counted = Counter(zip(["trained"] * len(keys), keys, names, partition.tolist(), strict=True))
         counted.update(_tested(brought))
         schema = f"{training.samples.layout} {brought.schema}"
-        return Reading(brought, counted, _aside(brought, rows), model.subset_digests_, schema)
+        return Reading(brought, counted, _aside(brought, rows), prepared.digests, schema)
 
 
 def _fast() -> str | None:

@@ -449,7 +449,6 @@ FORGERIES = (
     caught("empty subsets", edited(lambda m: m.update(empty_subsets=1)), "empty_subsets is stated as 1"),
     caught("“votes only”", edited(lambda m: m["settings"].update(votes_only=True)), "votes_only is stated as"),
     caught("“no rankings”", edited(lambda m: m["settings"].update(rankings=None)), "rankings is stated as"),
-    never("the size of blocks", edited(lambda m: m["settings"].update(subsets_per_block=7)), words.BLOCKS),
     never(
         "an entry that nobody knows",
         edited(lambda m: m.update(blessed_by="the maker")),

@@ -19,6 +19,7 @@ from poisonproof import (
     data,
 )
 from poisonproof.data import ReadOptions
+from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.table import TableClassifier
 from poisonproof.maps.vectors import VectorFeatures
@@ -33,7 +34,7 @@ from poisonproof.system.files import (
     write_text,
     write_whole,
 )
-from poisonproof.training.model_files import _dumped, load_members, save_members
+from poisonproof.training.member_files import dumped, load_members, save_members
 
 DIGITS = data.load("digits")
 DATA = data.Dataset(
@@ -215,8 +216,7 @@ def _describe_model(record, votes, digests):
     if digests:
         given = None if votes.classes_inferred else votes.classes.tolist()
         again = FiniteAggregationClassifier(GaussianNB(), spread=votes.spread, split=votes.split, classes=given)
-        again.prepare(DATA.x_train, DATA.y_train)
-        record["subset_digests"] = again.subset_digests_.tobytes().hex()
+        record["subset_digests"] = prepare(again, DATA.x_train, DATA.y_train).digests.tobytes().hex()
 
 
 def _describe(there, votes, certificate):
@@ -427,7 +427,7 @@ def members_of_another_run(kept):
 
 
 def kept_learner(folder):
-    learner = _dumped(GaussianNB(var_smoothing=0.1))
+    learner = dumped(GaussianNB(var_smoothing=0.1))
     write_whole(folder / "models" / "estimator.skops", lambda file: file.write(learner))
 
 
@@ -444,8 +444,8 @@ def relabelled_and_kept_learner(folder):
     kept_learner(folder)
     relabelled_learner(folder)
     again = FiniteAggregationClassifier(GaussianNB(var_smoothing=0.1), k=5, d=2, classes=range(10))
-    again.prepare(DATA.x_train, DATA.y_train)
-    model(lambda record: record.update(subset_digests=again.subset_digests_.tobytes().hex()))(folder)
+    digests = prepare(again, DATA.x_train, DATA.y_train).digests
+    model(lambda record: record.update(subset_digests=digests.tobytes().hex()))(folder)
 
 
 def unnamed_members(folder):

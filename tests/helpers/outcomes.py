@@ -8,6 +8,7 @@ from poisonproof import (
     Votes,
     certify,
 )
+from poisonproof.runs.manifest import Identity, Manifest
 from poisonproof.runs.run import Outcome, threat_model
 
 
@@ -23,15 +24,17 @@ def outcome(folder, X, y, classes, *, votes=None, name="made up", split="content
         votes = np.where(rng.random(guess.shape) < sure, truth[:, None], guess)
     votes = Votes(votes, spread, classes, split, **more)
     certificate = certify(votes)
-    manifest = {
-        "settings": {"dataset": {"name": name}},
-        "environment": {"poisonproof": "0"},
-        "premises": ["classes: as given (declared)"],
-        "notes": [],
-        "threat_model": threat_model(split),
-        "n_train": 1234,
-        "empty_subsets": 0,
-    }
+    about = (spread.k, spread.d, spread.digest, split.as_dict(), "made up", list(classes), True, None, None)
+    manifest = Manifest(
+        "complete",
+        Identity({"name": name}, *about),
+        {"poisonproof": "0"},
+        premises=("classes: as given (declared)",),
+        notes=(),
+        threat_model=threat_model(split),
+        n_train=1234,
+        empty_subsets=0,
+    )
     sizes = rng.poisson(5, spread.n_partitions)
     seconds = {"train and vote": 1.0}
     return Outcome(folder, certificate, np.asarray(y), undefended, 0.5, seconds, manifest, X, votes, sizes)

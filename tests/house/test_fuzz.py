@@ -29,9 +29,10 @@ from poisonproof import (
 from poisonproof.cli.certify import _array as read_npy
 from poisonproof.cli.split import _read as read_for_split
 from poisonproof.data.named import CIFAR_ARCHIVE, GTSRB_ARCHIVES, MNIST_FILES
-from poisonproof.runs.blocks import read_answers
+from poisonproof.runs.blocks import read_block
 from poisonproof.runs.folder import open_folder
 from poisonproof.runs.layout import damage
+from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.archives import FREE
 from poisonproof.system.files import (
@@ -42,7 +43,8 @@ from poisonproof.system.files import (
     write_arrays,
     write_record,
 )
-from poisonproof.training.model_files import _dumped
+from poisonproof.training.member_files import dumped
+from poisonproof.training.work import Block
 
 ALLOWED = (ValueError, FileNotFoundError)
 MOST_MEMORY = 3 * FREE
@@ -151,7 +153,7 @@ class Place:
         model = FiniteAggregationClassifier(GaussianNB(), k=3, d=2, classes=range(2))
         self.run = folder / "run"
         run(dataset, model, self.run)
-        self.settings = read_record(self.run / "manifest.json")["settings"]
+        self.identity = Manifest.read(self.run).settings
         whole = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         self.whole = {str(path.relative_to(folder)): body for path, body in whole.items()}
 
@@ -159,7 +161,7 @@ class Place:
         return data.load("mnist" if name == "keras" else name, self.folder / name)
 
     def block(self):
-        read_answers(self.run / "votes" / "block-00000.npz", range(6))
+        read_block(self.run / "votes" / "block-00000.npz", Block(0, range(6), range(4)))
 
     def damage(self):
         if said := damage(self.run):
@@ -179,7 +181,7 @@ class Place:
             "run/votes.json": lambda: Votes.load(run / "votes.npy"),
             "run/spread.npz": lambda: Spread.load(run / "spread.npz"),
             "run/certificate.npz": lambda: str(Certificate.load(run / "certificate.npz")),
-            "run/manifest.json": lambda: (open_folder(run, self.settings, True, False, str), self.damage()),
+            "run/manifest.json": lambda: (open_folder(run, self.identity, RunSettings()), self.damage()),
             "run/votes/block-00000.npz": lambda: (self.block(), self.damage()),
             "run/models/model.json": lambda: FiniteAggregationClassifier.load(run / "models"),
             "run/models/estimator.skops": lambda: FiniteAggregationClassifier.load(run / "models"),
@@ -307,7 +309,7 @@ def test_models_with_other_contents_and_digests_that_agree(place, data):
     record = read_record(folder / "model.json")
     del record["digest"]
     buffer = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(_dumped(GaussianNB()))) as source, zipfile.ZipFile(buffer, "w") as target:
+    with zipfile.ZipFile(io.BytesIO(dumped(GaussianNB()))) as source, zipfile.ZipFile(buffer, "w") as target:
         for info in source.infolist():
             target.writestr(info.filename, edited(source.read(info), data.draw(EDITS)))
     (folder / "estimator.skops").write_bytes(buffer.getvalue())

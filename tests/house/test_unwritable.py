@@ -14,6 +14,8 @@ import pytest
 
 import poisonproof
 
+pytestmark = pytest.mark.posix
+
 PACKAGE = Path(poisonproof.__file__).parent
 AS_NOBODY = {"user": 65534, "group": 65534, "extra_groups": []}
 CERTIFY = ["certify", "votes.npy", "--spread", "dpa:5", "--classes", "2", "--json"]

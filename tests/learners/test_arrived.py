@@ -31,6 +31,7 @@ from poisonproof.learners.arrived import PREMISE, arrived_parts
 from poisonproof.learners.describe import describe
 from poisonproof.learners.presets import LEARNERS, preset
 from poisonproof.learners.seed_averaged import SeedAveragedClassifier
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 
 X, Y = (part[:200] for part in load_digits(return_X_y=True))
@@ -92,6 +93,16 @@ class KeepsItself(GaussianNB):
         return self
 
 
+class OfAScript(GaussianNB):
+    """As in a notebook: a method finds by name what was learned in the cell above."""
+
+    def fit(self, X, y):
+        return super().fit(X - MEAN, y)
+
+
+OfAScript.__module__ = OfAScript.fit.__module__ = "__main__"
+
+
 class ByTable(ClassifierMixin, BaseEstimator):
     """Holds what it is given; `clone` empties estimators in it and copies other objects as they are."""
 
@@ -126,6 +137,7 @@ def hiding(scaler):
         "dataclass with an array": through(Shift(scaler.mean_)),
         "callable object": through(Encoder(scaler)),
         "object in a table": ByTable({"one": Encoder(model)}),
+        "array in its class": type("Shifted", (GaussianNB,), {"mean": scaler.mean_})(),
     }
 
 
@@ -141,7 +153,9 @@ def test_state_that_survives_a_clone_is_refused_named_and_told_apart(name):
     assert describe(learner) == describe(hiding(SCALER)[name])
 
 
-@pytest.mark.parametrize("learner", [LoadsItself(), through(by_name)], ids=["loads itself", "global name"])
+@pytest.mark.parametrize(
+    "learner", [LoadsItself(), through(by_name), OfAScript()], ids=["loads itself", "global name", "method"]
+)
 def test_state_that_comes_with_the_code_is_refused_too(learner):
     with pytest.raises(ValueError, match="A part of the learner arrives fitted"):
         FiniteAggregationClassifier(learner, k=3, d=1, classes=range(10)).fit(X, Y)
@@ -244,9 +258,9 @@ def test_runs_state_it_and_verify_knows(tmp_path):
     dataset = Dataset("digits", X[:150], Y[:150], X[150:], Y[150:], np.arange(10))
     learner = make_pipeline(FrozenEstimator(SCALER), GaussianNB())
     model = FiniteAggregationClassifier(learner, k=3, d=1, classes=range(10), trusted_state=True)
-    outcome = run(dataset, model, tmp_path / "run", undefended=False)
-    assert any(premise.startswith(PREMISE) for premise in outcome.manifest["premises"])
-    assert "fitted before the split: nothing, by the caller's word (declared)" in outcome.manifest["premises"]
+    outcome = run(dataset, model, tmp_path / "run", RunSettings(undefended=False))
+    assert any(premise.startswith(PREMISE) for premise in outcome.manifest.premises)
+    assert "fitted before the split: nothing, by the caller's word (declared)" in outcome.manifest.premises
     verdict = verify(tmp_path / "run", data=dataset, estimator=learner, retrain=3)
     assert verdict.ok, str(verdict)
     assert "what it was fitted on is the maker's word" in str(verdict)

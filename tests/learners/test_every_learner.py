@@ -15,15 +15,14 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
 import poisonproof.learners.kernel_ridge as kernel_ridge
-import poisonproof.training.engine as engine
+import poisonproof.training.member_by_member as engine
 import poisonproof.training.pooled as pooled
 from poisonproof import FiniteAggregationClassifier, Split
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.presets import LEARNERS, preset
 from poisonproof.learners.seed_averaged import SeedAveragedClassifier
 from poisonproof.samples.rows import join_rows, take_rows
-from poisonproof.training.member import gives_scores
-from poisonproof.training.pooled import is_pooled
+from poisonproof.training.engine import engine_of
 
 N, N_TEST = 40, 8
 DIGITS = load_digits()
@@ -76,7 +75,7 @@ def test_votes_are_a_function_of_the_subset(name, monkeypatch):
         model = FiniteAggregationClassifier(learner(name), k=3, d=2, classes=[0, 1, 2], split=split, **options)
         return model.fit(X, y)
 
-    ranks = is_pooled(learner(name)) or gives_scores(learner(name))
+    ranks = engine_of(learner(name)).ranks(learner(name))
 
     def said(model, samples=test):
         votes = model.votes(samples, rankings=ranks)

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 from poisonproof import FiniteAggregationClassifier, PremiseWarning, Split
+from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.presets import LEARNERS, preset
 from poisonproof.maps.vectors import VectorFeatures
+from poisonproof.training.engine import engine_of
 from poisonproof.training.member import fit_member, ranking_of, vote_of
-from poisonproof.training.pooled import is_pooled
 from poisonproof.training.pooled_files import load_pooled, save_pooled
 
-POOLED = [name for name in LEARNERS if is_pooled(preset(name))]
+POOLED = [name for name in LEARNERS if engine_of(preset(name)).pooled]
 CLUSTERS = np.array([6.0, 6 + 1 / 64, 6 + 2 / 64])
 NAMED = KernelRidgeClassifier(gamma=0.5, ridge=0.003)
 K, D = 20, 2
@@ -103,7 +104,7 @@ def test_together_and_alone_vote_the_same():
     inserted = np.repeat(in_one_partition(CLUSTERS, split, K * D, 3), 30, axis=0)
     X, y = np.vstack([X, inserted]), np.append(y, np.arange(90) % 3)
     model = FiniteAggregationClassifier(NAMED, k=K, d=D, classes=[0, 1, 2]).fit(X, y)
-    training, test = model.prepare(X, y), model.split_.samples(X[:60] + 0.05)
+    training, test = prepare(model, X, y).training, model.split_.samples(X[:60] + 0.05)
     rankings = model.votes(X[:60] + 0.05, rankings=True).rankings
     for i in (*model.spread_.subsets_of(3), 0):
         member = fit_member(NAMED, int(i), training.samples, training.codes, training.subsets.rows(int(i)))

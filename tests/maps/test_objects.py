@@ -9,6 +9,7 @@ import poisonproof.learners.kernel_ridge as kernel_ridge
 import poisonproof.maps.objects as objects
 import poisonproof.training.pooled as pooled
 from poisonproof import FiniteAggregationClassifier, Split, check_estimator_purity
+from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, squared_lengths
 from poisonproof.maps.counts import ROOT_LIMIT
 from poisonproof.maps.dead_leaves import dead_leaves
@@ -220,7 +221,7 @@ def test_the_mirror_kernel_cannot_tell_an_image_from_its_mirror_image():
 @pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_pooled_votes_are_those_of_plain_fits():
     model = FiniteAggregationClassifier(LEARNER, k=10, d=4, split=Split(dtype="uint8"), classes=[0, 1, 2])
-    training = model.prepare(PHOTOS[:200], KINDS[:200])
+    training = prepare(model, PHOTOS[:200], KINDS[:200]).training
     matrix = model.fit(PHOTOS[:200], KINDS[:200]).votes(PHOTOS[200:]).matrix
     test = model.split_.samples(PHOTOS[200:])
     for i in range(40):

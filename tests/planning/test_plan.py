@@ -150,11 +150,11 @@ def test_base_classifiers_that_share_partitions_err_together():
     truth = np.zeros(500, np.int64)
     shares = estimate_shares(counted((rng.random((500, 60)) > 0.6).astype(np.uint8), 2), truth)
     k, d = 40, 16
-    spread = {}
-    for name, map_ in (("d", Spread.random(k, d)), ("1", Spread.random(k, 1)), ("apart", Spread.random(k * d, 1))):
-        votes, classes = draw_votes(shares, map_, 1000, np.random.default_rng(3))
-        spread[name] = (np.asarray(votes.matrix) == classes[:, None]).mean(axis=1).std()
-    assert 1.5 * spread["apart"] < spread["d"] < spread["1"]
+    deviations = {}
+    for name, spread in (("d", Spread.random(k, d)), ("1", Spread.random(k, 1)), ("apart", Spread.random(k * d, 1))):
+        votes, classes = draw_votes(shares, spread, 1000, np.random.default_rng(3))
+        deviations[name] = (np.asarray(votes.matrix) == classes[:, None]).mean(axis=1).std()
+    assert 1.5 * deviations["apart"] < deviations["d"] < deviations["1"]
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from outcomes import outcome
-from poisonproof.display.charts import histogram, survival, ticks
+from poisonproof.display.charts import histogram, stairs, survival, ticks
 from poisonproof.display.text import shown
 from poisonproof.report.gallery import (
     PICTURES,
@@ -17,6 +17,7 @@ from poisonproof.report.gallery import (
 )
 from poisonproof.report.page import headline_size, write_report
 from poisonproof.report.published import published_for
+from poisonproof.report.summary import Summary
 
 
 def test_a_large_run_fits_and_stands_alone(tmp_path):
@@ -74,6 +75,54 @@ def test_the_page_states_what_the_certificate_says(tmp_path):
         counted = sum(n for one in embedded["classes"] for radius, n in one["radii"] if radius >= at)
         assert counted == (done.certificate.right(done.y_test) & (done.certificate.radius >= at)).sum()
     assert embedded["classes"][3] == {"n": 0, "radii": []}
+
+
+def test_the_balanced_curve_is_the_balanced_certified_fraction():
+    """Read back from the path, at every attack size."""
+    rng = np.random.default_rng(5)
+    for _ in range(30):
+        shares = np.sort(rng.random(int(rng.integers(2, 30))))[::-1].round(2)
+        path = re.findall(r"([MHV])(?:0 )?([\d.]+)", stairs(shares))
+        at, y, level = 0.0, float(path[0][1]), {}
+        for command, number in path[1:]:
+            if command == "V":
+                y = float(number)
+                continue
+            for size in range(len(shares) - 1):
+                if at - 0.01 <= 100 * size / (len(shares) - 1) < float(number) - 0.01:
+                    level[size] = y
+            at = float(number)
+        assert [100 - level[size] for size in range(len(shares) - 1)] == pytest.approx(100 * shares[:-1], abs=0.006)
+
+
+def test_a_summary_says_what_the_certificate_says(tmp_path):
+    done = outcome(tmp_path, np.zeros((300, 8, 8), np.uint8), [0, 0, 0, 1, 2] * 60, range(4), k=20)
+    certificate, y = done.certificate, done.y_test
+    summary = Summary.of(done, [0, 1, 2, 3, 4, 5, 6], feared=3)
+    record = json.loads(json.dumps(summary.as_dict()))
+    assert record["majority_share"] == 0.6
+    assert (summary.caution, record["warning"]) == (None, None)
+    assert record["certified_fraction"] == certificate.certified_fraction(y, range(7)).tolist()
+    assert record["certified_fraction_balanced"] == certificate.certified_fraction_balanced(y, range(7)).tolist()
+    assert [one["label"] for one in record["by_class"]] == [0, 1, 2]
+    header, rows = summary.classes_table()
+    assert header == ["class", "test samples", "at 0", "at 2", "at 3", "at 4", "at 6"]
+    assert rows[1][:2] == ["1", "60"]
+    assert "Always answering '0': 60.0 %, balanced 33.3 %" in summary.line
+    weak = outcome(tmp_path, done.x_test, y, range(4), votes=np.zeros((300, 40), np.uint8), k=20)
+    warning = Summary.of(weak, [0]).warning
+    assert "answers '0' to every test sample" in warning
+    assert "try a smaller --k (at k = 20 a base classifier learns from about 62 samples)" in warning
+
+
+def test_of_very_many_classes_the_worst_are_listed(tmp_path):
+    y = np.arange(400) % 50
+    done = outcome(tmp_path, np.zeros((400, 8, 8), np.uint8), y, range(50))
+    summary = Summary.of(done, [0, 1])
+    _, rows = summary.classes_table()
+    worst = sorted(summary.by_class, key=lambda one: one.clean_accuracy)[:20]
+    assert [row[0] for row in rows] == [str(one.label) for one in worst]
+    assert "the 20 of 50 with the lowest clean accuracy" in summary.classes_title
 
 
 @pytest.mark.parametrize("limits", [PICTURES, ROWS])

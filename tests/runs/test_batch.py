@@ -4,16 +4,19 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from heard import heard
 from poisonproof import (
     FiniteAggregationClassifier,
     Split,
     Spread,
     data,
 )
+from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.table import TableClassifier
 from poisonproof.maps.digits import DigitFeatures
 from poisonproof.runs.batch import Wanted, run_together
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.files import read_record
 from poisonproof.training.pooled import fit_pooled, votes_together
@@ -40,7 +43,7 @@ def files_of(folder):
 def alone(tmp_path):
     """The digests of what each run writes by itself."""
     for folder, (own, rankings) in wanted(tmp_path / "alone").items():
-        run(DATASET, own, folder, votes_only=True, rankings=rankings)
+        run(DATASET, own, folder, RunSettings(votes_only=True, rankings=rankings))
     return {name: files_of(tmp_path / "alone" / name) for name in SPREADS}
 
 
@@ -54,21 +57,22 @@ def test_together_or_alone_the_same_bytes(tmp_path, alone):
 
 
 def test_going_on_after_a_kill_trains_only_what_is_missing(tmp_path, monkeypatch, alone):
-    monkeypatch.setattr("poisonproof.training.pooled_run.SAMPLES_PER_FILE", 16)
+    monkeypatch.setattr("poisonproof.training.pooled_engine.SAMPLES_PER_BLOCK", 16)
     list(run_together(DATASET, wanted(tmp_path)))
     before = {name: files_of(tmp_path / name) for name in SPREADS}
-    (tmp_path / "finite" / "votes" / "samples-00001.npz").unlink()
+    (tmp_path / "finite" / "votes" / "block-00001.npz").unlink()
     (tmp_path / "finite" / "manifest.json").unlink()
-    damaged = tmp_path / "plane" / "votes" / "samples-00002.npz"
+    damaged = tmp_path / "plane" / "votes" / "block-00002.npz"
     damaged.write_bytes(damaged.read_bytes()[:-7])
-    trained, said = [], []
+    trained = []
     monkeypatch.setattr(
-        "poisonproof.training.pooled_run.fit_pooled",
-        lambda *args, **more: (trained.append(len(args[3])), fit_pooled(*args, **more))[1],
+        "poisonproof.training.pooled_engine.fit_pooled",
+        lambda *args, **more: (trained.append(len(args[0].subsets)), fit_pooled(*args, **more))[1],
     )
-    list(run_together(DATASET, wanted(tmp_path), say=said.append))
+    with heard() as said:
+        list(run_together(DATASET, wanted(tmp_path)))
     assert trained == [12, 14]
-    assert any("samples-00002.npz" in line and "computed again" in line for line in said)
+    assert any("block-00002.npz" in line and "computed again" in line for line in said)
     assert {name: files_of(tmp_path / name) for name in SPREADS} == before
 
 
@@ -92,7 +96,7 @@ def test_a_strange_folder_is_left_alone(tmp_path):
 
 
 def test_ensembles_of_different_pools_are_refused():
-    pools = [fit_pooled(*model(SPREADS["dpa"]).prepare(DATASET.x_train, DATASET.y_train)) for _ in range(2)]
+    pools = [fit_pooled(prepare(model(SPREADS["dpa"]), DATASET.x_train, DATASET.y_train).training) for _ in range(2)]
     samples = Split(dtype="uint8").samples(DATASET.x_test)
     with pytest.raises(ValueError, match="one pool"):
-        votes_together(pools, samples, 10, np.uint8, [False, False])
+        votes_together(pools, samples, 10, [False, False])

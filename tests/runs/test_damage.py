@@ -23,6 +23,7 @@ from poisonproof import (
 from poisonproof.cli import main
 from poisonproof.errors import DamagedFileError
 from poisonproof.runs.layout import damage
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.files import open_arrays, write_arrays, write_bytes, write_whole
 from poisonproof.system.workers import WorkerDiedError
@@ -155,6 +156,7 @@ class Trapped(GaussianNB):
         return super().fit(X, y)
 
 
+@pytest.mark.posix
 def test_a_dead_worker_stops_the_run_and_never_falls_back(tmp_path):
     trap = tmp_path / "trap"
 
@@ -178,7 +180,7 @@ def test_a_run_that_must_not_go_on(whole, monkeypatch, capsys):
     with pytest.raises(
         ValueError, match="already holds a run; leave out --no-resume to go on, or choose another --out"
     ):
-        run(FEW, model, whole, resume=False)
+        run(FEW, model, whole, RunSettings(resume=False))
     assert results(whole) == before
     monkeypatch.setattr(sys, "argv", ["poisonproof", "run", "digits", "--no-resume", "--out", str(whole)])
     with pytest.raises(SystemExit) as end:

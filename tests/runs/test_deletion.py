@@ -10,7 +10,7 @@ from command_line import poisonproof
 from fish import HEADER, rows
 from poisonproof import data
 from poisonproof.runs.removal import LeftOut, commitment, new_receipt
-from poisonproof.system.files import open_arrays, read_record, write_record
+from poisonproof.system.files import open_arrays, read_record
 
 REMOVED = (3, 17)
 NAMES = ("votes.npy", "certificate.npz", "split.npy", "votes/block-00000.npz", "models/members-00000.skops")
@@ -65,10 +65,10 @@ def stop(*rest, **more):
     "place",
     [
         "poisonproof.runs.folder._forget_conclusions",
-        "poisonproof.runs.blocks.train_and_vote",
-        "poisonproof.runs.blocks.write_answers",
+        "poisonproof.training.member_by_member.train_and_vote",
+        "poisonproof.runs.blocks.write_block",
         "poisonproof.runs.run.certify",
-        "poisonproof.runs.run.write_record",
+        "poisonproof.runs.manifest.Manifest.write",
         "poisonproof.report.page.write_report",
     ],
 )
@@ -89,7 +89,7 @@ def test_a_removal_that_was_interrupted_removes_the_same_rows_when_repeated(home
 
 def test_an_interrupted_removal_is_finished_without_saying_it_again(home, run, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("poisonproof.runs.blocks.write_answers", stop)
+        patch.setattr("poisonproof.runs.blocks.write_block", stop)
         with pytest.raises(Stop):
             update(run, "--remove", "3,17")
     update(run)
@@ -161,22 +161,6 @@ def test_nothing_of_the_old_data_stays_in_the_folder(home, run):
     assert "removed" not in kept
     assert set(manifest["changes"][0]) == {"commitment", "n_train_before", "retrained", "n_train", "of", "when"}
     assert set(manifest["asked"]["left_out"]) == {"salt", "marks"}
-
-
-def test_a_run_of_the_first_kind_forgets_numbers_and_digests_with_its_next_update(home, run):
-    manifest = read_record(run / "manifest.json")
-    source = {name: value for name, value in manifest["settings"]["dataset"].items() if name != "name"}
-    update(run, "--remove", "3")
-    manifest = read_record(run / "manifest.json")
-    del manifest["asked"]["left_out"]
-    manifest["asked"] |= {"removed": [3], "removed_from": source}
-    manifest["changes"][0]["before"] = source
-    write_record(run / "manifest.json", manifest)
-    update(run, "--remove", "17")
-    assert results(run) == results(home / "fresh")
-    for name, body in texts_and_bytes(run):
-        assert source["y_train"].encode() not in body, name
-    assert "removed" not in read_record(run / "manifest.json")["asked"]
 
 
 def test_marks_say_nothing_of_the_label_and_differ_from_run_to_run():

@@ -12,6 +12,8 @@ from poisonproof import FiniteAggregationClassifier, data
 from poisonproof.runs.batch import Wanted, run_together
 from poisonproof.runs.folder import only_writer
 
+pytestmark = pytest.mark.posix
+
 COMMANDS = {
     "run": ("run", "{home}/fish.csv", "--label", "kind", "--classes", "cod,eel", "--test", "{home}/test.csv",
             "--k", "5", "--d", "2", "--out", "{run}", "--n-jobs", "1"),

@@ -13,6 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from heard import heard
 from poisonproof import (
     Certificate,
     FiniteAggregationClassifier,
@@ -28,6 +29,7 @@ from poisonproof.maps.digits import DigitFeatures
 from poisonproof.partition.split import Split
 from poisonproof.report.page import write_report
 from poisonproof.runs.layout import damage
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run, threat_model
 from poisonproof.system.files import open_arrays, read_record, sha256_of
 from poisonproof.training.pooled_files import FEATURES, POOLED_FILES
@@ -39,8 +41,8 @@ RESULTS = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.np
 def start(folder, estimator=None, **options):
     settings = {"k": 20, "d": 8, "classes": range(10)}
     model = FiniteAggregationClassifier(estimator or GaussianNB(), **{**settings, **options})
-    said = []
-    return run(DIGITS, model, folder, say=said.append), said
+    with heard() as said:
+        return run(DIGITS, model, folder), said
 
 
 def bytes_of(folder):
@@ -161,7 +163,7 @@ def test_another_machine_is_said(whole, monkeypatch):
 
 def test_votes_only_keeps_no_members(tmp_path):
     model = FiniteAggregationClassifier(GaussianNB(), k=4, d=2, classes=range(10))
-    run(DIGITS, model, tmp_path, votes_only=True)
+    run(DIGITS, model, tmp_path, RunSettings(votes_only=True))
     assert not (tmp_path / "models").exists()
 
 
@@ -195,7 +197,7 @@ class Narrow(GaussianNB):
 def test_a_run_answers_whenever_the_estimator_does(tmp_path):
     """Also when the last block is a single base classifier that cannot answer."""
     model = FiniteAggregationClassifier(Narrow(), spread=Spread.random(65, 1), classes=range(10))
-    outcome = run(DIGITS, model, tmp_path, votes_only=True)
+    outcome = run(DIGITS, model, tmp_path, RunSettings(votes_only=True))
     assert outcome.undefended_accuracy is None
     assert "?" in write_report(outcome).read_text()
     assert open_arrays(tmp_path / "votes" / "block-00001.npz")[0]["refusals"].max() == 1
@@ -249,12 +251,12 @@ def test_a_pooled_run_goes_on_by_test_samples_and_mends_damage(votes_only, tmp_p
     dataset = data.Dataset("tiny", images[:240], labels[:240], images[240:], labels[240:], np.arange(10), "uint8")
     learner = KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0)
     monkeypatch.setattr("poisonproof.training.pooled.KERNEL_BYTES", 1)
-    monkeypatch.setattr("poisonproof.training.pooled_run.SAMPLES_PER_FILE", 16)
+    monkeypatch.setattr("poisonproof.training.pooled_engine.SAMPLES_PER_BLOCK", 16)
 
     def once(folder):
-        said = []
         model = FiniteAggregationClassifier(learner, k=6, d=2, classes=range(10), split=Split(dtype="uint8"))
-        return run(dataset, model, folder, say=said.append, votes_only=votes_only), said
+        with heard() as said:
+            return run(dataset, model, folder, RunSettings(votes_only=votes_only)), said
 
     def everything(folder):
         kept = [] if votes_only else [(folder / "models" / name).read_bytes() for name in POOLED_FILES]

@@ -13,6 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import poisonproof.training.pooled_memory as memory
 from command_line import as_process as poisonproof
+from heard import heard
 from poisonproof import (
     FiniteAggregationClassifier,
     Split,
@@ -20,13 +21,16 @@ from poisonproof import (
     data,
 )
 from poisonproof.display.numbers import bytes_of
+from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.maps.digits import DigitFeatures
 from poisonproof.runs.layout import RESULTS
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.runs.train import train
 from poisonproof.system.files import read_record
-from poisonproof.training.model_files import model_files
+from poisonproof.training.engine import engine_named
+from poisonproof.training.member_files import ESTIMATOR
 
 IMAGES, LABELS = load_digits().images[:200].astype(np.uint8) * 15, load_digits().target[:200]
 TINY = data.Dataset("tiny", IMAGES[:150], LABELS[:150], IMAGES[150:], LABELS[150:], np.arange(10), "uint8")
@@ -46,19 +50,19 @@ def ensemble(dataset):
 def test_a_run_in_stages_is_the_run_at_once(dataset, tmp_path, monkeypatch):
     run(dataset, ensemble(dataset), tmp_path / "once")
     manifest = train(dataset, ensemble(dataset), tmp_path / "stages")
-    assert manifest["status"] == "trained"
+    assert manifest.status == "trained"
     assert read_record(tmp_path / "stages" / "manifest.json")["n_train"] == 150
     assert not (tmp_path / "stages" / "votes.npy").exists()
     early = FiniteAggregationClassifier.load(tmp_path / "stages" / "models").votes(dataset.x_test).matrix
     with monkeypatch.context() as patch:
-        patch.setattr("poisonproof.training.pooled_run.fit_pooled", None)
-        patch.setattr("poisonproof.training.engine.fit_member", None)
+        patch.setattr("poisonproof.training.pooled_engine.fit_pooled", None)
+        patch.setattr("poisonproof.training.member_by_member.fit_member", None)
         outcome = run(dataset, ensemble(dataset), tmp_path / "stages")
     assert (outcome.votes.matrix == early).all()
-    names = [*RESULTS, *(f"models/{name}" for name in model_files(12, dataset is TINY))]
+    names = [*RESULTS, *(f"models/{name}" for name in (ESTIMATOR, *engine_named(pooled=dataset is TINY).files(12)))]
     before = {name: (tmp_path / "stages" / name).read_bytes() for name in names}
     assert before == {name: (tmp_path / "once" / name).read_bytes() for name in names}
-    assert train(dataset, ensemble(dataset), tmp_path / "stages")["status"] == "complete", "and is left as it is"
+    assert train(dataset, ensemble(dataset), tmp_path / "stages").status == "complete", "and is left as it is"
     assert before == {name: (tmp_path / "stages" / name).read_bytes() for name in names}
 
 
@@ -92,10 +96,10 @@ def test_memory_is_told_before_it_is_taken(tmp_path, monkeypatch):
     with pytest.raises(
         ValueError, match=r"--max-memory 10 MB is not enough: this needs [\d.]+ [MG]B; give at least that"
     ):
-        run(TINY, ensemble(TINY), tmp_path / "run", max_memory=10**7)
+        run(TINY, ensemble(TINY), tmp_path / "run", RunSettings(max_memory=10**7))
     assert not (tmp_path / "run").exists()
     with pytest.raises(ValueError, match=r"bounds pooled learners, and GaussianNB\(\) is none"):
-        run(FLAT, ensemble(FLAT), tmp_path / "run", max_memory=10**12)
+        run(FLAT, ensemble(FLAT), tmp_path / "run", RunSettings(max_memory=10**12))
     monkeypatch.setattr(memory, "_solving", lambda rows, width: 10**15)
     with pytest.raises(MemoryError, match=r"this needs \d,\d+ TB and the machine has .* choose other subsets"):
         run(TINY, ensemble(TINY), tmp_path / "run")
@@ -103,7 +107,7 @@ def test_memory_is_told_before_it_is_taken(tmp_path, monkeypatch):
 
 def test_a_bound_changes_no_vote_and_shortens_the_chunks(tmp_path, monkeypatch):
     expected = run(TINY, ensemble(TINY), tmp_path / "free").votes.matrix
-    training = ensemble(TINY).prepare(TINY.x_train, TINY.y_train)
+    training = prepare(ensemble(TINY), TINY.x_train, TINY.y_train).training
     need = memory.pooled_memory(training, 10, 50)
     assert need.kernel_bytes(need.least) < need.kernel_bytes(2 * need.least)
     widths = []
@@ -124,13 +128,14 @@ def test_a_bound_changes_no_vote_and_shortens_the_chunks(tmp_path, monkeypatch):
         return pool
 
     monkeypatch.setattr(KernelRidgeClassifier, "pool_of", watched)
-    said = []
-    outcome = run(TINY, ensemble(TINY), tmp_path / "bound", max_memory=least, say=said.append)
+    with heard() as said:
+        outcome = run(TINY, ensemble(TINY), tmp_path / "bound", RunSettings(max_memory=least))
     assert (outcome.votes.matrix == expected).all()
     assert widths[:4] == [16, 16, 16, 2]
     assert any("needs more than --max-memory" in line for line in said) == (outcome.undefended_accuracy is None)
 
 
+@pytest.mark.posix
 def test_the_estimate_is_above_what_is_taken(tmp_path):
     """Peak memory of a process of its own, on 4,000 images in 40 subsets, against the bound it was given."""
     code = """
@@ -140,6 +145,8 @@ from poisonproof import FiniteAggregationClassifier, Split, data
 from poisonproof.maps.digits import DigitFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.training.pooled_memory import pooled_memory
+from poisonproof.estimators.prepared import prepare
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 rng = np.random.default_rng(0)
 X, y = rng.integers(0, 256, (4000, 8, 8), dtype=np.uint8), rng.integers(0, 10, 4000)
@@ -149,9 +156,9 @@ model = FiniteAggregationClassifier(
     k=20, d=2, classes=range(10), split=Split(dtype="uint8"),
 )
 run(data.Dataset("few", X[:60], y[:60], X[:9], y[:9], np.arange(10), "uint8"), model, sys.argv[1] + "-few")
-need = pooled_memory(model.prepare(X, y), 10, 200)
+need = pooled_memory(prepare(model, X, y).training, 10, 200)
 bound = need.least + 2 * 10**7
-run(dataset, model, sys.argv[1], max_memory=bound)
+run(dataset, model, sys.argv[1], RunSettings(max_memory=bound))
 print(bound, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
     done = subprocess.run(

@@ -14,16 +14,18 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
 
+from heard import heard
 from poisonproof import FiniteAggregationClassifier, data
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, Pool
 from poisonproof.maps.digits import DigitFeatures
 from poisonproof.partition.split import Split
 from poisonproof.runs.layout import RESULTS
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.removal import commitment
 from poisonproof.runs.run import run
 from poisonproof.samples.rows import count_rows, join_rows, take_rows
 from poisonproof.system.files import read_record, sha256_of
-from poisonproof.training.engine import train_and_vote
+from poisonproof.training.member_by_member import train_and_vote
 
 X, Y = load_wine(return_X_y=True)
 WORDS = np.array([f"{'red' if row[0] > 13 else 'white'} {row[1]:.0f} {row[6]:.1f} {row[9]:.0f}" for row in X])
@@ -166,10 +168,9 @@ WINE = data.Dataset("wine", X[::2], Y[::2], X[1::2], Y[1::2], np.arange(3))
 
 
 def start(folder, dataset, **options):
-    said = []
-    votes_only = options.pop("votes_only", False)
     model = FiniteAggregationClassifier(GaussianNB(), k=25, d=4, classes=range(3))
-    return run(dataset, model, folder, say=said.append, votes_only=votes_only, **options), said
+    with heard() as said:
+        return run(dataset, model, folder, RunSettings(**options)), said
 
 
 def bytes_of(folder):
@@ -184,14 +185,14 @@ def test_an_updated_run_is_a_fresh_run_on_the_new_data(tmp_path, votes_only, mon
     trained = []
     with monkeypatch.context() as patch:
         patch.setattr(
-            "poisonproof.runs.blocks.train_and_vote",
-            lambda *rest, **more: trained.extend(rest[6]) or train_and_vote(*rest, **more),
+            "poisonproof.training.member_by_member.train_and_vote",
+            lambda *rest, **more: trained.extend(more["wanted"]) or train_and_vote(*rest, **more),
         )
         outcome, said = start(tmp_path / "run", changed, update=True, votes_only=votes_only)
     assert 4 < sum(map(len, trained)) <= 8
     start(tmp_path / "fresh", changed, votes_only=votes_only)
     assert bytes_of(tmp_path / "run") == bytes_of(tmp_path / "fresh")
-    change = outcome.manifest["changes"][0]
+    change = outcome.manifest.changes[0]
     assert (change["n_train_before"], change["n_train"], change["of"]) == (89, 87, 100)
     assert change["retrained"] == sum(map(len, trained))
     receipt = next(line.split()[4].rstrip(";") for line in said if line.startswith("receipt of this change: "))
@@ -220,7 +221,7 @@ def test_an_interrupted_update_leaves_no_old_certificate_and_goes_on(tmp_path, m
     start(tmp_path / "run", WINE)
     changed = WINE.without([4])
     with monkeypatch.context() as patch:
-        patch.setattr("poisonproof.runs.blocks.write_answers", lambda *rest: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("poisonproof.runs.blocks.write_block", lambda *rest: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             start(tmp_path / "run", changed, update=True)
     assert read_record(tmp_path / "run" / "manifest.json")["status"] == "changing"
@@ -231,17 +232,22 @@ def test_an_interrupted_update_leaves_no_old_certificate_and_goes_on(tmp_path, m
     start(tmp_path / "fresh", changed)
     outcome, _ = start(tmp_path / "run", changed, update=True)
     assert bytes_of(tmp_path / "run") == bytes_of(tmp_path / "fresh")
-    assert outcome.manifest["changes"][0]["retrained"] == 4
+    assert outcome.manifest.changes[0]["retrained"] == 4
 
 
 @pytest.mark.parametrize("votes_only", [True, False])
 def test_a_pooled_run_is_updated_too(votes_only, tmp_path, monkeypatch):
-    monkeypatch.setattr("poisonproof.training.pooled_run.SAMPLES_PER_FILE", 16)
+    monkeypatch.setattr("poisonproof.training.pooled_engine.SAMPLES_PER_BLOCK", 16)
     _, _, learner, options = KINDS["pooled"]
     dataset = data.Dataset("tiny", IMAGES[:110], DIGITS[:110], IMAGES[110:], DIGITS[110:], np.arange(10), "uint8")
 
     def once(folder, dataset, **more):
-        run(dataset, FiniteAggregationClassifier(learner, k=6, d=2, **options), folder, votes_only=votes_only, **more)
+        run(
+            dataset,
+            FiniteAggregationClassifier(learner, k=6, d=2, **options),
+            folder,
+            RunSettings(votes_only=votes_only, **more),
+        )
 
     once(tmp_path / "run", dataset)
     changed = dataset.without([17])

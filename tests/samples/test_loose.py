@@ -70,3 +70,45 @@ def test_what_numpy_reads_as_numbers_is_left_to_numpy():
 def test_cells_that_are_mostly_no_numbers_are_refused():
     with pytest.raises(ValueError, match="Most cells of X are not numbers, such as 'red' of type str"):
         to_samples([["red", "blue"], ["green", "red"]])
+
+
+IMAGES = [np.arange(12.0).reshape(3, 4) + place for place in range(4)]
+
+
+@pytest.mark.parametrize("odd", [np.zeros((3, 3)), np.zeros(12), [[1.0], [2.0, 3.0]], [["x"] * 4] * 3, None, 7, "abc"])
+@pytest.mark.parametrize("form", [list, np.ndarray.tolist])
+def test_an_image_of_another_shape_is_missing_by_itself(odd, form):
+    images = [form(image) for image in IMAGES]
+    samples, clean = to_samples([odd, *images]), to_samples(images)
+    assert samples.layout == clean.layout == "numbers float64 (3, 4)"
+    assert [samples.key(row + 1) for row in range(4)] == [clean.key(row) for row in range(4)]
+    assert np.isnan(samples.take([0])).all()
+
+
+def test_a_declared_width_decides_which_shape_rows_have():
+    rows = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0, 7.0], [8.0, 9.0, 10.0], [1.0]]
+    assert to_samples(rows).n_features == 2
+    samples = to_samples(rows, n_features=3)
+    assert np.isnan(samples.take([0, 1, 4])).all()
+    assert samples.take([2]).tolist() == [[5.0, 6.0, 7.0]]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("kind", ["M8", "m8"])
+def test_arrays_of_times_are_whole_microseconds_whatever_their_unit(kind, unit):
+    seconds = np.array([[1_700_000_000, 5], [-7, 0]], f"{kind}[s]")
+    assert to_samples(seconds.astype(f"{kind}[{unit}]")).take([0, 1]).tolist() == [
+        [1_700_000_000e6, 5e6], [-7e6, 0.0],
+    ]  # fmt: skip
+
+
+def test_arrays_of_texts_and_complex_numbers_are_read_cell_by_cell():
+    texts = np.array([["1", "2.5"], ["", "many"]])
+    for array in (texts, texts.astype("S"), texts.astype(object)):
+        values = to_samples(array).take([0, 1])
+        assert values[0].tolist() == [1.0, 2.5]
+        assert np.isnan(values[1]).all()
+    values = to_samples(np.array([[1 + 0j, 2], [3, 4j]])).take([0, 1])
+    assert values[0].tolist() == [1.0, 2.0]
+    assert values[1, 0] == 3.0
+    assert np.isnan(values[1, 1])

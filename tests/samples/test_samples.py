@@ -11,6 +11,9 @@ import scipy.sparse as sp
 from poisonproof import Split
 from poisonproof.samples.cells import canonical_cell
 from poisonproof.samples.kinds import canonical_rank, to_samples
+from poisonproof.samples.labels import label_cells, one_by_one
+from poisonproof.samples.rows import join_rows, take_rows
+from poisonproof.verification import content
 
 RNG = np.random.default_rng(0)
 NUMBERS = np.round(RNG.normal(size=(40, 5)), 2)
@@ -258,3 +261,102 @@ def test_infinity_in_a_table_is_missing_whatever_the_dtype_of_its_column():
 def test_declarations_hold_for_every_kind_of_sample(X, how, message):
     with pytest.raises(ValueError, match=message):
         Split(**how).samples(X)
+
+
+def in_parts(form, narrow, dtype, odd=()):
+    """Twenty rows of thirty entries in six places, sorted by place, and perhaps an odd one; always the same."""
+    rng = np.random.default_rng(7)
+    values = rng.integers(50, 250, (20, 30)) / (1 if narrow == np.uint8 else 7)
+    rows = [(np.sort(rng.integers(0, 6, 30)), row) for row in values.astype(narrow)]
+    rows += [odd] if odd else []
+    columns, values = (np.concatenate(parts) for parts in zip(*rows, strict=True))
+    lengths = [len(own) for own, _ in rows]
+    if form == "csr":
+        starts = np.cumsum([0, *lengths])
+        return sp.csr_matrix((values.astype(dtype), columns, starts), shape=(len(rows), 6))
+    return sp.coo_matrix((values.astype(dtype), (np.repeat(np.arange(len(rows)), lengths), columns)), (len(rows), 6))
+
+
+@pytest.mark.parametrize(
+    ("form", "dtype", "odd", "wider"),
+    [
+        ("csr", np.float64, ([5, 3, 4], [1.0, 2.0, 3.0]), np.float64),  # unsorted: SciPy sorts all rows
+        ("coo", np.float32, ([1], [0.1]), np.float64),
+        ("coo", np.uint8, ([1], [300]), np.int64),
+        ("coo", np.float64, ([1], [1j]), np.complex128),
+    ],
+)
+def test_entries_of_one_place_are_added_by_a_rule_of_their_own(form, dtype, odd, wider):
+    clean, more = in_parts(form, dtype, dtype), in_parts(form, dtype, wider, odd)
+    before = to_samples(clean)
+    for after in (to_samples(more), to_samples(join_rows(clean, take_rows(more, [20])))):
+        assert [after.key(row) for row in range(20)] == [before.key(row) for row in range(20)]
+    assert before.hashes().tolist() == content.content_hashes(clean, "float64").tolist()
+    if wider != np.complex128:
+        assert to_samples(more).hashes().tolist() == content.content_hashes(more, "float64").tolist()
+    shuffled = clean.tocoo()
+    order = np.random.default_rng(1).permutation(shuffled.nnz)
+    places = (shuffled.row[order], shuffled.col[order])
+    again = to_samples(sp.coo_matrix((shuffled.data[order], places), shuffled.shape))
+    assert again.hashes().tolist() == before.hashes().tolist()
+
+
+BIG = 2**60
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pd.Categorical([BIG, BIG + 1, None]),
+        pd.CategoricalIndex([BIG, BIG + 1, None]),
+        pd.Series(pd.Categorical([BIG, BIG + 1, None])),
+        pd.array([BIG, BIG + 1, None], dtype="Int64"),
+        pd.DataFrame({"id": pd.array([BIG, BIG + 1, None], dtype="Int64")}),
+    ],
+)
+def test_ids_in_any_array_of_pandas_stay_whole_though_one_is_missing(keys):
+    assert label_cells(one_by_one(keys)) == [float(BIG), BIG + 1, None]
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "us", "ns"])
+def test_labels_that_are_times_do_not_depend_on_the_unit_of_their_array(unit):
+    days = np.array(["2026-11-16", "NaT", "1969-12-31"], f"M8[{unit}]")
+    expected = [1_794_787_200e6, None, -86_400e6]
+    given = [days, pd.Index(days.astype("M8[ns]"))]
+    assert [label_cells(one_by_one(keys)) for keys in given] == [expected, expected]
+
+
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
+@pytest.mark.parametrize("odd", [["x"], [1, 2], [None], 5, None, "x", [[1]]])
+def test_labels_in_a_column_are_read_one_by_one(odd):
+    column = [[0], [1], [1], [0]]
+    read = label_cells(one_by_one([*column, odd]))
+    assert read[:4] == [0.0, 1.0, 1.0, 0.0]
+    assert label_cells(one_by_one(one_by_one([*column, odd]))) == read
+    with pytest.raises(ValueError, match="y should be a 1d array"):
+        one_by_one([[0, 1], [1, 1], [1, 0]])
+
+
+def test_times_that_pandas_cannot_join_or_hold_are_joined_and_read():
+    """`update` joins frames, and pandas looks for a type that holds both columns."""
+    pa = pytest.importorskip("pyarrow")
+    base = pd.DataFrame({"when": np.array([1, 2], "M8[ns]"), "took": np.array([1, 2], "m8[ns]"), "kind": ["a", "b"]})
+    base["kind"] = base["kind"].astype("category")
+    far = pd.DataFrame({"when": np.array(["30000-01-01"], "M8[s]"), "took": np.array([10**12], "m8[s]"), "kind": [[1]]})
+    joined = to_samples(join_rows(base, far))
+    clean = to_samples(base)
+    assert joined.layout == clean.layout
+    assert [joined.key(row) for row in range(2)] == [clean.key(row) for row in range(2)]
+    assert joined.columns[1].values[2] == 1e18
+    days = pd.Series(pd.arrays.ArrowExtensionArray(pa.array([2**31 - 1, 1], pa.int32()).cast(pa.date32())))
+    for split in (Split(), Split(schema={"day": "number", "n": "number"})):
+        day = split.samples(pd.DataFrame({"day": days, "n": [1, 2]})).columns[0].values
+        assert day.tolist() == [float((2**31 - 1) * 86_400 * 10**6), 86_400e6]
+
+
+def test_whole_numbers_of_arrow_are_names_where_a_schema_says_category():
+    pa = pytest.importorskip("pyarrow")
+    split = Split(schema={"id": "category", "n": "number"})
+    for dtype in (pa.int64(), pa.uint64()):
+        table = pa.table({"id": pa.array([BIG, BIG + 1, None], dtype), "n": [1, 2, 3]})
+        assert split.samples(table).columns[0].values.tolist() == [str(BIG), str(BIG + 1), None]

@@ -10,9 +10,12 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from poisonproof import FiniteAggregationClassifier, data
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.samples.kinds import NumberSamples
 from poisonproof.system.workers import WorkerDiedError
+
+pytestmark = pytest.mark.posix
 
 distributed = pytest.importorskip("distributed")
 
@@ -37,7 +40,7 @@ class Trapped(GaussianNB):
 
 def start(folder, trap, once=True):
     model = FiniteAggregationClassifier(Trapped(str(trap), once), k=50, d=4, classes=range(10))
-    return run(FEW, model, folder, votes_only=True)
+    return run(FEW, model, folder, RunSettings(votes_only=True))
 
 
 def votes_of(folder):

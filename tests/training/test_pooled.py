@@ -8,6 +8,7 @@ from sklearn.kernel_ridge import KernelRidge
 import poisonproof.learners.kernel_ridge as kernel_ridge
 import poisonproof.training.pooled as pooled
 from poisonproof import FiniteAggregationClassifier, Split, check_estimator_purity
+from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, squared_lengths
 from poisonproof.learners.presets import LEARNERS, preset
 from poisonproof.maps.digits import HAND, DigitFeatures
@@ -58,7 +59,7 @@ def test_pooled_votes_are_those_of_plain_fits(name):
     """Every one of 40 subsets fitted by itself, through the path of any scikit-learn classifier."""
     X, y, _ = data_for(name)
     model = ensemble(name)
-    training = model.prepare(X, y)
+    training = prepare(model, X, y).training
     matrix = model.fit(X, y).votes(X[:60]).matrix
     test = model.split_.samples(X[:60])
     for i in range(40):
@@ -95,7 +96,7 @@ def test_pooled_learners_pass_the_purity_check(name):
 @pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_empty_and_one_class_subsets():
     model = FiniteAggregationClassifier(LEARNER["rbf"], k=60, d=2, classes=[0, 1, 2]).fit(WINE[:90], KINDS[:90])
-    plain = model.prepare(WINE[:90], KINDS[:90])
+    plain = prepare(model, WINE[:90], KINDS[:90]).training
     votes = model.votes(WINE[90:])
     for i in range(120):
         held = np.unique(plain.codes[plain.subsets.rows(i)])

@@ -7,9 +7,12 @@ import pytest
 from sklearn.datasets import load_digits, load_wine
 from sklearn.naive_bayes import GaussianNB
 
+from heard import heard
 from poisonproof import FiniteAggregationClassifier, Split, data
+from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.maps.digits import DigitFeatures
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.runs.train import train
 from poisonproof.system.environment import environment
@@ -63,17 +66,17 @@ def test_an_environment_names_versions_kernel_and_processor():
 @pytest.mark.parametrize(("make", "dataset"), [(plain, WINE), (pooled, TINY)])
 def test_an_update_elsewhere_names_both_machines(tmp_path, machine, make, dataset, votes_only):
     machine("old")
-    run(dataset, make(), tmp_path, votes_only=votes_only)
-    assert where(tmp_path) == [{"old"}] * make().prepare(dataset.x_train, dataset.y_train).subsets.spread.n_subsets
+    run(dataset, make(), tmp_path, RunSettings(votes_only=votes_only))
+    assert where(tmp_path) == [{"old"}] * prepare(make(), dataset.x_train, dataset.y_train).spread.n_subsets
     machine("new")
-    said = []
-    outcome = run(dataset.without([4]), make(), tmp_path, update=True, votes_only=votes_only, say=said.append)
+    with heard() as said:
+        outcome = run(dataset.without([4]), make(), tmp_path, RunSettings(update=True, votes_only=votes_only))
     assert any("begun with another processor" in line for line in said)
     made = where(tmp_path)
-    retrained = outcome.manifest["changes"][0]["retrained"]
+    retrained = outcome.manifest.changes[0]["retrained"]
     assert 0 < sum("new" in own for own in made) == retrained < len(made)
     assert all(len(own) == 1 for own in made)
-    assert outcome.manifest["environment"]["processor"] == "new"
+    assert outcome.manifest.environment["processor"] == "new"
 
 
 @pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")

@@ -15,6 +15,7 @@ from sklearn.naive_bayes import GaussianNB
 from poisonproof import FiniteAggregationClassifier, data
 from poisonproof.cli import main
 from poisonproof.runs.folder import only_writer
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.scratch import PREFIX, scratch_folder, sweep_scratch
 from poisonproof.system.workers import full_disk
@@ -22,6 +23,8 @@ from poisonproof.system.workers import full_disk
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 from kill import members_of
+
+pytestmark = pytest.mark.posix
 
 DIGITS = data.load("digits")
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
@@ -129,7 +132,7 @@ def test_two_runs_of_one_process_keep_their_samples_apart(tmp_path, monkeypatch)
     monkeypatch.setattr(os, "makedirs", lambda name, *rest, **more: made.append(name) or real(name, *rest, **more))
     for name in ("one", "two"):
         model = FiniteAggregationClassifier(GaussianNB(), k=70, d=1, classes=range(10), n_jobs=2)
-        run(DIGITS, model, tmp_path / name, undefended=False)
+        run(DIGITS, model, tmp_path / name, RunSettings(undefended=False))
         assert not (tmp_path / name / "scratch").exists()
     places = {Path(name).relative_to(tmp_path).parts[0] for name in made if "joblib_memmapping" in str(name)}
     assert places == {"one", "two"}
@@ -139,8 +142,8 @@ def test_two_runs_of_one_process_keep_their_samples_apart(tmp_path, monkeypatch)
 def test_folders_of_any_name_take_runs_with_workers(tmp_path, name):
     model = FiniteAggregationClassifier(GaussianNB(), k=70, d=1, classes=range(10), n_jobs=2)
     alone = FiniteAggregationClassifier(GaussianNB(), k=70, d=1, classes=range(10))
-    run(DIGITS, model, tmp_path / name, undefended=False)
-    run(DIGITS, alone, tmp_path / "plain", undefended=False)
+    run(DIGITS, model, tmp_path / name, RunSettings(undefended=False))
+    run(DIGITS, alone, tmp_path / "plain", RunSettings(undefended=False))
     assert (tmp_path / name / "votes.npy").read_bytes() == (tmp_path / "plain" / "votes.npy").read_bytes()
 
 

@@ -492,6 +492,7 @@ def test_the_command_checks_against_the_data_the_run_names(tmp_path):
     assert cli(tmp_path, "--no-ask").exit_code == 5
 
 
+@pytest.mark.posix
 def test_the_command_finds_the_file_that_the_run_was_made_from(tmp_path):
     table_data(tmp_path)
     table, folder = tmp_path / "table.csv", tmp_path / "run"

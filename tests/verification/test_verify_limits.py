@@ -28,6 +28,8 @@ from poisonproof.system.files import (
 )
 from poisonproof.verification.theorem import leads, read_spread, theorem_2
 
+pytestmark = pytest.mark.posix
+
 WAIT = 120  # seconds; what hangs, hangs for ever
 ROOM = 700 << 20  # of memory, of which Python, NumPy and the package take about 100 MB
 PROGRAM = """

@@ -20,9 +20,11 @@ from poisonproof import (
     data,
 )
 from poisonproof.cli import app
+from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.seed_averaged import SeedAveragedClassifier
 from poisonproof.maps.vectors import VectorFeatures
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.training.member import (
     Member,
@@ -48,7 +50,7 @@ def test_rankings_leave_the_votes_alone_and_follow_the_scores(estimator):
     assert plain.rankings is None
     assert np.array_equal(plain.matrix, ranked.matrix)
     assert ranked.rankings.dtype == np.uint8
-    training = model.prepare(X[:300], y[:300])
+    training = prepare(model, X[:300], y[:300]).training
     test = model.split_.samples(X[300:])
     learner = model._learner()
     for i in (0, 5, 11):
@@ -160,7 +162,7 @@ def test_a_base_classifier_without_scores_gets_one_sentence(tmp_path):
     with pytest.raises(ValueError, match=message):
         model.certify(X, method="run-off")
     with pytest.raises(ValueError, match=message):
-        run(data.load("digits"), ensemble(OnlyVotes()), tmp_path / "run", rankings=True)
+        run(data.load("digits"), ensemble(OnlyVotes()), tmp_path / "run", RunSettings(rankings=True))
     assert not (tmp_path / "run").exists()
 
 
@@ -219,9 +221,9 @@ def test_a_run_keeps_rankings_and_the_command_line_certifies_them(tmp_path):
 def test_a_pooled_run_keeps_rankings_and_goes_on(tmp_path):
     digits = data.load("digits")
     model = ensemble(POOLED)
-    run(digits, model, tmp_path / "run", votes_only=True, rankings=True)
+    run(digits, model, tmp_path / "run", RunSettings(votes_only=True, rankings=True))
     there = (tmp_path / "run/votes.rankings.npy").read_bytes()
-    run(digits, clone(model), tmp_path / "run", votes_only=True, rankings=True)
+    run(digits, clone(model), tmp_path / "run", RunSettings(votes_only=True, rankings=True))
     assert (tmp_path / "run/votes.rankings.npy").read_bytes() == there
     expected = ensemble(POOLED).fit(digits.x_train, digits.y_train).votes(digits.x_test, rankings=True)
     assert np.array_equal(np.load(tmp_path / "run/votes.rankings.npy"), expected.rankings)

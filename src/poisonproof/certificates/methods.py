@@ -230,8 +230,8 @@ def _run_off(votes: Votes, n_jobs: int) -> tuple[list[NDArray[np.int64]], NDArra
     def work(start: int, stop: int) -> None:
         rows = np.array(rankings[start:stop], np.uint16)
         prediction, runner_up, margin, radius = (array[start:stop] for array in arrays)
-        found = (prediction, runner_up, margin, radius, exact[start:stop])
-        certify_runoff_rows(rows, shifts, table, feeding, votes.classes_inferred, small, *found)
+        outputs = (prediction, runner_up, margin, radius, exact[start:stop])
+        certify_runoff_rows(rows, shifts, table, feeding, votes.classes_inferred, small, *outputs)
 
     in_threads(votes.n_test, 8, work, n_jobs)
     return arrays, exact

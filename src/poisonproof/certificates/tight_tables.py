@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from poisonproof.certificates.overlap import find_groups
 from poisonproof.partition.spread import Spread
 
-
 Eight = tuple[
     NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]
 ]

@@ -51,13 +51,14 @@ def command(
     from poisonproof.report.figures import audit_scatter
     from poisonproof.runs.folder import only_writer
     from poisonproof.system.files import write_record, write_text
+    from poisonproof.system.progress import watched
 
     options.warnings_as_notes()
     reopened = reopening.reopen(run, data, data_dir, learner=learner)
     reopening.check_same_data(run, reopened)
     dataset = reopened.dataset
     with only_writer(run):
-        with progress_bar("attacks on targets") as progress:
+        with progress_bar("attacks on targets") as progress, watched(progress):
             report = audit(
                 reopened.model,
                 dataset.x_train,
@@ -69,7 +70,6 @@ def command(
                 sizes=None if attack_size is None else options.whole_numbers("--attack-size", attack_size),
                 method=method,
                 seed=seed,
-                progress=progress,
             )
         write_record(run / "audit.json", report.as_dict())
         write_text(run / "audit.svg", audit_scatter(report))

@@ -150,8 +150,8 @@ def _array(path: Path) -> Any:
 def _print_target(certificate: Any, truth: Any, json: bool) -> None:
     import numpy as np
 
-    from poisonproof.display.numbers import percent
     from poisonproof.certificates.certificate import attack_sizes
+    from poisonproof.display.numbers import percent
 
     sizes = attack_sizes(certificate)
     held = certificate.certified_share(sizes).tolist() if len(certificate) else [0.0] * len(sizes)

@@ -73,7 +73,6 @@ def command(
             sizes=sizes,
             seed=seed,
             n_jobs=n_jobs,
-            say=options.note,
         )
     if out is not None:
         report.write_comparison(comparison, out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +25,7 @@ def with_premise(samples: Dataset, followed: dict[str, Any] | None) -> Dataset:
     """The data set, with what a followed plan chose from it among the premises."""
     from poisonproof.planning.plan import followed_premise
 
-    return samples if followed is None else replace(samples, premises=(*samples.premises, followed_premise(followed)))
+    return samples if followed is None else samples.but(premises=(*samples.premises, followed_premise(followed)))
 
 
 def print_beside(outcome: Outcome) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import logging
 import sys
 import warnings
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -31,13 +32,16 @@ def classes_option(panel: str | None = None) -> Any:
     )
 
 
+def data_argument(help: str) -> Any:
+    """DATA, by name or a file or folder of the user's own."""
+    return typer.Argument(metavar="DATA", autocompletion=completion.of_data, help=help)
+
+
 Data = Annotated[
     str,
-    typer.Argument(
-        metavar="DATA",
-        autocompletion=completion.of_data,
-        help="`digits` (embedded), `mnist`, `cifar10`, `gtsrb` from files, or your own: .csv, .tsv (or .gz), .parquet, "
-        ".npz, .svm, or a folder of images with a sub-folder for each class.",
+    data_argument(
+        "`digits` (embedded), `mnist`, `cifar10`, `gtsrb` from files, or your own: .csv, .tsv (or .gz), .parquet, "
+        ".npz, .svm, or a folder of images with a sub-folder for each class."
     ),
 ]
 Learner = Annotated[
@@ -222,6 +226,24 @@ def note(text: str) -> None:
 def note_lines(text: str) -> None:
     """A text of several lines on stderr."""
     typer.echo(shown_lines(text), err=True, nl=False)
+
+
+class log_as_notes(logging.Handler):  # noqa: N801
+    """Within, what the library logs is shown as one line each."""
+
+    def __enter__(self) -> None:
+        self.logger = logging.getLogger("poisonproof")
+        self.before = self.logger.level
+        self.logger.setLevel(logging.INFO)
+        self.logger.addHandler(self)
+
+    def __exit__(self, *error: object) -> None:
+        self.logger.removeHandler(self)
+        self.logger.setLevel(self.before)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """A line on stderr."""
+        note(record.getMessage())
 
 
 def warnings_as_notes() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from poisonproof.cli import completion, options, reading
+from poisonproof.cli import options, reading
 from poisonproof.cli.run import progress_bar, with_learner
 from poisonproof.errors import PoisonproofError
 
@@ -30,11 +30,7 @@ FORMULAS = "Without data"
 def command(
     data: Annotated[
         str | None,
-        typer.Argument(
-            metavar="DATA",
-            autocompletion=completion.of_data,
-            help="A data set by name, or your own files, as `poisonproof run` takes them.",
-        ),
+        options.data_argument("A data set by name, or your own files, as `poisonproof run` takes them."),
     ] = None,
     attack_size: Annotated[
         int | None, typer.Option("--attack-size", help="How many poisons predictions should withstand.")
@@ -108,7 +104,6 @@ def command(
             keep_members=not votes_only,
             seconds=seconds,
             n_jobs=n_jobs,
-            say=options.note,
         )
     plan.save(out)
     options.note(f"written: {out}")

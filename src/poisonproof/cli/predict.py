@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from poisonproof import FiniteAggregationClassifier
     from poisonproof.data import ReadOptions
     from poisonproof.data.readers.part import Part
+    from poisonproof.runs.manifest import Manifest
 
 EXAMPLES = "Example: `poisonproof predict runs/my.csv-k20-d16 new.csv --out answers.csv`"
 COLUMNS = ("sample", "prediction", "radius", "runner_up", "vote_share")
@@ -107,47 +108,46 @@ def asked_again(
     return part, FiniteAggregationClassifier.load(run / "models", trusted=trusted).set_params(n_jobs=n_jobs)
 
 
-def _types(run: Path, manifest: dict[str, Any], learner: str | None) -> list[str]:
+def _types(run: Path, manifest: Manifest, learner: str | None) -> list[str]:
     """Types that the user vouches for by naming their own learner again."""
     from poisonproof.learners.brought import brought, is_brought
-    from poisonproof.training.model_files import types_of
+    from poisonproof.training.member_files import types_of
 
-    name = reopening.checked_learner(run, (manifest.get("asked") or {}).get("learner"), learner)
+    name = reopening.checked_learner(run, (manifest.asked or {}).get("learner"), learner)
     return types_of(brought(name)) if name is not None and is_brought(name) else []
 
 
-def _manifest(run: Path) -> dict[str, Any]:
-    from poisonproof.system.files import read_record
+def _manifest(run: Path) -> Manifest:
+    from poisonproof.runs.manifest import Manifest
 
     if not (run / "manifest.json").exists():
         raise PoisonproofError(f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.")
-    manifest = read_record(run / "manifest.json")
-    if manifest.get("status") not in ("complete", "trained"):
+    manifest = Manifest.read(run)
+    if manifest.status not in ("complete", "trained"):
         raise PoisonproofError(
             f"The run in {run} is not complete; the `poisonproof run` command that began it goes on with it."
         )
     return manifest
 
 
-def _schema(run: Path, manifest: dict[str, Any]) -> Any:
+def _schema(run: Path, manifest: Manifest) -> Any:
     from poisonproof.samples.schema import schema_from_dict
 
-    if "schema" not in manifest["settings"]:
-        name = manifest["settings"]["dataset"]["name"]
+    if manifest.settings.schema is None:
         raise PoisonproofError(
-            f"The run in {run} is of the data set '{name}' and has no schema to read other files by; "
+            f"The run in {run} is of the data set '{manifest.settings.name}' and has no schema to read other files by; "
             "train on files of your own with `poisonproof run FILE --label COLUMN`."
         )
-    return schema_from_dict(manifest["settings"]["schema"])
+    return schema_from_dict(manifest.settings.schema)
 
 
-def _check_models(run: Path, manifest: dict[str, Any]) -> None:
+def _check_models(run: Path, manifest: Manifest) -> None:
     if not (run / "models" / "model.json").exists():
-        settings = manifest["settings"]
+        settings = manifest.settings
         raise PoisonproofError(
             f"The run in {run} kept no base classifiers (--votes-only); train them with "
-            f"`poisonproof run {settings['dataset']['name']} --schema {run / 'schema.json'} --k {settings['k']:g} "
-            f"--d {settings['d']} --out {run}-models`."
+            f"`poisonproof run {settings.name} --schema {run / 'schema.json'} --k {settings.k:g} "
+            f"--d {settings.d} --out {run}-models`."
         )
 
 

@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import completion, following, reading
+from poisonproof.cli import following, options, reading
 from poisonproof.cli.run import with_learner
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.data import Dataset
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+    from poisonproof.runs.manifest import Manifest
     from poisonproof.runs.removal import LeftOut
 
 Run = Annotated[Path, typer.Argument(help="Directory of a run.")]
 Data = Annotated[
     str | None,
-    typer.Argument(
-        autocompletion=completion.of_data,
-        help="The data, if it is not where the run found it; read with the run's options.",
-    ),
+    options.data_argument("The data, if it is not where the run found it; read with the run's options."),
 ]
 
 
@@ -38,7 +36,7 @@ Learner = Annotated[
 class ReopenedData(NamedTuple):
     """A run with its data at hand: the source as it was read, and what the run leaves out of it."""
 
-    manifest: dict[str, Any]
+    manifest: Manifest
     dataset: Dataset
     source: Dataset
     left_out: LeftOut | None
@@ -47,7 +45,7 @@ class ReopenedData(NamedTuple):
 class Reopened(NamedTuple):
     """The same with its ensemble, not yet fitted."""
 
-    manifest: dict[str, Any]
+    manifest: Manifest
     dataset: Dataset
     model: FiniteAggregationClassifier
     source: Dataset
@@ -56,14 +54,14 @@ class Reopened(NamedTuple):
 
 def reopen_data(run: Path, data: str | None, data_dir: Path | None) -> ReopenedData:
     """The data set read as for the run. Nothing that the run's files name is imported."""
+    from poisonproof.runs.manifest import Manifest
     from poisonproof.runs.plain import check_plain
-    from poisonproof.system.files import read_record
 
     check_plain(run)
     if not (run / "manifest.json").exists():
         raise PoisonproofError(f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.")
-    manifest = read_record(run / "manifest.json")
-    asked = manifest.get("asked")
+    manifest = Manifest.read(run)
+    asked = manifest.asked
     if asked is None:
         raise PoisonproofError(
             f"The run in {run} was not made by the command line and does not say how to read its data."
@@ -78,7 +76,7 @@ def reopen_data(run: Path, data: str | None, data_dir: Path | None) -> ReopenedD
     source = reading.open_data(data or asked["data"], data_dir, read)
     if data is not None:
         return ReopenedData(manifest, source, source, None)
-    dataset, left_out = _less_left_out(run, source, manifest)
+    dataset, left_out = _less_left_out(run, source, asked, manifest.settings.digests)
     return ReopenedData(manifest, dataset, source, left_out)
 
 
@@ -89,13 +87,13 @@ def reopen(
     from poisonproof import FiniteAggregationClassifier, Split, Spread
 
     manifest, dataset, source, left_out = reopen_data(run, data, data_dir)
-    name = checked_learner(run, manifest["asked"]["learner"], learner)
-    dataset, estimator = with_learner(dataset, name)
-    dataset = following.with_premise(dataset, manifest["asked"].get("plan"))
+    asked = manifest.asked or {}
+    dataset, estimator = with_learner(dataset, checked_learner(run, asked["learner"], learner))
+    dataset = following.with_premise(dataset, asked.get("plan"))
     model = FiniteAggregationClassifier(
         estimator,
         spread=Spread.load(run / "spread.npz"),
-        split=Split.from_dict(manifest["settings"]["split"]),
+        split=Split.from_dict(manifest.settings.split),
         classes=None if dataset.classes is None else dataset.classes.tolist(),
         n_jobs=n_jobs,
     )
@@ -116,19 +114,15 @@ def checked_learner(run: Path, of_run: str | None, given: str | None) -> str | N
     return of_run
 
 
-def _less_left_out(run: Path, source: Dataset, manifest: dict[str, Any]) -> tuple[Dataset, LeftOut | None]:
+def _less_left_out(
+    run: Path, source: Dataset, asked: dict[str, Any], stated: dict[str, str]
+) -> tuple[Dataset, LeftOut | None]:
     """The source less the rows that earlier updates removed, and their marks; none if the source lost them itself."""
     from poisonproof.runs.removal import LeftOut
 
-    asked, stated = manifest["asked"], _stated_digests(manifest)
-    if "left_out" in asked:
-        left_out = LeftOut.from_dict(asked["left_out"])
-    elif asked.get("removed"):  # runs of the first kind kept the numbers
-        left_out = LeftOut.nothing().and_rows(source, asked["removed"])
-    else:
+    if "left_out" not in asked or source.digests() == stated:
         return source, None
-    if source.digests() == stated:
-        return source, None
+    left_out = LeftOut.from_dict(asked["left_out"])
     smaller = source.without(left_out.rows(source))
     if smaller.digests() != stated:
         raise PoisonproofError(
@@ -138,13 +132,9 @@ def _less_left_out(run: Path, source: Dataset, manifest: dict[str, Any]) -> tupl
     return smaller, left_out
 
 
-def _stated_digests(manifest: dict[str, Any]) -> dict[str, str]:
-    return {name: value for name, value in manifest["settings"]["dataset"].items() if name != "name"}
-
-
 def check_same_data(run: Path, reopened: Reopened | ReopenedData) -> None:
     """Refuse data that the run was not made from."""
-    if reopened.dataset.digests() != _stated_digests(reopened.manifest):
+    if reopened.dataset.digests() != reopened.manifest.settings.digests:
         raise PoisonproofError(
             f"This is not the data that the run in {run} was made from; `poisonproof update {run} DATA` makes it so."
         )

@@ -86,24 +86,18 @@ def command(
     constant answer would do as well, that is said first.
     """
     from poisonproof.report.page import write_report
+    from poisonproof.runs.manifest import RunSettings
     from poisonproof.runs.run import run
+    from poisonproof.system.progress import watched
 
     if attack_size is not None and attack_size < 0:
         raise PoisonproofError(f"--attack-size must be a whole number of 0 or more. Got {attack_size}.")
     asked = prepare(ensemble, read)
     if attack_size is not None:
         asked.how["asked"]["attack_size"] = attack_size
-    with progress_bar() as progress:
-        outcome = run(
-            *asked.what,
-            votes_only=votes_only,
-            rankings=rankings,
-            undefended=undefended,
-            resume=resume,
-            **asked.how,
-            say=options.note,
-            progress=progress,
-        )
+    settings = RunSettings(votes_only, rankings, undefended, resume, **asked.how)
+    with progress_bar() as progress, watched(progress):
+        outcome = run(*asked.what, settings)
     report = write_report(outcome)
     show(outcome, report, json)
 
@@ -164,7 +158,7 @@ def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
     if name is not None and ":" in name:
         estimator = brought(name)
         premise = Premise("learner", f"{describe(estimator)}, brought as {name}", True)
-        return replace(samples, premises=(*samples.premises, premise)), estimator
+        return samples.but(premises=(*samples.premises, premise)), estimator
     if name == "text" and picked != "text":
         raise PoisonproofError("The learner 'text' takes texts, and this data has none; use another --learner.")
     if name not in (None, "text") and picked == "text" and not texts:
@@ -174,7 +168,7 @@ def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
         options.note(f"learner: {picked}, because {why}; --learner chooses another")
         declared = next(premise.declared for premise in samples.premises if premise.what == "schema")
         premise = Premise("learner", f"{describe(estimator)}, because {why}", declared)
-        samples = replace(samples, premises=(*samples.premises, premise))
+        samples = samples.but(premises=(*samples.premises, premise))
     return samples, estimator
 
 
@@ -200,21 +194,21 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
                 "undefended_accuracy": outcome.undefended_accuracy,
                 "base_accuracy": outcome.base_accuracy,
                 **summary.as_dict(),
-                "premises": outcome.manifest["premises"],
+                "premises": list(outcome.manifest.premises or ()),
                 "seconds": outcome.seconds,
                 "plan": {figure.name: figure.as_dict() for figure in beside_plan(outcome)} or None,
             }
         )
         return
     options.print_table(
-        f"{outcome.manifest['settings']['dataset']['name']}: {len(certificate)} test samples, "
+        f"{outcome.manifest.settings.name}: {len(certificate)} test samples, "
         f"{certificate.spread.n_subsets} base classifiers (k = {certificate.spread.k:g}, d = {certificate.spread.d})",
         *summary.table(outcome.undefended_accuracy),
     )
     options.print_line(summary.line)
     options.print_table(summary.classes_title, *summary.classes_table(), left=1)
     following.print_beside(outcome)
-    for premise in outcome.manifest["premises"]:
+    for premise in outcome.manifest.premises or ():
         options.note(f"premise: {premise}")
     options.note(f"report: {report}")
 

@@ -23,18 +23,20 @@ def command(ensemble: EnsembleOptions, json: options.Json = False, *, read: Read
     predict` ask them about new data.
     """
     from poisonproof.display.numbers import in_bytes
+    from poisonproof.runs.manifest import RunSettings
     from poisonproof.runs.train import train
+    from poisonproof.system.progress import watched
 
     asked = prepare(ensemble, read)
-    with progress_bar() as progress:
-        manifest = train(*asked.what, **asked.how, say=options.note, progress=progress)
-    _, model, folder = asked.what
+    with progress_bar() as progress, watched(progress):
+        manifest = train(*asked.what, RunSettings(**asked.how))
+    folder = asked.what[2]
     size = sum(path.stat().st_size for path in (folder / "models").iterdir())
     record = {
         "out": str(folder),
-        "status": manifest["status"],
-        "n_train": manifest["n_train"],
-        "base_classifiers": model.spread_.n_subsets,
+        "status": manifest.status,
+        "n_train": manifest.n_train,
+        "base_classifiers": manifest.settings.n_subsets,
         "bytes": size,
     }
     if json:

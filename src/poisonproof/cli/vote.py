@@ -48,6 +48,7 @@ def command(
     samples are written to a file that knows its spread and split.
     """
     from poisonproof.report.page import write_report
+    from poisonproof.runs.manifest import RunSettings
     from poisonproof.runs.run import run as go_on
     from poisonproof.system.progress import watched
 
@@ -55,17 +56,9 @@ def command(
     if data is None:
         reopened = reopening.reopen(run, None, data_dir, n_jobs, learner)
         reopening.check_same_data(run, reopened)
-        settings = reopened.manifest["settings"]
-        with running.progress_bar("voting") as progress:
-            outcome = go_on(
-                reopened.dataset,
-                reopened.model,
-                run,
-                votes_only=settings["votes_only"],
-                rankings=bool(settings["rankings"]),
-                say=options.note,
-                progress=progress,
-            )
+        settings = RunSettings(reopened.manifest.settings.votes_only, bool(reopened.manifest.settings.rankings))
+        with running.progress_bar("voting") as progress, watched(progress):
+            outcome = go_on(reopened.dataset, reopened.model, run, settings)
         running.show(outcome, write_report(outcome), json)
         return
     if out is None or out.suffix != ".npy":

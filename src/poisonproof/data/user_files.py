@@ -266,10 +266,10 @@ def _fate(declared: bool) -> str:
     return "that the training samples do not have and count as wrong"
 
 
-def _held_out_premise(options: ReadOptions, own: bool, grouped: bool) -> Premise:
+def _held_out_premise(options: ReadOptions, of_file: bool, grouped: bool) -> Premise:
     if options.test is not None:
         return Premise("test samples", f"from {options.test.name}", True)
-    if own:
+    if of_file:
         return Premise("test samples", "those of the file", True)
     by = "contributor" if grouped else "content"
     return Premise("test samples", f"{_share(options):g} of all, held out by a hash of their {by}", True)

@@ -44,8 +44,8 @@ def certificate_html(
     if n_test and len(radii):
         top = int(radii.max()) + 1
         median = int(np.percentile(radii, 50, method="lower"))
-        said = f"radius: median {median:,}, smallest {int(radii.min()):,}, largest {int(radii.max()):,} {unit}"
-        parts += [ROW.format(said), _curve(radii, n_test, top), ROW.format(SOFT.format(AXIS))]
+        words = f"radius: median {median:,}, smallest {int(radii.min()):,}, largest {int(radii.max()):,} {unit}"
+        parts += [ROW.format(words), _curve(radii, n_test, top), ROW.format(SOFT.format(AXIS))]
     parts += [ROW.format(SOFT.format(shown(line))) for line in lines]
     if premises:
         parts.append(DETAILS.format(f"{len(premises)} premises", _items(premises)))

@@ -124,7 +124,7 @@ class BallotClassifier(SampleVoteClassifier):
 
     def certify(self, X: Any) -> Certificate:
         """Prediction, runner-up, margin and exact radius for every sample; docs/ballots.md has the proof."""
-        return certify_ballots(self.ballots(X))
+        return self.within_premises(certify_ballots(self.ballots(X)))
 
     def scores(self, X: Any) -> NDArray[np.int64]:
         """Ballots of each class, near less far, with its declared size; an array (n, classes)."""

@@ -104,7 +104,7 @@ class NeighborVoteClassifier(SampleVoteClassifier):
 
     def certify(self, X: Any) -> Certificate:
         """Prediction, runner-up, margin and radius for every sample; docs/ballots.md has the proof."""
-        return certify_neighbours(self.neighbours(X))
+        return self.within_premises(certify_neighbours(self.neighbours(X)))
 
     def scores(self, X: Any) -> NDArray[np.int64]:
         """Votes of each class among the K nearest; an array (n, classes)."""

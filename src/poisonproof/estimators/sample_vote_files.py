@@ -24,7 +24,7 @@ from poisonproof.system.files import (
     write_bytes,
     write_record,
 )
-from poisonproof.training.model_files import load_learner
+from poisonproof.training.member_files import load_state
 from poisonproof.votes.describing import Map
 from poisonproof.votes.nearness import squared_lengths
 from poisonproof.votes.voters import Voters
@@ -35,11 +35,15 @@ RECORD, VOTERS, MAP = "model.json", "voters.npz", "map.skops"
 ARRAYS = ("rows", "codes", "hashes", "owners", "places")
 PLAIN = ("n_features_in_", "n_dropped_", "kind_of_samples_", "classes_inferred_")
 PARAMETERS = ("near", "n_neighbors", "metric", "class_sizes_from", "one_sided", "voices", "scale")
+PARAMETERS = (*PARAMETERS, "k", "d", "directions", "exponent")  # of blocks
 OWN_MAPS = (
     "poisonproof.maps.hashed.HashedFeatures",
     "poisonproof.maps.tables.CategoryColumn",
     "poisonproof.maps.tables.NumberColumn",
     "poisonproof.maps.tables.TableFeatures",
+    "poisonproof.maps.trusted.TrustedFeatures",
+    "poisonproof.maps.views.Views",
+    "poisonproof.maps.whitening.Whitening",
 )
 
 
@@ -60,7 +64,7 @@ def save_model(model: Any, path: str | Path) -> None:
         {
             "format": FORMAT,
             "type": type(model).__name__,
-            "parameters": {name: getattr(model, name) for name in PARAMETERS if hasattr(model, name)},
+            "parameters": {name: getattr(model, name) for name in PARAMETERS if name in model.get_params(deep=False)},
             "sizes": sizes if sizes is None or isinstance(sizes, str) else model.sizes_.tolist(),
             "steps_per_unit": model.map_.scale,
             "classes": labels_to_json(model.classes_),
@@ -91,10 +95,10 @@ def load_model(cls: Any, path: str | Path, trusted: Sequence[str]) -> Any:
 
 
 def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[str]) -> Any:
-    features = load_learner(folder / MAP, (*OWN_MAPS, *trusted))
+    features = load_state(folder / MAP, (*OWN_MAPS, *trusted))
     classes, sizes = labels_from_json(record["classes"]), record["sizes"]
     parameters = dict(record["parameters"])
-    if "voices" in parameters:
+    if "near" in parameters:  # ballots, of one map or of many
         parameters["class_sizes"] = (
             dict(zip(classes.tolist(), sizes, strict=True)) if isinstance(sizes, list) else sizes
         )

@@ -13,10 +13,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from poisonproof.certificates.certificate import Certificate
 from poisonproof.errors import PoisonproofError, WrongTypeError
-from poisonproof.estimators.base import CertifiedClassifier, outline, table_premises, warn
+from poisonproof.estimators.base import CertifiedClassifier, data_premises, outline, table_premises, warn
 from poisonproof.estimators.surroundings import seen_around
 from poisonproof.learners.describe import describe
 from poisonproof.maps.tables import TableFeatures, describe_columns
+from poisonproof.maps.trusted import TrustedFeatures
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
 from poisonproof.samples.frames import as_frame, as_values
@@ -61,6 +62,7 @@ class SampleVoteClassifier(CertifiedClassifier):
     voters_: Voters
     map_: Map
     split_: Split
+    _oddities: list[str]
     contributors_: dict[Cell, int]
     """The number of each contributor's id; empty where samples vote by themselves."""
     places_: NDArray[np.int64]
@@ -96,6 +98,8 @@ class SampleVoteClassifier(CertifiedClassifier):
         self.split_, self.kind_of_samples_ = split, samples.kind
         self.map_ = Map.of(self.features, self.scale, samples)
         Nearness(self.metric, self.map_.mirrored)
+        if self.metric == "cosine" and hasattr(self.map_.features, "views"):
+            raise PoisonproofError("A feature map with several views of a sample needs the metric 'euclidean'.")
         self.check_classes()
         self.contributors_ = {}
         arrived = self._arrived(samples, codes, groups, first=True)
@@ -108,8 +112,9 @@ class SampleVoteClassifier(CertifiedClassifier):
         self.n_dropped_ = len(codes) - len(kept)
         if self.classes_inferred_ and self.n_dropped_:
             self._settle_classes()
-        self.premises_ = (*self.own_premises(), *self.data_premises(samples, split), *table_premises(samples, split))
-        self.report_dropped()
+        of_data = data_premises(self.classes_, declared is not None, samples, split)
+        self.premises_ = (*self.own_premises(), *of_data, *table_premises(samples, split))
+        self._report_dropped()
         self._see_surroundings()
         return self
 
@@ -148,7 +153,7 @@ class SampleVoteClassifier(CertifiedClassifier):
         self.n_dropped_ = int((self.places_ < 0).sum())
         self._forget()
         self._restate()
-        self.report_dropped()
+        self._report_dropped()
         return Change(len(rows), 0 if added is None else len(added.kept))
 
     def certify(self, X: Any) -> Certificate:
@@ -201,6 +206,10 @@ class SampleVoteClassifier(CertifiedClassifier):
     def check_parameters(self) -> None:
         """Refuse what the caller cannot mean, before anything is read."""
 
+    def declared_classes(self) -> Sequence[Any] | None:
+        """The class list, if it is declared."""
+        return self.classes
+
     def check_classes(self) -> None:
         """Settle what depends on the class list."""
 
@@ -211,7 +220,21 @@ class SampleVoteClassifier(CertifiedClassifier):
         words = describe(features)
         if isinstance(features, TableFeatures):
             words = f"table, {describe_columns(features.columns)}; {features.origin}"
-        return [Premise("map", f"{words}, {self.map_.scale:g} steps per unit, {self.metric}", not chosen)]
+        premises = [Premise("map", f"{words}, {self.map_.scale:g} steps per unit, {self.metric}", not chosen)]
+        return [*premises, features.premise] if isinstance(features, TrustedFeatures) else premises
+
+    def within_premises(self, certificate: Certificate) -> Certificate:
+        """The certificate, less what the map does not allow to claim.
+
+        Where the training samples themselves shaped the map, nothing is claimed but of flipped labels: all other radii
+        are 0.
+        """
+        if not getattr(self.map_.features, "label_flips_only", False):
+            return certificate
+        nothing = np.zeros(len(certificate), np.int64)
+        radii = {name: nothing.copy() for name in certificate.radii or {}}
+        radii["label_flip"] = certificate.radius_against("label_flip")
+        return replace(certificate, radius=nothing, radii=radii, exact=None)
 
     # Reading
 
@@ -223,7 +246,8 @@ class SampleVoteClassifier(CertifiedClassifier):
     def describe_test(self, X: Any) -> Described:
         """Test samples by the map; those that it cannot read are told of, and described by zeros."""
         check_is_fitted(self, "voters_")
-        described = self.map_.describe(self.read_test(X, self.split_))
+        samples = self._read_test(X, self.split_)
+        described = self.map_.with_views(samples, self.map_.describe(samples))
         if described.rows.shape[1] != self.voters_.width:
             raise PoisonproofError(
                 f"The feature map gave {described.rows.shape[1]} numbers per sample, and {self.voters_.width} when the "
@@ -293,7 +317,7 @@ class SampleVoteClassifier(CertifiedClassifier):
         X, y, groups = (*add, None)[:3]
         if (groups is None) != (self.split_.kind != "group"):
             raise PoisonproofError("Give contributor ids (groups) for all training samples or for none.")
-        samples = self.read_test(X, self.split_)
+        samples = self._read_test(X, self.split_)
         labels = one_by_one(y)
         known = {cell: code for code, cell in enumerate(label_cells(self.classes_.tolist()))}
         cells = label_cells(labels)
@@ -339,6 +363,11 @@ class SampleVoteClassifier(CertifiedClassifier):
         self.premises_ = tuple(
             Premise(p.what, classes, p.declared) if p.what == "classes" else p for p in self.premises_
         )
+
+    def _report_dropped(self) -> None:
+        for oddity in self._oddities:
+            warn(f"{oddity}.")
+        del self._oddities
 
     def _see_surroundings(self) -> None:
         around = seen_around(self)

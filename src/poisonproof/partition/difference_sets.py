@@ -75,11 +75,11 @@ def suggest(k: float, d: float) -> tuple[Design, ...]:
     def distance(design: Design) -> tuple[float, int]:
         return WEIGHT_OF_K * abs(math.log(design.k / k)) + abs(math.log(design.d / d)), design.n_subsets
 
-    found = []
+    designs = []
     for kind, order, v, residues, overlap in _families():
         blocks = max(1, round(k * residues / v))
-        found.append(Design(kind, order, blocks, v, residues, overlap))
-    return tuple(sorted(found, key=distance)[:HOW_MANY])
+        designs.append(Design(kind, order, blocks, v, residues, overlap))
+    return tuple(sorted(designs, key=distance)[:HOW_MANY])
 
 
 def _families() -> Iterator[tuple[str, int, int, int, int]]:
@@ -208,14 +208,14 @@ def primitive_polynomial(p: int, degree: int) -> list[int]:
 
 def prime_factors(number: int) -> list[int]:
     """The prime factors in increasing order, each as often as it divides."""
-    found = []
+    factors = []
     divisor = 2
     while divisor * divisor <= number:
         while number % divisor == 0:
-            found.append(divisor)
+            factors.append(divisor)
             number //= divisor
         divisor += 1
-    return [*found, number] if number > 1 else found
+    return [*factors, number] if number > 1 else factors
 
 
 def prime_power(q: int) -> tuple[int, int] | None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from poisonproof.planning.pilot import Pilot, PooledTiming
-from poisonproof.runs.blocks import BLOCK
 from poisonproof.system.threads import n_cores
+from poisonproof.training.member_files import MEMBERS_PER_FILE
 from poisonproof.training.pooled import KERNEL_BYTES
 from poisonproof.votes.votes import vote_dtype
 
@@ -65,9 +65,9 @@ def bill(pilots: Sequence[Pilot], n_members: int, k: float, site: Site) -> Bill:
     if isinstance(pilots[0].timing, PooledTiming):
         return _pooled(pilots, n_members, size, site, votes, samples)
     fit, vote, save, kept = (_along(pilots, size, name) for name in ("fit", "vote", "save", "bytes_kept"))
-    together = max(n_members / site.workers, min(n_members, BLOCK))
+    together = max(n_members / site.workers, min(n_members, MEMBERS_PER_FILE))
     processes = 1 + (site.workers if site.workers > 1 else 0)
-    in_flight = BLOCK * (2 * site.workers + 1) * (kept + site.n_test)
+    in_flight = MEMBERS_PER_FILE * (2 * site.workers + 1) * (kept + site.n_test)
     return Bill(
         site.start + together * (fit + vote + save),
         processes * site.resident + 2 * samples + 2 * votes + in_flight,

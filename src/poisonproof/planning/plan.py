@@ -6,9 +6,10 @@ run that follows a plan says so among its premises.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from poisonproof.samples.rows import count_rows, take_rows
 from poisonproof.system.files import read_record, write_record
 from poisonproof.system.memory import resident_bytes
 from poisonproof.system.progress import counted
-from poisonproof.training.pooled import is_pooled
+from poisonproof.training.engine import engine_of
 
 FORMAT = "poisonproof plan 2"
 FEWEST_SAMPLES = 60
@@ -42,6 +43,7 @@ STEPS = 7
 MOST_PILOTS = 8
 SECONDS = 90.0
 PREMISE = "choice of k and d"
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,6 @@ def make_plan(
     keep_members: bool = True,
     seconds: float = SECONDS,
     n_jobs: int = -1,
-    say: Callable[[str], None] = lambda text: None,
 ) -> Plan:
     """Predict clean accuracy, certified fraction, time, memory and disk for a grid of (k, d, spread); recommend one.
 
@@ -210,15 +211,15 @@ def make_plan(
         About how long the pilot may take.
     n_jobs : int
         Workers, of the pilot and of the run.
-    say : callable
-        Told what is being done.
     """
     learner = TableClassifier() if estimator is None else estimator
     n_train = _check(dataset, attack_size, ds, seconds)
     wanted = _grid(attack_size, n_train) if ks is None else _checked_ks(ks, attack_size, n_train)
-    forecast, remarks = run_pilots(dataset, learner, attack_size, wanted, keep_members, seconds, n_jobs, say)
+    forecast, remarks = run_pilots(
+        dataset, learner, attack_size, wanted, keep_members=keep_members, seconds=seconds, n_jobs=n_jobs
+    )
     site, pilots = forecast.site, forecast.pilots
-    say("predicting")
+    log.info("predicting")
     rows = forecast.rows([k for k in wanted if k >= pilots[0].k], sorted(set(ds)), designs)
     constant = 1 / _labels_that_occur(dataset)
     return Plan(
@@ -230,7 +231,7 @@ def make_plan(
         n_train,
         site.n_test,
         site.n_classes,
-        keep_members and not is_pooled(learner),
+        keep_members and not engine_of(learner).pooled,
         tuple(PilotRow(p.k, p.n_members, p.n_asked, p.base_accuracy, p.seconds) for p in pilots),
         tuple(rows),
         _best(rows, constant),
@@ -245,10 +246,10 @@ def run_pilots(
     learner: Any,
     attack_size: int,
     ks: Sequence[int],
-    keep_members: bool,
-    seconds: float,
-    n_jobs: int,
-    say: Callable[[str], None],
+    *,
+    keep_members: bool = True,
+    seconds: float = SECONDS,
+    n_jobs: int = -1,
 ) -> tuple[Forecast, list[str]]:
     """Pilots at some of these k, and what could not be tried."""
     n_train, resident = count_rows(dataset.x_train), resident_bytes()
@@ -261,10 +262,10 @@ def run_pilots(
         Split("content" if dataset.groups is None else "group", dataset.dtype, dataset.n_features),
         count_rows(dataset.x_test),
         n_jobs,
-        keep_members and not is_pooled(learner),
+        keep_members and not engine_of(learner).pooled,
     )
     start = bench.start(ks[-1])
-    pilots, remarks = _pilots(bench, ks, seconds, say)
+    pilots, remarks = _pilots(bench, ks, seconds)
     n_classes = pilots[0].shares.n_classes
     return Forecast(pilots, attack_size, _site(bench, n_train, n_classes, resident, start)), remarks
 
@@ -328,16 +329,14 @@ def _checked_ks(ks: Sequence[int], attack_size: int, n_train: int) -> list[int]:
     return chosen
 
 
-def _pilots(
-    bench: Bench, wanted: Sequence[int], seconds: float, say: Callable[[str], None]
-) -> tuple[list[Pilot], list[str]]:
+def _pilots(bench: Bench, wanted: Sequence[int], seconds: float) -> tuple[list[Pilot], list[str]]:
     """Pilots at every k, of many at every second one, small k (large subsets) first. What is not tried is said."""
     chosen = list(wanted) if len(wanted) <= MOST_PILOTS else sorted({*wanted[::2], wanted[-1]})
     found: list[Pilot] = []
     untried: list[tuple[int, str]] = []
     left = seconds
     for at, k in enumerate(counted(chosen, len(chosen))):
-        say(f"pilot at k = {k}")
+        log.info("pilot at k = %d", k)
         started = time.perf_counter()
         try:
             pilot = bench.pilot(k, left / (len(chosen) - at), insist=not found and k == chosen[-1])

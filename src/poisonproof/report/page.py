@@ -54,7 +54,7 @@ def page(outcome: Outcome) -> str:
     truth = class_indices(outcome.y_test, certificate.classes, certificate.classes_inferred)
     right = certificate.prediction == truth
     size = headline_size(outcome)
-    dataset = manifest["settings"]["dataset"]["name"]
+    dataset = manifest.settings.name
     classes = class_rows(outcome, truth, size)
     filled = [row for row in classes if row.n]
     groups = gallery(certificate, truth, outcome.x_test, outcome.votes, dataset)
@@ -104,7 +104,7 @@ def page(outcome: Outcome) -> str:
             partition_ticks=ticks(largest),
             partition_bars=histogram({"plain": partitions}, largest, "partitions of size"),
             partition_median=_median(partitions),
-            manifest_text=escape(shown_lines(json.dumps(manifest, indent=1, ensure_ascii=False))),
+            manifest_text=escape(shown_lines(json.dumps(manifest.as_dict(), indent=1, ensure_ascii=False))),
             data={
                 "size": size,
                 "top": top,
@@ -140,7 +140,7 @@ def headline_size(outcome: Outcome) -> int:
 
 def asked_size(outcome: Outcome) -> int | None:
     """The attack size that the run was asked about, by --attack-size or by the plan that it follows."""
-    asked = outcome.manifest.get("asked") or {}
+    asked = outcome.manifest.asked or {}
     size = asked.get("attack_size", (asked.get("plan") or {}).get("attack_size"))
     return None if size is None else int(size)
 

@@ -36,7 +36,7 @@ def beside_plan(outcome: Outcome) -> list[Figure]:
 
     Seconds are left out once the training data of the run was changed: most base classifiers were not trained then.
     """
-    followed = (outcome.manifest.get("asked") or {}).get("plan")
+    followed = (outcome.manifest.asked or {}).get("plan")
     if followed is None:
         return []
     certificate, size = outcome.certificate, followed["attack_size"]
@@ -61,7 +61,7 @@ def beside_plan(outcome: Outcome) -> list[Figure]:
                 float(certificate.certified_fraction_balanced(outcome.y_test, [size])[0]),
             )
         )
-    if not outcome.manifest["changes"]:
+    if not outcome.manifest.changes:
         seconds = outcome.seconds["train and vote"]
         figures.append(Figure("seconds", "time to train and vote", followed["seconds"], seconds))
     return figures

@@ -119,7 +119,7 @@ def what_to_try(outcome: Outcome, caution: Caution) -> str:
     if caution.kind == "one label":
         return "give --test a file with all classes, or another --held-out"
     certificate: Certificate = outcome.certificate
-    k, n_train = certificate.spread.k, outcome.manifest["n_train"]
+    k, n_train = certificate.spread.k, outcome.manifest.n_train or 0
     each = round(n_train / k)
     smaller = f"a smaller --k (at k = {k:g} a base classifier learns from about {each:,} samples), " if k >= 4 else ""
     return f"try {smaller}another --learner, or more data of the rare classes"

@@ -337,8 +337,13 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None)
         any other disagreement is refused.
 
     Infinity counts as missing, as does a cell of a table that is neither a number, a text nor a date: to
-    refuse them would let one row stop everything. `Samples.oddities` counts them.
+    refuse them would let one row stop everything. `Samples.oddities` counts them. Samples that are in canonical form
+    already stay as they are, and must be of that form.
     """
+    if isinstance(X, Samples):
+        if isinstance(X, NumberSamples) and X.values.dtype != dtype:
+            raise PoisonproofError(f"The samples were declared as {dtype}. Got numbers of dtype {X.values.dtype}.")
+        return _of_width(X, n_features)
     X = as_frame(X)
     if is_frame(X) or _is_texts(X) or is_sparse(X):
         if dtype != "float64":

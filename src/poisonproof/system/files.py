@@ -120,8 +120,8 @@ def reading(path: str | Path, otherwise: str = "is damaged or was not written by
     except Exception as error:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # EINVAL: it sought nowhere
             raise
-        said = " ".join(f"{error}".split()) or type(error).__name__
-        raise DamagedFileError(f"{path} {otherwise} ({said if len(said) <= 200 else said[:197] + '…'}).") from None
+        words = " ".join(f"{error}".split()) or type(error).__name__
+        raise DamagedFileError(f"{path} {otherwise} ({words if len(words) <= 200 else words[:197] + '…'}).") from None
 
 
 def _digest_of_record(record: Mapping[str, Any]) -> str:

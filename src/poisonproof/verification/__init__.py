@@ -2,8 +2,9 @@
 
 It shares no code with what makes certificates. `theorem` is the mathematics, `coverage` the same for method "tight",
 `content` the split, `claims` the words; `records` and `evidence` read the files; `arithmetic` and `checks` compare;
-`omissions` names what none of them looked at. Only `ensemble`, `members` and `retrain` use the rest of poisonproof, to
-ask base classifiers that were kept and to train some again.
+`formal` has radii checked by a program that is proved correct, for which `witness`, `hints` and `groups` write down
+what it needs; `omissions` names what none of them looked at. Only `ensemble`, `members` and `retrain` use the rest of
+poisonproof, to ask base classifiers that were kept and to train some again.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ def verify(
     ask: bool = True,
     retrain: int = 0,
     seed: int | None = None,
+    formal: bool = False,
+    witness: str | Path | None = None,
     max_bytes: int = MOST_BYTES,
     source: str = "the data given",
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -78,6 +81,11 @@ def verify(
         Train that many base classifiers again, drawn at random, and compare their votes. Needs ``data``.
     seed : int, optional
         Of the draws. By default a fresh one, which a forger cannot know; the verdict tells it.
+    formal : bool
+        Also have the radii checked by ``poisonproof-check``, a program whose correctness is a Coq theorem
+        (docs/machine-checked.md). `make proof` builds it.
+    witness : path, optional
+        Where to keep what that program was shown; by default it is a temporary file.
     max_bytes : int
         How many bytes the files may have in all. Records may have a 64th of it, archives and work arrays an eighth.
     source : str
@@ -87,6 +95,12 @@ def verify(
     """
     path = Path(path)
     _check_arguments(path, votes, sample, retrain, max_bytes)
+    if formal:
+        from poisonproof.verification.formal import checked_formally, find_checker
+
+        find_checker()  # before hours of work, not after
+    elif witness is not None:
+        raise PoisonproofError("'witness' is what the machine-checked checker is shown; give formal=True (--formal) too.")
     seed = secrets.randbits(64) if seed is None else seed
     groups = getattr(data, "groups", None) if groups is None else groups
     opened: list[Evidence] = []
@@ -115,6 +129,9 @@ def verify(
         "split": lambda: checks.data_and_split(evidence, data, groups),
         "accuracy": lambda: checks.accuracy(evidence, data),
     }
+    if formal:
+        kept = Path(witness) if witness is not None else None
+        first["formal"] = lambda: checked_formally(evidence, again.rows, kept, progress)
     found += [made(name, check) for name, check in first.items()]
     false = next((check.name for check in found if check.outcome == "failed" and check.name in FOUNDATIONS), None)
     heard = _Heard(evidence, data, groups, estimator, false)

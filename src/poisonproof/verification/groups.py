@@ -11,7 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.verification.hints import GivenUpError, HarmfulError, Partitions, Search, Tree, sum_of_largest
+from poisonproof.verification.hints import (
+    GivenUpError,
+    HarmfulError,
+    Partitions,
+    Search,
+    Tree,
+    greedy_cover,
+    sum_of_largest,
+)
 from poisonproof.verification.theorem import SpreadMap
 
 LARGEST_TABLE = 4_000
@@ -66,7 +74,8 @@ def prove_by_groups(
     weight: NDArray[np.int64], spread: SpreadMap, groups: Groups, size: int, lead: int
 ) -> list[Searched] | None:
     """Searches that, with T3, prove that no ``size`` partitions cover more than the lead; None if that failed."""
-    if lead < 0:
+    everywhere = Partitions(np.arange(spread.n), spread.table, spread)
+    if lead < 0 or greedy_cover(weight, everywhere, np.ones(spread.n, np.bool_), size) > lead:
         return None
     lines = _lines(weight, spread, groups, size)
     found: dict[tuple[int, int], Searched] = {}
@@ -147,12 +156,8 @@ def _largest_cover(
     inside = np.zeros_like(weight)
     reached = np.unique(partitions.table)
     inside[reached] = weight[reached]
-    rest, bound = inside.copy(), 0
-    for _ in range(picks):
-        best = int(partitions.sums(rest).argmax())
-        bound += int(partitions.sums(rest)[best])
-        rest[partitions.table[best]] = 0
     allowed = np.ones(len(members), np.bool_)
+    bound = greedy_cover(inside, partitions, allowed, picks)
     while True:
         try:
             tree = Search(inside, partitions, 0, NODES_IN_GROUP).tree(inside, allowed, picks, bound)

@@ -95,6 +95,8 @@ def prove(
         return None
     if sum_of_largest(gains, size) <= lead:
         return Largest(threshold(gains, size))
+    if greedy_cover(weight, partitions, allowed, size) > lead:
+        return None
     dual = _dual(weight, partitions, allowed, size, lead, DUAL_STEPS)
     if dual is not None:
         return dual
@@ -102,6 +104,21 @@ def prove(
         return Search(weight, partitions, DUAL_STEPS_IN_TREES).tree(weight, allowed, size, lead)
     except (HarmfulError, GivenUpError, RecursionError):
         return None
+
+
+def greedy_cover(
+    weight: NDArray[np.int64], partitions: Partitions, allowed: NDArray[np.bool_], size: int
+) -> int:
+    """What an attacker covers who always takes the partition that adds most: more than the lead is past proving."""
+    rest, cover = weight.copy(), 0
+    for _ in range(min(size, len(partitions.table))):
+        gains = np.where(allowed, partitions.sums(rest), 0)
+        best = int(gains.argmax())
+        if gains[best] == 0:
+            break
+        cover += int(gains[best])
+        rest[partitions.table[best]] = 0
+    return cover
 
 
 def _dual(

@@ -27,7 +27,7 @@ TEST_SAMPLES = "how test samples were held out"
 BEFOREHAND = "that classes, k, d and the learner were chosen beforehand, and that no premise was left unsaid"
 PURITY = "the purity of the learner"
 ORIGIN = "the learner, data and environment that the certificate names as its origin"
-BLOCKS = "what blocks of votes hold besides votes, and how many subsets are in one"
+BLOCKS = "what blocks of votes hold besides votes"
 # What a manifest says that nothing can be computed from.
 WORDS_OF_THE_MAKER = {
     "undefended_accuracy": "the undefended accuracy",
@@ -46,7 +46,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
         *WORDS_OF_THE_MAKER,
     ),
     "manifest.json, settings": (
-        *("dataset", "k", "d", "spread_digest", "split", "learner", "classes", "votes_only", "subsets_per_block"),
+        *("dataset", "k", "d", "spread_digest", "split", "learner", "classes", "votes_only"),
         *("rankings", "pooled", "schema"),
     ),
     "votes.json": (

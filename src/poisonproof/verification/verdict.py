@@ -82,9 +82,15 @@ class Verdict:
         maker's word. NOT VERIFIED: something is false, or could not be checked at all.
         """
         made = {check.name for check in self.checks if check.outcome == "ok"}
-        if self.failed or not set(ESSENTIAL) <= made:
+        if self.failed or not set(self.essential) <= made:
             return "NOT VERIFIED"
         return "VERIFIED" if made & set(HEARD) else "CONSISTENT"
+
+    @property
+    def essential(self) -> tuple[str, ...]:
+        """What must have been found right; the machine-checked check too, if it was asked for."""
+        asked = any(check.name == "formal" for check in self.checks)
+        return (*ESSENTIAL, "formal") if asked else ESSENTIAL
 
     @property
     def ok(self) -> bool:
@@ -119,11 +125,12 @@ class Verdict:
             return f"NOT VERIFIED: {self.failed[0].name}: {self.failed[0].words}{more}"
         found = {check.name: check for check in self.checks}
         if self.word == "NOT VERIFIED":
-            name = next(name for name in ESSENTIAL if name not in found or found[name].outcome != "ok")
+            name = next(name for name in self.essential if name not in found or found[name].outcome != "ok")
             return f"NOT VERIFIED: cannot check {name}: {found[name].words if name in found else 'not reached'}"
         heard = [found[name].words for name in HEARD if found[name].outcome == "ok"]
         how = f"On {self.data}, {' '.join(heard)}" if heard else "No base classifier was asked or trained again."
-        return f"{self.word}: {found['radius'].words} {how} Not checked: {'; '.join(self.unchecked)}."
+        formal = f" Machine-checked: {found['formal'].words}" if "formal" in found else ""
+        return f"{self.word}: {found['radius'].words} {how}{formal} Not checked: {'; '.join(self.unchecked)}."
 
     def as_dict(self) -> dict[str, Any]:
         """The verdict as plain values, for JSON."""

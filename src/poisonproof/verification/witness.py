@@ -122,6 +122,36 @@ def write_ballots(
     _write(file, "end")
 
 
+def write_neighbours(
+    file: IO[bytes],
+    *,
+    labels: Sequence[NDArray[Any]],
+    n_voters: int,
+    n_training: int,
+    n_classes: int,
+    prediction: NDArray[Any],
+    radius: NDArray[Any],
+    inferred: bool = False,
+) -> None:
+    """The witness of K nearest neighbours: ``labels[t]`` are those of the training samples, nearest to t first.
+
+    Of each, as many are written as a proof of its radius needs: K + radius, or all if there are fewer.
+    """
+    _write(file, FORMAT, "neighbours")
+    _write(file, "classes", n_classes, "inferred" if inferred else "declared")
+    _write(file, "voters", n_voters, "training", n_training)
+    _write(file, "samples", len(prediction))
+    for row, p, r in zip(labels, prediction.tolist(), radius.tolist(), strict=True):
+        needed = min(n_training, n_voters + r)
+        if len(row) < needed:
+            raise PoisonproofError(
+                f"A witness of radius {r} among {n_voters} neighbours needs the labels of the {needed} nearest training "
+                f"samples. Got {len(row)}."
+            )
+        _write(file, "sample", p, r, "labels", *np.asarray(row)[:needed].tolist())
+    _write(file, "end")
+
+
 def _hints(
     row: NDArray[Any],
     electorate: Electorate,

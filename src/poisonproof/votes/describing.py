@@ -96,6 +96,30 @@ class Map:
             self._check_again(samples, rows, readable, whole)
         return Described(whole, lengths, readable)
 
+    def with_views(self, samples: Samples, described: Described) -> Described:
+        """Test samples with what the map says of their other views, if it has any."""
+        if not hasattr(self.features, "views"):
+            return described
+        rows = np.flatnonzero(described.readable)
+        pieces = [self._views(samples, rows[at : at + OWN_BATCH]) for at in range(0, len(rows), OWN_BATCH)]
+        n_views = pieces[0].shape[1] if pieces else 0
+        views = np.zeros((len(samples), n_views, described.rows.shape[1]), np.int16)
+        if pieces:
+            views[rows] = np.concatenate(pieces)
+        lengths, short = _lengths(views.reshape(-1, views.shape[2]), self.mirrored)
+        if not short.all():
+            raise PoisonproofError(f"The feature map gave a view longer than {LONGEST} steps; choose a smaller scale.")
+        return described._replace(views=views, view_lengths=lengths.reshape(views.shape[:2]))
+
+    def _views(self, samples: Samples, rows: NDArray[np.int64]) -> NDArray[np.int16]:
+        given = np.asarray(self.features.views(samples.take(rows)))  # type: ignore[attr-defined]
+        if given.ndim != 3 or len(given) != len(rows) or given.dtype not in (np.int8, np.int16):
+            raise PoisonproofError(
+                f"The views of a feature map must be whole numbers, (n, views, features). Got {given.dtype} of shape "
+                f"{given.shape}."
+            )
+        return given.astype(np.int16)
+
     def _piece(
         self, samples: Samples, rows: NDArray[np.int64], readable: NDArray[np.bool_], errors: list[Exception]
     ) -> NDArray[Any]:

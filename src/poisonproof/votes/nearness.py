@@ -109,7 +109,7 @@ def squared_lengths(rows: NDArray[Any], mirrored: bool = False) -> tuple[NDArray
 
 @njit(nogil=True, cache=True)
 def count_near(
-    products: NDArray[np.float32],
+    products: NDArray[Any],
     left: NDArray[np.int64],
     right: NDArray[np.int64],
     cosine: bool,
@@ -126,12 +126,12 @@ def count_near(
     for t in range(products.shape[0]):
         least = left[t] - limit
         for j in range(products.shape[1]):
-            counts[t, cells[j]] += 2 * np.int64(products[t, j]) >= least + right[j]
+            counts[t, cells[j]] += np.int64(2 * products[t, j]) >= least + right[j]
 
 
 @njit(nogil=True, cache=True)
 def write_distances(
-    products: NDArray[np.float32],
+    products: NDArray[Any],
     left: NDArray[np.int64],
     right: NDArray[np.int64],
     cosine: bool,
@@ -143,7 +143,7 @@ def write_distances(
             if cosine:
                 out[t, j] = _steps(products[t, j], left[t], right[j])
             else:
-                out[t, j] = left[t] + right[j] - 2 * np.int64(products[t, j])
+                out[t, j] = left[t] + right[j] - np.int64(2 * products[t, j])
 
 
 @njit(nogil=True, cache=True)

@@ -38,11 +38,38 @@ SIGN = np.uint64(1 << 63)  # turned round, an unsigned number sorts as a signed 
 
 
 class Described(NamedTuple):
-    """Samples as whole numbers: features, squared lengths, and which samples the map could read."""
+    """Samples as whole numbers: features, squared lengths, and which samples the map could read.
+
+    ``views``: what the map says of test samples seen otherwise, an array (n, views, features), and their squared
+    lengths; a voter is as near as it is to the nearest view.
+    """
 
     rows: NDArray[Any]
     lengths: NDArray[np.int64]
     readable: NDArray[np.bool_]
+    views: NDArray[Any] | None = None
+    view_lengths: NDArray[np.int64] | None = None
+
+    def part(self, own: slice) -> Described:
+        """Some of the samples; no copy."""
+        return Described(*(None if array is None else array[own] for array in self))
+
+    def seen(self, own: slice) -> list[NDArray[Any]]:
+        """Some of the samples: their features, and those of every other view."""
+        views = () if self.views is None else np.moveaxis(self.views[own], 1, 0)
+        return [self.rows[own], *views]
+
+    def nearest_view(self, own: slice, products: list[NDArray[np.float32]]) -> NDArray[Any]:
+        """Products, one array for each view, as if the nearest view of a sample were as long as the sample.
+
+        Squared distances are lengths less twice these; halves of whole numbers, exact in double precision.
+        """
+        if self.view_lengths is None:
+            return products[0]
+        best = products[0].astype(np.float64)
+        for view, more in enumerate(products[1:]):
+            np.maximum(best, more + (self.lengths[own] - self.view_lengths[own, view])[:, None] / 2, out=best)
+        return best
 
 
 class Nearest(NamedTuple):
@@ -168,7 +195,7 @@ def nearest_voters(
     run = max(FEW, DISTANCE_BYTES // (4 * max(1, n_rows)))
     for start in range(0, n_test, run):
         own = slice(start, min(start + run, n_test))
-        few = Described(test.rows[own], test.lengths[own], test.readable[own])
+        few = test.part(own)
         distances = np.empty((len(few.rows), n_rows), np.int32)
 
         def write(
@@ -234,28 +261,31 @@ def _each_block(voters: Voters, test: Described, nearness: Nearness, shards: lis
     def work(first: int, last: int) -> None:
         for shard, start in tasks[first:last]:
             tests = slice(start, min(start + TESTS_AT_ONCE, n_test))
-            fed = nearness.fed(test.rows[tests])
+            fed = [nearness.fed(rows) for rows in test.seen(tests)]
             for at in range(shards[shard].start, shards[shard].stop, block):
                 rows = slice(at, min(at + block, shards[shard].stop))
-                use(shard, tests, rows, nearness.products(fed, nearness.fed(voters.rows[rows])))
+                there = nearness.fed(voters.rows[rows])
+                use(shard, tests, rows, test.nearest_view(tests, [nearness.products(own, there) for own in fed]))
 
     with one_linear_algebra_thread():
         in_threads(len(tasks), 1, work)
 
 
 def _each_row(voters: Voters, test: Described, nearness: Nearness, shards: list[slice], use: Any) -> None:
-    tests = np.ascontiguousarray(test.rows, dtype=np.int16)
+    everyone = slice(0, len(test.rows))
+    views = [np.ascontiguousarray(rows, dtype=np.int16) for rows in test.seen(everyone)]
 
     def work(first: int, last: int) -> None:
         for shard in range(first, last):
             for at in range(shards[shard].start, shards[shard].stop, DIRECT_ROWS):
                 rows = slice(at, min(at + DIRECT_ROWS, shards[shard].stop))
-                products = np.empty((len(tests), rows.stop - rows.start), np.float32)
-                for t in range(len(tests)):
-                    products_directly(voters.rows[rows], tests[t], nearness.mirrored, products[t])
-                use(shard, slice(0, len(tests)), rows, products)
+                products = [np.empty((len(view), rows.stop - rows.start), np.float32) for view in views]
+                for view, out in zip(views, products, strict=True):
+                    for t in range(len(view)):
+                        products_directly(voters.rows[rows], view[t], nearness.mirrored, out[t])
+                use(shard, everyone, rows, test.nearest_view(everyone, products))
 
-    small = len(tests) * len(voters) * voters.width < WORTH_THREADS
+    small = sum(map(len, views)) * len(voters) * voters.width < WORTH_THREADS
     in_threads(len(shards), 1, work, 1 if small else -1)
 
 

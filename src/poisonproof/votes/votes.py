@@ -270,10 +270,10 @@ def _checked_matrix(matrix: ArrayLike, spread: Spread, n_classes: int) -> NDArra
 
 def _mapped(path: Path, stated: dict[str, str], side: Path) -> NDArray[Any]:
     """The array of a file, memory-mapped; refused if the file is not the one that its record describes."""
-    found = sha256_of(path)
-    if found != stated["sha256"]:
+    digest = sha256_of(path)
+    if digest != stated["sha256"]:
         raise DamagedFileError(
-            f"{path} is altered or truncated: its SHA-256 is {found[:16]}…, "
+            f"{path} is altered or truncated: its SHA-256 is {digest[:16]}…, "
             f"but {side.name} states {stated['sha256'][:16]}…."
         )
     with reading(path, "is not a whole .npy file"):

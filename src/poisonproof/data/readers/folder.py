@@ -35,17 +35,17 @@ class BadImageError(ValueError):
 def pictures_in(folder: Path, *, labelled: bool) -> list[Path]:
     """The images of a folder of classes, or of a plain folder, by name; linked classes that lie outside are refused."""
     inside = folder.resolve()
-    found = []
+    images = []
     homes = [item for item in _items(folder) if item.is_dir()] if labelled else [folder]
     for home in homes:
-        found += [item for item in _items(home) if item.suffix.lower() in SUFFIXES and not item.is_dir()]
+        images += [item for item in _items(home) if item.suffix.lower() in SUFFIXES and not item.is_dir()]
     for home in homes:
         if not home.resolve().is_relative_to(inside):
             raise PoisonproofError(f"{home} is a link that leads out of {folder}; put the images themselves there.")
-    if not found:
+    if not images:
         where = "sub-folders, one for each class, of" if labelled else ""
         raise PoisonproofError(f"{folder} holds no {where} images ({', '.join(SUFFIXES)}).".replace("  ", " "))
-    return found
+    return images
 
 
 def guess_image_schema(folder: Path, size: tuple[int, int] | None, colour: bool | None) -> ImageSchema:
