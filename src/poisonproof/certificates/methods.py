@@ -89,7 +89,9 @@ def certify(
     """
     if isinstance(votes, Ballots | Neighbours):
         if target is not None or reachable is not None:
-            raise PoisonproofError("'target' and 'reachable' ask about votes of base classifiers, and here samples vote.")
+            raise PoisonproofError(
+                "'target' and 'reachable' ask about votes of base classifiers, and here samples vote."
+            )
         return _of_samples(votes, n_jobs)
     if not isinstance(votes, Votes):
         raise WrongTypeError(
