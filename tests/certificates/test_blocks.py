@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from block_oracle import World, broken, random_case, slow_radius
 
+from block_oracle import World, broken, random_case, slow_radius
 from poisonproof.certificates.blocks import certify_blocks, verdicts_of
 from poisonproof.partition.spread import Spread
 
