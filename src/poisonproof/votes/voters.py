@@ -52,7 +52,9 @@ class Described(NamedTuple):
 
     def part(self, own: slice) -> Described:
         """Some of the samples; no copy."""
-        return Described(*(None if array is None else array[own] for array in self))
+        views = None if self.views is None else self.views[own]
+        lengths = None if self.view_lengths is None else self.view_lengths[own]
+        return Described(self.rows[own], self.lengths[own], self.readable[own], views, lengths)
 
     def seen(self, own: slice) -> list[NDArray[Any]]:
         """Some of the samples: their features, and those of every other view."""
