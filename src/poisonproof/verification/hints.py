@@ -106,9 +106,7 @@ def prove(
         return None
 
 
-def greedy_cover(
-    weight: NDArray[np.int64], partitions: Partitions, allowed: NDArray[np.bool_], size: int
-) -> int:
+def greedy_cover(weight: NDArray[np.int64], partitions: Partitions, allowed: NDArray[np.bool_], size: int) -> int:
     """What an attacker covers who always takes the partition that adds most: more than the lead is past proving."""
     rest, cover = weight.copy(), 0
     for _ in range(min(size, len(partitions.table))):
