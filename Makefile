@@ -15,14 +15,14 @@ run: $(VENV)/.run  ## install, certify the embedded digits, write runs/digits/re
 test: $(VENV)/.dev browser check proof-if-possible  ## install what tests need and run them all, style, types and proofs included
 	$(BIN)/python -m pytest -n auto
 
-# TESTS=tests/test_votes.py picks some; the rest of the environment is the lowest versions that pyproject.toml declares.
+# TESTS=tests/votes picks some; the environment has the lowest versions that pyproject.toml declares.
 test-oldest: $(VENV)-oldest/.tests  ## the tests with the lowest declared versions, in .venv-oldest (without torch)
 	@echo "*** torch is not in the oldest environment: its tests are skipped there and run by make test ***"
 	PATH="$(CURDIR)/$(VENV)-oldest/bin:$$PATH" $(VENV)-oldest/bin/python -m pytest -n auto $(TESTS)
 
 # Files of tests that name none of the optional libraries; the README shows a table, so it needs one.
-BARE = $(filter-out tests/test_readme.py, \
-  $(shell grep -LE 'pandas|pyarrow|PIL|dask|distributed|torch|mkdocs|playwright' tests/test_*.py))
+BARE = $(filter-out tests/house/test_readme.py, \
+  $(shell grep -rLE --include='test_*.py' 'pandas|pyarrow|PIL|dask|distributed|torch|mkdocs|playwright' tests))
 test-bare: $(VENV)-bare/.tests  ## the tests that need no extras, in .venv-bare, where there are none
 	PATH="$(CURDIR)/$(VENV)-bare/bin:$$PATH" $(VENV)-bare/bin/python -m pytest -n auto $(or $(TESTS),$(BARE))
 
@@ -47,9 +47,10 @@ dist: | $(VENV)/bin/python  ## build the wheel; install it in a clean environmen
 	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
 	$(PYTHON) -m venv $(VENV)-dist
 	wheel=$$(ls dist/*.whl) && $(VENV)-dist/bin/python -m pip --disable-pip-version-check install --quiet \
-	  "$$wheel[tables,images]" pytest
+	  "$$wheel[tables]" pytest
 	$(VENV)-dist/bin/python -c 'import poisonproof, sys; sys.exit(sys.prefix not in poisonproof.__file__)'
-	PATH="$(CURDIR)/$(VENV)-dist/bin:$$PATH" $(VENV)-dist/bin/python -m pytest -p no:cacheprovider tests/test_readme.py
+	PATH="$(CURDIR)/$(VENV)-dist/bin:$$PATH" $(VENV)-dist/bin/python -m pytest -p no:cacheprovider --noconftest \
+	  tests/house/test_readme.py
 	@ls -l dist
 
 bench: $(VENV)/.dev  ## measure speed and memory; prints what benchmarks/RESULTS.md reports

@@ -19,7 +19,8 @@ import poisonproof.certificates.methods as certificates
 from poisonproof import Spread, Votes, certify
 from poisonproof.certificates.overlap import find_groups
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "certificates"))
 from test_grouped import (
     largest_cover,
     largest_covers_by_residue,

@@ -2,8 +2,9 @@
 
 python benchmarks/doors.py --cases 20000
 
-Goes through tests/doors.py: every door with every odd row that can come through it, in turn, acts and places drawn;
-one case in fifty really trains, votes and updates. Prints cases, doors, odd rows and failures; fails if there is one.
+Goes through tests/helpers/doors.py: every door with every odd row that can come through it, in turn, acts and places
+drawn; one case in fifty really trains, votes and updates. Prints cases, doors, odd rows and failures; fails if there
+is one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
 from joblib import Parallel, delayed
 

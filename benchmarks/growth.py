@@ -22,6 +22,7 @@ from poisonproof import (
     Spread,
     data,
 )
+from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.presets import preset
 from poisonproof.system.threads import one_linear_algebra_thread
 from poisonproof.training.pooled import fit_pooled
@@ -40,9 +41,9 @@ def once(mnist: data.Dataset, n_train: int, n_test: int, k: int, d: int) -> list
     model = FiniteAggregationClassifier(
         preset("digits"), spread=Spread.random(k, d), split=Split(dtype="uint8"), classes=range(10)
     )
-    training = model.prepare(mnist.x_train[:n_train], mnist.y_train[:n_train])
+    training = prepare(model, mnist.x_train[:n_train], mnist.y_train[:n_train]).training
     pool, features = timed(lambda: training.estimator.share(training.samples.take(np.arange(n_train))))
-    members, solve = timed(lambda: fit_pooled(*training, pool=pool))
+    members, solve = timed(lambda: fit_pooled(training, pool=pool))
     kernel = scores = 0.0
     for start in range(0, n_test, 200):
         images = mnist.x_test[start : start + 200]

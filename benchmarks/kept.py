@@ -20,6 +20,7 @@ import numpy as np
 
 from poisonproof import FiniteAggregationClassifier, Split, data
 from poisonproof.display.numbers import bytes_of, gigabytes
+from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.presets import preset
 from poisonproof.runs.train import train
 from poisonproof.system.threads import n_cores
@@ -58,10 +59,10 @@ def main() -> None:
         words = ["--opened", str(folder), *(["--data-dir", asked.data_dir] if asked.data_dir else [])]
         subprocess.run([sys.executable, __file__, *words], check=True)
         kept = np.load(folder / "asked.npy")
-        alone = model.prepare(mnist.x_train, mnist.y_train)
+        alone = prepare(model, mnist.x_train, mnist.y_train).training
         some = np.random.default_rng(0).choice(len(alone.subsets), 30, replace=False)
-        fresh = fit_pooled(*alone, only=some.tolist()).votes(
-            model.split_.samples(mnist.x_test[:ASKED]), len(mnist.classes), kept.dtype
+        fresh = fit_pooled(alone, only=some.tolist()).votes(
+            Split(dtype="uint8").samples(mnist.x_test[:ASKED]), len(mnist.classes)
         )
         print(f"votes of {len(some)} base classifiers trained anew are the same: {(fresh == kept[:, some]).all()}")
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import errno
 import json
+import logging
 import os
 import random
 import shutil
@@ -108,7 +109,7 @@ def commands(place: Path) -> dict[str, Killed]:
         "vote": Killed(place / "trained", ["vote", "{}"]),
         "update": Killed(place / "complete", ["update", "{}", "--remove", "3,17"]),
         "audit": Killed(
-            place / "complete", ["audit", "{}", "--targets", "1", "--kinds", "remove,flip", "--sizes", "1"]
+            place / "complete", ["audit", "{}", "--targets", "1", "--kinds", "remove,flip", "--attack-size", "1"]
         ),
     }
     assert forked(lambda: called(found["train"].words, place / "trained", 1)) == 0
@@ -273,6 +274,21 @@ def silent(text: str) -> None:
     """Nobody listens."""
 
 
+@contextmanager
+def told(say: Callable[[str], None]) -> Iterator[None]:
+    """Within, somebody is told what the library logs."""
+    logger, handler = logging.getLogger("poisonproof"), logging.Handler()
+    handler.emit = lambda record: say(record.getMessage())  # type: ignore[method-assign]
+    before = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
 def plain_run() -> Start:
     """A run of a plain learner in two blocks: takes its folder, and who is told what a person should know."""
     from sklearn.naive_bayes import GaussianNB
@@ -285,7 +301,8 @@ def plain_run() -> Start:
     few = data.Dataset("few", digits.x_train, digits.y_train, digits.x_test[:20], digits.y_test[:20], digits.classes)
 
     def start(folder: Path, say: Callable[[str], None] = silent) -> None:
-        write_report(run(few, FiniteAggregationClassifier(GaussianNB(), k=35, d=2, classes=range(10)), folder, say=say))
+        with told(say):
+            write_report(run(few, FiniteAggregationClassifier(GaussianNB(), k=35, d=2, classes=range(10)), folder))
 
     return start
 
@@ -308,7 +325,8 @@ def pooled_run() -> Start:
 
     def start(folder: Path, say: Callable[[str], None] = silent) -> None:
         model = FiniteAggregationClassifier(learner, k=6, d=2, classes=range(10), split=Split(dtype="uint8"))
-        write_report(run(tiny, model, folder, say=say))
+        with told(say):
+            write_report(run(tiny, model, folder))
 
     return start
 

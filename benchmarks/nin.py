@@ -14,6 +14,7 @@ import time
 import numpy as np
 
 from poisonproof import FiniteAggregationClassifier, Split, data
+from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.presets import preset
 from poisonproof.system.threads import one_linear_algebra_thread
 from poisonproof.training.member import fit_member, vote_of
@@ -27,7 +28,7 @@ def main() -> None:
     asked = parser.parse_args()
     mnist = data.load("mnist", asked.data_dir)
     model = FiniteAggregationClassifier(k=1200, d=1, split=Split(dtype="uint8"), classes=mnist.classes)
-    training = model.prepare(mnist.x_train, mnist.y_train)
+    training = prepare(model, mnist.x_train, mnist.y_train).training
     test = model.split_.samples(mnist.x_test)
     fed, truth = test.take(np.arange(len(test))), np.searchsorted(model.classes_, mnist.y_test)
     learners = {"nin": preset("nin").set_params(epochs=asked.epochs), "digits": preset("digits")}

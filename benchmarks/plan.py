@@ -30,6 +30,7 @@ from poisonproof.learners.presets import preset
 from poisonproof.learners.table import TableClassifier
 from poisonproof.planning.costs import bill
 from poisonproof.planning.plan import run_pilots
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 
 SETTINGS = {"digits": ((16, 24, 36, 54, 80), (1, 8)), "mnist": ((100, 200, 400), (1, 4))}
@@ -54,7 +55,7 @@ def main() -> None:
         ks = tuple(5 * k for k in ks)
     warnings.simplefilter("ignore", PremiseWarning)
     started = time.perf_counter()
-    forecast, remarks = run_pilots(dataset, learner, 1, ks, False, SECONDS, -1, lambda text: None)
+    forecast, remarks = run_pilots(dataset, learner, 1, ks, keep_members=False, seconds=SECONDS)
     taken = time.perf_counter() - started
     members = ", ".join(f"{pilot.n_members} at k = {pilot.k}" for pilot in forecast.pilots)
     print(f"{name}: {len(dataset.y_train)} training and {len(dataset.y_test)} test samples. ", end="")
@@ -74,7 +75,7 @@ def main() -> None:
             )
             get_reusable_executor().shutdown(wait=True)
             with tempfile.TemporaryDirectory() as folder:
-                outcome = run(dataset, model, Path(folder) / "run", votes_only=True)
+                outcome = run(dataset, model, Path(folder) / "run", RunSettings(votes_only=True))
             obtained = outcome.certificate.certified_fraction(dataset.y_test, sizes)
             pairs = [f"{100 * p:.1f} / {100 * o:.1f}" for p, o in zip(predicted, obtained, strict=True)]
             worst = 100 * abs(predicted - obtained)[1:].max()

@@ -18,6 +18,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC
 
 from poisonproof import FiniteAggregationClassifier, Split, data
+from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.presets import preset
 from poisonproof.system.threads import n_cores
 
@@ -36,7 +37,7 @@ def main() -> None:
         started = time.perf_counter()
         model.fit(mnist.x_train, mnist.y_train).votes(mnist.x_test)
         rates[f"pooled kernel ridge, d = {d}"] = (1200 * d, time.perf_counter() - started)
-    training = model.prepare(mnist.x_train, mnist.y_train)
+    training = prepare(model, mnist.x_train, mnist.y_train).training
     learner = preset("digits")
     features, gamma = learner.features, learner.gamma
     test = features(mnist.x_test)[:, 0].astype(np.float32) / features.scale

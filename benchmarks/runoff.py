@@ -52,7 +52,7 @@ def compare(votes: Votes, truth: np.ndarray | None) -> None:
 
 def attack(cases: int) -> None:
     """Random small ensembles, every set of partitions: how many radii were broken, how many were exact."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
     from runoff_oracle import as_array, random_case, smallest_attack, smallest_attack_trying_everything
 
     rng = np.random.default_rng(0)

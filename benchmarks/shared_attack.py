@@ -18,7 +18,7 @@ import numpy as np
 
 from poisonproof import Votes, certified_accuracy
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
 
 
 def table(path: str, labels: str, sizes: list[int], time_limit: float) -> None:

@@ -1,9 +1,9 @@
-"""Fill the table of forgeries in docs/verify.md from tests/forgeries.py.
+"""Fill the table of forgeries in docs/verify.md from tests/helpers/forgeries.py.
 
     python docs/fill_verify.py
 
-Everything between `<!-- forgeries -->` and `<!-- end -->` is written anew. tests/test_forgeries.py holds the checker to
-the same table.
+Everything between `<!-- forgeries -->` and `<!-- end -->` is written anew. tests/verification/test_forgeries.py holds
+the checker to the same table.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 DOCS = Path(__file__).parent
-sys.path.insert(0, str(DOCS.parent / "tests"))
+sys.path.insert(0, str(DOCS.parent / "tests" / "helpers"))
 
 from forgeries import COLUMNS, FORGERIES, Caught  # noqa: E402
 

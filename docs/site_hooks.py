@@ -27,16 +27,6 @@ ELSEWHERE = {  # pages of the repository that lie outside docs/, and their place
     "benchmarks/RESULTS.md": "results.md",
     "CHANGELOG.md": "changelog.md",
 }
-BESIDE_ALL = {  # what people are told to import from modules that have no __all__
-    "poisonproof.learners": (
-        "presets.preset",
-        "table.TableClassifier",
-        "text.TextClassifier",
-        "kernel_ridge.KernelRidgeClassifier",
-        "seed_averaged.SeedAveragedClassifier",
-    ),
-    "poisonproof.runs.run": ("run", "Outcome"),
-}
 LINK = re.compile(r"(!?)\[([^][]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -80,12 +70,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def public_names() -> dict[str, tuple[str, ...]]:
-    """Every module with an ``__all__``, `poisonproof` itself first, and the names that it gives; and what stands
-    beside.
-    """
+    """Every module with an ``__all__``, `poisonproof` itself first, and the names that it gives."""
     modules = ["poisonproof", *(found.name for found in pkgutil.walk_packages(poisonproof.__path__, "poisonproof."))]
     found = {name: tuple(getattr(import_module(name), "__all__", ())) for name in modules}
-    return {name: names for name, names in found.items() if names} | BESIDE_ALL
+    return {name: names for name, names in found.items() if names}
 
 
 def api_reference() -> str:

@@ -1,4 +1,15 @@
+import os
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("poisonproof", deadline=None)
 settings.load_profile("poisonproof")
+
+
+def pytest_collection_modifyitems(items):
+    """What tests with pipes in folders, signals or limits of memory is not for Windows, and says so."""
+    if os.name == "nt":
+        for item in items:
+            if item.get_closest_marker("posix"):
+                item.add_marker(pytest.mark.skip(reason="POSIX ONLY: this system has no such pipes, signals or limits"))

@@ -5,72 +5,147 @@ The names below are imported on first use, so that ``import poisonproof`` costs 
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from poisonproof.auditing.audit import AuditReport, audit
     from poisonproof.certificates.collective.accuracy import CertifiedAccuracy, certified_accuracy
-    from poisonproof.certificates.methods import Certificate, certify
+    from poisonproof.certificates.methods import Certificate, TargetCertificate, certify
     from poisonproof.certificates.stochastic_certificate import StochasticCertificate
+    from poisonproof.comparison import Comparison, compare
+    from poisonproof.data.dataset import Dataset
+    from poisonproof.data.named import load
+    from poisonproof.data.options import ReadOptions
+    from poisonproof.data.reading import Rows, read
+    from poisonproof.data.user_files import open_files
+    from poisonproof.errors import DamagedFileError, MissingExtraError, PoisonproofError, WrongTypeError
+    from poisonproof.estimators.ballots import BallotClassifier
+    from poisonproof.estimators.blocks import BlockBallotClassifier
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+    from poisonproof.estimators.neighbours import NeighborVoteClassifier
     from poisonproof.estimators.purity import PurityReport, check_estimator_purity, check_pipeline
     from poisonproof.estimators.stochastic import (
         BinomialSelectionClassifier,
         CertifiedBaggingClassifier,
         InfiniteAggregationClassifier,
     )
+    from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+    from poisonproof.learners.network import TorchClassifier
+    from poisonproof.learners.presets import preset
+    from poisonproof.learners.seed_averaged import SeedAveragedClassifier
+    from poisonproof.learners.table import TableClassifier
+    from poisonproof.learners.text import TextClassifier
     from poisonproof.partition.split import Split
     from poisonproof.partition.spread import Spread
-    from poisonproof.premises import PremiseWarning
+    from poisonproof.planning.plan import Plan
+    from poisonproof.planning.plan import make_plan as plan
+    from poisonproof.premises import Premise, PremiseWarning
+    from poisonproof.runs.run import Outcome, run
     from poisonproof.verification import Verdict, verify
     from poisonproof.votes.votes import Votes
 
 __version__ = "0.2.0"
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # quiet unless somebody listens
 
-HOMES = {
+HOMES = {  # of public names; after a colon the name that it has at home
     "AuditReport": "auditing.audit",
+    "BallotClassifier": "estimators.ballots",
     "BinomialSelectionClassifier": "estimators.stochastic",
+    "BlockBallotClassifier": "estimators.blocks",
     "Certificate": "certificates.methods",
     "CertifiedAccuracy": "certificates.collective.accuracy",
     "CertifiedBaggingClassifier": "estimators.stochastic",
+    "Comparison": "comparison",
+    "DamagedFileError": "errors",
+    "Dataset": "data.dataset",
     "FiniteAggregationClassifier": "estimators.finite_aggregation",
     "InfiniteAggregationClassifier": "estimators.stochastic",
+    "KernelRidgeClassifier": "learners.kernel_ridge",
+    "MissingExtraError": "errors",
+    "Outcome": "runs.run",
+    "Plan": "planning.plan",
+    "PoisonproofError": "errors",
+    "Premise": "premises",
+    "NeighborVoteClassifier": "estimators.neighbours",
     "PremiseWarning": "premises",
     "PurityReport": "estimators.purity",
+    "ReadOptions": "data.options",
+    "Rows": "data.reading",
+    "SeedAveragedClassifier": "learners.seed_averaged",
     "Split": "partition.split",
     "Spread": "partition.spread",
     "StochasticCertificate": "certificates.stochastic_certificate",
+    "TableClassifier": "learners.table",
+    "TextClassifier": "learners.text",
+    "TorchClassifier": "learners.network",
+    "TargetCertificate": "certificates.methods",
     "Verdict": "verification",
     "Votes": "votes.votes",
+    "WrongTypeError": "errors",
     "audit": "auditing.audit",
     "certified_accuracy": "certificates.collective.accuracy",
     "certify": "certificates.methods",
     "check_estimator_purity": "estimators.purity",
     "check_pipeline": "estimators.purity",
+    "compare": "comparison",
+    "load": "data.named",
+    "open_files": "data.user_files",
+    "plan": "planning.plan:make_plan",
+    "preset": "learners.presets",
+    "read": "data.reading",
+    "run": "runs.run",
     "verify": "verification",
 }
 
 __all__ = [
     "AuditReport",
+    "BallotClassifier",
     "BinomialSelectionClassifier",
+    "BlockBallotClassifier",
     "Certificate",
     "CertifiedAccuracy",
     "CertifiedBaggingClassifier",
+    "Comparison",
+    "DamagedFileError",
+    "Dataset",
     "FiniteAggregationClassifier",
     "InfiniteAggregationClassifier",
+    "KernelRidgeClassifier",
+    "MissingExtraError",
+    "NeighborVoteClassifier",
+    "Outcome",
+    "Plan",
+    "PoisonproofError",
+    "Premise",
     "PremiseWarning",
     "PurityReport",
+    "ReadOptions",
+    "Rows",
+    "SeedAveragedClassifier",
     "Split",
     "Spread",
     "StochasticCertificate",
+    "TableClassifier",
+    "TargetCertificate",
+    "TextClassifier",
+    "TorchClassifier",
     "Verdict",
     "Votes",
+    "WrongTypeError",
     "audit",
     "certified_accuracy",
     "certify",
     "check_estimator_purity",
     "check_pipeline",
+    "compare",
+    "load",
+    "open_files",
+    "plan",
+    "preset",
+    "read",
+    "run",
     "verify",
 ]
 
@@ -78,7 +153,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in HOMES:
         raise AttributeError(f"module 'poisonproof' has no attribute '{name}'")
-    value = getattr(import_module(f"poisonproof.{HOMES[name]}"), name)
+    module, _, name_at_home = HOMES[name].partition(":")
+    value = getattr(import_module(f"poisonproof.{module}"), name_at_home or name)
     globals()[name] = value
     return value
 

@@ -5,6 +5,7 @@ Methods that only differ in their certificate share their base classifiers, whic
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -15,7 +16,9 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
+from poisonproof.certificates.certificate import attack_sizes
 from poisonproof.certificates.methods import Certificate, certify
+from poisonproof.certificates.shares import share_of_majority
 from poisonproof.certificates.stochastic_certificate import StochasticCertificate
 from poisonproof.data import Dataset
 from poisonproof.errors import PoisonproofError
@@ -32,13 +35,13 @@ from poisonproof.partition.difference_sets import Design
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
 from poisonproof.premises import PremiseWarning
-from poisonproof.runs.run import attack_sizes
+from poisonproof.samples.labels import read_labels
 from poisonproof.samples.rows import count_rows
-from poisonproof.training.member import gives_scores
-from poisonproof.training.pooled import is_pooled
+from poisonproof.training.engine import engine_of
 from poisonproof.votes.votes import Votes
 
 PROOF = "proof"
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -104,9 +107,12 @@ class Row:
             "d": self.d,
             "base_classifiers": self.n_classifiers,
             "clean_accuracy": self.certificate.clean_accuracy(y),
+            "balanced_accuracy": self.certificate.balanced_accuracy(y),
             "abstained": float(abstained.mean()),
             "mean_radius": float(self.certificate.radius.mean()),
             "certified_fraction": self.certificate.certified_fraction(y, list(sizes)).tolist(),
+            "certified_fraction_balanced": self.certificate.certified_fraction_balanced(y, list(sizes)).tolist(),
+            "warning": None if (caution := self.certificate.caution(y)) is None else caution.sentence,
             "seconds_to_train": self.seconds_to_train,
             "ms_per_sample": self.ms_per_sample,
             "premises": [str(premise) for premise in self.certificate.premises],
@@ -132,6 +138,11 @@ class Comparison:
         grouped = any(row.certificate is not None and row.certificate.unit == "contributors" for row in self.rows)
         return "contributors" if grouped else "training samples inserted or removed"
 
+    @property
+    def majority_share(self) -> float:
+        """Share of the most frequent test label."""
+        return share_of_majority(read_labels(self.y_test).codes)
+
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain values, for a file."""
         return {
@@ -139,6 +150,7 @@ class Comparison:
             "learner": self.learner,
             "n_train": self.n_train,
             "n_test": len(self.y_test),
+            "majority_share": self.majority_share,
             "k": self.k,
             "classifiers": self.n_classifiers,
             "unit": self.unit,
@@ -157,7 +169,6 @@ def compare(
     sizes: Sequence[int] | None = None,
     seed: int = 0,
     n_jobs: int | None = None,
-    say: Callable[[str], None] = lambda text: None,
 ) -> Comparison:
     """Certify the same test samples by several methods, each with its own kind of guarantee.
 
@@ -175,8 +186,6 @@ def compare(
         Otherwise round ones up to the largest radius.
     seed : int
     n_jobs : int, optional
-    say : callable
-        Told what is being trained.
     """
     _check(dataset, k, n_classifiers, rows)
     bench = _Bench(dataset, TableClassifier() if estimator is None else estimator, k, n_classifiers, seed, n_jobs)
@@ -192,7 +201,7 @@ def compare(
             else:
                 found[name] = Row(name, METHODS[name].title, why_not)
         if applying:
-            say(f"training for {'; '.join(METHODS[name].title for name in applying)}")
+            log.info("training for %s", "; ".join(METHODS[name].title for name in applying))
             certifying = bench.drawn if ensemble in ("bernoulli", "bagging") else bench.spread_out
             found |= {row.name: row for row in certifying(ensemble, applying)}
     certificates = [row.certificate for row in found.values() if row.certificate is not None]
@@ -256,7 +265,7 @@ class _Bench:
     def why_not(self, method: Method) -> str | None:
         """Why a method cannot be asked on this data, with this learner and budget; None if it can."""
         learner = type(self.estimator).__name__
-        if method.certificate == "run-off" and not (is_pooled(self.estimator) or gives_scores(self.estimator)):
+        if method.certificate == "run-off" and not engine_of(self.estimator).ranks(self.estimator):
             return f"rankings need scores, and {learner} has neither decision_function nor predict_proba"
         if method.ensemble == "finite" and self.d < 2:
             return f"{self.n_classifiers} base classifiers at k = {self.k} leave d = 1, which is DPA"
@@ -318,7 +327,7 @@ class _Bench:
 
     def start_workers(self) -> None:
         """Train k base classifiers for nothing, so that no row is charged with starting worker processes."""
-        if not is_pooled(self.estimator) and effective_n_jobs(self.n_jobs) > 1:
+        if engine_of(self.estimator).uses_workers and effective_n_jobs(self.n_jobs) > 1:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PremiseWarning)
                 self._fitted(Spread.random(self.k, 1))

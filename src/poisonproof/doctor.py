@@ -136,10 +136,10 @@ def _requirements() -> tuple[dict[str, str], tuple[OptionalPart, ...]]:
     return required, tuple(
         OptionalPart(
             part,
-            {name: version for name, version in found.items() if version},
-            tuple(name for name, version in found.items() if not version),
+            {name: version for name, version in versions.items() if version},
+            tuple(name for name, version in versions.items() if not version),
         )
-        for part, found in sorted(parts.items())
+        for part, versions in sorted(parts.items())
     )
 
 
@@ -179,14 +179,14 @@ def _data(data_dir: Path | None) -> tuple[FoundData, ...]:
 
     named = data_dir or (Path(folder) if (folder := os.environ.get("POISONPROOF_DATA")) else None)
     places = [place for place in (named, cache()) if place is not None]
-    found = []
+    data = []
     for name in DATASETS:
         where = None if name in OFFICIAL else "embedded in scikit-learn"
         if where is None:
             where = next((str(place) for place in places if not missing_files(name, place)), None)
         remedy = None if where else f"poisonproof run {name} --download, or --data-dir FOLDER"
-        found.append(FoundData(name, where, remedy))
-    return tuple(found)
+        data.append(FoundData(name, where, remedy))
+    return tuple(data)
 
 
 def _toy() -> tuple[int, float]:

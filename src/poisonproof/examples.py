@@ -148,8 +148,8 @@ def write_example(name: str, folder: str | Path) -> Written:
 
 def _paragraphs(topic: str) -> list[str]:
     """Whole sentences from the documentation of a topic, each once."""
-    found = {text for module in TOPICS[topic] for thing in _things(module) for text in _sentences(getdoc(thing))}
-    return sorted(found, key=_number)[:TEXTS_PER_TOPIC]
+    texts = {text for module in TOPICS[topic] for thing in _things(module) for text in _sentences(getdoc(thing))}
+    return sorted(texts, key=_number)[:TEXTS_PER_TOPIC]
 
 
 def _things(module: str) -> Iterator[Any]:

@@ -9,7 +9,7 @@ a premise of the proof is false (most likely that a base classifier is not a fun
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,13 +27,13 @@ from poisonproof.certificates.methods import Certificate, certify
 from poisonproof.display.text import shown
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+from poisonproof.estimators.prepared import Prepared, prepare
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.labels import label_cells, one_by_one
 from poisonproof.samples.rows import count_rows, join_rows, take_rows
-from poisonproof.training.engine import train_and_vote
-from poisonproof.training.pooled import fit_pooled, is_pooled
+from poisonproof.system.progress import counted
+from poisonproof.training.engine import engine_of
 from poisonproof.training.work import Training
-from poisonproof.votes.votes import vote_dtype
 
 GROWTH = 1.3
 LARGEST = 3
@@ -154,7 +154,6 @@ def audit(
     bystanders: int = 2,
     all_every: int = 25,
     seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> AuditReport:
     """Attack a model for real and compare what happens with what is certified.
 
@@ -182,8 +181,6 @@ def audit(
         Retrain all of them with every so-many-th attack.
     seed : int
         Of the choice of targets and of everything random in the attacks.
-    progress : callable
-        Told how much is done, of how much.
     """
     if method not in ("finite-aggregation", "dpa-bound", "tight"):
         raise PoisonproofError(f"An audit puts certificates of the plurality vote to the test. Got method {method!r}.")
@@ -194,10 +191,8 @@ def audit(
     course = _Course(model, X, y, groups, X_test, targets, chosen, method, bystanders, all_every, seed)
     done: list[Attack] = []
     plan = [(target, kind) for target in range(course.n_targets) for kind in chosen if course.suits(target, kind)]
-    for number, (target, kind) in enumerate(plan):
-        progress(number, len(plan))
+    for target, kind in counted(plan, len(plan)):
         done += course.climb(kind, target, sizes)
-    progress(len(plan), len(plan))
     smallest = np.zeros(course.n_targets, np.int64)
     for attack in done:
         if attack.moved and (smallest[attack.target] == 0 or attack.size < smallest[attack.target]):
@@ -227,24 +222,20 @@ class _Course:
         self.groups = None if groups is None else list(groups)
         self.bystanders, self.all_every, self.seed = bystanders, all_every, seed
         self.n_bystanders = self.n_attacks = 0
-        self.base = base = clone(model)
-        training = self._prepare(base, self.X, self.labels, self.groups)
-        self.n_classes = len(base.classes_)
+        self.base = base = self._prepare(model, self.X, self.labels, self.groups)
         # The class list is a premise: the attacks are judged with it as it stands.
-        self.model = clone(model).set_params(classes=base.classes_.tolist())
+        self.model = clone(model).set_params(classes=base.classes.tolist())
         plain = take_rows(X_test, _chosen(targets, count_rows(X_test), seed))
         self.n_plain = count_rows(plain)
         triggered = "backdoor" in kinds and isinstance(plain, np.ndarray) and plain.dtype.kind in "iuf"
         self.targets = join_rows(plain, with_trigger(plain)) if triggered else plain
-        self.test = base.split_.samples(self.targets)
-        self.digests = base.subset_digests_
-        self.votes = self._retrained(training, np.arange(len(self.digests)))
-        self.certificate: Certificate = certify(base.as_votes(self.votes), method)  # type: ignore[arg-type]
-        samples = base.split_.samples(self.X)
-        self.partition = base.split_.partitions(
-            samples, base.spread_.n_partitions, label_cells(self.labels), self.groups
+        self.split, self.spread = base.split, base.spread
+        self.test = self.split.samples(self.targets)
+        self.votes = self._retrained(base.training, np.arange(len(base.digests)))
+        self.certificate: Certificate = certify(base.votes(self.votes), method)  # type: ignore[call-overload]
+        self.partition = self.split.partitions(
+            base.data.samples, self.spread.n_partitions, label_cells(self.labels), self.groups
         )
-        self.split, self.spread = base.split_, base.spread_
 
     @property
     def n_targets(self) -> int:
@@ -289,16 +280,16 @@ class _Course:
         return None if poison is None else self._carry_out(poison, kind, target, rng)
 
     def _carry_out(self, poison: Poison, kind: str, target: int, rng: np.random.Generator) -> Attack:
-        training, digests, touched = self._poisoned(poison)
-        changed = np.flatnonzero((digests != self.digests).any(axis=1))
+        poisoned, touched = self._poisoned(poison)
+        changed = np.flatnonzero((poisoned.digests != self.base.digests).any(axis=1))
         reached = np.unique(self.spread.as_table()[touched])
-        rest = np.setdiff1d(np.arange(len(digests)), changed)
+        rest = np.setdiff1d(np.arange(len(poisoned.digests)), changed)
         self.n_attacks += 1
         count = len(rest) if self.n_attacks % self.all_every == 1 else min(self.bystanders, len(rest))
         watched = np.sort(rng.choice(rest, count, replace=False))
         again = np.concatenate([changed, watched]).astype(np.int64)
         votes = self.votes.copy()
-        votes[:, again] = self._retrained(training, again)
+        votes[:, again] = self._retrained(poisoned.training, again)
         violations = []
         if len(astray := np.setdiff1d(changed, reached)):
             violations.append(f"the subsets {_few(astray)} changed although no poison reaches them")
@@ -308,7 +299,7 @@ class _Course:
         votes[:, watched] = self.votes[:, watched]
         if len(touched) > poison.size:
             violations.append(f"{len(touched)} partitions were touched by an attack of size {poison.size}")
-        moved = self.base.as_votes(votes).counts().argmax(axis=1) != self.certificate.prediction
+        moved = self.base.votes(votes).counts().argmax(axis=1) != self.certificate.prediction
         broken = np.flatnonzero(moved & (self.certificate.radius >= len(touched)))
         if len(broken):
             violations.append(
@@ -326,8 +317,8 @@ class _Course:
             tuple(violations),
         )
 
-    def _poisoned(self, poison: Poison) -> tuple[Training, NDArray[np.uint8], NDArray[np.int64]]:
-        """The training data after the attack, its digests, and the partitions that were touched."""
+    def _poisoned(self, poison: Poison) -> tuple[Prepared, NDArray[np.int64]]:
+        """The ensemble after the attack, and the partitions that were touched."""
         stay = np.setdiff1d(np.arange(len(self.labels)), poison.removed)
         X, labels = take_rows(self.X, stay), [self.labels[row] for row in stay]
         groups = None if self.groups is None else [self.groups[row] for row in stay]
@@ -343,22 +334,17 @@ class _Course:
             )
             X, labels = join_rows(X, poison.added), [*labels, *poison.labels]
             groups = None if groups is None else [*groups, *(poison.groups or ())]
-        model = clone(self.model)
-        training = self._prepare(model, X, labels, groups)
-        return training, model.subset_digests_, np.unique(np.concatenate(touched))
+        return self._prepare(self.model, X, labels, groups), np.unique(np.concatenate(touched))
 
-    def _prepare(self, model: FiniteAggregationClassifier, X: Any, y: Any, groups: Any) -> Training:
+    def _prepare(self, model: FiniteAggregationClassifier, X: Any, y: Any, groups: Any) -> Prepared:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PremiseWarning)
-            return model.prepare(X, y, groups)
+            return prepare(model, X, y, groups)
 
     def _retrained(self, training: Training, indices: NDArray[np.int64]) -> NDArray[Any]:
         """Votes of these base classifiers on the targets, trained on this data."""
-        if is_pooled(training.estimator):
-            members = fit_pooled(*training, only=indices.tolist())
-            return members.votes(self.test, self.n_classes, vote_dtype(self.n_classes))
-        part = next(train_and_vote(*training, self.test, self.n_classes, [indices.tolist()], n_jobs=1))
-        return part.votes
+        engine = engine_of(training.estimator)
+        return engine.votes(training, indices.tolist(), self.test, len(self.base.classes), n_jobs=1)
 
 
 def _chosen(targets: int | Sequence[int], n_test: int, seed: int) -> list[int]:

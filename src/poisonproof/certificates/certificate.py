@@ -5,25 +5,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poisonproof import __version__
+from poisonproof.certificates.shares import (
+    Caution,
+    ClassShare,
+    balanced_shares,
+    caution,
+    share_of_majority,
+    shares_by_class,
+    shares_that_withstand,
+)
 from poisonproof.display.text import shown
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format, missing_extra
 from poisonproof.partition.split import Split, Threat
 from poisonproof.partition.spread import Spread
 from poisonproof.premises import Premise
+from poisonproof.samples.labels import one_by_one
 from poisonproof.system.files import open_arrays, reading, write_arrays
-from poisonproof.votes.votes import class_indices, labels_from_json, labels_to_json
+from poisonproof.votes.votes import class_indices, labels_from_json, labels_to_json, own_codes
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FORMAT = "poisonproof certificate 1"
 UNSEEN = "(a label the training data has not shown)"
+OF_THREAT = "radius_against_"
+
+Act = Threat | Literal["insert", "remove"]
+ACTS = (*get_args(Threat), "insert", "remove")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +45,9 @@ class Certificate:
     """For every test sample: whatever an attacker inserts into or removes from the training data, up to
     ``radius`` samples in total, the prediction stays the same.
 
-    Deterministic, without a failure probability, for any base classifiers that are functions of
-    their own subset, and under the premises listed. It says nothing about whether a prediction is right.
+    Deterministic, without a failure probability, under the premises listed: for any base classifiers that are functions
+    of their own subset, or for training samples that vote through a fixed map. It says nothing about whether a
+    prediction is right.
 
     Attributes
     ----------
@@ -50,7 +65,14 @@ class Certificate:
         The largest attack size proved not to change the prediction.
     exact : array (n_test,) of bool, or None
         With methods "tight" and "run-off": where an attack of size radius + 1 was found, so that no larger radius is
-        true of base classifiers that do the attacker's will.
+        true of base classifiers that do the attacker's will. With ballots and neighbours: where such an attack is known
+        to change the prediction.
+    spread : Spread, or None
+        What base classifiers were made with; None where training samples vote.
+    election : dict, or None
+        Where training samples vote: how, and how many, as plain values.
+    radii : dict of arrays, or None
+        Where training samples vote: a radius for every other threat, by name; see `radius_against`.
     origin : dict, or None
         Where the votes come from: data set and its digests, learner, threat model, versions. A run fills it.
     """
@@ -61,12 +83,15 @@ class Certificate:
     radius: NDArray[np.int64]
     method: str
     classes: NDArray[Any] = field(repr=False)
-    spread: Spread = field(repr=False)
+    # None where samples vote (then there is an election). Not in its type: who asks for it asks about an ensemble.
+    spread: Spread = field(default=None, repr=False)  # type: ignore[assignment]
     split: Split | None = None
     classes_inferred: bool = False
     premises: tuple[Premise, ...] = field(default=(), repr=False)
     exact: NDArray[np.bool_] | None = None
     origin: dict[str, Any] | None = field(default=None, repr=False)
+    election: dict[str, Any] | None = field(default=None, repr=False)
+    radii: dict[str, NDArray[np.int64]] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for array in self._arrays().values():
@@ -74,7 +99,8 @@ class Certificate:
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         names = ("prediction", "runner_up", "margin", "radius", "exact")
-        return {name: array for name in names if (array := getattr(self, name)) is not None}
+        arrays = {name: array for name in names if (array := getattr(self, name)) is not None}
+        return arrays | {OF_THREAT + threat: array for threat, array in (self.radii or {}).items()}
 
     def __len__(self) -> int:
         return len(self.radius)
@@ -106,15 +132,55 @@ class Certificate:
         """Share of test samples that are right *and* have radius ≥ each attack size (pointwise)."""
         return shares_that_withstand(self.radius[self.right(y)], attack_sizes, len(self))
 
-    def radius_against(self, threat: Threat) -> NDArray[np.int64]:
+    def majority_share(self, y: ArrayLike) -> float:
+        """Share of the most frequent test label: what always answering it would get, at every attack size."""
+        return share_of_majority(own_codes(y, self.classes, self.classes_inferred))
+
+    def balanced_accuracy(self, y: ArrayLike) -> float:
+        """Clean accuracy as the mean over the classes that occur in ``y``; a constant answer has 1 / their number."""
+        return float(self.certified_fraction_balanced(y, 0))
+
+    def certified_fraction_balanced(
+        self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]
+    ) -> NDArray[np.float64]:
+        """The certified fraction (pointwise) as the mean over the classes that occur in ``y``, however rare.
+
+        A label that the training data has not shown is a class of its own here, with nothing right.
+        """
+        right = self.right(y)
+        return balanced_shares(own_codes(y, self.classes, self.classes_inferred), right, self.radius, attack_sizes)
+
+    def by_class(self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]) -> tuple[ClassShare, ...]:
+        """For each class that occurs in ``y``: its size, its clean accuracy and its certified fraction (pointwise)."""
+        return class_shares(self, y, attack_sizes)
+
+    def caution(self, y: ArrayLike) -> Caution | None:
+        """What must be said before any figure: that a constant answer would do as well, or is what is given."""
+        codes = own_codes(y, self.classes, self.classes_inferred)
+        return caution(self.prediction, codes, self.right(y), names_of(self.classes, y, codes))
+
+    @property
+    def voters(self) -> str:
+        """Who voted, in words."""
+        if self.election is not None:
+            return str(self.election["words"])
+        return f"{self.spread.n_subsets} base classifiers, k = {self.spread.k:g}, d = {self.spread.d}"
+
+    def radius_against(self, threat: Act) -> NDArray[np.int64]:
         """How many acts of this kind each prediction withstands.
 
-        ``"insert_remove"``: samples inserted or removed. ``"label_flip"``: labels changed.
-        ``"modify"``: samples changed in any way. Needs to know the split, but for the first.
+        ``"insert_remove"``: samples inserted or removed; ``"insert"`` or ``"remove"``: nothing but that.
+        ``"label_flip"``: labels changed. ``"modify"``: samples changed in any way. Where base classifiers vote, the
+        last two need to know the split. Where samples vote, at most all of them can go or change, so a radius of their
+        number says that no attack of the kind succeeds.
         """
+        if threat not in ACTS:
+            raise PoisonproofError(f"A threat is one of {list(ACTS)}. Got {threat!r} instead.")
+        if self.radii is not None and threat in self.radii:
+            return self.radii[threat]
+        if threat == "insert_remove" or threat == "insert" or threat == "remove":  # both is more than either
+            return self.radius
         if self.split is None:
-            if threat == "insert_remove":
-                return self.radius
             raise PoisonproofError(
                 f"What '{threat}' costs depends on the split, and these votes do not say how they were split; "
                 "give Votes(..., split=...)."
@@ -140,17 +206,24 @@ class Certificate:
         """Everything that is not an array, as plain values."""
         return {
             "method": self.method,
-            "k": self.spread.k,
-            "d": self.spread.d,
-            "n_subsets": self.spread.n_subsets,
-            "spread": self.spread.as_dict(),
-            "spread_digest": self.spread.digest,
+            **self._facts_of_voters(),
             "split": self.split.as_dict() if self.split else None,
             "unit": self.unit,
             "classes": labels_to_json(self.classes),
             "classes_inferred": self.classes_inferred,
             "premises": [[p.what, p.value, p.declared] for p in self.premises],
             "origin": self.origin,
+        }
+
+    def _facts_of_voters(self) -> dict[str, Any]:
+        if self.election is not None:
+            return {"spread": None, "election": self.election}
+        return {
+            "k": self.spread.k,
+            "d": self.spread.d,
+            "n_subsets": self.spread.n_subsets,
+            "spread": self.spread.as_dict(),
+            "spread_digest": self.spread.digest,
         }
 
     def save(self, path: str | Path) -> None:
@@ -166,15 +239,20 @@ class Certificate:
         arrays, facts = open_arrays(path, ("prediction", "runner_up", "margin", "radius"))
         check_format(path, facts.get("format"), FORMAT)
         with reading(path):
+            threats = [name for name in arrays if name.startswith(OF_THREAT)]
+            radii = {name.removeprefix(OF_THREAT): arrays.pop(name) for name in threats}
+            if not set(radii) <= set(ACTS):
+                raise DamagedFileError(f"{path} is altered: it states radii against {sorted(set(radii) - set(ACTS))}.")
+            parts: dict[str, Any] = arrays | _voters_of(facts)
             certificate = cls(
-                **arrays,
+                **parts,
                 method=facts["method"],
                 classes=labels_from_json(facts["classes"]),
-                spread=Spread.from_dict(facts["spread"]),
                 split=Split.from_dict(facts["split"]) if facts["split"] else None,
                 classes_inferred=facts["classes_inferred"],
                 premises=tuple(Premise(*premise) for premise in facts["premises"]),
                 origin=facts.get("origin"),
+                radii=radii or None,
             )
             certificate._check(path)
         return certificate
@@ -194,9 +272,8 @@ class Certificate:
         """For notebooks."""
         from poisonproof.display.notebook import certificate_html
 
-        ensemble = f"{self.spread.n_subsets} base classifiers, k = {self.spread.k:g}, d = {self.spread.d}"
         title = f"Certificate ({self.method}) for {len(self):,} predictions"
-        return certificate_html(title, self.radius, len(self), self.unit, [ensemble], self.premises)
+        return certificate_html(title, self.radius, len(self), self.unit, [self.voters], self.premises)
 
     def __str__(self) -> str:
         radii = (
@@ -207,17 +284,47 @@ class Certificate:
         )
         lines = [
             f"Certificate ({self.method}) for {len(self)} predictions: {radii} {self.unit}.",
-            f"{self.spread.n_subsets} base classifiers, k = {self.spread.k:g}, d = {self.spread.d}.",
+            f"{self.voters}.",
         ]
         return "\n".join(map(shown, lines + [f"Premise: {premise}" for premise in self.premises]))
 
 
-def shares_that_withstand(
-    radii: NDArray[np.int64], attack_sizes: int | Sequence[int] | NDArray[Any], n_test: int
-) -> NDArray[np.float64]:
-    """For each attack size, how many of these radii reach it, as a share of all test samples."""
-    sizes = np.asarray(attack_sizes)
-    if not np.issubdtype(sizes.dtype, np.integer) or (sizes < 0).any():
-        raise PoisonproofError(f"Attack sizes must be whole numbers ≥ 0. Got {attack_sizes!r} instead.")
-    held = np.sort(radii)
-    return (len(held) - np.searchsorted(held, sizes)) / n_test
+def _voters_of(facts: dict[str, Any]) -> dict[str, Any]:
+    """Spread or election, as a file states it; exactly one of them."""
+    if facts.get("election") is None:
+        return {"spread": Spread.from_dict(facts["spread"])}
+    if facts["spread"] is not None or not isinstance(facts["election"].get("words"), str):
+        raise PoisonproofError("it states base classifiers and samples that vote, and only one can be")
+    return {"election": facts["election"]}
+
+
+def attack_sizes(certificate: Certificate) -> list[int]:
+    """Round attack sizes up to the largest radius, for a table."""
+    largest = int(certificate.radius.max(initial=0))
+    steps: Sequence[int] = [m * 10**e for e in range(7) for m in (1, 2, 3, 5)] + [15, 25, 150, 250, 400]
+    return [0, *sorted(step for step in steps if step <= largest)] + ([largest] if largest not in [0, *steps] else [])
+
+
+def class_shares(
+    certificate: Any, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]
+) -> tuple[ClassShare, ...]:
+    """The shares of each class that occurs in ``y``, of any kind of certificate."""
+    right = certificate.right(y)
+    truth = own_codes(y, certificate.classes, certificate.classes_inferred)
+    codes, counts, certified = shares_by_class(truth, right, certificate.radius, attack_sizes)
+    clean = shares_by_class(truth, right, certificate.radius, 0)[2]
+    labels = one_by_one(y)
+    first = [int(np.flatnonzero(truth == code)[0]) for code in codes]
+    return tuple(
+        ClassShare(labels[row], int(count), float(share), fractions)
+        for row, count, share, fractions in zip(first, counts, clean, certified, strict=True)
+    )
+
+
+def names_of(classes: NDArray[Any], y: ArrayLike, codes: NDArray[np.int64]) -> list[str]:
+    """The label of each code of `own_codes`, as text: the classes, then labels that the training data has not shown."""
+    names = [str(label) for label in classes.tolist()]
+    labels = one_by_one(y)
+    for code in range(len(names), int(codes.max(initial=-1)) + 1):
+        names.append(str(labels[int(np.flatnonzero(codes == code)[0])]))
+    return names

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poisonproof.certificates.certificate import Certificate
 from poisonproof.certificates.reachable import reachable_partitions, reachable_premise
+from poisonproof.certificates.target_certificate import TargetCertificate
 from poisonproof.errors import PoisonproofError, WrongTypeError
+from poisonproof.partition.spread import Spread
+from poisonproof.premises import Premise
 from poisonproof.system.threads import in_threads
+from poisonproof.votes.ballots import Ballots
+from poisonproof.votes.neighbours import Neighbours
 from poisonproof.votes.votes import Votes
 
-__all__ = ["Certificate", "certify"]
+__all__ = ["Certificate", "TargetCertificate", "certify"]
 
 Method = Literal["finite-aggregation", "dpa-bound", "tight", "run-off"]
 DUAL_ITERATIONS = 40
@@ -22,9 +27,36 @@ GROUP_VISITS = 4_000_000  # what branch and bound inside groups may look at for 
 BYTES_PER_TASK = 1 << 20
 
 
+@overload
 def certify(
-    votes: Votes, method: Method = "finite-aggregation", *, reachable: ArrayLike | None = None, n_jobs: int = -1
-) -> Certificate:
+    votes: Votes | Ballots | Neighbours,
+    method: Method = "finite-aggregation",
+    *,
+    target: None = None,
+    reachable: ArrayLike | None = None,
+    n_jobs: int = -1,
+) -> Certificate: ...
+
+
+@overload
+def certify(
+    votes: Votes,
+    method: Method = "finite-aggregation",
+    *,
+    target: Any,
+    reachable: ArrayLike | None = None,
+    n_jobs: int = -1,
+) -> TargetCertificate: ...
+
+
+def certify(
+    votes: Votes | Ballots | Neighbours,
+    method: Method = "finite-aggregation",
+    *,
+    target: Any = None,
+    reachable: ArrayLike | None = None,
+    n_jobs: int = -1,
+) -> Certificate | TargetCertificate:
     """A radius for every test sample: no attack of at most that size changes its prediction.
 
     The guarantee holds if every base classifier is a function of its own subset (and its index)
@@ -32,7 +64,9 @@ def certify(
 
     Parameters
     ----------
-    votes : Votes
+    votes : Votes, Ballots or Neighbours
+        What base classifiers say, or training samples themselves. The latter have one certificate each
+        (docs/ballots.md) and leave the other arguments alone.
     method : "finite-aggregation", "dpa-bound", "tight" or "run-off"
         ``finite-aggregation`` is Theorem 2 of Wang, Levine and Feizi (2022); with d = 1 it is Theorem 1
         (DPA) and exact. ``dpa-bound`` counts 2d votes for every poison, whatever the base classifiers
@@ -42,6 +76,10 @@ def certify(
         another election over votes with rankings: the two most voted classes meet, and more base classifiers rank
         the winner above the other (see `poisonproof.certificates.runoff`); its prediction may differ from the most
         voted class.
+    target : label, optional
+        Ask another question: how many poisons until the prediction could become this class? The answer is a
+        `TargetCertificate`, whose radii are never below those against any change
+        (see `poisonproof.certificates.target_kernels`).
     reachable : indices or boolean mask of partitions, optional
         The only partitions that an attacker can poison (Theorem 4), because the sources of all others are trusted; a
         premise of the certificate. A radius equal to the number of partitions then means that no attack within them
@@ -49,6 +87,10 @@ def certify(
     n_jobs : int
         Threads; -1 means one per core. The result does not depend on it.
     """
+    if isinstance(votes, Ballots | Neighbours):
+        if target is not None or reachable is not None:
+            raise PoisonproofError("'target' and 'reachable' ask about votes of base classifiers, and here samples vote.")
+        return _of_samples(votes, n_jobs)
     if not isinstance(votes, Votes):
         raise WrongTypeError(
             f"certify takes poisonproof.Votes, which know their spread. Got {type(votes).__name__} instead."
@@ -67,6 +109,8 @@ def certify(
             )
         within = reachable_partitions(reachable, votes.spread.n_partitions)
         premises = (*premises, reachable_premise(within, votes.spread.n_partitions))
+    if target is not None:
+        return _against_target(votes, method, target, within, premises, n_jobs)
     exact = None
     if method == "run-off":
         arrays, exact = _run_off(votes, n_jobs)
@@ -90,30 +134,68 @@ def certify(
     )
 
 
+def _of_samples(votes: Ballots | Neighbours, n_jobs: int) -> Certificate:
+    from poisonproof.certificates.samples_vote import certify_ballots, certify_neighbours
+
+    return (
+        certify_ballots(votes, n_jobs=n_jobs)
+        if isinstance(votes, Ballots)
+        else certify_neighbours(votes, n_jobs=n_jobs)
+    )
+
+
+def _against_target(
+    votes: Votes,
+    method: Method,
+    target: Any,
+    within: NDArray[np.int64] | None,
+    premises: tuple[Premise, ...],
+    n_jobs: int,
+) -> TargetCertificate:
+    from poisonproof.certificates import target as against
+
+    code = against.target_code(votes, target)
+    if method == "run-off":
+        prediction, _, _, radius = _run_off(votes, n_jobs)[0]
+        found = against.by_runoff(votes, code, prediction, radius, n_jobs)
+    elif method == "tight":
+        from poisonproof.certificates.tight_tables import tight_tables
+
+        tables = tight_tables(votes.spread)
+        found = against.by_overlap(votes, code, tables, _limits(votes.spread, tables.group_size), n_jobs)
+    elif method == "dpa-bound":
+        found = against.by_the_bound(votes, code)
+    else:
+        found = against.by_votes(votes, code, n_jobs, within)
+    return TargetCertificate(
+        found.prediction,
+        code,
+        found.margin,
+        found.radius,
+        method=method,
+        classes=votes.classes,
+        spread=votes.spread,
+        split=votes.split,
+        classes_inferred=votes.classes_inferred,
+        premises=premises,
+        exact=found.exact,
+    )
+
+
+def _limits(spread: Spread, group_size: int) -> tuple[int, int, int]:
+    """What the searches of method "tight" may look at for one rival."""
+    return DUAL_ITERATIONS, PARTITION_VISITS // spread.n_partitions, GROUP_VISITS // group_size
+
+
 def _tighten(
     votes: Votes, prediction: NDArray[np.int64], runner_up: NDArray[np.int64], radius: NDArray[np.int64], n_jobs: int
 ) -> NDArray[np.bool_]:
     """Raise radii and set runners-up in place; which radii an explicit attack shows to be exact."""
-    from poisonproof.certificates.overlap import find_groups
     from poisonproof.certificates.tight import tighten_rows
+    from poisonproof.certificates.tight_tables import tight_tables
 
-    spread = votes.spread
-    table = np.ascontiguousarray(spread.as_table())
-    groups = find_groups(spread)
-    columns = np.arange(spread.n_subsets)
-    starts, overlap, exactly_one = np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_)
-    twin, origin, group_size = overlap, np.zeros((spread.n_subsets, 1), np.int64), spread.n_subsets
-    if groups is not None:
-        columns, starts, overlap, exactly_one = groups.classifiers, groups.starts, groups.overlap, groups.exactly_one
-        table = np.sort(np.argsort(columns)[table[groups.partitions]], axis=1)
-        origin, group_size = np.repeat(starts[:-1], np.diff(starts))[:, None], int(np.diff(starts).max())
-    feeding = np.argsort(table.ravel(), kind="stable").reshape(table.shape) // spread.d
-    inside = table - origin
-    if groups is not None:
-        maps = [rows.tobytes() for rows in np.split(inside, starts[1:-1])]
-        twin = np.array([maps.index(rows) for rows in maps])
-    tables = (table, feeding, starts, overlap, exactly_one, twin, inside, feeding - origin)
-    limits = (DUAL_ITERATIONS, PARTITION_VISITS // spread.n_partitions, GROUP_VISITS // group_size)
+    columns, tables, group_size = tight_tables(votes.spread)
+    limits = _limits(votes.spread, group_size)
     exact = np.zeros(votes.n_test, np.bool_)
 
     def work(start: int, stop: int) -> None:
@@ -146,8 +228,8 @@ def _run_off(votes: Votes, n_jobs: int) -> tuple[list[NDArray[np.int64]], NDArra
     def work(start: int, stop: int) -> None:
         rows = np.array(rankings[start:stop], np.uint16)
         prediction, runner_up, margin, radius = (array[start:stop] for array in arrays)
-        found = (prediction, runner_up, margin, radius, exact[start:stop])
-        certify_runoff_rows(rows, shifts, table, feeding, votes.classes_inferred, small, *found)
+        outputs = (prediction, runner_up, margin, radius, exact[start:stop])
+        certify_runoff_rows(rows, shifts, table, feeding, votes.classes_inferred, small, *outputs)
 
     in_threads(votes.n_test, 8, work, n_jobs)
     return arrays, exact

@@ -121,9 +121,9 @@ def infinite_aggregation_radii(
         )
     else:
         radius = np.zeros_like(room)
-        for row, own in enumerate(terms):
+        for row, terms_of_row in enumerate(terms):
             if not abstained[row]:
-                radius[row] = _fits(np.minimum(own, 2 * GRID), GRID + leads.lead[row], room[row])
+                radius[row] = _fits(np.minimum(terms_of_row, 2 * GRID), GRID + leads.lead[row], room[row])
     radius[np.arange(len(radius)), leads.prediction] = np.iinfo(np.int64).max
     smallest = np.where(abstained, 0, radius.min(axis=1))
     return StochasticRadii(abstained, smallest, smallest.copy())

@@ -11,13 +11,21 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poisonproof.certificates.certificate import shares_that_withstand
+from poisonproof.certificates.certificate import class_shares, names_of
+from poisonproof.certificates.shares import (
+    Caution,
+    ClassShare,
+    balanced_shares,
+    caution,
+    share_of_majority,
+    shares_that_withstand,
+)
 from poisonproof.display.text import shown
 from poisonproof.errors import PoisonproofError, check_format
 from poisonproof.partition.split import Threat
 from poisonproof.premises import Premise
 from poisonproof.system.files import open_arrays, write_arrays
-from poisonproof.votes.votes import class_indices, labels_from_json, labels_to_json
+from poisonproof.votes.votes import class_indices, labels_from_json, labels_to_json, own_codes
 
 FORMAT = "poisonproof stochastic certificate 1"
 ARRAYS = ("prediction", "abstained", "radius", "radius_changed")
@@ -113,6 +121,30 @@ class StochasticCertificate:
     def certified_fraction(self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[np.float64]:
         """Share of test samples that are right *and* have radius ≥ each attack size (pointwise)."""
         return shares_that_withstand(self.radius[self.right(y)], attack_sizes, len(self))
+
+    def majority_share(self, y: ArrayLike) -> float:
+        """Share of the most frequent test label: what always answering it would get, at every attack size."""
+        return share_of_majority(own_codes(y, self.classes, self.classes_inferred))
+
+    def balanced_accuracy(self, y: ArrayLike) -> float:
+        """Clean accuracy as the mean over the classes that occur in ``y``; an abstention is not right."""
+        return float(self.certified_fraction_balanced(y, 0))
+
+    def certified_fraction_balanced(
+        self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]
+    ) -> NDArray[np.float64]:
+        """The certified fraction (pointwise) as the mean over the classes that occur in ``y``, however rare."""
+        right = self.right(y)
+        return balanced_shares(own_codes(y, self.classes, self.classes_inferred), right, self.radius, attack_sizes)
+
+    def by_class(self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]) -> tuple[ClassShare, ...]:
+        """For each class that occurs in ``y``: its size, its clean accuracy and its certified fraction (pointwise)."""
+        return class_shares(self, y, attack_sizes)
+
+    def caution(self, y: ArrayLike) -> Caution | None:
+        """What must be said before any figure: that a constant answer would do as well, or is what is given."""
+        codes = own_codes(y, self.classes, self.classes_inferred)
+        return caution(self.prediction, codes, self.right(y), names_of(self.classes, y, codes))
 
     def radius_against(self, threat: Threat) -> NDArray[np.int64]:
         """How many acts of this kind each prediction withstands.

@@ -1,9 +1,9 @@
 """The command line. One small file per command; stdout is data, stderr is progress.
 
-Exit codes: 0 done, VERIFIED; 2 the command or its input was wrong (one sentence on stderr); 3 NOT VERIFIED by
+Exit codes: 0 done, VERIFIED, gate met; 2 the command or its input was wrong (one sentence on stderr); 3 NOT VERIFIED by
 `poisonproof verify`, or `poisonproof audit` found a violation; 4 the machine gave out (a full disk, a dead worker, no
 memory) and the same command goes on; 5 CONSISTENT by `poisonproof verify`: nothing contradicts, but not enough was
-given to verify; 130 interrupted; 1 a defect of poisonproof.
+given to verify; 6 `poisonproof gate` is not met; 130 interrupted; 1 a defect of poisonproof.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from typer.core import TyperGroup
 from poisonproof import __version__
 from poisonproof.cli import (
     accuracy,
+    attest,
     audit,
     certify,
     compare,
     doctor,
     example,
+    gate,
     options,
     paper,
     plan,
@@ -88,7 +90,8 @@ def graceful(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(*args: Any, **given: Any) -> None:
         try:
-            command(*args, **given)
+            with options.log_as_notes():
+                command(*args, **given)
         except BrokenPipeError:
             raise
         except (PoisonproofError, OSError, MemoryError) as error:  # whatever else is raised is our own mistake
@@ -124,6 +127,8 @@ for _room in (
     audit,
     update,
     verify,
+    attest,
+    gate,
     certify,
     accuracy,
     compare,

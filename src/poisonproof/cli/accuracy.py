@@ -9,7 +9,6 @@ import typer
 
 from poisonproof.cli import certify, completion, options
 from poisonproof.cli.run import progress_bar
-from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof import CertifiedAccuracy
@@ -18,14 +17,16 @@ EXAMPLES = (
     "Example: `poisonproof accuracy votes.npy --spread paper:50,16 --classes 10 --labels y.npy --attack-size 1,2,5`"
 )
 
+ATTACK_SIZES = "1,2,5,10"
+
 
 def command(
     votes: Annotated[Path, typer.Argument(help=".npy matrix (test samples, base classifiers) of class indices.")],
     labels: Annotated[Path, typer.Option("--labels", help=".npy with the class index of each test sample.")],
-    attack_size: Annotated[str, typer.Option("--attack-size", help="Attack sizes, with commas between.")] = "1,2,5,10",
+    attack_size: options.AttackSizes = ATTACK_SIZES,
     time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds for each attack size.")] = 60.0,
     spread: options.SpreadName = None,
-    classes: certify.Classes = None,
+    classes: options.Classes = None,
     method: Annotated[
         str,
         typer.Option(
@@ -44,39 +45,26 @@ def command(
     """
     from poisonproof import certified_accuracy
 
-    sizes = whole_sizes(attack_size)
+    sizes = options.whole_numbers("--attack-size", attack_size or ATTACK_SIZES)
     matrix = certify.open_votes(votes, spread, labels, classes, None)
     truth = certify.open_labels(labels, matrix)
-    found: list[CertifiedAccuracy] = []
+    accuracies: list[CertifiedAccuracy] = []
     with progress_bar("attack sizes") as progress:
         for size in sizes:
-            progress(len(found), len(sizes))
+            progress(len(accuracies), len(sizes))
             one = certified_accuracy(matrix, truth, size, method=method, time_limit=time_limit, seed=seed)  # type: ignore[arg-type]
-            found.append(one)
+            accuracies.append(one)
             if not json:
                 options.note(f"attack size {size}: {one.proved} ({one.seconds:.1f} s)")
     if json:
-        options.print_json({"accuracies": [one.as_dict() for one in found]})
+        options.print_json({"accuracies": [one.as_dict() for one in accuracies]})
         return
-    _print(found)
+    _print(accuracies)
     if matrix.classes_inferred:
         options.note(certify.CLASSES_INFERRED)
 
 
-def whole_sizes(text: str) -> list[int]:
-    """The attack sizes of an option, or one sentence."""
-    try:
-        sizes = [int(size) for size in text.split(",")]
-    except ValueError:
-        sizes = [-1]
-    if min(sizes) < 0:
-        raise PoisonproofError(
-            f"--attack-size must be whole numbers ≥ 0 with commas between, like 1,2,5. Got '{text}'."
-        )
-    return sizes
-
-
-def _print(found: list[CertifiedAccuracy]) -> None:
+def _print(accuracies: list[CertifiedAccuracy]) -> None:
     def percent(count: int, total: int, up: bool = False) -> str:
         """With two digits; a bound is never rounded to the better side."""
         return f"{(10000 * count + up * (total - 1)) // total / 100:.2f}"
@@ -88,8 +76,8 @@ def _print(found: list[CertifiedAccuracy]) -> None:
             f"≥ {percent(one.certified_count, one.n_test)}",
             f"≥ {percent(one.lower_count, one.n_test)}, ≤ {percent(one.upper_count, one.n_test, up=True)}",
         ]
-        for one in found
+        for one in accuracies
     ]
-    clean = percent(found[0].clean_count, found[0].n_test)
-    title = f"{found[0].n_test} test samples, clean accuracy {clean} %. ≥ is certified, ≤ the best attack found"
+    clean = percent(accuracies[0].clean_count, accuracies[0].n_test)
+    title = f"{accuracies[0].n_test} test samples, clean accuracy {clean} %. ≥ is certified, ≤ the best attack found"
     options.print_table(title, header, rows)

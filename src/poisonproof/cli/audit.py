@@ -28,7 +28,7 @@ def command(
             help="Which attacks: `remove,insert,flip,…`; otherwise all that apply.",
         ),
     ] = None,
-    sizes: Annotated[str | None, typer.Option("--sizes", help="Attack sizes instead of growing ones: `5,6`.")] = None,
+    attack_size: options.AttackSizes = None,
     method: Annotated[
         str,
         typer.Option(
@@ -38,6 +38,7 @@ def command(
         ),
     ] = "finite-aggregation",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of targets and attacks; the same gives the same.")] = 0,
+    learner: reopening.Learner = None,
     data_dir: options.DataDir = None,
     json: options.Json = False,
 ) -> None:
@@ -50,13 +51,14 @@ def command(
     from poisonproof.report.figures import audit_scatter
     from poisonproof.runs.folder import only_writer
     from poisonproof.system.files import write_record, write_text
+    from poisonproof.system.progress import watched
 
     options.warnings_as_notes()
-    reopened = reopening.reopen(run, data, data_dir)
+    reopened = reopening.reopen(run, data, data_dir, learner=learner)
     reopening.check_same_data(run, reopened)
     dataset = reopened.dataset
     with only_writer(run):
-        with progress_bar("attacks on targets") as progress:
+        with progress_bar("attacks on targets") as progress, watched(progress):
             report = audit(
                 reopened.model,
                 dataset.x_train,
@@ -65,10 +67,9 @@ def command(
                 groups=dataset.groups,
                 targets=targets,
                 kinds=None if kinds is None else [kind.strip() for kind in kinds.split(",")],
-                sizes=None if sizes is None else reopening.row_numbers(sizes),
+                sizes=None if attack_size is None else options.whole_numbers("--attack-size", attack_size),
                 method=method,
                 seed=seed,
-                progress=progress,
             )
         write_record(run / "audit.json", report.as_dict())
         write_text(run / "audit.svg", audit_scatter(report))

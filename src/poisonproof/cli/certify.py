@@ -17,13 +17,6 @@ if TYPE_CHECKING:
 EXAMPLES = "Example: `poisonproof certify votes.npy --spread paper:50,16 --classes 10 --labels y_test.npy`"
 
 CLASSES_INFERRED = "premise: the number of classes was read off the files (chosen from this data); give --classes"
-Classes = Annotated[
-    int | None,
-    typer.Option(
-        "--classes",
-        help="Number of classes; it is also the code of an abstention. Else read off the files.",
-    ),
-]
 
 
 def command(
@@ -32,7 +25,7 @@ def command(
     labels: Annotated[
         Path | None, typer.Option("--labels", help=".npy with the class index of each test sample.")
     ] = None,
-    classes: Classes = None,
+    classes: options.Classes = None,
     split: Annotated[str | None, typer.Option("--split", help="How the training set was split, if you know.")] = None,
     method: Annotated[
         str,
@@ -42,10 +35,17 @@ def command(
             help="`finite-aggregation`, `dpa-bound`, `tight` or `run-off`.",
         ),
     ] = "finite-aggregation",
+    target: Annotated[
+        str | None,
+        typer.Option("--target", help="Radii against being turned to this class, as a backdoor wants it."),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Also write the certificate as .npz.")] = None,
     json: options.Json = False,
 ) -> None:
     """Certify a vote matrix: prediction, runner-up, margin and radius of every test sample.
+
+    With `--target LABEL`, the radius says how many poisons it takes at least until the prediction could become that
+    class; within it the prediction may still become a third one.
 
     Column i must be base classifier i. Votes that poisonproof saved know their spread; for any others it must be
     named, because a wrong spread gives wrong radii. Rankings for `run-off` are read from NAME.rankings.npy beside
@@ -56,18 +56,31 @@ def command(
 
     matrix = open_votes(votes, spread, labels, classes, split, rankings=method == "run-off")
     with progress_bar("certifying") as progress, watched(progress):
-        certificate = certify(matrix, method)  # type: ignore[arg-type]
+        wanted = None if target is None else named_class(target, matrix.classes)
+        certificate = certify(matrix, method, target=wanted)  # type: ignore[call-overload]
     truth = open_labels(labels, matrix)
     if out:
         certificate.save(out)
-    _print(certificate, truth, json)
+    if target is None:
+        _print(certificate, truth, json)
+    else:
+        _print_target(certificate, truth, json)
+
+
+def named_class(text: str, classes: Any) -> Any:
+    """The class that a word of the command line names; one sentence if there is none, or more than one."""
+    named = [label for label in classes.tolist() if str(label) == text]
+    if len(named) != 1:
+        known = ", ".join(str(label) for label in classes.tolist()[:10]) + (", …" if len(classes) > 10 else "")
+        raise PoisonproofError(f"--target '{text}' must name one of the {len(classes)} classes ({known}).")
+    return named[0]
 
 
 def open_votes(
     path: Path,
     spread: str | None,
     labels: Path | None,
-    n_classes: int | None,
+    classes: str | None,
     split: str | None,
     *,
     rankings: bool = False,
@@ -80,12 +93,12 @@ def open_votes(
         raise PoisonproofError(f"{path}: No such file.")
     if path.with_suffix(".json").exists():
         known = Votes.load(path)
-        asked = {
+        differing = {
             "spread": spread is not None and options.parse_spread(spread) != known.spread,
-            "classes": n_classes is not None and n_classes != len(known.classes),
+            "classes": classes is not None and not _names(classes, known.classes),
             "split": split is not None and (known.split is None or split != known.split.kind),
         }
-        for name in (name for name, differs in asked.items() if differs):
+        for name in (name for name, differs in differing.items() if differs):
             raise PoisonproofError(f"{path} was made with another {name} than --{name} says; leave --{name} out.")
         return known
     if spread is None:
@@ -96,13 +109,21 @@ def open_votes(
     matrix = _array(path)
     named = options.parse_spread(spread)
     ranked = _array(rankings_file(path)) if rankings and rankings_file(path).exists() else None
-    if n_classes is not None:
-        return Votes(matrix, named, range(n_classes), split, rankings=ranked)
+    if classes is not None:
+        names = options.named_classes(classes)
+        declared = range(len(names)) if classes.strip().isdecimal() else names
+        return Votes(matrix, named, declared, split, rankings=ranked)
     if ranked is not None:
         return Votes(matrix, named, range(ranked.shape[-1]), split, classes_inferred=True, rankings=ranked)
     seen = [array for array in (matrix, _array(labels) if labels else matrix) if array.dtype.kind in "iu"]
     largest = max((int(array.max(initial=0)) for array in seen), default=0)
     return Votes(matrix, named, range(largest + 1), split, classes_inferred=True)
+
+
+def _names(classes: str, known: Any) -> bool:
+    """Whether `--classes` says what votes say themselves: their number, or the labels."""
+    names = options.named_classes(classes)
+    return len(names) == len(known) and (classes.strip().isdecimal() or names == [str(label) for label in known])
 
 
 def open_labels(path: Path | None, votes: Votes) -> Any:
@@ -126,29 +147,72 @@ def _array(path: Path) -> Any:
         return map_npy(path)
 
 
+def _print_target(certificate: Any, truth: Any, json: bool) -> None:
+    import numpy as np
+
+    from poisonproof.certificates.certificate import attack_sizes
+    from poisonproof.display.numbers import percent
+
+    sizes = attack_sizes(certificate)
+    held = certificate.certified_share(sizes).tolist() if len(certificate) else [0.0] * len(sizes)
+    of_others = None if truth is None else certificate.certified_share(sizes, truth).tolist()
+    if json:
+        record = {**certificate.facts(), "attack_size": sizes, "share_that_cannot_become_target": held}
+        if of_others is not None:
+            record["share_of_other_classes_that_cannot_become_target"] = of_others
+        for name in ("prediction", "margin", "radius", "exact"):
+            if (array := getattr(certificate, name)) is not None:
+                record[name] = array.tolist()
+        options.print_json(record)
+        return
+    header = ["attack size", "cannot become the target, %"]
+    header += ["of other classes, % (pointwise)"] if of_others else []
+    rows = [
+        [str(size), percent(held[at]), *([percent(of_others[at])] if of_others else [])]
+        for at, size in enumerate(sizes)
+    ]
+    open_radii = certificate.radius[~certificate.already]
+    median = int(np.percentile(open_radii, 50, method="lower")) if len(open_radii) else 0
+    title = (
+        f"{len(open_radii)} predictions that are not {certificate.label} "
+        f"({len(certificate) - len(open_radii)} are), {certificate.method}, median radius {median}"
+    )
+    options.print_table(title, header, rows)
+    if certificate.classes_inferred:
+        options.note(CLASSES_INFERRED)
+
+
 def _print(certificate: Any, truth: Any, json: bool) -> None:
     import numpy as np
 
+    from poisonproof.certificates.certificate import attack_sizes
     from poisonproof.display.numbers import percent
-    from poisonproof.runs.run import attack_sizes
 
     sizes = attack_sizes(certificate)
     held = [float((certificate.radius >= size).mean()) if len(certificate) else 0.0 for size in sizes]
     fractions = None if truth is None else certificate.certified_fraction(truth, sizes).tolist()
+    balanced = None if truth is None else certificate.certified_fraction_balanced(truth, sizes).tolist()
+    if truth is not None and (caution := certificate.caution(truth)) is not None:
+        options.note(f"WARNING: {caution.sentence}")
     if json:
         record = {**certificate.facts(), "attack_size": sizes, "share_with_radius": held}
         if fractions is not None:
             record |= {"certified_fraction": fractions, "clean_accuracy": certificate.clean_accuracy(truth)}
+            record |= {
+                "majority_share": certificate.majority_share(truth),
+                "balanced_accuracy": certificate.balanced_accuracy(truth),
+                "certified_fraction_balanced": balanced,
+            }
         for name in ("prediction", "runner_up", "margin", "radius", "exact"):
             if (array := getattr(certificate, name)) is not None:
                 record[name] = array.tolist()
         options.print_json(record)
         return
-    header = ["attack size", "radius at least that, %"] + (["certified fraction, % (pointwise)"] if fractions else [])
-    rows = [
-        [str(size), percent(held[at]), *([percent(fractions[at])] if fractions else [])]
-        for at, size in enumerate(sizes)
-    ]
+    header = ["attack size", "radius at least that, %"] + (
+        ["certified fraction, % (pointwise)", "balanced, % (mean over classes)"] if fractions and balanced else []
+    )
+    columns = [held, *([fractions, balanced] if fractions and balanced else [])]
+    rows = [[str(size), *(percent(column[at]) for column in columns)] for at, size in enumerate(sizes)]
     median = int(np.percentile(certificate.radius, 50, method="lower")) if len(certificate) else 0
     options.print_table(f"{len(certificate)} predictions, {certificate.method}, median radius {median}", header, rows)
     if certificate.classes_inferred:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from poisonproof.cli import completion, options, reading
-from poisonproof.cli.accuracy import whole_sizes
 from poisonproof.cli.run import progress_bar, with_learner
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.comparison import Comparison
+    from poisonproof.data import ReadOptions
 
 EXAMPLES = (
     "Example: `poisonproof compare digits --k 20 --classifiers 160`; "
@@ -21,15 +21,9 @@ EXAMPLES = (
 )
 
 
+@options.taking("read", reading.read_options)
 def command(
-    dataset: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA",
-            autocompletion=completion.of_data,
-            help="A data set by name, or your own files, as `poisonproof run` takes them.",
-        ),
-    ],
+    data: options.Data,
     k: options.K = 50,
     classifiers: Annotated[
         int, typer.Option("--classifiers", help="Base classifiers that each method may train; d is this over k.")
@@ -43,25 +37,17 @@ def command(
             "infinite, binomial, bagging, with commas between; otherwise all.",
         ),
     ] = None,
-    attack_size: Annotated[
-        str | None, typer.Option("--attack-size", help="Attack sizes, with commas between; otherwise round ones.")
-    ] = None,
+    attack_size: options.AttackSizes = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for compare.json, compare.md and compare.svg.")
     ] = None,
-    learner: Annotated[
-        str | None, typer.Option("--learner", autocompletion=completion.of_learners, help="As in `poisonproof run`.")
-    ] = None,
+    learner: options.Learner = None,
     data_dir: options.DataDir = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the methods that draw their subsets.")] = 0,
     n_jobs: options.Jobs = -1,
     json: options.Json = False,
-    label: reading.Label = None,
-    test: reading.Test = None,
-    held_out: reading.HeldOut = None,
-    schema: reading.SchemaFile = None,
-    group_column: reading.GroupColumn = None,
-    classes: reading.Classes = None,
+    *,
+    read: ReadOptions,
 ) -> None:
     """One table: DPA, Finite Aggregation, designed spreads, run-off, and the methods that hold with a probability.
 
@@ -73,20 +59,12 @@ def command(
     from poisonproof.system.progress import watched
 
     options.warnings_as_notes()
-    sizes = None if attack_size is None else whole_sizes(attack_size)
+    sizes = None if attack_size is None else options.whole_numbers("--attack-size", attack_size)
     if out is not None and out.exists() and not out.is_dir():
         raise PoisonproofError(f"{out} is a file; --out takes a folder.")
-    said = {
-        "label": label,
-        "test": test,
-        "held-out": held_out,
-        "schema": schema,
-        "group-column": group_column,
-        "classes": classes,
-    }
-    samples, estimator = with_learner(reading.open_named_or_own(dataset, data_dir, said), learner)
+    samples, estimator = with_learner(reading.open_data(data, data_dir, read), learner)
     with progress_bar("working") as progress, watched(progress):
-        found = compare(
+        comparison = compare(
             samples,
             estimator,
             k=k,
@@ -95,29 +73,28 @@ def command(
             sizes=sizes,
             seed=seed,
             n_jobs=n_jobs,
-            say=options.note,
         )
     if out is not None:
-        report.write_comparison(found, out)
+        report.write_comparison(comparison, out)
         options.note(f"written: {', '.join(str(out / name) for name in report.FILES)}")
     if json:
-        options.print_json(found.as_dict())
+        options.print_json(comparison.as_dict())
         return
-    _print(found)
+    _print(comparison)
     for premise in samples.premises:
         options.note(f"premise: {premise}")
 
 
-def _print(found: Comparison) -> None:
+def _print(comparison: Comparison) -> None:
     """One table or, on a narrow terminal, its columns in two."""
     from poisonproof.report import comparison as report
 
-    header, rows = report.header(found), [report.cells(found, row) for row in found.rows]
+    header, rows = report.header(comparison), [report.cells(comparison, row) for row in comparison.rows]
     sizes = [at for at, name in enumerate(header) if name.isdigit()]
     parts = [list(range(len(header)))]
     if not options.fits_terminal(header, rows):
         parts = [[at for at in parts[0] if at not in sizes], [0, 1, *sizes]]
-    for part, title in zip(parts, (report.title(found), ""), strict=False):
+    for part, title in zip(parts, (report.title(comparison), ""), strict=False):
         options.print_table(title, [header[at] for at in part], [[row[at] for at in part] for row in rows], left=2)
-    for remark in report.remarks(found):
+    for remark in report.remarks(comparison):
         options.print_line(remark)

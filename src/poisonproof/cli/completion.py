@@ -90,12 +90,12 @@ def _files(incomplete: str, suffixes: tuple[str, ...]) -> list[str]:
     head = incomplete[: incomplete.rfind("/") + 1]
     start = incomplete[len(head) :]
     try:
-        found = sorted(Path(head).iterdir())
+        items = sorted(Path(head).iterdir())
     except OSError:
         return []
     return [
         f"{head}{item.name}{'/' if item.is_dir() else ''}"
-        for item in found
+        for item in items
         if item.name.startswith(start)
         and item.name.isprintable()  # a shell would print the rest as it stands
         and (start or not item.name.startswith("."))

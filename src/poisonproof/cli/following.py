@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from poisonproof.cli import options
-from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.data import Dataset
-    from poisonproof.planning.plan import Plan
     from poisonproof.runs.run import Outcome
 
 PlanFile = Annotated[
@@ -24,21 +21,11 @@ PlanFile = Annotated[
 ]
 
 
-def open_plan(path: Path, others: dict[str, bool]) -> Plan:
-    """A plan, unless one of the options that it stands for was given too."""
-    from poisonproof.planning.plan import Plan
-
-    twice = [name for name, given in others.items() if given]
-    if twice:
-        raise PoisonproofError(f"--plan says what {twice[0]} is; leave one of them out.")
-    return Plan.load(path)
-
-
 def with_premise(samples: Dataset, followed: dict[str, Any] | None) -> Dataset:
     """The data set, with what a followed plan chose from it among the premises."""
     from poisonproof.planning.plan import followed_premise
 
-    return samples if followed is None else replace(samples, premises=(*samples.premises, followed_premise(followed)))
+    return samples if followed is None else samples.but(premises=(*samples.premises, followed_premise(followed)))
 
 
 def print_beside(outcome: Outcome) -> None:

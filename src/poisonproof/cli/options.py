@@ -1,11 +1,14 @@
-"""Options that several commands share."""
+"""Options that several commands share: one name and one meaning each."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
+import logging
 import sys
 import warnings
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +21,45 @@ from poisonproof.errors import PoisonproofError
 if TYPE_CHECKING:
     from poisonproof import Spread
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+def classes_option(panel: str | None = None) -> Any:
+    """`--classes`, which means the same everywhere."""
+    return typer.Option(
+        "--classes",
+        help="The labels that may occur, `a,b,c`, or their number N if they are 0 … N - 1. Otherwise they are read off "
+        "the data, which is a premise.",
+        rich_help_panel=panel,
+    )
+
+
+def data_argument(help: str) -> Any:
+    """DATA, by name or a file or folder of the user's own."""
+    return typer.Argument(metavar="DATA", autocompletion=completion.of_data, help=help)
+
+
+Data = Annotated[
+    str,
+    data_argument(
+        "`digits` (embedded), `mnist`, `cifar10`, `gtsrb` from files, or your own: .csv, .tsv (or .gz), .parquet, "
+        ".npz, .svm, or a folder of images with a sub-folder for each class."
+    ),
+]
+Learner = Annotated[
+    str | None,
+    typer.Option(
+        "--learner",
+        autocompletion=completion.of_learners,
+        help="`table`, `text`; for images `digits` (glyphs), `signs` (emblems), `objects` (photographs), `nin` and "
+        "`nin-mirror` (the paper's network, in hours); or your own, `MODULE:OBJECT`, imported from this folder: a "
+        "scikit-learn classifier, or what makes one.",
+    ),
+]
+AttackSizes = Annotated[
+    str | None,
+    typer.Option("--attack-size", help="Attack sizes (poisons), with commas between: `1,2,5`."),
+]
+Classes = Annotated[str | None, classes_option()]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of words and tables.")]
 K = Annotated[int, typer.Option("--k", help="Inverse sensitivity: a sample reaches 1/k of the base classifiers.")]
 D = Annotated[int, typer.Option("--d", help="Spread degree: how many base classifiers a sample reaches.")]
 Download = Annotated[
@@ -34,14 +75,71 @@ SpreadName = Annotated[
         "--spread",
         autocompletion=completion.of_spreads,
         help="FILE, `paper:K,D`, `random:K,D[,SEED]`, `dpa:K` (d = 1), or designed for the tight certificate: "
-        "`plane:Q,GROUPS`, `quartic:P,GROUPS`, `difference:V,GROUPS,R1,R2,…` (`poisonproof spread K D` suggests some).",
+        "`plane:Q,BLOCKS`, `quartic:P,BLOCKS`, `difference:V,BLOCKS,R1,R2,…` (`poisonproof spread K D` suggests some).",
     ),
 ]
 SplitName = Annotated[
     str, typer.Option("--split", autocompletion=completion.of_splits, help="`content` or `pixel-sum`.")
 ]
 WIDE = 1000
-FORMS = "paper:K,D, random:K,D,SEED, dpa:K, plane:Q,GROUPS, quartic:P,GROUPS or difference:V,GROUPS,R1,R2,…"
+MOST_CLASSES = 65_535
+FORMS = "paper:K,D, random:K,D,SEED, dpa:K, plane:Q,BLOCKS, quartic:P,BLOCKS or difference:V,BLOCKS,R1,R2,…"
+
+
+def taking(name: str, make: Callable[..., Any], only: Sequence[str] = ()) -> Callable[..., Callable[..., None]]:
+    """A decorator: instead of the parameter of this name, a command has the options that ``make`` takes.
+
+    The command is given the record that ``make`` makes of them; ``only`` these of its options if they are named.
+    """
+    fields = [_with_type(parameter, make) for at, parameter in _taken(make) if not only or at in only]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        parameters: list[inspect.Parameter] = []
+        for at, parameter in _taken(command):
+            parameters += fields if at == name else [_with_type(parameter, command)]
+
+        @functools.wraps(command)
+        def wrapped(**given: Any) -> None:
+            record = make(**{field.name: given.pop(field.name) for field in fields})
+            command(**given, **{name: record})
+
+        wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return wrapped
+
+    return decorate
+
+
+def _taken(command: Callable[..., Any]) -> Iterable[tuple[str, inspect.Parameter]]:
+    return inspect.signature(command).parameters.items()
+
+
+def _with_type(parameter: inspect.Parameter, owner: Callable[..., Any]) -> inspect.Parameter:
+    """The parameter with its type instead of the text of it; a record's own, which stands for options, is no type."""
+    hint, kind = parameter.annotation, inspect.Parameter.KEYWORD_ONLY
+    if isinstance(hint, str) and not hint.endswith("Options"):
+        hint = eval(hint, vars(sys.modules[owner.__module__]))
+    return parameter.replace(annotation=hint, kind=kind)
+
+
+def named_classes(text: str) -> list[str]:
+    """The labels of `--classes`: `a,b,c`; a whole number N stands for 0 … N - 1."""
+    if not text.strip().isdecimal():
+        return [name.strip() for name in text.split(",")]
+    if int(text) > MOST_CLASSES:
+        raise PoisonproofError(f"--classes may be {MOST_CLASSES} at the most. Got {text}.")
+    return [str(label) for label in range(int(text))]
+
+
+def whole_numbers(option: str, text: str) -> list[int]:
+    """The numbers of an option that takes several, or one sentence."""
+    try:
+        numbers = [int(number) for number in text.split(",")]
+    except ValueError:
+        numbers = [-1]
+    if min(numbers) < 0:
+        raise PoisonproofError(f"{option} must be whole numbers ≥ 0 with commas between, like 1,2,5. Got '{text}'.")
+    return numbers
 
 
 def parse_spread(text: str) -> Spread:
@@ -56,7 +154,7 @@ def parse_spread(text: str) -> Spread:
         "plane": (Spread.planes, (2,)),
         "quartic": (Spread.quartic, (2,)),
         "difference": (
-            lambda v, groups, *residues: Spread.from_difference_set(v, residues, groups),
+            lambda v, blocks, *residues: Spread.from_difference_set(v, residues, blocks),
             range(3, sys.maxsize),
         ),
     }
@@ -128,6 +226,24 @@ def note(text: str) -> None:
 def note_lines(text: str) -> None:
     """A text of several lines on stderr."""
     typer.echo(shown_lines(text), err=True, nl=False)
+
+
+class log_as_notes(logging.Handler):  # noqa: N801
+    """Within, what the library logs is shown as one line each."""
+
+    def __enter__(self) -> None:
+        self.logger = logging.getLogger("poisonproof")
+        self.before = self.logger.level
+        self.logger.setLevel(logging.INFO)
+        self.logger.addHandler(self)
+
+    def __exit__(self, *error: object) -> None:
+        self.logger.removeHandler(self)
+        self.logger.setLevel(self.before)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """A line on stderr."""
+        note(record.getMessage())
 
 
 def warnings_as_notes() -> None:

@@ -35,9 +35,7 @@ def command(
     collect: Annotated[
         bool, typer.Option("--collect", help="Train nothing: tables and figures of what has been run.")
     ] = False,
-    learner: Annotated[
-        str | None, typer.Option("--learner", help="Another learner for all rows, such as `nin`, the authors' own.")
-    ] = None,
+    learner: options.Learner = None,
     download: options.Download = False,
     n_jobs: options.Jobs = -1,
     json: options.Json = False,
@@ -62,6 +60,7 @@ def command(
         table_rows,
     )
     from poisonproof.paper.tables import joined, tables
+    from poisonproof.system.progress import watched
 
     options.warnings_as_notes()
     if quick and out == Path("runs/paper"):
@@ -74,15 +73,13 @@ def command(
             dataset = load(name, data_dir, download=download)
             dataset = quick_look(dataset) if quick else dataset
             (out / name).mkdir(parents=True, exist_ok=True)
-            with progress_bar(name) as progress:
+            with progress_bar(name) as progress, watched(progress):
                 run_rows(
                     dataset,
                     rows,
                     partial(learner_of, name, learner),
                     out / name,
                     n_jobs=n_jobs,
-                    say=options.note,
-                    progress=progress,
                 )
         records += measured(out / name, rows)
         spent[name] = costs(out / name)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,7 @@ from poisonproof.cli.run import progress_bar, with_learner
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
+    from poisonproof.data import ReadOptions
     from poisonproof.planning.formulas import TradeOff
     from poisonproof.planning.plan import Plan, Row
 
@@ -25,12 +26,11 @@ EXAMPLES = (
 FORMULAS = "Without data"
 
 
+@options.taking("read", reading.read_options)
 def command(
-    dataset: Annotated[
+    data: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[DATA]", help="A data set by name, or your own files, as `poisonproof run` takes them."
-        ),
+        options.data_argument("A data set by name, or your own files, as `poisonproof run` takes them."),
     ] = None,
     attack_size: Annotated[
         int | None, typer.Option("--attack-size", help="How many poisons predictions should withstand.")
@@ -44,7 +44,7 @@ def command(
     out: Annotated[Path, typer.Option("--out", help="File for the plan; `poisonproof run --plan` follows it.")] = Path(
         "plan.json"
     ),
-    learner: Annotated[str | None, typer.Option("--learner", help="As in `poisonproof run`.")] = None,
+    learner: options.Learner = None,
     data_dir: options.DataDir = None,
     n_jobs: options.Jobs = -1,
     votes_only: Annotated[bool, typer.Option("--votes-only", help="The run will not keep base classifiers.")] = False,
@@ -63,25 +63,8 @@ def command(
             rich_help_panel=FORMULAS,
         ),
     ] = None,
-    label: reading.Label = None,
-    test: reading.Test = None,
-    held_out: reading.HeldOut = None,
-    schema: reading.SchemaFile = None,
-    group_column: reading.GroupColumn = None,
-    classes: Annotated[
-        str | None,
-        typer.Option(
-            "--classes",
-            help="With DATA the labels that may occur, `a,b,c`; without, their number.",
-            rich_help_panel=reading.OWN,
-        ),
-    ] = None,
-    delimiter: reading.Delimiter = None,
-    image_size: reading.ImageSize = None,
-    colour: reading.Colour = None,
-    n_features: reading.NFeatures = None,
-    skip_bad: reading.SkipBad = False,
-    max_size: reading.MaxSize = None,
+    *,
+    read: ReadOptions,
 ) -> None:
     """Predict, from a small pilot on the training data, what each k, d and spread would certify and cost.
 
@@ -92,36 +75,26 @@ def command(
     from poisonproof.system.progress import watched
 
     options.warnings_as_notes()
-    said: dict[str, Any] = {
-        "label": label,
-        "test": test,
-        "held-out": held_out,
-        "schema": schema,
-        "group-column": group_column,
-        "delimiter": delimiter,
-        "image-size": image_size,
-        "colour": None if colour is None else "colour" if colour else "grey",
-        "n-features": n_features,
-        "skip-bad": skip_bad,
-        "max-size": max_size,
-    }
-    if dataset is None:
-        needs_data = {**said, "k": k, "d": d, "learner": learner, "votes-only": votes_only}
-        _without_data(samples, classes, attack_size, cores, cost, needs_data, json)
+    if data is None:
+        about_data = {**reading.words_of(replace(read, classes=None)), "k": k, "d": d, "learner": learner}
+        given = [name for name, value in {**about_data, "votes-only": votes_only}.items() if value]
+        if given:
+            raise PoisonproofError(f"--{given[0]} is about data; say which, `poisonproof plan DATA`.")
+        n_classes = None if read.classes is None else len(read.classes)
+        _without_data(samples, n_classes, attack_size, cores, cost, json)
         return
     for name, value in (("samples", samples), ("cores", cores), ("seconds-per-sample", cost)):
         if value is not None:
             raise PoisonproofError(f"Give DATA or --{name}, not both: with data at hand, it is counted and measured.")
     if attack_size is None:
         raise PoisonproofError("Say with --attack-size how many poisons predictions should withstand.")
-    said = {**said, "classes": classes}
     _refuse_another_file(out)
-    ks = None if k is None else _whole_numbers("k", k)
-    ds = None if d is None else _whole_numbers("d", d)
-    data, estimator = with_learner(reading.open_named_or_own(dataset, data_dir, said), learner)
+    ks = None if k is None else options.whole_numbers("--k", k)
+    ds = None if d is None else options.whole_numbers("--d", d)
+    dataset, estimator = with_learner(reading.open_data(data, data_dir, read), learner)
     with progress_bar("pilot") as progress, watched(progress):
-        found = make_plan(
-            data,
+        plan = make_plan(
+            dataset,
             estimator,
             attack_size=attack_size,
             learner_name=learner,
@@ -131,18 +104,18 @@ def command(
             keep_members=not votes_only,
             seconds=seconds,
             n_jobs=n_jobs,
-            say=options.note,
         )
-    found.save(out)
+    plan.save(out)
     options.note(f"written: {out}")
-    words = next_command(found, dataset, said, out, data_dir, n_jobs)
+    words = [] if plan.recommended is None else next_command(plan, data, read, out, data_dir, n_jobs)
+    if plan.recommended is None:
+        options.note(f"WARNING: nothing is recommended: {plan.why_nothing}")
     if json:
-        options.print_json({**asdict(found), "out": str(out), "next": words})
+        options.print_json({**asdict(plan), "out": str(out), "next": words})
         return
-    _print_plan(found)
-    options.print_line(f"Next: {words[0]}")
-    for more in words[1:]:
-        options.print_line(f"then: {more}")
+    _print_plan(plan)
+    for at, command_line in enumerate(words):
+        options.print_line(f"{'then' if at else 'Next'}: {command_line}")
 
 
 def _refuse_another_file(out: Path) -> None:
@@ -155,79 +128,78 @@ def _refuse_another_file(out: Path) -> None:
             raise PoisonproofError(f"{out} exists and is not a plan; choose another --out.") from None
 
 
-def next_command(
-    found: Plan, dataset: str, said: dict[str, Any], out: Path, data_dir: Path | None, n_jobs: int
-) -> list[str]:
+def next_command(plan: Plan, data: str, read: ReadOptions, out: Path, data_dir: Path | None, n_jobs: int) -> list[str]:
     """What to type next: the run that follows the plan and, for a designed spread, its tight certificate."""
-    words = ["poisonproof", "run", dataset]
-    for name, value in said.items():
-        if name == "colour" and value:
-            words.append(f"--{value}")
-        elif value is True:
-            words.append(f"--{name}")
-        elif value is not None and value is not False:
-            words += [f"--{name}", str(value)]
+    words = ["poisonproof", "run", data]
+    for name, value in reading.words_of(read).items():
+        words += [f"--{value}"] if name == "colour" else [f"--{name}"] if value is True else [f"--{name}", str(value)]
     if data_dir is not None:
         words += ["--data-dir", str(data_dir)]
     if n_jobs != -1:
         words += ["--n-jobs", str(n_jobs)]
-    if not found.keep_members:
+    if not plan.keep_members:
         words.append("--votes-only")
-    choice = found.choice
-    folder = Path("runs") / f"{found.data['name']}-k{choice.k:g}-d{choice.d}"
+    choice = plan.choice
+    folder = Path("runs") / f"{plan.data['name']}-k{choice.k:g}-d{choice.d}"
     words += ["--plan", str(out), "--out", str(folder)]
     more = ["poisonproof", "certify", str(folder / "votes.npy"), "--method", "tight"]
     return [shlex.join(words), *([shlex.join(more)] if choice.method == "tight" else [])]
 
 
-def _print_plan(found: Plan) -> None:
+def _print_plan(plan: Plan) -> None:
     from poisonproof.display.numbers import in_bytes, percent
 
     def cells(at: int, row: Row) -> list[str]:
         return [
-            "→" if at == found.recommended else "",
+            "→" if at == plan.recommended else "",
             f"{row.k:.4g}",
             str(row.d),
             row.spread,
             str(row.n_members),
             f"{row.subset_size:.0f}" if row.subset_size >= 10 else f"{row.subset_size:.1f}",
             percent(row.clean),
-            f"{percent(row.certified)} ± {100 * row.error:.1f}",
+            percent(row.certified),
+            percent(row.clean_balanced),
+            f"{percent(row.certified_balanced)} ± {100 * row.error:.1f}",
             _duration(row.seconds),
             in_bytes(row.memory),
             in_bytes(row.disk),
         ]
 
-    header = ["", "k", "d", "spread", "classifiers", "samples each", "clean, %", f"certified at {found.attack_size}, %"]
+    header = ["", "k", "d", "spread", "classifiers", "samples each", "clean, %", f"certified at {plan.attack_size}, %"]
+    header += ["balanced clean, %", f"balanced certified at {plan.attack_size}, %"]
     options.print_table(
-        f"{found.data['name']}: {found.n_train} training samples, {found.learner.partition('(')[0]}, attack size "
-        f"{found.attack_size} ({found.unit}). Everything is estimated, from "
-        f"{sum(pilot.n_members for pilot in found.pilots)} base classifiers at k = "
-        f"{', '.join(str(pilot.k) for pilot in found.pilots)} that took "
-        f"{sum(pilot.seconds for pilot in found.pilots):.0f} s",
+        f"{plan.data['name']}: {plan.n_train} training samples, {plan.learner.partition('(')[0]}, attack size "
+        f"{plan.attack_size} ({plan.unit}). Everything is estimated, from "
+        f"{sum(pilot.n_members for pilot in plan.pilots)} base classifiers at k = "
+        f"{', '.join(str(pilot.k) for pilot in plan.pilots)} that took "
+        f"{sum(pilot.seconds for pilot in plan.pilots):.0f} s",
         [*header, "train and vote", "memory", "disk"],
-        [cells(at, row) for at, row in enumerate(found.rows)],
+        [cells(at, row) for at, row in enumerate(plan.rows)],
     )
     options.print_line(
         "Certified fraction (pointwise), ± the pilot's standard error; random spreads by Theorem 2, designed ones by "
-        "the tight certificate."
+        f"the tight certificate. Balanced: mean over classes. A constant answer has {percent(plan.majority_share)} % "
+        f"and, balanced, {percent(plan.constant)} %, at every attack size."
     )
-    for remark in found.remarks:
+    for remark in plan.remarks:
         options.print_line(remark)
-    choice = found.choice
+    if plan.recommended is None:
+        options.print_line(f"Nothing is recommended: {plan.why_nothing}")
+        return
+    choice = plan.choice
     options.print_line(
         f"Recommended: k = {choice.k:g}, d = {choice.d}, {choice.spread} spread. Of those within the standard error "
-        "of the best, it is the fastest to train."
+        "of the best balanced figure, it is the fastest to train."
     )
 
 
 def _without_data(
     samples: int | None,
-    classes: str | None,
+    n_classes: int | None,
     attack_size: int | None,
     cores: int | None,
     cost: float | None,
-    needs_data: dict[str, Any],
     json: bool,
 ) -> None:
     from poisonproof.planning.formulas import (
@@ -237,22 +209,17 @@ def _without_data(
         trade_off,
     )
 
-    given = [name for name, value in needs_data.items() if value]
-    if given:
-        raise PoisonproofError(f"--{given[0]} is about data; say which, `poisonproof plan DATA`.")
-    if samples is None or classes is None:
+    if samples is None or n_classes is None:
         raise PoisonproofError("Give DATA and --attack-size or, to estimate without data, --samples and --classes.")
-    if not classes.strip().isdigit():
-        raise PoisonproofError(f"Without data, --classes is the number of classes, like 10. Got '{classes}'.")
     assumed = SECONDS_PER_SAMPLE if cost is None else cost
-    own = trade_off(
-        samples, int(classes), attack_size=attack_size, cores=1 if cores is None else cores, seconds_per_sample=assumed
+    here = trade_off(
+        samples, n_classes, attack_size=attack_size, cores=1 if cores is None else cores, seconds_per_sample=assumed
     )
     cluster = trade_off(
-        CLUSTER_SAMPLES, int(classes), cores=CLUSTER_CORES if cores is None else cores, seconds_per_sample=assumed
+        CLUSTER_SAMPLES, n_classes, cores=CLUSTER_CORES if cores is None else cores, seconds_per_sample=assumed
     )
     if json:
-        both = {"here": own, "cluster": cluster}
+        both = {"here": here, "cluster": cluster}
         options.print_json(
             {"estimated": True, **{name: {**asdict(one), "assumptions": one.assumptions} for name, one in both.items()}}
         )
@@ -263,17 +230,17 @@ def _without_data(
         "k·d; a larger d makes votes less noisy and costs d times as much. What this does to accuracy only data can "
         "tell: `poisonproof plan DATA --attack-size M`."
     )
-    _print_trade_off(own, "")
+    _print_trade_off(here, "")
     _print_trade_off(cluster, "On a cluster: ")
 
 
-def _print_trade_off(found: TradeOff, where: str) -> None:
+def _print_trade_off(trade: TradeOff, where: str) -> None:
     from poisonproof.display.numbers import in_bytes
 
-    cores = f"{found.cores:,} core{'s' * (found.cores > 1)}"
-    lead = [] if found.attack_size is None else [f"lead needed at {found.attack_size}, % of votes"]
+    cores = f"{trade.cores:,} core{'s' * (trade.cores > 1)}"
+    lead = [] if trade.attack_size is None else [f"lead needed at {trade.attack_size}, % of votes"]
     options.print_table(
-        f"{where}{found.samples:,} training samples, {found.classes} classes, {cores} (estimated)",
+        f"{where}{trade.samples:,} training samples, {trade.classes} classes, {cores} (estimated)",
         [
             "k",
             "d",
@@ -301,20 +268,11 @@ def _print_trade_off(found: TradeOff, where: str) -> None:
                 in_bytes(line.votes_bytes),
                 _duration(line.certify_seconds),
             ]
-            for line in found.lines
+            for line in trade.lines
         ],
     )
-    for assumption in found.assumptions:
+    for assumption in trade.assumptions:
         options.print_line(assumption)
-
-
-def _whole_numbers(name: str, text: str) -> list[int]:
-    try:
-        return [int(number) for number in text.split(",")]
-    except ValueError:
-        raise PoisonproofError(
-            f"--{name} must be whole numbers with commas between, like 20,50. Got '{text}'."
-        ) from None
 
 
 def _duration(seconds: float) -> str:

@@ -28,6 +28,7 @@ def command(
         ),
     ] = "3",
     data_dir: options.DataDir = None,
+    json: options.Json = False,
 ) -> None:
     """The figures of the paper from runs on one data set, published numbers as dots where there are any.
 
@@ -51,4 +52,7 @@ def command(
     if figure != "frontier" and len({row["k"] for row in rows}) > 1:
         raise PoisonproofError(f"Figure {figure} compares runs of one k; use --figure frontier for several.")
     save(kinds[figure](rows), out)
-    options.note(f"figure: {out}")
+    if json:
+        options.print_json({"out": str(out), "figure": figure, "runs": [str(run) for run in runs]})
+    else:
+        options.note(f"figure: {out}")

@@ -2,51 +2,66 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import completion, following, reading
+from poisonproof.cli import following, options, reading
 from poisonproof.cli.run import with_learner
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.data import Dataset
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+    from poisonproof.runs.manifest import Manifest
     from poisonproof.runs.removal import LeftOut
 
 Run = Annotated[Path, typer.Argument(help="Directory of a run.")]
 Data = Annotated[
     str | None,
-    typer.Argument(
-        autocompletion=completion.of_data,
-        help="The data, if it is not where the run found it; read with the run's options.",
+    options.data_argument("The data, if it is not where the run found it; read with the run's options."),
+]
+
+
+Learner = Annotated[
+    str | None,
+    typer.Option(
+        "--learner", help="The learner of your own that the run was made with, `MODULE:OBJECT`; its module is imported."
     ),
 ]
 
 
-class Reopened(NamedTuple):
+class ReopenedData(NamedTuple):
     """A run with its data at hand: the source as it was read, and what the run leaves out of it."""
 
-    manifest: dict[str, Any]
+    manifest: Manifest
+    dataset: Dataset
+    source: Dataset
+    left_out: LeftOut | None
+
+
+class Reopened(NamedTuple):
+    """The same with its ensemble, not yet fitted."""
+
+    manifest: Manifest
     dataset: Dataset
     model: FiniteAggregationClassifier
     source: Dataset
     left_out: LeftOut | None
 
 
-def reopen(run: Path, data: str | None, data_dir: Path | None, n_jobs: int = -1) -> Reopened:
-    """The data set read as for the run, and its ensemble, not yet fitted."""
-    from poisonproof import FiniteAggregationClassifier, Split, Spread
+def reopen_data(run: Path, data: str | None, data_dir: Path | None) -> ReopenedData:
+    """The data set read as for the run. Nothing that the run's files name is imported."""
+    from poisonproof.runs.manifest import Manifest
     from poisonproof.runs.plain import check_plain
-    from poisonproof.system.files import read_record
 
     check_plain(run)
     if not (run / "manifest.json").exists():
         raise PoisonproofError(f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.")
-    manifest = read_record(run / "manifest.json")
-    asked = manifest.get("asked")
+    manifest = Manifest.read(run)
+    asked = manifest.asked
     if asked is None:
         raise PoisonproofError(
             f"The run in {run} was not made by the command line and does not say how to read its data."
@@ -55,40 +70,59 @@ def reopen(run: Path, data: str | None, data_dir: Path | None, n_jobs: int = -1)
         raise PoisonproofError(
             f"The run in {run} is not complete; the `poisonproof run` command that began it goes on with it."
         )
-    said = {
-        option: Path(value) if option in ("test", "schema") else value for option, value in asked["options"].items()
-    }
-    if "schema" in said and not said["schema"].exists():
-        said["schema"] = run / "schema.json"
-    samples = reading.open_named_or_own(data or asked["data"], data_dir, said)
-    samples, estimator = with_learner(samples, asked["learner"])
-    samples = following.with_premise(samples, asked.get("plan"))
-    source, left_out = samples, None
-    if data is None:
-        samples, left_out = _less_left_out(run, source, manifest)
+    read = reading.options_of(asked["options"])
+    if read.schema is not None and not Path(str(read.schema)).exists():
+        read = replace(read, schema=run / "schema.json")
+    source = reading.open_data(data or asked["data"], data_dir, read)
+    if data is not None:
+        return ReopenedData(manifest, source, source, None)
+    dataset, left_out = _less_left_out(run, source, asked, manifest.settings.digests)
+    return ReopenedData(manifest, dataset, source, left_out)
+
+
+def reopen(
+    run: Path, data: str | None, data_dir: Path | None, n_jobs: int = -1, learner: str | None = None
+) -> Reopened:
+    """The data set read as for the run, and its ensemble, not yet fitted."""
+    from poisonproof import FiniteAggregationClassifier, Split, Spread
+
+    manifest, dataset, source, left_out = reopen_data(run, data, data_dir)
+    asked = manifest.asked or {}
+    dataset, estimator = with_learner(dataset, checked_learner(run, asked["learner"], learner))
+    dataset = following.with_premise(dataset, asked.get("plan"))
     model = FiniteAggregationClassifier(
         estimator,
         spread=Spread.load(run / "spread.npz"),
-        split=Split.from_dict(manifest["settings"]["split"]),
-        classes=None if samples.classes is None else samples.classes.tolist(),
+        split=Split.from_dict(manifest.settings.split),
+        classes=None if dataset.classes is None else dataset.classes.tolist(),
         n_jobs=n_jobs,
     )
-    return Reopened(manifest, samples, model, source, left_out)
+    return Reopened(manifest, dataset, model, source, left_out)
 
 
-def _less_left_out(run: Path, source: Dataset, manifest: dict[str, Any]) -> tuple[Dataset, LeftOut | None]:
+def checked_learner(run: Path, of_run: str | None, given: str | None) -> str | None:
+    """The name of the run's learner; one of the user's own must be named again, because importing it runs its code."""
+    from poisonproof.learners.brought import is_brought
+
+    if given is not None and given != of_run:
+        raise PoisonproofError(f"The run in {run} was made with the learner '{of_run}', not '{given}'.")
+    if is_brought(of_run) and given is None:
+        raise PoisonproofError(
+            f"The run in {run} was made with a learner of somebody's own; if its module is yours, say so again: "
+            f"--learner {of_run}."
+        )
+    return of_run
+
+
+def _less_left_out(
+    run: Path, source: Dataset, asked: dict[str, Any], stated: dict[str, str]
+) -> tuple[Dataset, LeftOut | None]:
     """The source less the rows that earlier updates removed, and their marks; none if the source lost them itself."""
     from poisonproof.runs.removal import LeftOut
 
-    asked, stated = manifest["asked"], _stated_digests(manifest)
-    if "left_out" in asked:
-        left_out = LeftOut.from_dict(asked["left_out"])
-    elif asked.get("removed"):  # runs of the first kind kept the numbers
-        left_out = LeftOut.nothing().and_rows(source, asked["removed"])
-    else:
+    if "left_out" not in asked or source.digests() == stated:
         return source, None
-    if source.digests() == stated:
-        return source, None
+    left_out = LeftOut.from_dict(asked["left_out"])
     smaller = source.without(left_out.rows(source))
     if smaller.digests() != stated:
         raise PoisonproofError(
@@ -98,13 +132,9 @@ def _less_left_out(run: Path, source: Dataset, manifest: dict[str, Any]) -> tupl
     return smaller, left_out
 
 
-def _stated_digests(manifest: dict[str, Any]) -> dict[str, str]:
-    return {name: value for name, value in manifest["settings"]["dataset"].items() if name != "name"}
-
-
-def check_same_data(run: Path, reopened: Reopened) -> None:
+def check_same_data(run: Path, reopened: Reopened | ReopenedData) -> None:
     """Refuse data that the run was not made from."""
-    if reopened.dataset.digests() != _stated_digests(reopened.manifest):
+    if reopened.dataset.digests() != reopened.manifest.settings.digests:
         raise PoisonproofError(
             f"This is not the data that the run in {run} was made from; `poisonproof update {run} DATA` makes it so."
         )

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import (
-    completion,
-    following,
-    options,
-    reading,
-)
+from poisonproof.cli import following, options, reading
 from poisonproof.display.text import shown
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof import FiniteAggregationClassifier
-    from poisonproof.data import Dataset
+    from poisonproof.data import Dataset, ReadOptions
+    from poisonproof.planning.plan import Plan
     from poisonproof.runs.run import Outcome
 
 EXAMPLES = (
@@ -28,41 +24,44 @@ EXAMPLES = (
 )
 
 
-def command(
-    dataset: Annotated[
-        str,
-        typer.Argument(
-            help="`digits` (embedded), `mnist`, `cifar10`, `gtsrb` from files, or your own: .csv, .tsv (or .gz), "
-            ".parquet, .npz, .svm, or a folder of images with a sub-folder for each class.",
-            autocompletion=completion.of_data,
-        ),
-    ],
-    k: options.K = 50,
-    d: options.D = 16,
-    out: Annotated[Path | None, typer.Option("--out", help="Run directory; an interrupted run goes on there.")] = None,
-    spread: options.SpreadName = None,
-    learner: Annotated[
+@dataclass(frozen=True)
+class EnsembleOptions:
+    """What `poisonproof run` and `poisonproof train` are told about the ensemble and its folder."""
+
+    data: options.Data
+    k: options.K = 50
+    d: options.D = 16
+    out: Annotated[Path | None, typer.Option("--out", help="Run directory; an interrupted run goes on there.")] = None
+    spread: options.SpreadName = None
+    learner: options.Learner = None
+    data_dir: options.DataDir = None
+    download: options.Download = False
+    split: options.SplitName = "content"
+    n_jobs: options.Jobs = -1
+    max_memory: Annotated[
         str | None,
-        typer.Option(
-            "--learner",
-            autocompletion=completion.of_learners,
-            help="`table`, `text`; for images `digits` (glyphs), `signs` (emblems), `objects` (photographs), "
-            "`nin` and `nin-mirror` (the paper's network, in hours).",
-        ),
-    ] = None,
-    data_dir: options.DataDir = None,
-    download: options.Download = False,
-    split: options.SplitName = "content",
-    n_jobs: options.Jobs = -1,
+        typer.Option("--max-memory", help="Bound for `digits`, `signs` and `objects`, such as 4GB."),
+    ] = None
+    plan: following.PlanFile = None
+
+    def after_plan(self, plan: Plan) -> EnsembleOptions:
+        """The same with what a plan says, unless an option that it stands for was given too."""
+        twice = [name for name in ("k", "d", "spread", "learner") if getattr(self, name) != getattr(type(self), name)]
+        if twice:
+            raise PoisonproofError(f"--plan says what --{twice[0]} is; leave one of them out.")
+        spread = None if plan.choice.spread == "random" else plan.choice.spread
+        return replace(self, k=plan.choice.k, d=plan.choice.d, spread=spread, learner=plan.learner_name)  # type: ignore[arg-type]
+
+
+@options.taking("ensemble", EnsembleOptions)
+@options.taking("read", reading.read_options)
+def command(
+    ensemble: EnsembleOptions,
     votes_only: Annotated[bool, typer.Option("--votes-only", help="Do not keep the base classifiers.")] = False,
     rankings: Annotated[
         bool,
         typer.Option("--rankings", help="Keep rankings too, for `poisonproof certify OUT/votes.npy --method run-off`."),
     ] = False,
-    max_memory: Annotated[
-        str | None,
-        typer.Option("--max-memory", help="Bound for `digits`, `signs` and `objects`, such as 4GB."),
-    ] = None,
     undefended: Annotated[
         bool,
         typer.Option(
@@ -72,55 +71,33 @@ def command(
     resume: Annotated[
         bool, typer.Option("--resume/--no-resume", help="Go on with the run that --out holds, or refuse such a folder.")
     ] = True,
-    plan: following.PlanFile = None,
+    attack_size: Annotated[
+        int | None,
+        typer.Option("--attack-size", help="The attack size you fear: the table, the page and its headline show it."),
+    ] = None,
     json: options.Json = False,
-    label: reading.Label = None,
-    test: reading.Test = None,
-    held_out: reading.HeldOut = None,
-    schema: reading.SchemaFile = None,
-    group_column: reading.GroupColumn = None,
-    classes: reading.Classes = None,
-    delimiter: reading.Delimiter = None,
-    image_size: reading.ImageSize = None,
-    colour: reading.Colour = None,
-    n_features: reading.NFeatures = None,
-    skip_bad: reading.SkipBad = False,
-    max_size: reading.MaxSize = None,
+    *,
+    read: ReadOptions,
 ) -> None:
     """Split, train, vote and certify; write a run directory with report.html.
 
-    Prints the certified fraction at a range of attack sizes, and the accuracy of the same learner trained
-    undefended on all data: the price of the proof.
+    Prints the certified fraction at a range of attack sizes, as a share of test samples and as the mean over classes
+    (balanced), and the accuracy of the same learner trained undefended on all data: the price of the proof. If a
+    constant answer would do as well, that is said first.
     """
     from poisonproof.report.page import write_report
+    from poisonproof.runs.manifest import RunSettings
     from poisonproof.runs.run import run
+    from poisonproof.system.progress import watched
 
-    said = {
-        "label": label,
-        "test": test,
-        "held-out": held_out,
-        "schema": schema,
-        "group-column": group_column,
-        "classes": classes,
-        "delimiter": delimiter,
-        "image-size": image_size,
-        "colour": colour,
-        "n-features": n_features,
-        "skip-bad": skip_bad,
-        "max-size": max_size,
-    }
-    asked = prepare(dataset, k, d, out, spread, learner, data_dir, download, split, n_jobs, max_memory, plan, said)
-    with progress_bar() as progress:
-        outcome = run(
-            *asked.what,
-            votes_only=votes_only,
-            rankings=rankings,
-            undefended=undefended,
-            resume=resume,
-            **asked.how,
-            say=options.note,
-            progress=progress,
-        )
+    if attack_size is not None and attack_size < 0:
+        raise PoisonproofError(f"--attack-size must be a whole number of 0 or more. Got {attack_size}.")
+    asked = prepare(ensemble, read)
+    if attack_size is not None:
+        asked.how["asked"]["attack_size"] = attack_size
+    settings = RunSettings(votes_only, rankings, undefended, resume, **asked.how)
+    with progress_bar() as progress, watched(progress):
+        outcome = run(*asked.what, settings)
     report = write_report(outcome)
     show(outcome, report, json)
 
@@ -132,71 +109,56 @@ class Asked(NamedTuple):
     how: dict[str, Any]
 
 
-def prepare(
-    dataset: str,
-    k: int,
-    d: int,
-    out: Path | None,
-    spread: str | None,
-    learner: str | None,
-    data_dir: Path | None,
-    download: bool,
-    split: str,
-    n_jobs: int,
-    max_memory: str | None,
-    plan: Path | None,
-    said: dict[str, Any],
-) -> Asked:
+def prepare(ensemble: EnsembleOptions, read: ReadOptions) -> Asked:
     """Read the data and put the ensemble together, as the command line says."""
     from poisonproof import FiniteAggregationClassifier, Split, Spread
     from poisonproof.display.numbers import bytes_of
+    from poisonproof.planning.plan import Plan
 
     options.warnings_as_notes()
-    most = None if max_memory is None else bytes_of(max_memory)
-    planned = None
-    if plan is not None:
-        given = {"--k": k != 50, "--d": d != 16, "--spread": spread is not None, "--learner": learner is not None}
-        planned = following.open_plan(plan, given)
-        k, d, learner = planned.choice.k, planned.choice.d, planned.learner_name  # type: ignore[assignment]
-        spread = None if planned.choice.spread == "random" else planned.choice.spread
-    said = said | {"colour": {None: None, True: "colour", False: "grey"}[said["colour"]]}
-    samples = reading.open_named_or_own(dataset, data_dir, said, download=download)
-    samples, estimator = with_learner(samples, learner)
-    followed = None
+    most = None if ensemble.max_memory is None else bytes_of(ensemble.max_memory)
+    planned = None if ensemble.plan is None else Plan.load(ensemble.plan)
+    if planned is not None:
+        ensemble = ensemble.after_plan(planned)
+    samples = reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
+    samples, estimator = with_learner(samples, ensemble.learner)
+    asked: dict[str, Any] = {"data": ensemble.data, "learner": ensemble.learner, "options": reading.words_of(read)}
     if planned is not None:
         planned.check(samples, estimator)
-        followed = planned.followed()
-        samples = following.with_premise(samples, followed)
-    if samples.groups is not None and split != "content":
-        raise PoisonproofError(f"With a column of contributors the split is 'group'; leave --split {split} out.")
+        asked["plan"] = planned.followed()
+        samples = following.with_premise(samples, asked["plan"])
+    if samples.groups is not None and ensemble.split != "content":
+        raise PoisonproofError(
+            f"With a column of contributors the split is 'group'; leave --split {ensemble.split} out."
+        )
+    kind = "group" if samples.groups is not None else ensemble.split
     model = FiniteAggregationClassifier(
         estimator,
-        k=k,
-        d=d,
-        spread=options.parse_spread(spread) if spread else None,
-        split=Split("group" if samples.groups is not None else split, samples.dtype, samples.n_features),  # type: ignore[arg-type]
+        k=ensemble.k,
+        d=ensemble.d,
+        spread=options.parse_spread(ensemble.spread) if ensemble.spread else None,
+        split=Split(kind, samples.dtype, samples.n_features),  # type: ignore[arg-type]
         classes=None if samples.classes is None else samples.classes.tolist(),
-        n_jobs=n_jobs,
+        n_jobs=ensemble.n_jobs,
     )
-    made = model.spread or Spread.random(k, d)
-    folder = out or Path("runs") / f"{samples.name}-k{str(round(made.k, 1)).removesuffix('.0')}-d{made.d}"
-    asked: dict[str, Any] = {
-        "data": dataset,
-        "learner": learner,
-        "options": {name: str(value) if isinstance(value, Path) else value for name, value in said.items() if value},
-    }
-    if followed is not None:
-        asked["plan"] = followed
+    spread = model.spread or Spread.random(ensemble.k, ensemble.d)
+    name = f"{samples.name}-k{str(round(spread.k, 1)).removesuffix('.0')}-d{spread.d}"
+    folder = ensemble.out or Path("runs") / name
     return Asked((samples, model, folder), {"asked": asked, "max_memory": most})
 
 
 def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
     """The learner that was asked for, or the one for this kind of data; which is then said, and is a premise."""
+    from poisonproof.learners.brought import brought
     from poisonproof.learners.describe import describe
     from poisonproof.learners.presets import learner_for, preset
     from poisonproof.premises import Premise
 
     picked, why, texts = learner_for(samples.schema)
+    if name is not None and ":" in name:
+        estimator = brought(name)
+        premise = Premise("learner", f"{describe(estimator)}, brought as {name}", True)
+        return samples.but(premises=(*samples.premises, premise)), estimator
     if name == "text" and picked != "text":
         raise PoisonproofError("The learner 'text' takes texts, and this data has none; use another --learner.")
     if name not in (None, "text") and picked == "text" and not texts:
@@ -206,19 +168,22 @@ def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
         options.note(f"learner: {picked}, because {why}; --learner chooses another")
         declared = next(premise.declared for premise in samples.premises if premise.what == "schema")
         premise = Premise("learner", f"{describe(estimator)}, because {why}", declared)
-        samples = replace(samples, premises=(*samples.premises, premise))
+        samples = samples.but(premises=(*samples.premises, premise))
     return samples, estimator
 
 
 def show(outcome: Outcome, report: Path, json: bool) -> None:
-    """What came out, on stdout."""
-    from poisonproof.display.numbers import percent
+    """What came out, on stdout; on stderr first, if so it is, that a constant answer would do as well."""
+    from poisonproof.certificates.certificate import attack_sizes
+    from poisonproof.report.page import asked_size
     from poisonproof.report.planned import beside_plan
-    from poisonproof.runs.run import attack_sizes
+    from poisonproof.report.summary import Summary
 
-    certificate, y = outcome.certificate, outcome.y_test
-    sizes = attack_sizes(certificate)
-    fractions = certificate.certified_fraction(y, sizes)
+    certificate, feared = outcome.certificate, asked_size(outcome)
+    sizes = sorted({*attack_sizes(certificate), *([] if feared is None else [feared])})
+    summary = Summary.of(outcome, sizes, feared)
+    if summary.warning is not None:
+        options.note(f"WARNING: {summary.warning}")
     if json:
         options.print_json(
             {
@@ -227,27 +192,23 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
                 "k": certificate.spread.k,
                 "d": certificate.spread.d,
                 "undefended_accuracy": outcome.undefended_accuracy,
-                "clean_accuracy": certificate.clean_accuracy(y),
                 "base_accuracy": outcome.base_accuracy,
-                "attack_size": sizes,
-                "certified_fraction": fractions.tolist(),
-                "premises": outcome.manifest["premises"],
+                **summary.as_dict(),
+                "premises": list(outcome.manifest.premises or ()),
                 "seconds": outcome.seconds,
                 "plan": {figure.name: figure.as_dict() for figure in beside_plan(outcome)} or None,
             }
         )
         return
     options.print_table(
-        f"{outcome.manifest['settings']['dataset']['name']}: {len(certificate)} test samples, "
+        f"{outcome.manifest.settings.name}: {len(certificate)} test samples, "
         f"{certificate.spread.n_subsets} base classifiers (k = {certificate.spread.k:g}, d = {certificate.spread.d})",
-        ["attack size", "certified fraction, % (pointwise)", "undefended accuracy, % (no guarantee)"],
-        [
-            [str(size), percent(fraction), percent(outcome.undefended_accuracy) if size == 0 else "?"]
-            for size, fraction in zip(sizes, fractions, strict=True)
-        ],
+        *summary.table(outcome.undefended_accuracy),
     )
+    options.print_line(summary.line)
+    options.print_table(summary.classes_title, *summary.classes_table(), left=1)
     following.print_beside(outcome)
-    for premise in outcome.manifest["premises"]:
+    for premise in outcome.manifest.premises or ():
         options.note(f"premise: {premise}")
     options.note(f"report: {report}")
 

@@ -14,8 +14,9 @@ EXAMPLES = "Example: `poisonproof split train.npz --k 50 --d 16 --out subsets.np
 
 
 def command(
-    file: Annotated[
-        Path, typer.Argument(help=".npy with the samples, or .npz with x_train (and y_train) or X (and y).")
+    data: Annotated[
+        Path,
+        typer.Argument(metavar="DATA", help=".npy with the samples, or .npz with x_train (and y_train) or X (and y)."),
     ],
     out: Annotated[Path, typer.Option("--out", help="Where to write the subsets.")],
     k: options.K = 50,
@@ -47,11 +48,11 @@ def command(
 
     how = Split(split, dtype)  # type: ignore[arg-type]
     chosen = resolve_spread(options.parse_spread(spread) if spread else None, k, d, unless=(50, 16))
-    X, y = _read(file)
+    X, y = _read(data)
     samples = how.samples(X)
     codes = np.zeros(len(samples), np.int64) if y is None else read_labels(y).codes
     if len(codes) != len(samples):
-        raise PoisonproofError(f"{file} holds {len(samples)} samples but {len(codes)} labels.")
+        raise PoisonproofError(f"{data} holds {len(samples)} samples but {len(codes)} labels.")
     subsets = Subsets.of(samples, codes, how.partitions(samples, chosen.n_partitions), chosen)
     starts = np.concatenate(([0], np.cumsum(subsets.sizes)))
     rows = np.concatenate([subsets.rows(i) for i in range(len(subsets))])
@@ -73,7 +74,7 @@ def command(
         options.print_json(summary)
     else:
         options.print_table(
-            f"{file.name} → {out.name}", list(summary)[2:], [[str(v) for v in list(summary.values())[2:]]]
+            f"{data.name} → {out.name}", list(summary)[2:], [[str(v) for v in list(summary.values())[2:]]]
         )
     if empty:
         options.note(f"{empty} of {len(subsets)} subsets are empty; their base classifiers must abstain")

@@ -18,27 +18,27 @@ def command(
 ) -> None:
     """Suggest spreads whose overlap the tight certificate turns into radius, nearest to K and D first.
 
-    Two partitions of one group share `overlap` base classifiers, of different groups none. The name is what `--spread`
+    Two partitions of one block share `overlap` base classifiers, of different blocks none. The name is what `--spread`
     takes. Certify the votes with `--method tight`.
     """
     from poisonproof import Spread
 
     designs = Spread.suggest(k, d)
     if json:
-        names = ("name", "n_subsets", "k", "d", "groups", "group_size", "overlap")
+        names = ("name", "n_subsets", "k", "d", "blocks", "block_size", "overlap")
         options.print_json({"designs": [{name: getattr(design, name) for name in names} for design in designs]})
         return
     options.print_table(
         f"Designed spreads near k = {k:g}, d = {d:g}",
-        ["--spread", "base classifiers", "k", "d", "groups", "group size", "overlap"],
+        ["--spread", "base classifiers", "k", "d", "blocks", "block size", "overlap"],
         [
             [
                 design.name,
                 str(design.n_subsets),
                 f"{design.k:.1f}",
                 str(design.d),
-                str(design.groups),
-                str(design.group_size),
+                str(design.blocks),
+                str(design.block_size),
                 str(design.overlap),
             ]
             for design in designs

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from poisonproof.cli import options
-from poisonproof.cli.reopening import check_same_data, reopen
+from poisonproof.cli.reopening import check_same_data, reopen_data
 from poisonproof.errors import PoisonproofError
 
 EXAMPLES = (
@@ -47,6 +47,7 @@ def command(
     form: Annotated[str, typer.Option("--format", help="`text`, `markdown`, `latex` or `json`.")] = "text",
     data_dir: options.DataDir = None,
     out: Annotated[Path | None, typer.Option("--out", help="A file instead of the terminal.")] = None,
+    json: options.Json = False,
 ) -> None:
     """The tables of the paper from runs, with the published numbers beside ours where there are any.
 
@@ -60,7 +61,7 @@ def command(
     if table not in KINDS:
         raise PoisonproofError(f"The table is one of {', '.join(KINDS)}. Got '{table}' instead.")
     results = collected([measures_of(run, data_dir) for run in runs])
-    if form == "json":
+    if json or form == "json":
         if table not in RECORDS:
             raise PoisonproofError(f"Table '{table}' has no JSON form; use --format text, markdown or latex.")
         text = as_json(results[RECORDS[table]])
@@ -80,7 +81,7 @@ def measures_of(run: Path, data_dir: Path | None) -> dict[str, Any]:
     from poisonproof.paper.measure import measure
     from poisonproof.votes.votes import Votes
 
-    reopened = reopen(run, None, data_dir)
+    reopened = reopen_data(run, None, data_dir)
     check_same_data(run, reopened)
     votes = Votes.load(run / "votes.npy")
     return measure(votes, Certificate.load(run / "certificate.npz"), reopened.dataset.y_test, reopened.manifest)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,6 +27,7 @@ def command(
             "keep their numbers.",
         ),
     ] = None,
+    learner: reopening.Learner = None,
     data_dir: options.DataDir = None,
     n_jobs: options.Jobs = -1,
     json: options.Json = False,
@@ -41,12 +41,15 @@ def command(
     numbered as in the data itself, also after some of them were left out.
     """
     from poisonproof.report.page import write_report
+    from poisonproof.runs.manifest import RunSettings
     from poisonproof.runs.run import run as run_again
+    from poisonproof.system.progress import watched
 
     options.warnings_as_notes()
-    reopened = reopening.reopen(run, data, data_dir, n_jobs)
-    before = reopened.manifest["asked"]
-    asked = {name: before[name] for name in ("data", "learner", "options", "plan") if name in before}
+    reopened = reopening.reopen(run, data, data_dir, n_jobs, learner)
+    before, settings = reopened.manifest.asked or {}, reopened.manifest.settings
+    kept = ("data", "learner", "options", "plan", "attack_size")
+    asked: dict[str, Any] = {name: before[name] for name in kept if name in before}
     if data is not None:
         asked["data"] = data
     dataset, left_out = reopened.dataset, reopened.left_out
@@ -54,28 +57,22 @@ def command(
         dataset, left_out = _less(reopened, reopening.row_numbers(remove))
     if left_out is not None:
         asked["left_out"] = left_out.as_dict()
-    dataset = replace(dataset, name=reopened.manifest["settings"]["dataset"]["name"])
-    with progress_bar() as progress:
+    with progress_bar() as progress, watched(progress):
         outcome = run_again(
-            dataset,
+            dataset.but(name=settings.name),
             reopened.model,
             run,
-            votes_only=reopened.manifest["settings"]["votes_only"],
-            rankings=bool(reopened.manifest["settings"]["rankings"]),
-            update=True,
-            asked=asked,
-            say=options.note,
-            progress=progress,
+            RunSettings(settings.votes_only, bool(settings.rankings), update=True, asked=asked),
         )
     write_report(outcome)
-    changes = outcome.manifest["changes"]
+    changes = list(outcome.manifest.changes)
     if json:
-        options.print_json({"out": str(run), "changes": changes, "n_train": outcome.manifest["n_train"]})
+        options.print_json({"out": str(run), "changes": changes, "n_train": outcome.manifest.n_train})
         return
     nothing = {"retrained": 0, "of": outcome.certificate.spread.n_subsets}
-    last = changes[-1] if len(changes) > len(reopened.manifest.get("changes", [])) else nothing
+    last = changes[-1] if len(changes) > len(reopened.manifest.changes) else nothing
     options.print_line(
-        f"{run}: {outcome.manifest['n_train']} training samples; {last['retrained']} of {last['of']} base classifiers "
+        f"{run}: {outcome.manifest.n_train} training samples; {last['retrained']} of {last['of']} base classifiers "
         "were trained again, the others stand."
     )
 

@@ -9,20 +9,28 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import completion, options, reopening
+from poisonproof.cli import options, reopening
 from poisonproof.cli.run import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.data import Dataset
+    from poisonproof.verification import Verdict
 
 GIGABYTES = 8.0
 MOST_ENTRIES = 1_000_000
 NAMED = "the data that the run names"
 EXAMPLES = (
-    "Example: `poisonproof verify runs/digits --dataset digits --retrain 20`; "
+    "Example: `poisonproof verify runs/digits digits --retrain 20`; "
     "`poisonproof verify certificate.npz --votes votes.npy`"
 )
+
+
+class Seal(NamedTuple):
+    """Whether signed evidence is genuine and true, and a sentence about it."""
+
+    signed: bool
+    signature: str
 
 
 class AtHand(NamedTuple):
@@ -33,17 +41,15 @@ class AtHand(NamedTuple):
 
 
 def command(
-    path: Annotated[Path, typer.Argument(help="Run directory, or a certificate (.npz).")],
-    votes: Annotated[Path | None, typer.Option("--votes", help="The votes (.npy) of a loose certificate.")] = None,
-    dataset: Annotated[
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory, or a certificate (.npz).")],
+    data: Annotated[
         str | None,
-        typer.Option(
-            "--dataset",
-            autocompletion=completion.of_data,
-            help="Data to check against; by default what the run was made from, if it is still there.",
-        ),
+        options.data_argument("Data to check against; by default what the run was made from, if it is still there."),
     ] = None,
-    data_dir: Annotated[Path | None, typer.Option("--data-dir", help="Folder that holds its files.")] = None,
+    votes: Annotated[Path | None, typer.Option("--votes", help="The votes (.npy) of a loose certificate.")] = None,
+    data_dir: options.DataDir = None,
+    learner: reopening.Learner = None,
     sample: Annotated[
         int | None,
         typer.Option(
@@ -72,6 +78,13 @@ def command(
     max_size: Annotated[
         float, typer.Option("--max-size", help="How many GB the files may have in all; more is refused.")
     ] = GIGABYTES,
+    signature: Annotated[
+        Path | None,
+        typer.Option("--signature", help="Public key (PEM): also check the evidence that `attest --key` signed."),
+    ] = None,
+    evidence: Annotated[
+        Path | None, typer.Option("--evidence", help="Where that evidence is; by default RUN-evidence, beside the run.")
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Check that radii follow from votes, votes from base classifiers, and all else that files and data can tell.
@@ -80,19 +93,23 @@ def command(
     the digests that it states. CONSISTENT (5): nothing contradicts, but the files alone were looked at. NOT VERIFIED
     (3): something is false, or could not be checked. The checker shares no code with what makes certificates. The
     verdict is one line and names what was not checked; the reasons go to stderr, and `--json` prints every check.
+    With `--signature KEY`, evidence that was not signed with that key, is about other files, or says anything that is
+    not true of the run is NOT VERIFIED too.
     """
     from poisonproof import verify
+    from poisonproof.learners.brought import brought
 
     if not max_size > 0:
         raise PoisonproofError(f"--max-size must be above 0. Got {max_size}.")
-    at_hand = _at_hand(path, dataset, data_dir, retrain > 0)
-    if at_hand.dataset is None and path.is_dir():
-        options.note(at_hand.source)
+    given = data is not None or typed(context, "data_dir")
+    found = at_hand(path, data, data_dir, given=given, needed=retrain > 0)
+    if found.dataset is None and path.is_dir():
+        options.note(found.source)
     with progress_bar("checking") as progress:
         verdict = verify(
             path,
             votes=votes,
-            data=at_hand.dataset,
+            data=found.dataset,
             sample=sample,
             ask=ask,
             retrain=retrain,
@@ -100,44 +117,79 @@ def command(
             formal=formal,
             witness=witness,
             max_bytes=int(max_size * 1e9),
-            source=at_hand.source,
+            source=found.source,
+            estimator=None if learner is None else brought(learner),
             progress=progress,
         )
+    seal = None
+    if signature is not None:
+        seal = _seal(path, signature, evidence, found.dataset, verdict)
+    elif evidence is not None:
+        raise PoisonproofError("--evidence says where signed evidence is; give --signature KEY to check it.")
     if json:
-        options.print_json(verdict.as_dict())
+        options.print_json(verdict.as_dict() | ({} if seal is None else seal._asdict()))
     else:
-        options.print_line(verdict.verdict)
+        options.print_line(verdict.verdict if seal is None or seal.signed else f"NOT VERIFIED: {seal.signature}")
+        if seal is not None and seal.signed:
+            options.print_line(seal.signature)
         for check in (*verdict.failed, *verdict.not_checked):
             options.note(f"{check.outcome}: {check.name}: {check.words}")
+    if seal is not None and not seal.signed:
+        raise typer.Exit(3)
     if verdict.exit_code:
         raise typer.Exit(verdict.exit_code)
 
 
-def _at_hand(path: Path, dataset: str | None, data_dir: Path | None, needed: bool) -> AtHand:
+def typed(context: typer.Context, name: str) -> bool:
+    """Whether an option was typed by the user rather than found in the environment."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _seal(path: Path, signature: Path, evidence: Path | None, dataset: Dataset | None, verdict: Verdict) -> Seal:
+    """What the signed evidence says, held against the run."""
+    from poisonproof.evidence.attest import folder_beside
+    from poisonproof.evidence.facts import NotTrueError, gather
+    from poisonproof.evidence.sealed import check_sealed
+    from poisonproof.evidence.signing import public_key
+
+    key = public_key(signature)
+    if not path.is_dir():
+        raise PoisonproofError(f"{path} is no run; evidence is signed about runs.")
+    if not verdict.consistent:
+        return Seal(False, verdict.verdict)
+    try:
+        facts = None if dataset is None else gather(path, dataset, verdict)
+        return Seal(True, check_sealed(path, evidence or folder_beside(path), key, facts))
+    except NotTrueError as error:
+        return Seal(False, str(error))
+
+
+def at_hand(path: Path, data: str | None, data_dir: Path | None, *, given: bool, needed: bool) -> AtHand:
     """The data that were given; otherwise those that the run names, if they are there and have its digests."""
-    if dataset is not None or data_dir is not None:
-        return AtHand(_data(path, dataset, data_dir), "the data given")
+    if given:
+        return AtHand(_data(path, data, data_dir), "the data given")
     if not needed and not os.path.lexists(path / "manifest.json"):
         return AtHand(None, "no data")
     try:
-        named = _named_data(path)
+        named = _named_data(path, data_dir)
     except (ValueError, TypeError, LookupError, AttributeError, OSError, ImportError) as error:
         if needed and not os.path.lexists(path / "manifest.json"):
             raise
-        return AtHand(None, f"the data that the run names could not be read ({error}); give --dataset.")
+        return AtHand(None, f"the data that the run names could not be read ({error}); give DATA.")
     if named is None:
-        return AtHand(None, "the data that the run names no longer have the digests that it states; give --dataset.")
+        return AtHand(None, "the data that the run names no longer have the digests that it states; give DATA.")
     return AtHand(named, NAMED)
 
 
-def _named_data(path: Path) -> Dataset | None:
+def _named_data(path: Path, data_dir: Path | None) -> Dataset | None:
     """The data that a manifest names, which may be anybody's; None if their digests are not those that it states."""
     manifest = _manifest(path)
     asked = manifest.get("asked") or {}
     for name in (asked.get("data"), *(asked.get("options", {}).get(option) for option in ("test", "schema"))):
         if name is not None:
             _refuse_odd_files(Path(name))
-    named = _data(path, None, None)
+    named = _data(path, None, data_dir)
     stated = {name: digest for name, digest in manifest["settings"]["dataset"].items() if name != "name"}
     return named if named.digests() == stated else None
 
@@ -166,14 +218,14 @@ def _refuse_odd_files(path: Path) -> None:
             raise PoisonproofError(f"{place} is no regular file")
 
 
-def _data(path: Path, dataset: str | None, data_dir: Path | None) -> Dataset:
+def _data(path: Path, given: str | None, data_dir: Path | None) -> Dataset:
     """The data at hand: of a run, read as the run read it; of a loose certificate, by name."""
-    from poisonproof import data
+    from poisonproof.data import load
 
     manifest = _manifest(path)
     if manifest.get("asked"):
-        return reopening.reopen(path, dataset, data_dir).dataset
-    name = dataset or manifest.get("settings", {}).get("dataset", {}).get("name")
+        return reopening.reopen_data(path, given, data_dir).dataset
+    name = given or manifest.get("settings", {}).get("dataset", {}).get("name")
     if name is None:
-        raise PoisonproofError(f"{path} does not say which data it was made from; give --dataset.")
-    return data.load(name, data_dir)
+        raise PoisonproofError(f"{path} does not say which data it was made from; give DATA.")
+    return load(name, data_dir)

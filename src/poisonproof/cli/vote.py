@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,12 +16,16 @@ from poisonproof.cli import (
 from poisonproof.cli import run as running
 from poisonproof.errors import PoisonproofError
 
+if TYPE_CHECKING:
+    from poisonproof.data import ReadOptions
+
 EXAMPLES = (
     "Example: `poisonproof vote runs/my`; `poisonproof vote runs/my new.csv --out new.npy`, then `poisonproof certify "
     "new.npy`"
 )
 
 
+@options.taking("read", reading.read_options, only=("skip_bad", "max_size"))
 def command(
     run: reopening.Run,
     data: Annotated[
@@ -32,10 +36,11 @@ def command(
         typer.Option("--out", help="Where to write votes on new samples, for `poisonproof certify`: NAME.npy."),
     ] = None,
     data_dir: options.DataDir = None,
-    skip_bad: reading.SkipBad = False,
-    max_size: reading.MaxSize = None,
+    learner: reopening.Learner = None,
     n_jobs: options.Jobs = -1,
     json: options.Json = False,
+    *,
+    read: ReadOptions,
 ) -> None:
     """Let the base classifiers of a run vote: on its test samples, or on new ones.
 
@@ -43,29 +48,22 @@ def command(
     samples are written to a file that knows its spread and split.
     """
     from poisonproof.report.page import write_report
+    from poisonproof.runs.manifest import RunSettings
     from poisonproof.runs.run import run as go_on
     from poisonproof.system.progress import watched
 
     options.warnings_as_notes()
     if data is None:
-        reopened = reopening.reopen(run, None, data_dir, n_jobs)
+        reopened = reopening.reopen(run, None, data_dir, n_jobs, learner)
         reopening.check_same_data(run, reopened)
-        settings = reopened.manifest["settings"]
-        with running.progress_bar("voting") as progress:
-            outcome = go_on(
-                reopened.dataset,
-                reopened.model,
-                run,
-                votes_only=settings["votes_only"],
-                rankings=bool(settings["rankings"]),
-                say=options.note,
-                progress=progress,
-            )
+        settings = RunSettings(reopened.manifest.settings.votes_only, bool(reopened.manifest.settings.rankings))
+        with running.progress_bar("voting") as progress, watched(progress):
+            outcome = go_on(reopened.dataset, reopened.model, run, settings)
         running.show(outcome, write_report(outcome), json)
         return
     if out is None or out.suffix != ".npy":
         raise PoisonproofError("Votes on new samples need a file to be written to: --out NAME.npy.")
-    part, model = predict.asked_again(run, data, skip_bad, max_size, n_jobs)
+    part, model = predict.asked_again(run, data, read, n_jobs, learner)
     with running.progress_bar("voting") as progress, watched(progress):
         votes = model.votes(part.X)
     votes.save(out)

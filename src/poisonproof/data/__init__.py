@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from poisonproof.data.dataset import Dataset, held_out
 from poisonproof.data.named import DATASETS, load
+from poisonproof.data.options import ReadOptions
 from poisonproof.data.reading import Rows, read
-from poisonproof.data.user_files import How, open_own
+from poisonproof.data.user_files import open_files
 
-__all__ = ["DATASETS", "Dataset", "How", "Rows", "held_out", "load", "open_own", "read"]
+__all__ = ["DATASETS", "Dataset", "ReadOptions", "Rows", "held_out", "load", "open_files", "read"]

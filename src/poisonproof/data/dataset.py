@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
+from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
 from poisonproof.samples.cells import cell_codes
 from poisonproof.samples.hashing import hash_numbers
-from poisonproof.samples.kinds import to_samples
-from poisonproof.samples.labels import label_cells
+from poisonproof.samples.kinds import Samples, to_samples
+from poisonproof.samples.labels import label_cells, one_by_one
 from poisonproof.samples.rows import count_rows, take_rows
 from poisonproof.samples.schema import Schema
 from poisonproof.system.files import sha256_of_array
@@ -59,10 +61,34 @@ class Dataset:
     premises: tuple[Premise, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @cached_property
+    def train(self) -> Samples:
+        """The training samples in canonical form, made once."""
+        return to_samples(self.x_train, dtype=self.dtype, n_features=self.n_features)
+
+    @cached_property
+    def test(self) -> Samples:
+        """The test samples in canonical form, made once."""
+        return to_samples(self.x_test, dtype=self.dtype, n_features=self.n_features)
+
+    def samples_for(self, part: str, split: Split) -> Samples:
+        """A part, "train" or "test", as a split reads it: in the canonical form that is there, if that is the same."""
+        if split.schema is None and (split.dtype, split.n_features) == (self.dtype, self.n_features):
+            samples: Samples = getattr(self, part)
+            return samples
+        return split.samples(getattr(self, f"x_{part}"))
+
+    def but(self, **changes: Any) -> Dataset:
+        """The same data set but for these entries; what stays in canonical form is not made again."""
+        other = replace(self, **changes)
+        for part in ("train", "test"):
+            if part in vars(self) and not {f"x_{part}", "dtype", "n_features"} & set(changes):
+                vars(other)[part] = vars(self)[part]
+        return other
+
     def digests(self, parts: Sequence[str] = ("train", "test")) -> dict[str, str]:
         """SHA-256 of the samples' content hashes, of the labels and of the contributors, in the order given."""
-        samples = {f"x_{part}": to_samples(getattr(self, f"x_{part}"), dtype=self.dtype) for part in parts}
-        hashes = {name: part.content_hashes for name, part in samples.items()}
+        hashes = {f"x_{part}": getattr(self, part).content_hashes for part in parts}
         labels = {f"y_{part}": cell_codes(label_cells(getattr(self, f"y_{part}"))) for part in parts}
         groups = {} if self.groups is None else {"groups": cell_codes(label_cells(self.groups))}
         return {name: sha256_of_array(array) for name, array in (hashes | labels | groups).items()}
@@ -74,8 +100,7 @@ class Dataset:
         if len(gone) and (gone[0] < 0 or gone[-1] >= n):
             raise PoisonproofError(f"Rows to remove must be rows of the training data, 0 … {n - 1}. Got {rows!r}.")
         stay = np.setdiff1d(np.arange(n), gone)
-        return replace(
-            self,
+        return self.but(
             x_train=take_rows(self.x_train, stay),
             y_train=self.y_train[stay],
             groups=None if self.groups is None else self.groups[stay],
@@ -92,5 +117,5 @@ def held_out(X: Any, share: float, *, groups: Any = None, dtype: str = "float64"
     if groups is None:
         hashes = to_samples(X, dtype=dtype).hashes(HOLD_OUT_SEED)
     else:
-        hashes = hash_numbers(cell_codes(label_cells(groups))[:, None], HOLD_OUT_SEED)
+        hashes = hash_numbers(cell_codes(label_cells(one_by_one(groups)))[:, None], HOLD_OUT_SEED)
     return hashes < np.uint64(int(share * 2**64))

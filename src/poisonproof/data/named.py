@@ -175,8 +175,8 @@ def _gtsrb(folder: Path) -> Arrays:
             labels.append(_sign(training, PurePosixPath(name).parent.name))
     table = _ground_truth(truth)
     with reading(test, "is damaged"):
-        found = {PurePosixPath(name).name: picture for name, picture in _pictures(test)}
-    missing = sorted(set(table) - set(found))
+        pictures = {PurePosixPath(name).name: picture for name, picture in _pictures(test)}
+    missing = sorted(set(table) - set(pictures))
     if missing:
         raise DamagedFileError(f"{test} is not whole: {missing[0]} is missing.")
     names = sorted(table)
@@ -184,7 +184,7 @@ def _gtsrb(folder: Path) -> Arrays:
     return (
         np.array(images, np.uint8).reshape(shape),
         np.array(labels, np.int64),
-        np.array([found[name] for name in names], np.uint8).reshape(shape),
+        np.array([pictures[name] for name in names], np.uint8).reshape(shape),
         np.array([table[name] for name in names], np.int64),
     )
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.data.user_files import How, kind_of, read_rows
+from poisonproof.data.options import ReadOptions
+from poisonproof.data.user_files import kind_of, read_rows
 from poisonproof.samples.schema import Schema
 
 
@@ -66,6 +67,6 @@ def read(
         Whether the file has labels; False for samples to be answered.
     """
     path = Path(path)
-    how = How(label=label, group_column=group, schema=schema)
-    part, used = read_rows(path, kind_of(path), how, labelled=labelled)
+    options = ReadOptions(label=label, group_column=group, schema=schema)
+    part, used = read_rows(path, kind_of(path), options, labelled=labelled)
     return Rows(part.X, part.labels, part.groups, used, part.notes)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.data.dataset import Dataset, held_out
+from poisonproof.data.options import ReadOptions
 from poisonproof.data.readers.csvfile import CsvTable
 from poisonproof.data.readers.folder import guess_image_schema, read_folder
 from poisonproof.data.readers.npz import layout_of, names_in, read_npz
@@ -48,49 +48,6 @@ FEWEST_SAMPLES = 10
 FEW_LABELS = 50
 
 
-@dataclass(frozen=True)
-class How:
-    """What the user says about their files; None where they say nothing.
-
-    Attributes
-    ----------
-    label, group_column : str
-        The columns of a table, or arrays of an npz file, that hold labels and contributors' ids.
-    test : path
-        Another file or folder with the test samples.
-    held_out : float
-        Otherwise the share of samples to hold out, by a hash of their own content.
-    schema : path, mapping of columns to roles, or Schema
-        How to read the files.
-    classes : sequence of str
-        The labels that may occur.
-    delimiter : str
-        For CSV; a `.tsv` file has tabs unless this says otherwise.
-    image_size : (width, height)
-    colour : bool
-        For folders of images.
-    n_features : int
-        For svmlight.
-    skip_bad : bool
-        Leave out images that cannot be read.
-    most_bytes : int
-        How much may be read.
-    """
-
-    label: str | None = None
-    group_column: str | None = None
-    test: Path | None = None
-    held_out: float | None = None
-    schema: str | Path | Mapping[str, str] | Schema | None = None
-    classes: Sequence[str] | None = None
-    delimiter: str | None = None
-    image_size: tuple[int, int] | None = None
-    colour: bool | None = None
-    n_features: int | None = None
-    skip_bad: bool = False
-    most_bytes: int | None = None
-
-
 def kind_of(path: Path) -> str:
     """What a file or folder holds, by its name."""
     if not path.exists():
@@ -103,31 +60,31 @@ def kind_of(path: Path) -> str:
     raise PoisonproofError(f"{path} is of no known kind; there are {', '.join(KINDS)} and folders of images.")
 
 
-def open_own(path: str | Path, how: How) -> Dataset:
+def open_files(path: str | Path, options: ReadOptions) -> Dataset:
     """The training and test samples of a user's files.
 
     How one row is read, and whether it is held out, is a function of that row and of the schema; everything decided
     about all rows at once is declared by the user or listed among the premises.
     """
-    if how.test is not None and how.held_out is not None:
+    if options.test is not None and options.held_out is not None:
         raise PoisonproofError("Give --test or --held-out, not both.")
     path = Path(path)
-    schema, declared = _schema_for(path, kind_of(path), how)
-    part, inside = _read_all(path, schema, how)
-    where = _held_out_premise(how, inside is not None, part.groups is not None)
+    schema, declared = _schema_for(path, kind_of(path), options)
+    part, inside = _read_all(path, schema, options)
+    where = _held_out_premise(options, inside is not None, part.groups is not None)
     dtype = "uint8" if schema.kind == "images" or getattr(schema, "dtype", None) == "uint8" else "float64"
     notes = part.notes
-    if how.test is not None:
-        test = read_part(how.test, schema, labelled=True, how=how)
+    if options.test is not None:
+        test = read_part(options.test, schema, labelled=True, options=options)
         notes += test.notes
     elif inside is not None:
         test = inside
     else:
-        _check_enough(path, part)
-        aside = held_out(part.X, _share(how), groups=part.groups, dtype=dtype)
+        _check_enough(path, part, options.classes is not None)
+        aside = held_out(part.X, _share(options), groups=part.groups, dtype=dtype)
         part, test = _rows(part, np.flatnonzero(~aside)), _rows(part, np.flatnonzero(aside))
-    _check_enough(path, part)
-    classes = None if how.classes is None else np.array(list(how.classes), object)
+    _check_enough(path, part, options.classes is not None)
+    classes = None if options.classes is None else np.array(list(options.classes), object)
     known = set(_labels(part).tolist() if classes is None else classes.tolist())
     rows = np.flatnonzero([label in known for label in _labels(test).tolist()])
     if len(rows) < len(test):
@@ -135,7 +92,8 @@ def open_own(path: str | Path, how: How) -> Dataset:
         # With inferred classes one training sample more could bring such samples back, so they stay, as wrong.
         test = test if classes is None else _rows(test, rows)
     if not len(test):
-        raise PoisonproofError(f"No test samples are left of {how.test or path}; give --test or a larger --held-out.")
+        source = options.test or path
+        raise PoisonproofError(f"No test samples are left of {source}; give --test or a larger --held-out.")
     return Dataset(
         path.name,
         part.X,
@@ -152,114 +110,121 @@ def open_own(path: str | Path, how: How) -> Dataset:
     )
 
 
-def read_part(path: Path, schema: Schema, *, labelled: bool, how: How) -> Part:
+def read_part(path: Path, schema: Schema, *, labelled: bool, options: ReadOptions) -> Part:
     """The samples of one more file, read by a schema that is already there."""
     kind = kind_of(path)
     if kind != schema.kind:
         raise PoisonproofError(f"{path} holds {kind}, but the schema reads {schema.kind}; give data of the same kind.")
     if isinstance(schema, TableSchema):
-        return read_table(_table(path, schema.delimiter, how), schema, labelled=labelled)
+        return read_table(_table(path, schema.delimiter, options), schema, labelled=labelled)
     if isinstance(schema, ImageSchema):
         return read_folder(
-            path, schema, labelled=labelled, resize=_resizes(how), skip_bad=how.skip_bad, most_bytes=how.most_bytes
+            path,
+            schema,
+            labelled=labelled,
+            resize=_resizes(options),
+            skip_bad=options.skip_bad,
+            most_bytes=options.most_bytes,
         )
     if isinstance(schema, SparseSchema):
-        return read_svmlight(path, schema, labelled=labelled, most_bytes=how.most_bytes)
+        return read_svmlight(path, schema, labelled=labelled, most_bytes=options.most_bytes)
     x, y = ("X", "y") if "X" in names_in(path) else ("x_test", "y_test")
-    return read_npz(path, x, y if labelled else None, None, schema, how.most_bytes)[0]
+    return read_npz(path, x, y if labelled else None, None, schema, options.most_bytes)[0]
 
 
-def read_rows(path: Path, kind: str, how: How, *, labelled: bool) -> tuple[Part, Schema]:
+def read_rows(path: Path, kind: str, options: ReadOptions, *, labelled: bool) -> tuple[Part, Schema]:
     """The samples of one file with their labels, if it has some, and the schema that read them."""
-    schema = _schema_for(path, kind, how, labelled)[0]
-    part = _read_all(path, schema, how)[0] if labelled else read_part(path, schema, labelled=False, how=how)
+    schema = _schema_for(path, kind, options, labelled)[0]
+    part = _read_all(path, schema, options)[0] if labelled else read_part(path, schema, labelled=False, options=options)
     return part, schema
 
 
-def _schema_for(path: Path, kind: str, how: How, labelled: bool = True) -> tuple[Schema, bool]:
+def _schema_for(path: Path, kind: str, options: ReadOptions, labelled: bool = True) -> tuple[Schema, bool]:
     """The schema, and whether the user declared it."""
-    _refuse_what_does_not_apply(path, kind, how)
-    if how.schema is not None:
-        schema = to_schema(how.schema)
+    _refuse_what_does_not_apply(path, kind, options)
+    if options.schema is not None:
+        schema = to_schema(options.schema)
         if schema.kind != kind:
-            name = how.schema if isinstance(how.schema, str | Path) else "This"
+            name = options.schema if isinstance(options.schema, str | Path) else "This"
             raise PoisonproofError(f"{name} is a schema for {schema.kind}, but {path} holds {kind}.")
-        return _with_keys(path, schema, how, labelled), not getattr(schema, "guessed", False)
+        return _with_keys(path, schema, options, labelled), not getattr(schema, "guessed", False)
     if kind == "table":
-        if how.label is None:
+        if options.label is None:
             raise PoisonproofError(f"Which column of {path} holds the labels? Name it with --label.")
-        delimiter = _delimiter(path, ",", how)
-        return guess_schema(_table(path, delimiter, how), how.label, how.group_column, delimiter), False
+        delimiter = _delimiter(path, ",", options)
+        return guess_schema(_table(path, delimiter, options), options.label, options.group_column, delimiter), False
     if kind == "images":
-        declared = how.image_size is not None and how.colour is not None
-        return guess_image_schema(path, how.image_size, how.colour), declared
+        declared = options.image_size is not None and options.colour is not None
+        return guess_image_schema(path, options.image_size, options.colour), declared
     if kind == "sparse":
-        if how.n_features is not None:
-            return SparseSchema(how.n_features), True
-        return guess_sparse_schema(path, how.most_bytes), False
-    return read_npz(path, layout_of(path)[0], None, None, None, how.most_bytes)[1], False
+        if options.n_features is not None:
+            return SparseSchema(options.n_features), True
+        return guess_sparse_schema(path, options.most_bytes), False
+    return read_npz(path, layout_of(path)[0], None, None, None, options.most_bytes)[1], False
 
 
-def _with_keys(path: Path, schema: Schema, how: How, labelled: bool) -> Schema:
+def _with_keys(path: Path, schema: Schema, options: ReadOptions, labelled: bool) -> Schema:
     """A given schema, unless the command line says something else about the same."""
     if isinstance(schema, TableSchema):
-        for said, there, role in ((how.label, schema.label, "label"), (how.group_column, schema.group, "group")):
-            if said is not None and said != there:
+        stated = {"label": (options.label, schema.label), "group": (options.group_column, schema.group)}
+        for role, (column, in_schema) in stated.items():
+            if column is not None and column != in_schema:
                 raise PoisonproofError(
-                    f"The schema does not give column '{said}' the role '{role}'; edit one of the two."
+                    f"The schema does not give column '{column}' the role '{role}'; edit one of the two."
                 )
         if schema.label is None and labelled:
             raise PoisonproofError('No column has the role "label" in the schema; one must.')
-        return replace(schema, delimiter=_delimiter(path, schema.delimiter, how))
+        return replace(schema, delimiter=_delimiter(path, schema.delimiter, options))
     return schema
 
 
-def _refuse_what_does_not_apply(path: Path, kind: str, how: How) -> None:
+def _refuse_what_does_not_apply(path: Path, kind: str, options: ReadOptions) -> None:
     limits = {
-        "--label": (how.label, ("table",)),
-        "--group-column": (how.group_column, ("table", "arrays")),
-        "--delimiter": (how.delimiter, ("table",)),
-        "--image-size": (how.image_size, ("images",)),
-        "--colour": (how.colour, ("images",)),
-        "--n-features": (how.n_features, ("sparse",)),
+        "--label": (options.label, ("table",)),
+        "--group-column": (options.group_column, ("table", "arrays")),
+        "--delimiter": (options.delimiter, ("table",)),
+        "--image-size": (options.image_size, ("images",)),
+        "--colour": (options.colour, ("images",)),
+        "--n-features": (options.n_features, ("sparse",)),
     }
     for option, (value, kinds) in limits.items():
         if value is not None and kind not in kinds:
             raise PoisonproofError(f"{option} says nothing about {path}, which holds {kind}; leave it out.")
 
 
-def _read_all(path: Path, schema: Schema, how: How) -> tuple[Part, Part | None]:
+def _read_all(path: Path, schema: Schema, options: ReadOptions) -> tuple[Part, Part | None]:
     """The samples of the main file, and its own test samples where it holds some that are wanted."""
     if not isinstance(schema, ArraySchema):
-        return read_part(path, schema, labelled=True, how=how), None
+        return read_part(path, schema, labelled=True, options=options), None
     x, y, x_test, y_test = layout_of(path)
-    if how.group_column is not None and how.group_column not in names_in(path):
-        raise PoisonproofError(f"{path} has no array '{how.group_column}'; {nearest(how.group_column, names_in(path))}")
-    part, _ = read_npz(path, x, y, how.group_column, schema, how.most_bytes)
-    if x_test is None or how.test is not None or how.held_out is not None:
+    groups = options.group_column
+    if groups is not None and groups not in names_in(path):
+        raise PoisonproofError(f"{path} has no array '{groups}'; {nearest(groups, names_in(path))}")
+    part, _ = read_npz(path, x, y, groups, schema, options.most_bytes)
+    if x_test is None or options.test is not None or options.held_out is not None:
         return part, None
-    return part, read_npz(path, x_test, y_test, None, schema, how.most_bytes)[0]
+    return part, read_npz(path, x_test, y_test, None, schema, options.most_bytes)[0]
 
 
-def _table(path: Path, delimiter: str, how: How) -> Table:
+def _table(path: Path, delimiter: str, options: ReadOptions) -> Table:
     if path.name.lower().endswith(".parquet"):
-        return ParquetTable(path, how.most_bytes)
-    return CsvTable(path, _delimiter(path, delimiter, how), how.most_bytes)
+        return ParquetTable(path, options.most_bytes)
+    return CsvTable(path, _delimiter(path, delimiter, options), options.most_bytes)
 
 
-def _delimiter(path: Path, otherwise: str, how: How) -> str:
+def _delimiter(path: Path, otherwise: str, options: ReadOptions) -> str:
     """What separates the cells: what the user says, a tab where the file's name says so, or what is known."""
-    if how.delimiter is not None:
-        return check_delimiter(how.delimiter)
+    if options.delimiter is not None:
+        return check_delimiter(options.delimiter)
     return "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else otherwise
 
 
-def _resizes(how: How) -> bool:
-    return how.image_size is not None or how.schema is not None
+def _resizes(options: ReadOptions) -> bool:
+    return options.image_size is not None or options.schema is not None
 
 
-def _share(how: How) -> float:
-    return HELD_OUT if how.held_out is None else how.held_out
+def _share(options: ReadOptions) -> float:
+    return HELD_OUT if options.held_out is None else options.held_out
 
 
 def _rows(part: Part, rows: NDArray[np.int64]) -> Part:
@@ -277,7 +242,8 @@ def _labels(part: Part) -> NDArray[np.object_]:
     return part.labels
 
 
-def _check_enough(path: Path, part: Part) -> None:
+def _check_enough(path: Path, part: Part, declared: bool) -> None:
+    """Refuse what cannot be meant; how many labels there are says nothing where the classes are declared."""
     labels = _labels(part).tolist()
     if len(labels) < FEWEST_SAMPLES:
         raise PoisonproofError(f"{path} gives {len(labels)} training samples; at least {FEWEST_SAMPLES} are needed.")
@@ -286,7 +252,7 @@ def _check_enough(path: Path, part: Part) -> None:
         raise PoisonproofError(
             f"All {len(labels)} training samples of {path} have the label '{labels[0]}'; two classes are needed."
         )
-    if len(different) > max(FEW_LABELS, len(labels) / 2):
+    if not declared and len(different) > max(FEW_LABELS, len(labels) / 2):
         raise PoisonproofError(
             f"The {len(labels)} training samples of {path} have {len(different)} different labels, such as "
             f"'{labels[0]}'; a label must name a class, so is this the right column?"
@@ -300,13 +266,13 @@ def _fate(declared: bool) -> str:
     return "that the training samples do not have and count as wrong"
 
 
-def _held_out_premise(how: How, own: bool, grouped: bool) -> Premise:
-    if how.test is not None:
-        return Premise("test samples", f"from {how.test.name}", True)
-    if own:
+def _held_out_premise(options: ReadOptions, of_file: bool, grouped: bool) -> Premise:
+    if options.test is not None:
+        return Premise("test samples", f"from {options.test.name}", True)
+    if of_file:
         return Premise("test samples", "those of the file", True)
     by = "contributor" if grouped else "content"
-    return Premise("test samples", f"{_share(how):g} of all, held out by a hash of their {by}", True)
+    return Premise("test samples", f"{_share(options):g} of all, held out by a hash of their {by}", True)
 
 
 def _more_premises(schema: Schema, declared: bool) -> tuple[Premise, ...]:

@@ -58,6 +58,15 @@ def survival(radii: NDArray[np.int64], n_test: int, top: int) -> str:
     return "".join([*path, "H100"])
 
 
+def stairs(shares: NDArray[np.float64]) -> str:
+    """An SVG path of shares at the attack sizes 0, 1, … up to the last; each holds up to the next."""
+    top = len(shares) - 1
+    path = [f"M0 {_short(100 - 100 * float(shares[0]))}"]
+    for size in np.flatnonzero(np.diff(shares)) + 1:
+        path.append(f"H{_short(100 * int(size) / top)}V{_short(100 - 100 * float(shares[size]))}")
+    return "".join([*path, "H100"])
+
+
 def histogram(numbers: dict[str, NDArray[np.int64]], top: int, of: str) -> tuple[Bar, ...]:
     """Bars of whole numbers from 0 to below ``top``, one stacked on the other; empty bars are left out."""
     span = -(-top // BARS)

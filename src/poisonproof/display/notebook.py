@@ -44,8 +44,8 @@ def certificate_html(
     if n_test and len(radii):
         top = int(radii.max()) + 1
         median = int(np.percentile(radii, 50, method="lower"))
-        said = f"radius: median {median:,}, smallest {int(radii.min()):,}, largest {int(radii.max()):,} {unit}"
-        parts += [ROW.format(said), _curve(radii, n_test, top), ROW.format(SOFT.format(AXIS))]
+        words = f"radius: median {median:,}, smallest {int(radii.min()):,}, largest {int(radii.max()):,} {unit}"
+        parts += [ROW.format(words), _curve(radii, n_test, top), ROW.format(SOFT.format(AXIS))]
     parts += [ROW.format(SOFT.format(shown(line))) for line in lines]
     if premises:
         parts.append(DETAILS.format(f"{len(premises)} premises", _items(premises)))
@@ -59,6 +59,11 @@ def model_html(model: Any) -> str:
 
 def _in_words(model: Any) -> str:
     gives = "certify(X) gives a radius for every prediction"
+    if hasattr(model, "voters_"):
+        unit = "contributors" if model.contributors_ else "training samples"
+        return (
+            f"{len(model.contributors_) or len(model.voters_)} {unit} vote on {len(model.classes_)} classes; {gives}."
+        )
     if not hasattr(model, "members_"):
         return f"Not fitted. After fit(X, y), {gives}."
     ensemble = f"{len(model.subset_sizes_)} base classifiers for {len(model.classes_)} classes"

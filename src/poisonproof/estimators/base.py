@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,39 +28,36 @@ from poisonproof.premises import Premise, PremiseWarning
 from poisonproof.samples.frames import as_frame
 from poisonproof.samples.kinds import Samples, TableSamples, is_frame
 from poisonproof.samples.labels import Cell, read_labels
-from poisonproof.training.pooled import PooledMembers
 
 
-class TrainingData(NamedTuple):
-    """Training samples in canonical form, with the code and the cell of each label; -1 for those to leave out."""
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """Training samples in canonical form, with the code and the cell of each label; -1 for those to leave out.
+
+    ``oddities`` are sentences about what was left out or counts as missing.
+    """
 
     learner: Any
     samples: Samples
     codes: NDArray[np.int64]
     cells: list[Cell]
+    classes: NDArray[Any]
+    oddities: tuple[str, ...]
+    n_features: int
+    feature_names: NDArray[Any] | None
 
 
-class EnsembleClassifier(ClassifierMixin, BaseEstimator):
-    """A scikit-learn classifier made of base classifiers, each trained on a subset of its own.
+class CertifiedClassifier(ClassifierMixin, BaseEstimator):
+    """A scikit-learn classifier whose predictions come with certificates: what all of them share.
 
-    Subclasses have the parameters ``estimator``, ``classes`` and ``trusted_state`` and set ``subset_sizes_``,
-    ``n_dropped_`` and ``premises_``.
+    Subclasses have the parameter ``classes`` and set ``classes_``, ``kind_of_samples_`` and ``premises_``.
     """
 
-    estimator: Any
     classes: Sequence[Any] | None
-    trusted_state: bool
-    subset_sizes_: NDArray[np.int64]
+    classes_: NDArray[Any]
+    kind_of_samples_: str
     n_dropped_: int
     premises_: tuple[Premise, ...]
-    _oddities: list[str]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = get_tags(self._learner()).input_tags.sparse
-        tags.input_tags.string = True  # texts, tables, and odd cells of arrays, which are missing in their own row
-        tags.input_tags.allow_nan = True  # where the learner takes no missing values, such samples are left out
-        return tags
 
     def _repr_html_inner(self) -> str:
         """scikit-learn's diagram, and beneath it what is certified; for notebooks."""
@@ -73,58 +71,15 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
         bundle: dict[str, str] = super()._repr_mimebundle_(**more)
         return {kind: text + model_html(self) if kind == "text/html" else text for kind, text in bundle.items()}
 
-    def read_training(self, X: Any, y: Any, split: Split, groups: Any = None) -> TrainingData:
-        """Training samples and labels, checked; sets ``classes_``, the kind of the samples and scikit-learn's own.
+    def _set_read(self, data: TrainingData) -> None:
+        """Keep what scikit-learn and later samples ask for."""
+        self.classes_, self.kind_of_samples_, self.n_features_in_ = data.classes, data.samples.kind, data.n_features
+        if data.feature_names is not None:
+            self.feature_names_in_ = data.feature_names
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
-        A sample without a known label, without a contributor where the split asks for one, or with a missing value
-        where the learner takes none is left out, by what it holds itself: to refuse it would let one row stop training.
-        """
-        learner = self._learner()
-        name = type(self).__name__
-        if not is_classifier(learner):
-            raise PoisonproofError(
-                f"The 'estimator' parameter of {name} must be a classifier. Got {learner!r} instead."
-            )
-        if y is None:
-            raise PoisonproofError(f"{name} requires y to be passed, but the target y is None.")
-        refuse_arrived(learner, self.trusted_state)
-        X = as_frame(X)
-        samples = split.samples(X)
-        validate_data(self, _outline(X, samples), skip_check_array=True)
-        self.classes_, codes, cells = read_labels(y, self.classes)
-        if len(codes) != len(samples):
-            raise PoisonproofError(
-                f"There are {len(samples)} samples but {len(codes)} labels; give one label per sample."
-            )
-        self.kind_of_samples_ = samples.kind
-        return TrainingData(learner, samples, self._leave_out(codes, learner, samples, split, groups), cells)
-
-    def _leave_out(
-        self, codes: NDArray[np.int64], learner: Any, samples: Samples, split: Split, groups: Any
-    ) -> NDArray[np.int64]:
-        """The codes with -1 for samples that cannot be trained on; what is to be said of them is kept for later."""
-        complete = np.ones(len(samples), np.bool_) if accepts_nan(learner) else samples.complete()
-        if not complete.any():
-            raise PoisonproofError(
-                f"Input X contains NaN or infinity in every sample, and {type(learner).__name__} takes no missing "
-                "values; put an imputer before it, in a pipeline."
-            )
-        named = split.named(len(samples), groups)
-        if len(named) != len(samples):
-            raise PoisonproofError(f"There are {len(samples)} samples but {len(named)} groups; give one per sample.")
-        faults = {
-            "have a label that is not one of the classes": codes < 0,
-            "have no contributor": ~named,
-            f"have missing values, which {type(learner).__name__} does not take,": ~complete,
-        }
-        self._oddities = list(samples.oddities) + [
-            f"{int(rows.sum())} training samples {fault} and were left out"
-            for fault, rows in faults.items()
-            if rows.any()
-        ]
-        return np.where(named & complete, codes, -1)
-
-    def read_test(self, X: Any, split: Split) -> Samples:
+    def _read_test(self, X: Any, split: Split) -> Samples:
         """Test samples in canonical form, of the same kind and width as the training samples."""
         X = as_frame(X)
         kind, given = self.kind_of_samples_, X
@@ -137,72 +92,10 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
         samples = split.samples(X)
         if samples.kind != kind:
             raise PoisonproofError(f"The model was fitted on {kind}, but X holds {samples.kind}.")
-        validate_data(self, _outline(given, samples), reset=False, skip_check_array=True)
+        validate_data(self, outline(given, samples), reset=False, skip_check_array=True)
         for oddity in samples.oddities:
             warn(f"{oddity}, in the samples to be answered.")
         return samples
-
-    def shared_premises(self, learner: Any, samples: Samples, split: Split) -> list[Premise]:
-        """The premises that every ensemble has: learner, classes, form of the samples, what was fitted before."""
-        declared = split.schema is not None and not split.schema.guessed
-        classes = f"{len(self.classes_)} labels, {', '.join(map(str, self.classes_[:12]))}"
-        premises = [
-            Premise("learner", describe(learner), True),
-            Premise("classes", classes + (", …" if len(self.classes_) > 12 else ""), self.classes is not None),
-            Premise("number of features", str(samples.n_features), split.n_features is not None or declared),
-            NOTHING_BEFORE,
-        ]
-        if parts := arrived_parts(learner):
-            premises.append(Premise(ARRIVED, words(parts), True))
-        if isinstance(samples, TableSamples):
-            categorical = [str(column.name) for column in samples.columns if column.categorical]
-            premises.append(Premise("categorical columns", ", ".join(categorical) or "none", declared))
-            premises.append(_schema_premise(samples, split))
-        return premises
-
-    def see_surroundings(self) -> None:
-        """State in the premises what is seen around this fit, and warn of steps that were fitted before the split."""
-        around = seen_around(self)
-        self.premises_ = around.restated(self.premises_)
-        if around.fitted:
-            warn(
-                f"In the pipeline, {around.words}, before the split; one poisoned sample can reach every base "
-                "classifier that way, and then no radius holds; put it inside the estimator (see check_pipeline)."
-            )
-
-    def report_dropped(self) -> None:
-        """Warn of training samples that were left out, and of values that count as missing."""
-        for oddity in self._oddities:
-            warn(f"{oddity}.")
-        del self._oddities
-
-    def report_members(self, members: Any) -> None:
-        """Warn of base classifiers that could not be trained, or not as asked."""
-        if isinstance(members, PooledMembers):
-            if members.raised:
-                warn(members.words_of_raised)
-            return
-        self.report_failures(
-            [member.failure for member in members if member.failure],
-            sum(member.model is not None for member in members),
-        )
-
-    def report_failures(self, failures: Sequence[str], n_trained: int) -> None:
-        """Warn of base classifiers whose learner raised; raise if none of them could be trained."""
-        said = list(failures)
-        if said and not n_trained:
-            raise PoisonproofError(
-                f"The base classifier raised on every one of the {len(said)} subsets that hold two classes or more; "
-                f"the first said: {said[0]}"
-            )
-        if said:
-            warn(
-                f"{len(said)} of {len(self.subset_sizes_)} base classifiers raised on their subset and say its "
-                f"most frequent class instead; the first said: {said[0]}"
-            )
-
-    def _learner(self) -> Any:
-        return TableClassifier() if self.estimator is None else self.estimator
 
     def _as_frame(self, X: Any) -> Any:
         import pandas as pd
@@ -220,6 +113,125 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):
         return pd.DataFrame(cells, columns=list(names))
 
 
+class EnsembleClassifier(CertifiedClassifier):
+    """A scikit-learn classifier made of base classifiers, each trained on a subset of its own.
+
+    Subclasses have the parameters ``estimator``, ``classes`` and ``trusted_state`` and set ``subset_sizes_``,
+    ``n_dropped_`` and ``premises_``.
+    """
+
+    estimator: Any
+    trusted_state: bool
+    subset_sizes_: NDArray[np.int64]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = get_tags(self._learner()).input_tags.sparse
+        tags.input_tags.string = True  # texts, tables, and odd cells of arrays, which are missing in their own row
+        tags.input_tags.allow_nan = True  # where the learner takes no missing values, such samples are left out
+        return tags
+
+    def _see_surroundings(self) -> None:
+        """State in the premises what is seen around this fit, and warn of steps that were fitted before the split."""
+        around = seen_around(self)
+        self.premises_ = around.restated(self.premises_)
+        if around.fitted:
+            warn(
+                f"In the pipeline, {around.words}, before the split; one poisoned sample can reach every base "
+                "classifier that way, and then no radius holds; put it inside the estimator (see check_pipeline)."
+            )
+
+    def _learner(self) -> Any:
+        return learner_of(self)
+
+
+def learner_of(model: Any) -> Any:
+    """The learner of an ensemble: the one given, or the default."""
+    return TableClassifier() if model.estimator is None else model.estimator
+
+
+def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, groups: Any = None) -> TrainingData:
+    """Training samples and labels, checked by the parameters of a model, which stays as it is.
+
+    A sample without a known label, without a contributor where the split asks for one, or with a missing value
+    where the learner takes none is left out, by what it holds itself: to refuse it would let one row stop training.
+    """
+    learner, name = learner_of(model), type(model).__name__
+    if not is_classifier(learner):
+        raise PoisonproofError(f"The 'estimator' parameter of {name} must be a classifier. Got {learner!r} instead.")
+    if y is None:
+        raise PoisonproofError(f"{name} requires y to be passed, but the target y is None.")
+    refuse_arrived(learner, model.trusted_state)
+    X = as_frame(X)
+    samples = split.samples(X)
+    width = BaseEstimator()  # takes down what scikit-learn finds
+    validate_data(width, outline(X, samples), skip_check_array=True)
+    classes, codes, cells = read_labels(y, model.classes)
+    if len(codes) != len(samples):
+        raise PoisonproofError(f"There are {len(samples)} samples but {len(codes)} labels; give one label per sample.")
+    complete = np.ones(len(samples), np.bool_) if accepts_nan(learner) else samples.complete()
+    if not complete.any():
+        raise PoisonproofError(
+            f"Input X contains NaN or infinity in every sample, and {type(learner).__name__} takes no missing "
+            "values; put an imputer before it, in a pipeline."
+        )
+    named = split.named(len(samples), groups)
+    if len(named) != len(samples):
+        raise PoisonproofError(f"There are {len(samples)} samples but {len(named)} groups; give one per sample.")
+    faults = {
+        "have a label that is not one of the classes": codes < 0,
+        "have no contributor": ~named,
+        f"have missing values, which {type(learner).__name__} does not take,": ~complete,
+    }
+    left_out = (
+        f"{int(rows.sum())} training samples {fault} and were left out" for fault, rows in faults.items() if rows.any()
+    )
+    return TrainingData(
+        learner,
+        samples,
+        np.where(named & complete, codes, -1),
+        cells,
+        classes,
+        (*samples.oddities, *left_out),
+        int(vars(width)["n_features_in_"]),
+        getattr(width, "feature_names_in_", None),
+    )
+
+
+def shared_premises(model: EnsembleClassifier, data: TrainingData, split: Split) -> list[Premise]:
+    """The premises that every ensemble has: learner, classes, form of the samples, what was fitted before."""
+    premises = [
+        Premise("learner", describe(data.learner), True),
+        *data_premises(data.classes, model.classes is not None, data.samples, split),
+    ]
+    if parts := arrived_parts(data.learner):
+        premises.append(Premise(ARRIVED, words(parts), True))
+    return premises + table_premises(data.samples, split)
+
+
+def data_premises(classes: NDArray[Any], declared: bool, samples: Samples, split: Split) -> list[Premise]:
+    """Classes, form of the samples, and what was fitted before; ``declared`` says whether the class list is."""
+    labels = f"{len(classes)} labels, {', '.join(map(str, classes[:12]))}{', …' if len(classes) > 12 else ''}"
+    return [
+        Premise("classes", labels, declared),
+        Premise("number of features", str(samples.n_features), split.n_features is not None or _by_schema(split)),
+        NOTHING_BEFORE,
+    ]
+
+
+def table_premises(samples: Samples, split: Split) -> list[Premise]:
+    """How the columns of a table were read; nothing for other samples."""
+    if not isinstance(samples, TableSamples):
+        return []
+    categorical = [str(column.name) for column in samples.columns if column.categorical]
+    columns = Premise("categorical columns", ", ".join(categorical) or "none", _by_schema(split))
+    return [columns, _schema_premise(samples, split)]
+
+
+def _by_schema(split: Split) -> bool:
+    return split.schema is not None and not split.schema.guessed
+
+
 def _schema_premise(samples: TableSamples, split: Split) -> Premise:
     """By which schema the cells were read, or that it was for somebody else to say."""
     if split.schema is not None:
@@ -234,8 +246,12 @@ def warn(text: str) -> None:
     warnings.warn(shown(text), PremiseWarning, stacklevel=4)
 
 
-def _outline(X: Any, samples: Samples) -> Any:
-    """What scikit-learn checks names and numbers of features on: the frame, or an array of that width."""
+def outline(X: Any, samples: Samples) -> Any:
+    """What scikit-learn checks names and numbers of features on: a frame of such columns, or an array as wide."""
+    if isinstance(X, TableSamples):
+        import pandas as pd
+
+        return pd.DataFrame(columns=pd.Index([column.name for column in X.columns]))
     return X if is_frame(X) else np.broadcast_to(0.0, (len(samples), samples.n_features))
 
 

@@ -14,23 +14,15 @@ from sklearn.utils.validation import check_is_fitted
 from poisonproof.certificates.methods import Certificate, certify
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.base import EnsembleClassifier, warn
-from poisonproof.learners.describe import describe
+from poisonproof.estimators.prepared import DEFAULT_D, DEFAULT_K, Prepared, prepare, votes_of
 from poisonproof.partition.split import Split
-from poisonproof.partition.spread import Spread, resolve_spread
-from poisonproof.partition.subsets import Subsets
-from poisonproof.premises import Premise
+from poisonproof.partition.spread import Spread
 from poisonproof.samples.frames import as_frame, as_values
-from poisonproof.samples.kinds import Samples
-from poisonproof.samples.labels import label_cells, one_by_one
+from poisonproof.samples.labels import one_by_one
 from poisonproof.samples.rows import count_rows, join_rows, take_rows
-from poisonproof.training.engine import collect_votes, fit_members
-from poisonproof.training.member import gives_scores
-from poisonproof.training.pooled import Kept, PooledMembers
-from poisonproof.training.work import Training
+from poisonproof.training.engine import engine_of
+from poisonproof.training.work import Kept
 from poisonproof.votes.votes import Votes
-
-DEFAULT_K = 50
-DEFAULT_D = 16
 
 
 class Update(NamedTuple):
@@ -88,8 +80,11 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         The labels, in increasing order.
     spread_ : Spread
     split_ : Split
+    estimators_ : list
+        The fitted base classifiers, as scikit-learn names them; number i belongs to subset i, and is None where that
+        has fewer than two classes. A pooled learner has none: it solves its subsets together.
     members_ : list of Member
-        The fitted base classifiers; number i belongs to subset i (`PooledMembers` for a pooled learner).
+        The same with what is known about each (`PooledMembers` for a pooled learner).
     subset_sizes_, partition_sizes_ : arrays
         Training samples per subset and per partition.
     n_dropped_ : int
@@ -163,7 +158,8 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         n_removed = count_rows(X) - len(stay)
         labels = one_by_one(y)
         X, labels = take_rows(X, stay), [labels[row] for row in stay]
-        groups = None if groups is None else [list(groups)[row] for row in stay]
+        contributors = None if groups is None else one_by_one(groups)
+        groups = None if contributors is None else [contributors[row] for row in stay]
         n_added = 0
         if add is not None:
             more, more_y, more_groups = _with_groups(add, "add")
@@ -172,7 +168,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
             more = as_frame(more)
             n_added = count_rows(more)
             X, labels = join_rows(X, more), [*labels, *one_by_one(more_y)]
-            groups = None if groups is None else [*groups, *more_groups]
+            groups = None if groups is None else [*groups, *one_by_one(more_groups)]
         if count_rows(X) == 0:
             raise PoisonproofError("Nothing would be left to train on; at least one training sample must stay.")
         changed = copy(self)
@@ -184,42 +180,38 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         """Train what ``earlier`` base classifiers, with their digests, do not already give; which ones that was."""
         X = as_frame(X)
         stated = {premise.what: premise for premise in getattr(self, "premises_", ()) if not premise.declared}
-        training = self.prepare(X, y, groups)
+        prepared = prepare(self, X, y, groups)
+        self._set_prepared(prepared)
         if earlier is None:
-            self.see_surroundings()
+            self._see_surroundings()
         else:  # what a search chose, or learned before the split, stays so
             self.premises_ = tuple(stated.get(p.what, p) if p.declared else p for p in self.premises_)
-        digests = self.subset_digests_
+        digests = prepared.digests
         same = np.zeros(len(digests), np.bool_) if earlier is None else (digests == earlier[1]).all(axis=1)
         kept = None if earlier is None else Kept(earlier[0], np.flatnonzero(same))
-        self.members_ = fit_members(*training, earlier=kept, n_jobs=self.n_jobs, verbose=self.verbose)
+        engine = engine_of(prepared.training.estimator)
+        self.members_ = engine.fit(prepared.training, earlier=kept, n_jobs=self.n_jobs, verbose=self.verbose)
         self._data = (X, y, groups)
-        self.report_members(self.members_)
+        for remark in self.members_.remarks():
+            warn(remark)
         return np.flatnonzero(~same)
+
+    def _set_prepared(self, prepared: Prepared) -> None:
+        self._set_read(prepared.data)
+        self.spread_, self.split_, self.premises_ = prepared.spread, prepared.split, prepared.premises
+        self.subset_sizes_, self.partition_sizes_ = prepared.subsets.sizes, prepared.subsets.partition_sizes
+        self.subset_digests_, self.n_dropped_ = prepared.digests, prepared.n_dropped
+
+    @property
+    def estimators_(self) -> list[Any]:
+        """The fitted base classifiers as the learner made them; None where a subset has fewer than two classes."""
+        if not isinstance(self.members_, list):
+            raise AttributeError("A pooled learner solves its subsets together; ask `votes` what each one says.")
+        return [member.model for member in self.members_]
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but the training data, which is not the model's to give away."""
         return {name: value for name, value in super().__getstate__().items() if name != "_data"}
-
-    def prepare(self, X: Any, y: Any, groups: Any = None) -> Training:
-        """Check, split and spread the training data: all of `fit` but the training itself."""
-        spread = resolve_spread(self.spread, self.k, self.d, unless=(DEFAULT_K, DEFAULT_D))
-        split = Split.of(self.split)
-        if split is None:
-            raise WrongTypeError("The 'split' parameter must be a name or a poisonproof.Split. Got None instead.")
-        learner, samples, codes, cells = self.read_training(X, y, split, groups)
-        partition = split.partitions(samples, spread.n_partitions, cells, groups)
-        rows = np.flatnonzero(codes >= 0)
-        self.n_dropped_ = len(codes) - len(rows)
-        samples, codes = (samples.subset(rows) if self.n_dropped_ else samples), codes[rows]
-        subsets = Subsets.of(samples, codes, partition[rows], spread)
-
-        self.spread_, self.split_ = spread, split
-        self.subset_sizes_, self.partition_sizes_ = subsets.sizes, subsets.partition_sizes
-        self.subset_digests_ = subsets.digests(samples, codes, f"{describe(learner)} {self.classes_.tolist()}")
-        self.premises_ = (*self._list_premises(learner, samples), *_about_ids(split, groups))
-        self._report_oddities()
-        return Training(learner, samples, codes, subsets)
 
     def votes(self, X: Any, *, rankings: bool = False) -> Votes:
         """What every base classifier says about every sample, ready to certify.
@@ -228,30 +220,19 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         votes are the same.
         """
         check_is_fitted(self, "members_")
-        samples = self.read_test(X, self.split_)
-        if rankings and not isinstance(self.members_, PooledMembers):
-            check_gives_scores(next((m.model for m in self.members_ if m.model is not None), self._learner()))
-        said = collect_votes(
-            self.members_, samples, len(self.classes_), rankings=rankings, n_jobs=self.n_jobs, verbose=self.verbose
+        samples = self._read_test(X, self.split_)
+        if rankings:
+            self.members_.check_ranks(self._learner())
+        answers = self.members_.votes(
+            samples, len(self.classes_), rankings=rankings, n_jobs=self.n_jobs, verbose=self.verbose
         )
-        return self.as_votes(said)
-
-    def as_votes(self, said: NDArray[Any]) -> Votes:
-        """A vote matrix, or rankings, of this ensemble with all that a certificate needs to know about it."""
-        ranked = said.ndim == 3
-        return Votes(
-            np.ascontiguousarray(said[..., 0]) if ranked else said,
-            self.spread_,
-            self.classes_,
-            self.split_,
-            classes_inferred=self.classes is None,
-            premises=self.premises_,
-            rankings=said if ranked else None,
+        return votes_of(
+            answers, self.spread_, self.split_, self.classes_, self.premises_, inferred=self.classes is None
         )
 
     def certify(self, X: Any, method: str = "finite-aggregation") -> Certificate:
         """Prediction, runner-up, margin and radius for every sample; see `poisonproof.certify`."""
-        return certify(self.votes(X, rankings=method == "run-off"), method)  # type: ignore[arg-type]
+        return certify(self.votes(X, rankings=method == "run-off"), method)  # type: ignore[call-overload]
 
     def predict(self, X: Any, min_radius: int | None = None) -> NDArray[Any]:
         """The most voted label of each sample.
@@ -293,31 +274,12 @@ class FiniteAggregationClassifier(EnsembleClassifier):
 
         return load_model(cls, path, trusted)
 
-    def _list_premises(self, learner: Any, samples: Samples) -> tuple[Premise, ...]:
-        spread, split = self.spread_, self.split_
-        return (
-            Premise("spread", f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}", True),
-            Premise("split", f"{split.kind}, {split.dtype}{', labels hashed' if split.hash_labels else ''}", True),
-            *self.shared_premises(learner, samples, split),
-        )
 
-    def _report_oddities(self) -> None:
-        empty = int((self.subset_sizes_ == 0).sum())
-        self.report_dropped()
-        if empty:
-            warn(
-                f"{empty} of {len(self.subset_sizes_)} subsets are empty, so their base classifiers abstain; "
-                "a smaller k·d would leave fewer."
-            )
-
-
-def _about_ids(split: Split, groups: Any) -> tuple[Premise, ...]:
-    """That somebody else decided on numbers for contributors' ids: one odd id would have turned them all to text."""
-    cells = label_cells(one_by_one(groups)) if split.kind == "group" else []
-    if all(cell is None or isinstance(cell, str) for cell in cells):
-        return ()
-    value = "numbers, as whoever read them typed them; texts depend on nobody"
-    return (Premise("contributor ids", value, False),)
+def fitted_but_for_members(model: FiniteAggregationClassifier, prepared: Prepared) -> FiniteAggregationClassifier:
+    """A copy of a model with all that `fit` says about it, and no base classifiers."""
+    fitted = copy(model)
+    fitted._set_prepared(prepared)
+    return fitted
 
 
 def _with_groups(parts: Any, name: str) -> tuple[Any, Any, Any]:
@@ -349,12 +311,3 @@ def _row_numbers(remove: Any, n_rows: int) -> NDArray[np.int64]:
     if not np.issubdtype(rows.dtype, np.integer) or rows[0] < 0 or rows[-1] >= n_rows:
         raise PoisonproofError(f"'remove' must hold row numbers 0 … {n_rows - 1} or be a mask. Got {remove!r} instead.")
     return rows.astype(np.int64)
-
-
-def check_gives_scores(learner: Any) -> None:
-    """Refuse a base classifier that only votes, where rankings are asked for."""
-    if not gives_scores(learner):
-        raise PoisonproofError(
-            f"Rankings need scores, and {type(learner).__name__} has neither decision_function nor predict_proba; "
-            "choose a base classifier that has one, or a certificate that needs votes alone."
-        )

@@ -26,13 +26,14 @@ from poisonproof.certificates.stochastic import (
 )
 from poisonproof.certificates.stochastic_certificate import StochasticCertificate
 from poisonproof.errors import PoisonproofError
-from poisonproof.estimators.base import EnsembleClassifier, warn
+from poisonproof.estimators.base import EnsembleClassifier, read_training, shared_premises, warn
 from poisonproof.partition.draws import Draws
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
 from poisonproof.samples.kinds import Samples, canonical_rank
 from poisonproof.samples.labels import Cell
-from poisonproof.training.engine import collect_votes, fit_members
+from poisonproof.training.engine import engine_of
+from poisonproof.training.work import Training
 from poisonproof.votes.counting import count_rows
 
 CONDITIONAL_SHARE = 0.5  # of alpha, spent on the conditionals of Theorem 3
@@ -64,8 +65,10 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
         """
         self._check_parameters()
         split = Split(dtype=self.dtype, n_features=self.n_features)
-        learner, samples, codes, cells = self.read_training(X, y, split)
-        rows = np.flatnonzero(codes >= 0)
+        data = read_training(self, X, y, split)
+        self._set_read(data)
+        rows = np.flatnonzero(data.codes >= 0)
+        samples, codes, cells = data.samples, data.codes, data.cells
         self.n_dropped_ = len(codes) - len(rows)
         if self.n_dropped_:
             samples, codes, cells = samples.subset(rows), codes[rows], [cells[row] for row in rows]
@@ -79,14 +82,17 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
                 "its numbers count as random, and nobody knew it who wrote training data or chose test samples",
                 True,
             ),
-            *self.shared_premises(learner, samples, split),
+            *shared_premises(self, data, split),
         )
-        self.see_surroundings()
-        self.report_dropped()
+        self._see_surroundings()
+        for oddity in data.oddities:
+            warn(f"{oddity}.")
         if empty := int((draws.sizes == 0).sum()):
             warn(f"{empty} of {len(draws)} drawn subsets are empty, so their base classifiers abstain.")
-        self.members_ = fit_members(learner, samples, codes, draws, n_jobs=self.n_jobs, verbose=self.verbose)
-        self.report_members(self.members_)
+        training = Training(data.learner, samples, codes, draws)
+        self.members_ = engine_of(data.learner).fit(training, n_jobs=self.n_jobs, verbose=self.verbose)
+        for remark in self.members_.remarks():
+            warn(remark)
         return self
 
     def certify(self, X: Any) -> StochasticCertificate:
@@ -152,8 +158,8 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
     def vote_matrix(self, X: Any) -> NDArray[Any]:
         """What every base classifier says about every sample: class indices (samples, draws)."""
         check_is_fitted(self, "members_")
-        samples = self.read_test(X, self.split_)
-        return collect_votes(self.members_, samples, len(self.classes_), n_jobs=self.n_jobs, verbose=self.verbose)
+        samples = self._read_test(X, self.split_)
+        return self.members_.votes(samples, len(self.classes_), n_jobs=self.n_jobs, verbose=self.verbose)
 
     def _counts(self, votes: NDArray[Any]) -> NDArray[np.int64]:
         counts = np.zeros((len(votes), len(self.classes_) + 1), np.int64)

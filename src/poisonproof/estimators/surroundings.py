@@ -46,7 +46,17 @@ class Surroundings:
         if premise.what == BEFORE and self.fitted:
             return Premise(BEFORE, self.words, False)
         heads = {name.partition("__")[0] for name in self.chosen}
-        names = {"spread": OF_THE_SPREAD, "split": ("split",), "learner": ("estimator",), "classes": ("classes",)}
+        names = {
+            "spread": OF_THE_SPREAD,
+            "split": ("split",),
+            "learner": ("estimator",),
+            "classes": ("classes",),
+            "map": ("features", "scale", "metric"),
+            "near": ("near", "metric"),
+            "number of neighbours": ("n_neighbors",),
+            "class sizes": ("class_sizes", "one_sided"),
+            "voices": ("voices",),
+        }
         if heads & set(names.get(premise.what, ())):
             return Premise(premise.what, premise.value, False)
         return premise

@@ -134,6 +134,7 @@ def _held(value: Any) -> Iterator[tuple[str, Any, bool]]:
         return
     if hasattr(value, "get_params"):
         yield from ((f".{name}", part, False) for name, part in value.get_params(deep=False).items())
+        yield from ((f".{name}", part, True) for name, part in _held_by_class(type(value)))
     elif isinstance(value, dict):
         yield from ((f"[{name!r}]", part, False) for name, part in value.items())
     elif isinstance(value, list | tuple | set | frozenset):
@@ -154,6 +155,15 @@ def _held(value: Any) -> Iterator[tuple[str, Any, bool]]:
         yield from ((f".{name}", part, True) for name, part in getattr(value, "__dict__", {}).items())
 
 
+def _held_by_class(kind: type) -> Iterator[tuple[str, Any]]:
+    """Arrays that stand in the class of an estimator; of a class of the user's own script, its methods too."""
+    for own in kind.__mro__:
+        if own.__module__.partition(".")[0] not in ("builtins", "sklearn"):
+            for name, part in vars(own).items():
+                if _is_array(part) or (own.__module__ == "__main__" and isinstance(part, FunctionType)):
+                    yield name, part
+
+
 def _held_by_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """What a function remembers: its closure, defaults and attributes, and fitted objects that it finds by name."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -166,8 +176,8 @@ def _held_by_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
     yield from vars(function).items()
     for name in _names(function.__code__):
         known = function.__globals__.get(name)
-        own = function.__module__ == "__main__" and _is_array(known)
-        if own or owner_of(known) is not None or (isinstance(known, BaseEstimator) and _is_fitted(known)):
+        of_the_user = function.__module__ == "__main__" and _is_array(known)
+        if of_the_user or owner_of(known) is not None or (isinstance(known, BaseEstimator) and _is_fitted(known)):
             yield name, known
 
 

@@ -209,8 +209,8 @@ class Pool:
         out = np.empty((self.n_rows, len(test)), np.float32)
 
         def work(start: int, stop: int) -> None:
-            own = self._fed(self.rows[start:stop])
-            self._kernel_of(own, fed, self.lengths[start:stop], lengths, out[start:stop])
+            features = self._fed(self.rows[start:stop])
+            self._kernel_of(features, fed, self.lengths[start:stop], lengths, out[start:stop])
 
         width = max(1, self.rows.shape[1])
         in_threads(self.n_rows, max(1, min(ROWS_PER_PRODUCT, NUMBERS_PER_PRODUCT // width)), work)
@@ -267,8 +267,8 @@ def squared_lengths(rows: NDArray[Any], *, mirrored: bool = False) -> NDArray[np
         part = rows[start : start + LENGTHS_AT_ONCE].astype(np.int32)
         lengths[start : start + LENGTHS_AT_ONCE] = np.einsum("ij,ij->i", part, part, dtype=np.int64)
         if mirrored:
-            own, mirror = np.split(part, 2, axis=1)
-            for halves in (own + mirror, own - mirror):
+            plain, mirror = np.split(part, 2, axis=1)
+            for halves in (plain + mirror, plain - mirror):
                 longest = max(longest, int(np.einsum("ij,ij->i", halves, halves, dtype=np.int64).max()))
     longest = max(longest, int(lengths.max(initial=0)))
     if longest > EXACT:
@@ -350,9 +350,9 @@ def _mirror_kernel_values(
                 out[i, j] = even[i, j] * (0.5 * step)
                 continue
             e, o = np.int64(even[i, j]), np.int64(odd[i, j])
-            own = _value(left[i] + right[j] - e - o, table, by_distance, step)
+            plain = _value(left[i] + right[j] - e - o, table, by_distance, step)
             mirror = _value(left[i] + right[j] - e + o, table, by_distance, step)
-            out[i, j] = np.float32(0.5) * (own + mirror)
+            out[i, j] = np.float32(0.5) * (plain + mirror)
 
 
 @njit(nogil=True, cache=True)
@@ -401,8 +401,8 @@ def vote_of_subsets(
         if n_classes < 2:
             continue
         scores = np.zeros((n_classes, width), np.float32)
-        own = coefficients[coefficient_starts[i] : coefficient_starts[i + 1]]
-        _add_scores(kernel, rows[starts[i] : starts[i + 1]], own.reshape((-1, n_classes)), scores)
+        of_member = coefficients[coefficient_starts[i] : coefficient_starts[i + 1]]
+        _add_scores(kernel, rows[starts[i] : starts[i + 1]], of_member.reshape((-1, n_classes)), scores)
         placed = np.full(n_classes, -1, np.int64)
         for t in range(width):
             for place in range(min(places.shape[2], n_classes)):

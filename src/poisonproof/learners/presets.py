@@ -1,57 +1,92 @@
-"""Learners by name, for the command line. Every constant is written down here and none comes from the data at hand."""
+"""Learners by name: a table. Every constant is written down here and none comes from the data at hand."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from poisonproof.errors import PoisonproofError
 
-LEARNERS = ("table", "text", "digits", "signs", "objects", "nin", "nin-mirror")
+
+class Preset(NamedTuple):
+    """A learner by name: what it is for, and what makes it, given the columns that hold texts."""
+
+    words: str
+    make: Callable[[Sequence[str]], Any]
 
 
-def preset(name: str, texts: Sequence[str] = ()) -> Any:
-    """A fresh learner.
+def _table(texts: Sequence[str]) -> Any:
+    from poisonproof.learners.table import TableClassifier
 
-    ``table``: logistic regression on numbers, categories and missing values. ``text``: the same with hashed words,
-    on a text or on a table of which ``texts`` names the columns of texts. ``digits``: pooled kernel ridge on
-    stroke directions in a metric learned from drawn digits, for grey images of single glyphs; its constants were chosen
-    on MNIST training images held out from the training subsets. ``signs``: the same on levelled edge directions and
-    patches, for images with one emblem in the middle; chosen on tracks of GTSRB's training set held out from the
-    training subsets. ``objects``: the same on
-    patches compared with procedural pictures, for small colour photographs, averaged over mirroring; chosen on
-    CIFAR-10 training images held out from the training subsets. ``nin``: the network of the Finite Aggregation paper
-    with its training recipe, in PyTorch; ``nin-mirror`` also mirrors training images, as the paper does on CIFAR-10.
-    """
-    if name == "table":
-        from poisonproof.learners.table import TableClassifier
+    return TableClassifier()
 
-        return TableClassifier()
-    if name == "text":
-        from poisonproof.learners.text import TextClassifier
 
-        return TextClassifier(list(texts))
-    if name == "digits":
-        from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-        from poisonproof.maps.digits import DigitFeatures
+def _text(texts: Sequence[str]) -> Any:
+    from poisonproof.learners.text import TextClassifier
 
-        return KernelRidgeClassifier(DigitFeatures(), kernel="rbf", gamma=5.0, ridge=0.05, balance=0.5)
-    if name == "signs":
-        from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-        from poisonproof.maps.signs import SignFeatures
+    return TextClassifier(list(texts))
 
-        return KernelRidgeClassifier(SignFeatures(), kernel="rbf", gamma=0.5, ridge=0.003, balance=0.3)
-    if name == "objects":
-        from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-        from poisonproof.maps.objects import ObjectFeatures
 
-        return KernelRidgeClassifier(ObjectFeatures(), kernel="rbf", gamma=1.0, ridge=0.03, balance=0.7)
-    if name in ("nin", "nin-mirror"):
+def _digits(texts: Sequence[str]) -> Any:
+    from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+    from poisonproof.maps.digits import DigitFeatures
+
+    return KernelRidgeClassifier(DigitFeatures(), kernel="rbf", gamma=5.0, ridge=0.05, balance=0.5)
+
+
+def _signs(texts: Sequence[str]) -> Any:
+    from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+    from poisonproof.maps.signs import SignFeatures
+
+    return KernelRidgeClassifier(SignFeatures(), kernel="rbf", gamma=0.5, ridge=0.003, balance=0.3)
+
+
+def _objects(texts: Sequence[str]) -> Any:
+    from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+    from poisonproof.maps.objects import ObjectFeatures
+
+    return KernelRidgeClassifier(ObjectFeatures(), kernel="rbf", gamma=1.0, ridge=0.03, balance=0.7)
+
+
+def _network(mirror: bool) -> Callable[[Sequence[str]], Any]:
+    def make(texts: Sequence[str]) -> Any:
         from poisonproof.learners.network import TorchClassifier
         from poisonproof.learners.network_in_network import network_in_network
 
-        return TorchClassifier(network_in_network, crop=4, mirror=name == "nin-mirror")
-    raise PoisonproofError(f"There is no learner '{name}'; there are {', '.join(LEARNERS)}.")
+        return TorchClassifier(network_in_network, crop=4, mirror=mirror)
+
+    return make
+
+
+PRESETS = {
+    "table": Preset("logistic regression on numbers, categories and missing values", _table),
+    "text": Preset("the same with hashed words, on texts or on a table with columns of texts", _text),
+    "digits": Preset(
+        "for grey images of single glyphs: pooled kernel ridge on stroke directions in a metric learned from drawn "
+        "digits; constants chosen on MNIST training images held out from the training subsets",
+        _digits,
+    ),
+    "signs": Preset(
+        "for images with one emblem in the middle: the same on levelled edge directions and patches; chosen on tracks "
+        "of GTSRB's training set held out from the training subsets",
+        _signs,
+    ),
+    "objects": Preset(
+        "for small colour photographs: the same on patches compared with procedural pictures, averaged over mirroring; "
+        "chosen on CIFAR-10 training images held out from the training subsets",
+        _objects,
+    ),
+    "nin": Preset("the network of the Finite Aggregation paper with its training recipe, in PyTorch", _network(False)),
+    "nin-mirror": Preset("the same; training images are mirrored too, as the paper does on CIFAR-10", _network(True)),
+}
+LEARNERS = tuple(PRESETS)
+
+
+def preset(name: str, texts: Sequence[str] = ()) -> Any:
+    """A fresh learner by its name in `PRESETS`; ``texts`` names the columns of a table that hold texts."""
+    if name not in PRESETS:
+        raise PoisonproofError(f"There is no learner '{name}'; there are {', '.join(PRESETS)}.")
+    return PRESETS[name].make(texts)
 
 
 def learner_for(schema: Any) -> tuple[str, str, tuple[str, ...]]:

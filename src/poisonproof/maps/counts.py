@@ -54,30 +54,30 @@ def levels_of(grids: NDArray[np.float32], power: float, directions: int, damping
     parts = [part.astype(np.float64) for part in _parts(grids, power)]
     mean = parts[0].mean(axis=0)
     parts[0] -= mean
-    found = [np.linalg.eigh(part.T @ part / len(part)) for part in parts]
-    even_weights, odd_weights = levelled(found, directions, damping)
+    decompositions = [np.linalg.eigh(part.T @ part / len(part)) for part in parts]
+    even_weights, odd_weights = levelled(decompositions, directions, damping)
     (even, odd), _ = whole((even_weights, odd_weights), 2 * ROOT_LIMIT)
     return Levels(power, even, odd, mean @ even.astype(np.float64))
 
 
 def levelled(
-    found: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]], count: int, damping: float
+    decompositions: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]], count: int, damping: float
 ) -> list[NDArray[np.float64]]:
     """The count directions of largest variance in all, each divided by its damped deviation.
 
-    ``found``: variances and directions (columns) of each part. A direction's largest entry is made positive, for which
-    of its two signs the linear algebra gives is arbitrary.
+    ``decompositions``: variances and directions (columns) of each part. A direction's largest entry is made positive,
+    for which of its two signs the linear algebra gives is arbitrary.
     """
-    variances = np.concatenate([values for values, _ in found])
+    variances = np.concatenate([values for values, _ in decompositions])
     kept = np.zeros(len(variances), bool)
     kept[np.argsort(-variances, kind="stable")[:count]] = True
     largest = float(variances.max())
     weights, at = [], 0
-    for values, vectors in found:
-        own = kept[at : at + len(values)]
-        columns = vectors[:, own]
-        columns = columns * np.where(columns[np.abs(columns).argmax(axis=0), np.arange(own.sum())] < 0, -1.0, 1.0)
-        weights.append(columns / np.sqrt(np.maximum(values[own], 0.0) + damping * largest))
+    for values, vectors in decompositions:
+        chosen = kept[at : at + len(values)]
+        columns = vectors[:, chosen]
+        columns = columns * np.where(columns[np.abs(columns).argmax(axis=0), np.arange(chosen.sum())] < 0, -1.0, 1.0)
+        weights.append(columns / np.sqrt(np.maximum(values[chosen], 0.0) + damping * largest))
         at += len(values)
     return weights
 
@@ -121,10 +121,10 @@ def _roots(grids: NDArray[np.float32], twice: bool, even: Matrix, odd: Matrix) -
         for cell in range(cells):
             for sign in range(2):
                 for j in range(pairs):
-                    own = min(ROOT_LIMIT, int(shaped[cell, sign, 0, j] * factor + 0.5))
+                    here = min(ROOT_LIMIT, int(shaped[cell, sign, 0, j] * factor + 0.5))
                     mirror = min(ROOT_LIMIT, int(shaped[cell, sign, 1, j] * factor + 0.5))
-                    even[i * cells + cell, sign * pairs + j] = own + mirror
-                    odd[i * cells + cell, sign * pairs + j] = own - mirror
+                    even[i * cells + cell, sign * pairs + j] = here + mirror
+                    odd[i * cells + cell, sign * pairs + j] = here - mirror
 
 
 @njit(nogil=True, cache=True)
@@ -171,11 +171,11 @@ def place_cells(
     for row in range(values.shape[0]):
         for column in range((grid + 1) // 2 if mirrored else grid):
             mirror = grid - 1 - column
-            own = factor * math.sqrt(0.5) if mirrored and column == mirror else factor
+            weight = factor * math.sqrt(0.5) if mirrored and column == mirror else factor
             for j in range(width):
-                left[at] = within(values[row, column, j] * own)
+                left[at] = within(values[row, column, j] * weight)
                 if mirrored:
-                    right[at] = within(values[row, mirror, j] * (own if j < n_even else -own))
+                    right[at] = within(values[row, mirror, j] * (weight if j < n_even else -weight))
                 at += 1
 
 

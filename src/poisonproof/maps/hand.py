@@ -95,7 +95,7 @@ class Hand:
     def _variation(self, styles: list[NDArray[np.float64]]) -> NDArray[np.float64]:
         """Covariances inside the styles of a digit, and of their means, summed."""
         means = np.array([part.mean(axis=0) for part in styles])
-        inside = sum((part - own).T @ (part - own) / len(part) for part, own in zip(styles, means, strict=True))
+        inside = sum((part - mean).T @ (part - mean) / len(part) for part, mean in zip(styles, means, strict=True))
         apart = means - means.mean(axis=0)
         return np.asarray(inside + self.between * apart.T @ apart)
 

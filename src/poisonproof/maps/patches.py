@@ -70,12 +70,12 @@ def mirror_coordinates(side: int, colours: int) -> tuple[NDArray[np.float64], ND
     for y in range(side):
         for x in range((side + 1) // 2):
             for c in range(colours):
-                here, there = np.zeros((2, side, side, colours))
+                here, mirrored = np.zeros((2, side, side, colours))
                 here[y, x, c] = 1.0
-                there[y, side - 1 - x, c] = 1.0
-                even.append(np.maximum(here, there).ravel())
+                mirrored[y, side - 1 - x, c] = 1.0
+                even.append(np.maximum(here, mirrored).ravel())
                 if x != side - 1 - x:
-                    odd.append((here - there).ravel())
+                    odd.append((here - mirrored).ravel())
     return np.array(even), np.array(odd)
 
 
@@ -167,9 +167,9 @@ def gather(image: NDArray[Any], side: int, middle: int, even: Matrix, odd: Matri
                 for dx in range(half):
                     for c in range(colours):
                         here = np.float32(image[y + dy, x + dx, c]) - zero
-                        there = np.float32(image[y + dy, x + side - 1 - dx, c]) - zero
-                        even[at, i] = here + there
-                        odd[at, j] = here - there
+                        mirrored = np.float32(image[y + dy, x + side - 1 - dx, c]) - zero
+                        even[at, i] = here + mirrored
+                        odd[at, j] = here - mirrored
                         i += 1
                         j += 1
                 if side % 2:

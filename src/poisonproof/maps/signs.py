@@ -132,10 +132,10 @@ class SignFeatures:
                 at += width
             if self.patches is not None:
                 pictures = np.empty((len(part) * len(views), self.side, self.side, 1), np.uint8)
-                found = np.empty((len(pictures), self.patches.n_features), np.int8)
+                patch_features = np.empty((len(pictures), self.patches.n_features), np.int8)
                 _pictures(grey, views, self.patch_crop, level, self.floor, gaussian_taps(self.patch_blur), pictures)
-                self.patches.describe(pictures, found)
-                out[start:stop, :, at:] = found.reshape(len(part), len(views), -1)
+                self.patches.describe(pictures, patch_features)
+                out[start:stop, :, at:] = patch_features.reshape(len(part), len(views), -1)
 
         with one_linear_algebra_thread():
             in_threads(len(images), 64, work)

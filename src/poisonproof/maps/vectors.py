@@ -31,6 +31,7 @@ class VectorFeatures:
     unit: float = 1.0
     scale: float = 64.0
     limit: int = 1000
+    takes_missing = True  # what is no number counts as 0
 
     def __call__(self, X: Any, *, training: bool = False) -> NDArray[np.int16]:
         """Features (n, 1, n_features) of rows (n, …)."""

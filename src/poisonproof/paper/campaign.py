@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import resource
-import sys
+import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,9 @@ from poisonproof.paper.rows import Row
 from poisonproof.partition.split import Split
 from poisonproof.runs.batch import Wanted, run_together
 from poisonproof.system.files import read_record, write_record
+from poisonproof.system.memory import peak_bytes
 
+log = logging.getLogger(__name__)
 QUICK = {"mnist": (3000, 500, 20), "cifar10": (2500, 400, 5), "gtsrb": (2000, 400, 5)}
 """For a quick look: training samples, test samples (both from the training set), and what k is divided by."""
 
@@ -30,8 +32,6 @@ def run_rows(
     folder: Path,
     *,
     n_jobs: int = -1,
-    say: Callable[[str], None] = lambda text: None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
     """Run what is missing and measure it; rows that are measured already are left as they are."""
     missing = {folder / row.name: row for row in rows if not measures_file(folder, row).exists()}
@@ -49,11 +49,12 @@ def run_rows(
         for place, row in missing.items()
     }
     seconds: dict[str, float] = {}
-    for outcome in run_together(dataset, wanted, seconds=seconds, say=say, progress=progress):
+    for outcome in run_together(dataset, wanted, seconds=seconds):
         row = missing[outcome.folder]
-        found = measure(outcome.votes, outcome.certificate, outcome.y_test, outcome.manifest, row.methods)
-        write_record(measures_file(folder, row), {**found, "divisor": row.divisor})
-        say(f"{outcome.folder}: clean accuracy {100 * outcome.certificate.clean_accuracy(outcome.y_test):.2f} %")
+        measures = measure(outcome.votes, outcome.certificate, outcome.y_test, outcome.manifest, row.methods)
+        write_record(measures_file(folder, row), {**measures, "divisor": row.divisor})
+        accuracy = 100 * outcome.certificate.clean_accuracy(outcome.y_test)
+        log.info("%s: clean accuracy %.2f %%", outcome.folder, accuracy)
     _log_cost(folder, list(missing.values()), seconds)
 
 
@@ -74,12 +75,11 @@ def costs(folder: Path) -> list[dict[str, Any]]:
 
 
 def _log_cost(folder: Path, rows: Sequence[Row], seconds: dict[str, float]) -> None:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
     cost = {
         "rows": [row.name for row in rows],
         "wall_seconds": {part: round(value, 1) for part, value in seconds.items()},
-        "cpu_seconds_of_process": round(usage.ru_utime + usage.ru_stime, 1),
-        "peak_memory_gb": round(usage.ru_maxrss / (2**20 if sys.platform == "linux" else 2**30), 2),
+        "cpu_seconds_of_process": round(time.process_time(), 1),
+        "peak_memory_gb": round(peak_bytes() / 2**30, 2),
     }
     write_record(folder / "costs.json", {"costs": [*costs(folder), cost]})
 

@@ -26,15 +26,15 @@ def figures(rows: Sequence[Measures]) -> dict[str, Figure]:
     made: dict[str, Figure] = {}
     plain = [row for row in rows if not row["designed"]]
     for dataset, k in dict.fromkeys((row["dataset"], row["k"]) for row in plain):
-        own = [row for row in plain if (row["dataset"], row["k"]) == (dataset, k)]
-        if len(own) > 1 or published_cell("statistics", dataset, k, own[0]["d"]):
+        of_one_k = [row for row in plain if (row["dataset"], row["k"]) == (dataset, k)]
+        if len(of_one_k) > 1 or published_cell("statistics", dataset, k, of_one_k[0]["d"]):
             stem = f"{dataset.lower().replace('-', '')}-k{k:g}"
-            made[f"figure3-{stem}"] = certified_curves(own)
-            made[f"figure4-{stem}"] = bound_improvement(own)
+            made[f"figure3-{stem}"] = certified_curves(of_one_k)
+            made[f"figure4-{stem}"] = bound_improvement(of_one_k)
     for dataset in dict.fromkeys(row["dataset"] for row in rows):
-        own = [row for row in rows if row["dataset"] == dataset]
-        if len({row["k"] for row in own}) > 2:
-            made[f"frontier-{dataset.lower().replace('-', '')}"] = frontier_curves(own)
+        of_one_set = [row for row in rows if row["dataset"] == dataset]
+        if len({row["k"] for row in of_one_set}) > 2:
+            made[f"frontier-{dataset.lower().replace('-', '')}"] = frontier_curves(of_one_set)
     return made
 
 

@@ -13,11 +13,12 @@ from poisonproof.certificates.collective.accuracy import certified_accuracy
 from poisonproof.certificates.methods import Certificate, Method, certify
 from poisonproof.partition.spread import Spread
 from poisonproof.report.published import NAMES
+from poisonproof.runs.manifest import Manifest
 from poisonproof.votes.votes import Votes
 
 
 def measure(
-    votes: Votes, theorem: Certificate, y: Any, manifest: dict[str, Any], methods: Sequence[Method] = ()
+    votes: Votes, theorem: Certificate, y: Any, manifest: Manifest, methods: Sequence[Method] = ()
 ) -> dict[str, Any]:
     """The measures of a completed run, as plain values; counts of test samples are whole numbers.
 
@@ -27,7 +28,7 @@ def measure(
     theorem : Certificate
         By Theorem 2.
     y : true labels
-    manifest : dict
+    manifest : Manifest
         Of the run.
     methods : names
         Further certificates to draw curves of.
@@ -47,14 +48,14 @@ def measure(
     shared = certified_accuracy(votes, y, 1)
     spread = votes.spread
     return {
-        "dataset": NAMES.get(manifest["settings"]["dataset"]["name"], manifest["settings"]["dataset"]["name"]),
+        "dataset": NAMES.get(manifest.settings.name, manifest.settings.name),
         "k": spread.k,
         "d": spread.d,
         "designed": not _plain(spread),
         "n_subsets": spread.n_subsets,
-        "n_train": manifest["n_train"],
+        "n_train": manifest.n_train,
         "n_test": votes.n_test,
-        "learner": manifest["settings"]["learner"],
+        "learner": manifest.settings.learner,
         "clean": int(right.sum()),
         "base": int((votes.matrix == truth[:, None]).sum()),
         "grown": int(grown.sum()),
@@ -64,8 +65,8 @@ def measure(
         "certified": curves,
         "shared_attack_of_size_1": {"lower": shared.lower_count, "upper": shared.upper_count},
         "cpu_seconds_to_certify": seconds,
-        "votes_sha256": manifest["files"]["votes.npy"],
-        "environment": manifest["environment"],
+        "votes_sha256": (manifest.files or {})["votes.npy"],
+        "environment": manifest.environment,
     }
 
 

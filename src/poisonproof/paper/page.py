@@ -35,9 +35,9 @@ def write_campaign(folder: Path, rows: Sequence[Measures], costs: dict[str, Any]
     made = tables(results)
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "results.json", as_json(results))
-    for name, own in made.items():
+    for name, tables_of_name in made.items():
         for form, suffix in SUFFIXES.items():
-            write_text(folder / f"{name}.{suffix}", joined(own, form))
+            write_text(folder / f"{name}.{suffix}", joined(tables_of_name, form))
     pictures = []
     for name, figure in figures(rows).items():
         for suffix in ("svg", "png"):

@@ -23,7 +23,7 @@ def percent(count: int, total: int) -> float:
 def sizes_of(row: Measures) -> list[int]:
     """The attack sizes of a row's table: the paper's for its k, divided for a quick look; else round ones up to k/2."""
     divisor = row.get("divisor", 1)
-    names = {theirs: own for own, theirs in NAMES.items()} | {f"{own}-quick": own for own in NAMES}
+    names = {theirs: ours for ours, theirs in NAMES.items()} | {f"{ours}-quick": ours for ours in NAMES}
     key = names.get(row["dataset"], ""), round(row["k"] * divisor)
     if row["designed"] or key not in SIZES:
         return [1, *(size for size in (2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if 2 * size <= row["k"])]
@@ -99,15 +99,15 @@ def frontier(rows: Sequence[Measures]) -> dict[str, Any]:
 
 def best(rows: Sequence[Measures], methods: Sequence[str], size: int) -> Any:
     """The row and certificate with the largest certified fraction at an attack size; the cheapest among equals."""
-    found = [
+    candidates = [
         (at(row["certified"][method], size), -row["d"], -row["n_subsets"], method, row)
         for row in rows
         for method in methods
         if method in row["certified"]
     ]
-    if not found:
+    if not candidates:
         return None
-    count, _, _, method, row = max(found, key=lambda entry: entry[:3])
+    count, _, _, method, row = max(candidates, key=lambda entry: entry[:3])
     share = {"certified_fraction": percent(count, row["n_test"]), "method": method}
     return {**share, **_key(row), "n_subsets": row["n_subsets"]}
 

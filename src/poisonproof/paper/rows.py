@@ -42,7 +42,7 @@ PLANES: dict[str, tuple[tuple[int, int], ...]] = {
     "cifar10": ((4, 12), (13, 4), (4, 60), (4, 119), (4, 238)),
     "gtsrb": ((4, 12), (4, 24), (4, 48), (4, 95)),
 }
-"""Designed spreads near the same values of k: order and number of groups of `Spread.planes`."""
+"""Designed spreads near the same values of k: order and number of blocks of `Spread.planes`."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,11 @@ def frontier_rows(dataset: str) -> list[Row]:
 
 def learner_of(dataset: str, name: str | None = None) -> Any:
     """The learner of the rows on a data set, or one by name; `nin` mirrors images on CIFAR-10 only, as in the paper."""
+    from poisonproof.learners.brought import brought, is_brought
     from poisonproof.learners.presets import preset
 
+    if name is not None and is_brought(name):
+        return brought(name)
     if name is not None:
         return preset("nin-mirror" if (name, dataset) == ("nin", "cifar10") else name)
     return preset({"mnist": "digits", "cifar10": "objects", "gtsrb": "signs"}[dataset])

@@ -67,7 +67,7 @@ def tables(results: dict[str, Any]) -> dict[str, list[Table]]:
         "table2": [_statistics(results)],
         "table3": [_certified_accuracy(results)],
         "later": _later(results),
-        "frontier": [_frontier(name, found) for name, found in results["frontier"].items()],
+        "frontier": [_frontier(name, frontier) for name, frontier in results["frontier"].items()],
         "medians": [_medians(results)],
         "certificates": _certificates(results),
         "costs": _costs(results),
@@ -79,10 +79,10 @@ def _certified_fraction(results: dict[str, Any]) -> list[Table]:
     made = []
     rows = results["certified_fraction"]
     for dataset, k in dict.fromkeys((row["dataset"], row["k"]) for row in rows):
-        own = [row for row in rows if (row["dataset"], row["k"]) == (dataset, k)]
-        base = next((row for row in own if row["d"] == 1), None)
+        of_one_k = [row for row in rows if (row["dataset"], row["k"]) == (dataset, k)]
+        base = next((row for row in of_one_k if row["d"] == 1), None)
         cells = []
-        for row in own:
+        for row in of_one_k:
             theirs = published_cell("certified_fraction", dataset, k, row["d"])
             published_at = dict(zip(theirs["attack_size"], theirs["certified_fraction"], strict=True)) if theirs else {}
             line = [str(row["d"])]
@@ -90,11 +90,11 @@ def _certified_fraction(results: dict[str, Any]) -> list[Table]:
                 change = "" if base is None or row is base else f" ({value - base['certified_fraction'][at]:+.2f})"
                 line.append(f"{value:.2f}{change}" + (f" / {published_at[size]:.2f}" if size in published_at else ""))
             cells.append(tuple(line))
-        beside = " / paper" if published_cell("certified_fraction", dataset, k, own[0]["d"]) else ""
+        beside = " / paper" if published_cell("certified_fraction", dataset, k, of_one_k[0]["d"]) else ""
         title = (
             f"{dataset}, k = {k:g}: certified fraction, % (pointwise), by attack size (change against d = 1){beside}"
         )
-        made.append(Table(title, ("d", *map(str, own[0]["attack_size"])), tuple(cells)))
+        made.append(Table(title, ("d", *map(str, of_one_k[0]["attack_size"])), tuple(cells)))
     return made
 
 
@@ -131,8 +131,8 @@ def _certified_accuracy(results: dict[str, Any]) -> Table:
     cells = []
     for row in results["certified_accuracy_attack_size_1"]:
         theirs = published_cell("certified_accuracy_attack_size_1", row["dataset"], row["k"], row["d"])
-        own = (f"{row[name]:.2f}" + (f" / {theirs[name]:.2f}" if theirs else "") for name in names)
-        cells.append((*_key(row), *own))
+        statistics = (f"{row[name]:.2f}" + (f" / {theirs[name]:.2f}" if theirs else "") for name in names)
+        cells.append((*_key(row), *statistics))
     title = f"Attack size 1{_beside(results['certified_accuracy_attack_size_1'])}"
     return Table(title, ("data set", "k", "d", *names.values()), tuple(cells))
 
@@ -154,14 +154,14 @@ def _later(results: dict[str, Any]) -> list[Table]:
     cells = []
     for row, values, methods in lines:
         same = (row["dataset"], row["k"])
-        own = [ours for ours in results["rows"] if not ours["designed"] and (ours["dataset"], ours["k"]) == same]
+        of_one_k = [ours for ours in results["rows"] if not ours["designed"] and (ours["dataset"], ours["k"]) == same]
         for size, value, method in zip(row["attack_size"], values, methods, strict=True):
             for certificate in (THEOREM, "run-off"):
-                ours = best(own, (certificate,), size)
+                ours = best(of_one_k, (certificate,), size)
                 if ours is not None:
                     share = ours["certified_fraction"]
-                    said = f"{certificate}, d = {ours['d']}"
-                    cell = (row["dataset"], str(row["k"]), str(size), f"{share:.2f}", said, f"{value:.2f}", method)
+                    words = f"{certificate}, d = {ours['d']}"
+                    cell = (row["dataset"], str(row["k"]), str(size), f"{share:.2f}", words, f"{value:.2f}", method)
                     cells.append((*cell, f"{share - value:+.2f}"))
     head = ("data set", "k", "attack size", "ours, %", "by", "published, %", "by", "difference")
     return (
@@ -169,12 +169,12 @@ def _later(results: dict[str, Any]) -> list[Table]:
     )
 
 
-def _frontier(name: str, found: dict[str, Any]) -> Table:
+def _frontier(name: str, frontier: dict[str, Any]) -> Table:
     kinds = ("plain", "run_off", "designed")
-    bests = zip(*(found[kind] for kind in kinds), strict=True)
+    bests = zip(*(frontier[kind] for kind in kinds), strict=True)
     cells = [
-        (str(size), *(cell for best in own for cell in _choice(best)))
-        for size, own in zip(found["attack_size"], bests, strict=True)
+        (str(size), *(cell for best in bests_at_size for cell in _choice(best)))
+        for size, bests_at_size in zip(frontier["attack_size"], bests, strict=True)
     ]
     head = ("attack size", "plain, %", "with", "run-off, %", "with", "designed, %", "with")
     return Table(f"{name}: the best certified fraction (pointwise) over all k", head, tuple(cells))
@@ -195,8 +195,8 @@ def _medians(results: dict[str, Any]) -> Table:
             row["method"],
             str(row["median_radius"]),
         )
-        for found in results["frontier"].values()
-        for row in found["median_radius"]
+        for frontier in results["frontier"].values()
+        for row in frontier["median_radius"]
     ]
     head = ("data set", "k", "d", "spread", "base classifiers × samples", "certificate", "attack size")
     return Table("The largest attack size at which half of the test set is right and certified", head, tuple(cells))
@@ -227,8 +227,8 @@ def _costs(results: dict[str, Any]) -> list[Table]:
             *(f"{cost['wall_seconds'].get(part, 0):.0f}" for part in ("features", "train", "kernel and vote")),
             f"{cost['peak_memory_gb']:.1f}",
         )
-        for dataset, own in results["costs"].items()
-        for cost in own
+        for dataset, costs_of_set in results["costs"].items()
+        for cost in costs_of_set
     ]
     head = ("data set", "rows", "CPU, s", "features, s", "training, s", "kernel and votes, s", "peak memory, GB")
     return [Table("CPU time of the whole, and wall time of its parts", head, tuple(cells))] if cells else []

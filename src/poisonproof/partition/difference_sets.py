@@ -1,13 +1,13 @@
 """Designs: cyclic difference sets, whose spreads overlap on purpose.
 
 D is a cyclic (v, κ, λ) difference set if its κ residues modulo v give every non-zero residue exactly λ times as a
-difference. With G groups, the spread over n = G·v subsets with the shifts {G·x : x ∈ D} has d = κ and k = G·v/κ,
+difference. With G blocks, the spread over n = G·v subsets with the shifts {G·x : x ∈ D} has d = κ and k = G·v/κ,
 and
 
 - partitions of different residues modulo G share no base classifier (a shift does not leave the residue);
 - two partitions of one residue share exactly λ of them: j + Gx = j′ + Gy asks for x − y = (j′ − j)/G modulo v.
 
-So each poison beyond the first in a group is forced to spend part of its reach on base classifiers that are reached
+So each poison beyond the first in a block is forced to spend part of its reach on base classifiers that are reached
 already, and the grouped bound (`poisonproof.certificates.grouped`) counts them once. Two families are constructed here:
 
 - *Planes* (Singer): (q² + q + 1, q + 1, 1) for every prime power q. Let α generate the multiplicative group of
@@ -45,20 +45,20 @@ class Design:
 
     kind: str
     order: int
-    groups: int
-    group_size: int
+    blocks: int
+    block_size: int
     d: int
     overlap: int
 
     @property
     def name(self) -> str:
         """The spread as the command line names it, such as ``plane:4,12``."""
-        return f"{self.kind}:{self.order},{self.groups}"
+        return f"{self.kind}:{self.order},{self.blocks}"
 
     @property
     def n_subsets(self) -> int:
         """Number of base classifiers."""
-        return self.groups * self.group_size
+        return self.blocks * self.block_size
 
     @property
     def k(self) -> float:
@@ -75,11 +75,11 @@ def suggest(k: float, d: float) -> tuple[Design, ...]:
     def distance(design: Design) -> tuple[float, int]:
         return WEIGHT_OF_K * abs(math.log(design.k / k)) + abs(math.log(design.d / d)), design.n_subsets
 
-    found = []
+    designs = []
     for kind, order, v, residues, overlap in _families():
-        groups = max(1, round(k * residues / v))
-        found.append(Design(kind, order, groups, v, residues, overlap))
-    return tuple(sorted(found, key=distance)[:HOW_MANY])
+        blocks = max(1, round(k * residues / v))
+        designs.append(Design(kind, order, blocks, v, residues, overlap))
+    return tuple(sorted(designs, key=distance)[:HOW_MANY])
 
 
 def _families() -> Iterator[tuple[str, int, int, int, int]]:
@@ -208,14 +208,14 @@ def primitive_polynomial(p: int, degree: int) -> list[int]:
 
 def prime_factors(number: int) -> list[int]:
     """The prime factors in increasing order, each as often as it divides."""
-    found = []
+    factors = []
     divisor = 2
     while divisor * divisor <= number:
         while number % divisor == 0:
-            found.append(divisor)
+            factors.append(divisor)
             number //= divisor
         divisor += 1
-    return [*found, number] if number > 1 else found
+    return [*factors, number] if number > 1 else factors
 
 
 def prime_power(q: int) -> tuple[int, int] | None:

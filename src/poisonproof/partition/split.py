@@ -100,7 +100,7 @@ class Split:
         if self.schema is not None:
             from poisonproof.samples.by_schema import read_by_schema
 
-            return read_by_schema(as_frame(X), self.schema)
+            return read_by_schema(as_frame(X, exact=True), self.schema)
         return to_samples(X, dtype=self.dtype, n_features=self.n_features)
 
     def partitions(

@@ -114,38 +114,38 @@ class Spread:
         return cls(k * d, tuple(random.Random(PAPER_SEED).sample(range(k * d), d)))
 
     @classmethod
-    def from_difference_set(cls, v: int, residues: Sequence[int], groups: int) -> Self:
-        """n = groups·v subsets and the shifts groups·x for x in a cyclic (v, d, λ) difference set.
+    def from_difference_set(cls, v: int, residues: Sequence[int], blocks: int) -> Self:
+        """n = blocks·v subsets and the shifts blocks·x for x in a cyclic (v, d, λ) difference set.
 
-        Two partitions that are equal modulo ``groups`` share exactly λ subsets, any others none: overlap that
-        ``certify(votes, "tight")`` turns into radius (see `poisonproof.partition.difference_sets`). k = groups·v/d is
+        Two partitions that are equal modulo ``blocks`` share exactly λ subsets, any others none: overlap that
+        ``certify(votes, "tight")`` turns into radius (see `poisonproof.partition.difference_sets`). k = blocks·v/d is
         seldom whole.
         """
         from poisonproof.partition.difference_sets import checked_overlap
 
-        groups = _at_least_one("groups", groups)
+        blocks = _at_least_one("blocks", blocks)
         checked_overlap(v, residues)
-        return cls(groups * v, tuple(groups * x for x in residues))
+        return cls(blocks * v, tuple(blocks * x for x in residues))
 
     @classmethod
-    def planes(cls, q: int, groups: int) -> Self:
-        """Singer's planes for a prime power q: groups of q² + q + 1 subsets, d = q + 1, λ = 1."""
+    def planes(cls, q: int, blocks: int) -> Self:
+        """Singer's planes for a prime power q: blocks of q² + q + 1 subsets, d = q + 1, λ = 1."""
         from poisonproof.partition.difference_sets import plane
 
-        return cls.from_difference_set(*plane(q), groups)
+        return cls.from_difference_set(*plane(q), blocks)
 
     @classmethod
-    def quartic(cls, p: int, groups: int) -> Self:
-        """Quartic residues for a prime p = 4x² + 1, x odd: groups of p subsets, d = (p − 1)/4, λ = (p − 5)/16."""
+    def quartic(cls, p: int, blocks: int) -> Self:
+        """Quartic residues for a prime p = 4x² + 1, x odd: blocks of p subsets, d = (p − 1)/4, λ = (p − 5)/16."""
         from poisonproof.partition.difference_sets import quartic
 
-        return cls.from_difference_set(*quartic(p), groups)
+        return cls.from_difference_set(*quartic(p), blocks)
 
     @classmethod
     def designed(cls, design: Design) -> Self:
         """The spread that a suggestion describes."""
         make = cls.planes if design.kind == "plane" else cls.quartic
-        return make(design.order, design.groups)
+        return make(design.order, design.blocks)
 
     @staticmethod
     def suggest(k: float, d: float) -> tuple[Design, ...]:

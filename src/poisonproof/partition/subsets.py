@@ -21,6 +21,10 @@ class TrainingSets(Protocol):
 
     def __len__(self) -> int: ...
 
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many samples each subset holds."""
+
     def rows(self, subset: int, /) -> NDArray[np.int64]:
         """The samples of one subset."""
 

@@ -6,18 +6,14 @@ the pilot's sizes along a straight line in logarithms; bytes follow from what th
 
 from __future__ import annotations
 
-import os
-import resource
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from poisonproof.planning.pilot import Pilot, PooledTiming
-from poisonproof.runs.blocks import BLOCK
 from poisonproof.system.threads import n_cores
+from poisonproof.training.member_files import MEMBERS_PER_FILE
 from poisonproof.training.pooled import KERNEL_BYTES
 from poisonproof.votes.votes import vote_dtype
 
@@ -69,9 +65,9 @@ def bill(pilots: Sequence[Pilot], n_members: int, k: float, site: Site) -> Bill:
     if isinstance(pilots[0].timing, PooledTiming):
         return _pooled(pilots, n_members, size, site, votes, samples)
     fit, vote, save, kept = (_along(pilots, size, name) for name in ("fit", "vote", "save", "bytes_kept"))
-    together = max(n_members / site.workers, min(n_members, BLOCK))
+    together = max(n_members / site.workers, min(n_members, MEMBERS_PER_FILE))
     processes = 1 + (site.workers if site.workers > 1 else 0)
-    in_flight = BLOCK * (2 * site.workers + 1) * (kept + site.n_test)
+    in_flight = MEMBERS_PER_FILE * (2 * site.workers + 1) * (kept + site.n_test)
     return Bill(
         site.start + together * (fit + vote + save),
         processes * site.resident + 2 * samples + 2 * votes + in_flight,
@@ -102,12 +98,3 @@ def _along(pilots: Sequence[Pilot], size: float, name: str) -> float:
     at = int(np.clip(np.searchsorted(sizes, np.log(size)), 1, len(points) - 1))
     slope = (values[at] - values[at - 1]) / (sizes[at] - sizes[at - 1])
     return float(np.exp(values[at] + slope * (np.log(size) - sizes[at])))
-
-
-def resident_bytes() -> int:
-    """Bytes of memory that this process holds now; at most so far, where the system does not tell."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most if sys.platform == "darwin" else most * 1024

@@ -59,7 +59,18 @@ class VoteShares:
     abstaining: float = 0.0
 
 
-def estimate_shares(counts: NDArray[np.int64], truth: NDArray[np.int64], abstaining: float = 0.0) -> VoteShares:
+def balancing(truth: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Weights of samples that give each class that occurs the same weight in all; they sum to 1."""
+    _, codes, counts = np.unique(truth, return_inverse=True, return_counts=True)
+    return np.asarray(1 / (counts[codes] * len(counts)))
+
+
+def estimate_shares(
+    counts: NDArray[np.int64],
+    truth: NDArray[np.int64],
+    abstaining: float = 0.0,
+    weights: NDArray[np.float64] | None = None,
+) -> VoteShares:
     """The distribution of vote shares that most likely gave these votes.
 
     Parameters
@@ -70,6 +81,9 @@ def estimate_shares(counts: NDArray[np.int64], truth: NDArray[np.int64], abstain
         The right class of each sample.
     abstaining : float
         Share of base classifiers that abstain; their votes are not among the counts.
+    weights : array (samples,), optional
+        How much each sample counts, in all 1; otherwise all alike. With `balancing`, fractions predicted from the
+        shares are means over classes.
     """
     n_samples, n_classes = counts.shape
     rows = np.arange(n_samples)
@@ -80,12 +94,13 @@ def estimate_shares(counts: NDArray[np.int64], truth: NDArray[np.int64], abstain
     profiles = np.array([(b, c) for b in STRONGEST for c in SECOND if (1 - b) * c <= b])
     of_right = _scaled(_log_right(right, wrong.sum(axis=1)))
     of_profile = _scaled(np.stack([_log_profile(wrong, *profile) for profile in profiles], axis=1))
-    weights = np.full((RIGHT_STEPS, len(profiles)), 1 / (RIGHT_STEPS * len(profiles)))
+    of_sample = np.full(n_samples, 1 / n_samples) if weights is None else weights
+    of_cell = np.full((RIGHT_STEPS, len(profiles)), 1 / (RIGHT_STEPS * len(profiles)))
     with one_linear_algebra_thread():
         for _ in range(ITERATIONS):
-            total = ((of_right @ weights) * of_profile).sum(axis=1)
-            weights *= of_right.T @ (of_profile / total[:, None]) / n_samples
-    return VoteShares(weights / weights.sum(), profiles, n_classes, abstaining)
+            total = ((of_right @ of_cell) * of_profile).sum(axis=1)
+            of_cell *= of_right.T @ (of_profile * (of_sample / total)[:, None])
+    return VoteShares(of_cell / of_cell.sum(), profiles, n_classes, abstaining)
 
 
 def _angles(places: NDArray[np.floating[Any]]) -> NDArray[np.float64]:

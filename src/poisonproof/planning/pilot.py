@@ -20,22 +20,18 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+from poisonproof.estimators.prepared import Prepared, prepare
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
-from poisonproof.planning.forecast import VoteShares, estimate_shares
+from poisonproof.planning.forecast import VoteShares, balancing, estimate_shares
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.threads import n_cores, one_linear_algebra_thread
-from poisonproof.training.engine import blocks, train_and_vote, vote_again
-from poisonproof.training.model_files import save_members
-from poisonproof.training.pooled import (
-    KERNEL_BYTES,
-    SUBSETS_PER_TASK,
-    fit_pooled,
-    is_pooled,
-)
-from poisonproof.training.work import Training
-from poisonproof.votes.votes import vote_dtype
+from poisonproof.training.engine import Engine, engine_of
+from poisonproof.training.member_by_member import MemberList, planned_blocks, train_and_vote
+from poisonproof.training.member_files import save_members
+from poisonproof.training.pooled import KERNEL_BYTES, SUBSETS_PER_TASK, fit_pooled
+from poisonproof.training.work import Resources, Training
 
 SEED = 0x70696C6F74
 MOST_ASKED = 2000
@@ -80,7 +76,9 @@ class PooledTiming:
 class Pilot:
     """What a few base classifiers at one k showed.
 
-    ``folds`` are the vote shares with a part of the base classifiers left out, which tells how much depends on them.
+    ``shares`` describe all samples alike, ``balanced`` all classes alike. ``folds`` are the latter with a part of the
+    base classifiers left out, which tells how much depends on them; ``n_effective`` is how many samples, all alike,
+    would leave as much to chance as those asked.
     """
 
     k: int
@@ -89,7 +87,9 @@ class Pilot:
     subset_size: float
     base_accuracy: float
     shares: VoteShares
+    balanced: VoteShares
     folds: tuple[VoteShares, ...]
+    n_effective: float
     timing: Timing | PooledTiming
     seconds: float
 
@@ -108,7 +108,7 @@ class Bench:
     n_jobs: int
     keep_members: bool
 
-    def prepared(self, k: int, n_members: int) -> tuple[FiniteAggregationClassifier, Training]:
+    def prepared(self, k: int, n_members: int) -> Prepared:
         """The ensemble at this k, split and spread, with no fewer subsets than that."""
         model = FiniteAggregationClassifier(
             self.estimator,
@@ -119,16 +119,22 @@ class Bench:
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PremiseWarning)
-            return model, model.prepare(self.X, self.y, self.groups)
+            return prepare(model, self.X, self.y, self.groups)
+
+    @property
+    def engine(self) -> Engine:
+        """That of the learner, whose costs are of their own kind."""
+        return engine_of(self.estimator)
 
     def start(self, k: int) -> float:
         """Seconds that only the first use takes: to start worker processes, and to import what keeps models."""
         workers = effective_n_jobs(self.n_jobs)
-        if is_pooled(self.estimator):
+        if not self.engine.uses_workers:
             return 0.0
-        model, training = self.prepared(k, workers)
-        asked, tasks = training.samples.subset([0]), [[i] for i in range(workers)]
-        train = partial(train_and_vote, *training, asked, len(model.classes_), tasks, n_jobs=self.n_jobs)
+        prepared = self.prepared(k, workers)
+        asked, tasks = prepared.training.samples.subset([0]), [[i] for i in range(workers)]
+        resources = Resources(self.n_jobs)
+        train = partial(train_and_vote, prepared.training, asked, len(prepared.classes), tasks, resources=resources)
         first, again = (_seconds(lambda: list(train())) for _ in range(2))
         if not self.keep_members:
             return max(0.0, first - again)
@@ -137,17 +143,17 @@ class Bench:
             imports, saved = (_seconds(partial(save_members, Path(folder) / "members", members)) for _ in range(2))
         return max(0.0, first - again) + max(0.0, imports - saved)
 
-    def pilot(self, k: int, seconds: float, insist: bool = False) -> Pilot | None:
+    def pilot(self, k: int, seconds: float, *, insist: bool = False) -> Pilot | None:
         """As many base classifiers as can be trained in about that time; None if those are too few to tell.
 
         With ``insist`` there are enough to tell, however long they take.
         """
         started = time.perf_counter()
         wanted = min(MOST_MEMBERS, max(ENOUGH_MEMBERS, 2 * k))  # where k is small, single ones matter less
-        model, training = self.prepared(k, wanted)
+        prepared = self.prepared(k, wanted)
+        training, n_classes = prepared.training, len(prepared.classes)
         asked = _asked(training.samples)
-        n_classes = len(model.classes_)
-        train = self._pooled if is_pooled(training.estimator) else self._apart
+        train = self._pooled if self.engine.pooled else self._apart
         train(training, range(1), asked[:PROBED], n_classes)  # compiles
         probe = train(training, range(PROBED), asked[:PROBED], n_classes)
         affordable = min(wanted, int(seconds / probe.seconds * PROBED))
@@ -156,9 +162,9 @@ class Bench:
         affordable = max(affordable, FEWEST_MEMBERS)
         trained = train(training, range(affordable), asked, n_classes)
         votes = _out_of_subset(trained.votes, training, asked)
-        truth, sizes = training.codes[asked], training.subsets.sizes
+        truth, sizes = training.codes[asked], prepared.subsets.sizes
         counts = _counts(votes, n_classes)
-        abstaining = float((sizes == 0).mean())
+        abstaining, weights = float((sizes == 0).mean()), balancing(truth)
         folds = (_counts(votes[:, np.arange(affordable) % FOLDS != fold], n_classes) for fold in range(FOLDS))
         return Pilot(
             k,
@@ -167,43 +173,46 @@ class Bench:
             len(training.samples) / k,
             float(counts[np.arange(len(asked)), truth].sum() / max(1, counts.sum())),
             estimate_shares(counts, truth, abstaining),
-            tuple(estimate_shares(fold, truth, abstaining) for fold in folds),
+            estimate_shares(counts, truth, abstaining, weights),
+            tuple(estimate_shares(fold, truth, abstaining, weights) for fold in folds),
+            float(1 / (weights**2).sum()),
             trained.timing(),
             time.perf_counter() - started,
         )
 
     def _apart(self, training: Training, chosen: range, asked: NDArray[np.int64], n_classes: int) -> _Trained:
-        tasks, samples = blocks(chosen, self.n_jobs), training.samples.subset(asked)
+        tasks, samples = planned_blocks(chosen, self.n_jobs), training.samples.subset(asked)
         started = time.perf_counter()
-        parts = list(train_and_vote(*training, samples, n_classes, tasks, n_jobs=self.n_jobs))
+        parts = list(train_and_vote(training, samples, n_classes, tasks, resources=Resources(self.n_jobs)))
         taken = time.perf_counter() - started
-        members = [member for part in parts for member in part.members]
+        members = MemberList(member for part in parts for member in part.members)
+        some = MemberList(members[:TIMED])
 
         def timing() -> Timing:
             both = taken * min(effective_n_jobs(self.n_jobs), len(tasks)) / len(chosen)
             as_many = min(len(asked), self.n_test)
             all_asked, vote = (
-                _seconds(partial(vote_again, members[:TIMED], part, n_classes, False)) / TIMED
+                _seconds(partial(some.ask, part, n_classes)) / TIMED
                 for part in (samples, samples.subset(np.arange(as_many)))
             )
             save = size = 0.0
             if self.keep_members:
                 with tempfile.TemporaryDirectory() as folder:
                     path = Path(folder) / "members"
-                    save = _seconds(partial(save_members, path, members[:TIMED])) / TIMED
+                    save = _seconds(partial(save_members, path, some)) / TIMED
                     size = path.stat().st_size / TIMED
             return Timing(max(0.1 * both, both - all_asked), vote * self.n_test / as_many, save, size)
 
         return _Trained(np.concatenate([part.votes for part in parts], axis=1), taken, timing)
 
     def _pooled(self, training: Training, chosen: range, asked: NDArray[np.int64], n_classes: int) -> _Trained:
-        dtype, samples = vote_dtype(n_classes), training.samples.subset(asked)
+        samples = training.samples.subset(asked)
         started = time.perf_counter()
-        members = fit_pooled(*training, only=list(chosen))
+        members = fit_pooled(training, only=list(chosen))
         fitted = time.perf_counter() - started
-        members.votes(samples.subset([0]), n_classes, dtype)  # compiles
+        members.votes(samples.subset([0]), n_classes)  # compiles
         begun = time.perf_counter()
-        votes = members.votes(samples, n_classes, dtype)
+        votes = members.votes(samples, n_classes)
         voted = time.perf_counter() - begun
         taken = time.perf_counter() - started
 

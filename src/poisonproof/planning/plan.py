@@ -6,8 +6,10 @@ run that follows a plan says so among its premises.
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,16 +24,17 @@ from poisonproof.learners.describe import describe
 from poisonproof.learners.table import TableClassifier
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
-from poisonproof.planning.costs import Site, bill, resident_bytes
+from poisonproof.planning.costs import Site, bill
 from poisonproof.planning.forecast import predicted_fraction
 from poisonproof.planning.pilot import Bench, Pilot
 from poisonproof.premises import Premise
 from poisonproof.samples.rows import count_rows, take_rows
 from poisonproof.system.files import read_record, write_record
+from poisonproof.system.memory import resident_bytes
 from poisonproof.system.progress import counted
-from poisonproof.training.pooled import is_pooled
+from poisonproof.training.engine import engine_of
 
-FORMAT = "poisonproof plan 1"
+FORMAT = "poisonproof plan 2"
 FEWEST_SAMPLES = 60
 DEGREES = (1, 4, 16)
 DESIGN_DEGREE = 8
@@ -40,6 +43,7 @@ STEPS = 7
 MOST_PILOTS = 8
 SECONDS = 90.0
 PREMISE = "choice of k and d"
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,8 @@ class Row:
     """One ensemble that could be trained, and what is predicted of it.
 
     ``clean`` and ``certified`` are shares of test samples, the latter at the plan's attack size (pointwise);
-    ``error`` is the standard error of ``certified`` that the pilot leaves, test samples not counted.
+    ``clean_balanced`` and ``certified_balanced`` are the same as means over classes. ``error`` is the standard error of
+    ``certified_balanced`` that the pilot leaves, test samples not counted.
     """
 
     k: float
@@ -59,6 +64,8 @@ class Row:
     piloted: bool
     clean: float
     certified: float
+    clean_balanced: float
+    certified_balanced: float
     error: float
     seconds: float
     memory: float
@@ -78,7 +85,11 @@ class PilotRow:
 
 @dataclass(frozen=True)
 class Plan:
-    """What `make_plan` found: rows in increasing k, and the number of the recommended one."""
+    """What `make_plan` found: rows in increasing k, and the number of the recommended one.
+
+    None is recommended where no row is predicted to certify more, on average over classes, than a constant answer
+    does: ``constant`` of it, at every attack size. ``majority_share`` is that of the training labels.
+    """
 
     data: dict[str, str]
     learner: str
@@ -91,13 +102,27 @@ class Plan:
     keep_members: bool
     pilots: tuple[PilotRow, ...]
     rows: tuple[Row, ...]
-    recommended: int
+    recommended: int | None
+    majority_share: float
+    constant: float
     remarks: tuple[str, ...]
 
     @property
     def choice(self) -> Row:
-        """The recommended row."""
+        """The recommended row, if there is one."""
+        if self.recommended is None:
+            raise PoisonproofError(f"The plan recommends nothing: {self.why_nothing}")
         return self.rows[self.recommended]
+
+    @property
+    def why_nothing(self) -> str:
+        """Why no row is recommended, and what to try."""
+        best = max(row.certified_balanced for row in self.rows)
+        return (
+            f"at attack size {self.attack_size} no k is predicted to certify more than a constant answer does (on "
+            f"average over classes at best {100 * best:.1f} %, a constant answer {100 * self.constant:.1f} %); try a "
+            "smaller attack size, another learner, or more data of the rare classes."
+        )
 
     def followed(self) -> dict[str, Any]:
         """What a run that follows this plan keeps of it: the attack size and the recommended row."""
@@ -136,7 +161,7 @@ class Plan:
             parts = {"pilots": PilotRow, "rows": Row}
             facts |= {name: tuple(make(**part) for part in facts[name]) for name, make in parts.items()}
             plan = cls(**{**facts, "remarks": tuple(facts["remarks"])})
-            plan.choice  # noqa: B018 - is there
+            plan.rows[plan.recommended or 0]  # is there
         except (TypeError, KeyError, IndexError) as error:
             raise DamagedFileError(f"{where} is no plan: {error}.") from None
         return plan
@@ -160,7 +185,6 @@ def make_plan(
     keep_members: bool = True,
     seconds: float = SECONDS,
     n_jobs: int = -1,
-    say: Callable[[str], None] = lambda text: None,
 ) -> Plan:
     """Predict clean accuracy, certified fraction, time, memory and disk for a grid of (k, d, spread); recommend one.
 
@@ -187,16 +211,17 @@ def make_plan(
         About how long the pilot may take.
     n_jobs : int
         Workers, of the pilot and of the run.
-    say : callable
-        Told what is being done.
     """
     learner = TableClassifier() if estimator is None else estimator
     n_train = _check(dataset, attack_size, ds, seconds)
     wanted = _grid(attack_size, n_train) if ks is None else _checked_ks(ks, attack_size, n_train)
-    forecast, remarks = run_pilots(dataset, learner, attack_size, wanted, keep_members, seconds, n_jobs, say)
+    forecast, remarks = run_pilots(
+        dataset, learner, attack_size, wanted, keep_members=keep_members, seconds=seconds, n_jobs=n_jobs
+    )
     site, pilots = forecast.site, forecast.pilots
-    say("predicting")
+    log.info("predicting")
     rows = forecast.rows([k for k in wanted if k >= pilots[0].k], sorted(set(ds)), designs)
+    constant = 1 / _labels_that_occur(dataset)
     return Plan(
         {"name": dataset.name, **dataset.digests(["train"])},
         describe(learner),
@@ -206,10 +231,12 @@ def make_plan(
         n_train,
         site.n_test,
         site.n_classes,
-        keep_members and not is_pooled(learner),
+        keep_members and not engine_of(learner).pooled,
         tuple(PilotRow(p.k, p.n_members, p.n_asked, p.base_accuracy, p.seconds) for p in pilots),
         tuple(rows),
-        _best(rows),
+        _best(rows, constant),
+        _majority_share(dataset),
+        constant,
         tuple(remarks),
     )
 
@@ -219,10 +246,10 @@ def run_pilots(
     learner: Any,
     attack_size: int,
     ks: Sequence[int],
-    keep_members: bool,
-    seconds: float,
-    n_jobs: int,
-    say: Callable[[str], None],
+    *,
+    keep_members: bool = True,
+    seconds: float = SECONDS,
+    n_jobs: int = -1,
 ) -> tuple[Forecast, list[str]]:
     """Pilots at some of these k, and what could not be tried."""
     n_train, resident = count_rows(dataset.x_train), resident_bytes()
@@ -235,10 +262,10 @@ def run_pilots(
         Split("content" if dataset.groups is None else "group", dataset.dtype, dataset.n_features),
         count_rows(dataset.x_test),
         n_jobs,
-        keep_members and not is_pooled(learner),
+        keep_members and not engine_of(learner).pooled,
     )
     start = bench.start(ks[-1])
-    pilots, remarks = _pilots(bench, ks, seconds, say)
+    pilots, remarks = _pilots(bench, ks, seconds)
     n_classes = pilots[0].shares.n_classes
     return Forecast(pilots, attack_size, _site(bench, n_train, n_classes, resident, start)), remarks
 
@@ -253,10 +280,7 @@ def _check(dataset: Dataset, attack_size: int, ds: Sequence[int], seconds: float
         raise PoisonproofError(
             f"A pilot needs at least {FEWEST_SAMPLES} training samples. {dataset.name} has {n_train}."
         )
-    if dataset.classes is None:
-        n_classes = len(set(np.asarray(dataset.y_train).tolist()))
-    else:
-        n_classes = len(np.intersect1d(np.asarray(dataset.classes), np.asarray(dataset.y_train)))
+    n_classes = _labels_that_occur(dataset)
     if n_classes < 2:
         raise PoisonproofError(
             f"A pilot needs training samples of two classes or more. {dataset.name} has {n_classes}."
@@ -273,6 +297,17 @@ def _check(dataset: Dataset, attack_size: int, ds: Sequence[int], seconds: float
     if not seconds > 0:
         raise PoisonproofError(f"The seconds for a pilot must be more than 0. Got {seconds}.")
     return n_train
+
+
+def _labels_that_occur(dataset: Dataset) -> int:
+    if dataset.classes is None:
+        return len(set(np.asarray(dataset.y_train).tolist()))
+    return len(np.intersect1d(np.asarray(dataset.classes), np.asarray(dataset.y_train)))
+
+
+def _majority_share(dataset: Dataset) -> float:
+    counts = Counter(np.asarray(dataset.y_train).tolist())
+    return max(counts.values()) / counts.total()
 
 
 def _grid(attack_size: int, n_train: int) -> list[int]:
@@ -294,29 +329,29 @@ def _checked_ks(ks: Sequence[int], attack_size: int, n_train: int) -> list[int]:
     return chosen
 
 
-def _pilots(
-    bench: Bench, wanted: Sequence[int], seconds: float, say: Callable[[str], None]
-) -> tuple[list[Pilot], list[str]]:
-    """Pilots at every k, of many at every second one; dear ones (small k) last. What could not be tried is said."""
+def _pilots(bench: Bench, wanted: Sequence[int], seconds: float) -> tuple[list[Pilot], list[str]]:
+    """Pilots at every k, of many at every second one, small k (large subsets) first. What is not tried is said."""
     chosen = list(wanted) if len(wanted) <= MOST_PILOTS else sorted({*wanted[::2], wanted[-1]})
     found: list[Pilot] = []
+    untried: list[tuple[int, str]] = []
     left = seconds
-    for at, k in enumerate(counted(reversed(chosen), len(chosen))):
-        say(f"pilot at k = {k}")
+    for at, k in enumerate(counted(chosen, len(chosen))):
+        log.info("pilot at k = %d", k)
         started = time.perf_counter()
         try:
-            pilot = bench.pilot(k, left / (len(chosen) - at), insist=not found)
+            pilot = bench.pilot(k, left / (len(chosen) - at), insist=not found and k == chosen[-1])
         except MemoryError as error:
-            pilot, why = None, f"one base classifier takes too much memory ({error})"
-        else:
-            why = "its base classifiers take too long for this pilot; more --seconds would reach them"
+            untried.append((k, f"one base classifier takes too much memory ({error})"))
+            continue
         left -= time.perf_counter() - started
-        if pilot is None:
-            if not found:
-                raise PoisonproofError(f"No k can be tried: at k = {k}, {why}.")
-            return found[::-1], [f"k below {found[-1].k} was not tried: at k = {k}, {why}."]
-        found.append(pilot)
-    return found[::-1], []
+        if pilot is not None:
+            found.append(pilot)
+        else:
+            untried.append((k, "its base classifiers take too long for this pilot; more --seconds would reach them"))
+    if not found:
+        raise PoisonproofError(f"No k can be tried: at k = {untried[-1][0]}, {untried[-1][1]}.")
+    smaller = [(k, why) for k, why in untried if k < found[0].k]
+    return found, [f"k below {found[0].k} was not tried: at k = {k}, {why}." for k, why in smaller[-1:]]
 
 
 @dataclass(frozen=True)
@@ -349,17 +384,22 @@ class Forecast:
         weight = float(np.log(k / low.k) / np.log(high.k / low.k))
         return [(low, 1 - weight), (high, weight)]
 
-    def fractions(self, spread: Spread, name: str, attack_sizes: Sequence[int]) -> NDArray[np.float64]:
-        """The certified fraction (pointwise) at these attack sizes; at 0, the clean accuracy."""
+    def fractions(
+        self, spread: Spread, name: str, attack_sizes: Sequence[int], balanced: bool = False
+    ) -> NDArray[np.float64]:
+        """The certified fraction (pointwise) at these attack sizes, balanced or not; at 0, the clean accuracy."""
         method = "dpa-bound" if name == "random" else "tight"
         parts = [
-            weight * predicted_fraction(pilot.shares, spread, attack_sizes, method=method)
+            weight
+            * predicted_fraction(pilot.balanced if balanced else pilot.shares, spread, attack_sizes, method=method)
             for pilot, weight in self._near(spread.k)
         ]
         return np.asarray(np.sum(parts, axis=0))
 
     def _row(self, spread: Spread, name: str, error: float, piloted: bool) -> Row:
-        clean, certified = self.fractions(spread, name, [0, self.attack_size])
+        sizes = [0, self.attack_size]
+        clean, certified = self.fractions(spread, name, sizes)
+        clean_balanced, certified_balanced = self.fractions(spread, name, sizes, balanced=True)
         return Row(
             spread.k,
             spread.d,
@@ -370,6 +410,8 @@ class Forecast:
             piloted,
             float(clean),
             float(certified),
+            float(clean_balanced),
+            float(certified_balanced),
             error,
             **asdict(bill(self.pilots, spread.n_subsets, spread.k, self.site)),
         )
@@ -381,15 +423,21 @@ class Forecast:
             plain = Spread.random(k, 1)
             folds = np.array([predicted_fraction(fold, plain, [self.attack_size])[0] for fold in pilot.folds])
             members = (len(folds) - 1) / len(folds) * ((folds - folds.mean()) ** 2).sum()
-            variance += weight**2 * (folds.mean() * (1 - folds.mean()) / pilot.n_asked + members)
+            variance += weight**2 * (folds.mean() * (1 - folds.mean()) / pilot.n_effective + members)
         return float(np.sqrt(variance))
 
 
-def _best(rows: Sequence[Row]) -> int:
-    """The largest certified fraction; of those within its standard error, the one that trains fastest."""
-    best = max(rows, key=lambda row: row.certified)
-    level = [at for at, row in enumerate(rows) if row.certified >= best.certified - best.error]
-    return min(level, key=lambda at: (rows[at].seconds, -rows[at].certified))
+def _best(rows: Sequence[Row], constant: float) -> int | None:
+    """The largest balanced certified fraction; of those within its standard error, the one that trains fastest.
+
+    None if even that is not above what a constant answer has.
+    """
+    best = max(rows, key=lambda row: row.certified_balanced)
+    floor = max(best.certified_balanced - best.error, constant)
+    level = [at for at, row in enumerate(rows) if row.certified_balanced >= floor]
+    if best.certified_balanced <= constant:
+        return None
+    return min(level, key=lambda at: (rows[at].seconds, -rows[at].certified_balanced))
 
 
 def _site(bench: Bench, n_train: int, n_classes: int, resident: int, start: float) -> Site:

@@ -26,7 +26,7 @@ def title(comparison: Comparison) -> str:
 
 def header(comparison: Comparison) -> list[str]:
     """The names of the columns."""
-    facts = ["", "holds", "classifiers", "k", "d", "clean, %", "mean radius"]
+    facts = ["", "holds", "classifiers", "k", "d", "clean, %", "balanced, %", "mean radius"]
     return [*facts, *map(str, _sizes(comparison)), "train, s", "certify, ms"]
 
 
@@ -44,6 +44,7 @@ def cells(comparison: Comparison, row: Row) -> list[str]:
         f"{row.k:.4g}",
         "—" if row.d is None else str(row.d),
         percent(row.certificate.clean_accuracy(comparison.y_test)),
+        percent(row.certificate.balanced_accuracy(comparison.y_test)),
         f"{math.floor(100 * row.certificate.radius.mean() + 1e-9) / 100:.2f}",
         *map(percent, fractions),
         f"{row.seconds_to_train:.1f}",
@@ -53,7 +54,14 @@ def cells(comparison: Comparison, row: Row) -> list[str]:
 
 def remarks(comparison: Comparison) -> list[str]:
     """What a reader must know besides, one sentence each."""
-    said = [f"{row.title} does not apply: {row.why_not}." for row in comparison.rows if row.why_not]
+    said = [
+        f"Balanced: mean over classes. Always answering the most frequent class is right on "
+        f"{percent(comparison.majority_share)} % at every attack size."
+    ]
+    for row in comparison.rows:
+        if row.certificate is not None and (caution := row.certificate.caution(comparison.y_test)) is not None:
+            said.append(f"WARNING, {row.title}: {caution.sentence}.")
+    said += [f"{row.title} does not apply: {row.why_not}." for row in comparison.rows if row.why_not]
     said += [
         f"The designed spread has k = {row.k:.4g}, the nearest there is; a larger k alone gives larger radii."
         for row in comparison.rows[::-1]

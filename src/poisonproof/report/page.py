@@ -14,14 +14,15 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
-from poisonproof.certificates.certificate import UNSEEN
-from poisonproof.display.charts import histogram, survival, ticks
+from poisonproof.certificates.certificate import UNSEEN, attack_sizes
+from poisonproof.display.charts import histogram, stairs, survival, ticks
 from poisonproof.display.numbers import percent
 from poisonproof.display.text import shown, shown_lines
 from poisonproof.report.gallery import Tile, gallery
 from poisonproof.report.planned import beside_plan
 from poisonproof.report.published import published_for, sources, why_disputed
-from poisonproof.runs.run import Outcome, attack_sizes
+from poisonproof.report.summary import Summary, what_to_try
+from poisonproof.runs.run import Outcome
 from poisonproof.system.files import write_bytes
 from poisonproof.votes.votes import UNSEEN_LABEL, class_indices
 
@@ -53,14 +54,17 @@ def page(outcome: Outcome) -> str:
     truth = class_indices(outcome.y_test, certificate.classes, certificate.classes_inferred)
     right = certificate.prediction == truth
     size = headline_size(outcome)
-    dataset = manifest["settings"]["dataset"]["name"]
+    dataset = manifest.settings.name
     classes = class_rows(outcome, truth, size)
+    filled = [row for row in classes if row.n]
     groups = gallery(certificate, truth, outcome.x_test, outcome.votes, dataset)
     published = published_for(dataset, len(certificate), certificate.unit, certificate.spread.k)
     alike = [cell.attack_size for cell in published if cell.k == certificate.spread.k]
     strongest = int(certificate.radius.max(initial=0))
-    top = max(strongest, *alike, 0) + 1
-    sizes = sorted({*attack_sizes(certificate), *(cell.attack_size for cell in published)})
+    top = max(strongest, *alike, size) + 1
+    sizes = sorted({*attack_sizes(certificate), size, *(cell.attack_size for cell in published)})
+    summary = Summary.of(outcome, sizes)
+    balanced = certificate.certified_fraction_balanced(outcome.y_test, np.arange(top + 1))
     partitions = outcome.partition_sizes
     largest = int(partitions.max(initial=0)) + 1
     script = own_source("page.js")
@@ -79,14 +83,19 @@ def page(outcome: Outcome) -> str:
             strongest=strongest,
             right=int(right.sum()),
             held={at: int((right & (certificate.radius >= at)).sum()) for at in (size, 1)},
-            clean=certificate.clean_accuracy(outcome.y_test),
+            summary=summary,
+            balanced=balanced,
             median=_median(certificate.radius),
             ticks=ticks(top),
             curve=survival(certificate.radius[right], len(certificate), top),
+            balanced_curve=stairs(balanced),
             bars=histogram({"right": certificate.radius[right], "wrong": certificate.radius[~right]}, top, "radius"),
             classes=classes,
+            worst=min(filled, key=lambda row: row.certified / row.n),
+            best=max(filled, key=lambda row: row.certified / row.n),
+            remedy=what_to_try(outcome, summary.caution).capitalize() if summary.caution else "",
             groups=groups,
-            sizes=list(zip(sizes, certificate.certified_fraction(outcome.y_test, sizes), strict=True)),
+            sizes=list(zip(sizes, summary.certified, summary.balanced, strict=True)),
             published=published,
             sources=sources(),
             why_disputed=why_disputed(),
@@ -95,12 +104,13 @@ def page(outcome: Outcome) -> str:
             partition_ticks=ticks(largest),
             partition_bars=histogram({"plain": partitions}, largest, "partitions of size"),
             partition_median=_median(partitions),
-            manifest_text=escape(shown_lines(json.dumps(manifest, indent=1, ensure_ascii=False))),
+            manifest_text=escape(shown_lines(json.dumps(manifest.as_dict(), indent=1, ensure_ascii=False))),
             data={
                 "size": size,
                 "top": top,
                 "n": len(certificate),
                 "wrong": int((~right).sum()),
+                "labels": len(summary.by_class),
                 "unit": certificate.unit,
                 "subsets": certificate.spread.n_subsets,
                 "classes": [{"n": row.n, "radii": row.radii} for row in classes],
@@ -114,11 +124,25 @@ def page(outcome: Outcome) -> str:
 
 
 def headline_size(outcome: Outcome) -> int:
-    """The largest attack size at which half of the test set is still right and certified."""
-    certificate = outcome.certificate
+    """The attack size that was asked about; else the largest at which half of the test set is right and certified.
+
+    Half of the samples, and half of them on average over classes: a frequent class alone makes no headline.
+    """
+    asked = asked_size(outcome)
+    if asked is not None:
+        return asked
+    certificate, y = outcome.certificate, outcome.y_test
     sizes = np.arange(int(certificate.radius.max(initial=0)) + 1)
-    enough = certificate.certified_fraction(outcome.y_test, sizes) >= 0.5
+    shares = (certificate.certified_fraction(y, sizes), certificate.certified_fraction_balanced(y, sizes))
+    enough = np.minimum(*shares) >= 0.5
     return int(sizes[enough].max(initial=0))
+
+
+def asked_size(outcome: Outcome) -> int | None:
+    """The attack size that the run was asked about, by --attack-size or by the plan that it follows."""
+    asked = outcome.manifest.asked or {}
+    size = asked.get("attack_size", (asked.get("plan") or {}).get("attack_size"))
+    return None if size is None else int(size)
 
 
 def class_rows(outcome: Outcome, truth: NDArray[np.int64], size: int) -> list[ClassRow]:

@@ -36,7 +36,7 @@ def beside_plan(outcome: Outcome) -> list[Figure]:
 
     Seconds are left out once the training data of the run was changed: most base classifiers were not trained then.
     """
-    followed = (outcome.manifest.get("asked") or {}).get("plan")
+    followed = (outcome.manifest.asked or {}).get("plan")
     if followed is None:
         return []
     certificate, size = outcome.certificate, followed["attack_size"]
@@ -52,7 +52,16 @@ def beside_plan(outcome: Outcome) -> list[Figure]:
             float(certificate.certified_fraction(outcome.y_test, [size])[0]),
         ),
     ]
-    if not outcome.manifest["changes"]:
+    if "certified_balanced" in followed:  # plans of the first kind did not balance
+        figures.append(
+            Figure(
+                "certified_fraction_balanced",
+                f"the same, balanced (mean over classes){method}",
+                followed["certified_balanced"],
+                float(certificate.certified_fraction_balanced(outcome.y_test, [size])[0]),
+            )
+        )
+    if not outcome.manifest.changes:
         seconds = outcome.seconds["train and vote"]
         figures.append(Figure("seconds", "time to train and vote", followed["seconds"], seconds))
     return figures

@@ -1,233 +1,230 @@
 """Blocks of a run: votes on disk, each column known by what its base classifier is a function of.
 
 So whatever happened to a run (it was killed, a block was damaged, the training data changed), what is
-still true of the data at hand is kept and the rest is computed again.
+still true of the data at hand is kept and the rest is computed again. A block is a rectangle of base classifiers and
+test samples, whichever engine made it: the engine chooses its shape, and nothing else here knows the engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import logging
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.display.text import shown
 from poisonproof.errors import DamagedFileError, PoisonproofError
-from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
-from poisonproof.runs.layout import SCRATCH
+from poisonproof.partition.subsets import DIGEST_BYTES
+from poisonproof.premises import PremiseWarning
 from poisonproof.samples.kinds import Samples, digest_of
-from poisonproof.system.files import open_arrays, reading, sha256_of, write_arrays
-from poisonproof.training.engine import (
-    Refusal,
-    check_answered,
-    train_and_vote,
-    vote_again,
-)
-from poisonproof.training.member import Member
-from poisonproof.training.model_files import (
-    MEMBERS_PER_FILE,
-    load_members,
-    members_file,
-    save_members,
-    types_of,
-)
-from poisonproof.training.pooled import is_pooled
-from poisonproof.training.pooled_run import PooledRun, vote_pooled
-from poisonproof.training.provenance import (
-    Made,
-    made_by,
-    made_here,
-    packed,
-    unpacked,
-)
-from poisonproof.training.work import Training
+from poisonproof.system.files import open_arrays, reading, write_arrays
+from poisonproof.system.progress import progress
+from poisonproof.training.engine import engine_of
+from poisonproof.training.member_by_member import check_answered, told_failures
+from poisonproof.training.provenance import packed, unpacked
+from poisonproof.training.work import Answers, Block, Missing, Order, Refusal, Resources, Standing
+from poisonproof.votes.votes import vote_dtype
 
-BLOCK = MEMBERS_PER_FILE
+ARRAYS = ("votes", "subsets", "trained", "refusals")
+log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Votings:
-    """Where a run keeps its votes, and how it says what it does."""
+def vote_all(
+    orders: Sequence[Order],
+    test: Samples,
+    n_classes: int,
+    resources: Resources = Resources(),  # noqa: B008 - frozen
+    *,
+    stale: Callable[[int], None] = lambda count: None,
+) -> list[NDArray[Any]]:
+    """Train what is missing, let it vote, keep the votes, and return the vote matrices (or rankings).
 
-    folder: Path
-    keep_members: bool
-    rankings: bool
-    say: Callable[[str], None]
-    progress: Callable[[int, int], None]
-    stale: Callable[[int], None]
-    """Told once, before any training, how many base classifiers have to be trained."""
-    kernel_bytes: int | None = None
-    """How much memory the kernel of a pooled learner may take."""
-
-    def train(self, training: Training, model: FiniteAggregationClassifier, test: Samples) -> NDArray[Any]:
-        """Train what is missing, keep it, and return the whole vote matrix (test samples, base classifiers).
-
-        With rankings, an array (test samples, base classifiers, classes) whose first places are the votes.
-        """
-        digests = model.subset_digests_
-        if is_pooled(training.estimator):
-            own = PooledRun(self.folder, training, digests, self.rankings, self.keep_members)
-            (votes,) = vote_pooled(
-                [own], test, len(model.classes_), self.say, self.progress, self.stale, self.kernel_bytes
-            )
-            return votes
-        n, n_classes = len(digests), len(model.classes_)
-        ranges = [range(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
-        test_digest = digest_of(test)
-        kept = [self._kept(b, own, training, digests, test, test_digest, n_classes) for b, own in enumerate(ranges)]
-        missing = {b: wanted for b, own in enumerate(ranges) if (wanted := [i for i in own if i not in kept[b]])}
-        done = n - sum(map(len, missing.values()))
-        self.stale(n - done)
-        self.progress(done, n)
-        order = list(missing.values())
-        scratch = self.folder / SCRATCH
-        parts = train_and_vote(
-            *training, test, n_classes, order, rankings=self.rankings, n_jobs=model.n_jobs, scratch=scratch
-        )
-        for b, part in zip(missing, parts, strict=True):
-            for at, member in enumerate(part.members):
-                kept[b][member.index] = Answer(
-                    digests[member.index].tobytes(),
-                    part.votes[:, at],
-                    member.model is not None,
-                    member.failure,
-                    part.refusals.get(member.index),
-                    made_by(part.environment),
-                )
-            members = self._write_members(b, part.members, len(ranges[b]), training.estimator)
-            write_answers(self._file(b), kept[b], test_digest, members)
-            done += len(part.members)
-            self.progress(done, n)
-        answers = [kept[i // BLOCK][i] for i in range(n)]
-        trained = sum(answer.trained for answer in answers)
-        model.report_failures([answer.failure for answer in answers if answer.failure], trained)
-        check_answered([answer.refusal for answer in answers if answer.refusal], trained)
-        return np.stack([answer.votes for answer in answers], axis=1)
-
-    def _kept(
-        self,
-        b: int,
-        indices: range,
-        training: Training,
-        digests: NDArray[np.uint8],
-        test: Samples,
-        test_digest: str,
-        n_classes: int,
-    ) -> dict[int, Answer]:
-        """The answers of an earlier block that are still true; none if it is absent or damaged."""
-        if not self._file(b).exists():
-            return {}
-        members = self._members(b)
-        try:
-            block = read_answers(self._file(b), indices)
-            if self.keep_members and (not members.exists() or sha256_of(members) != block.members):
-                raise PoisonproofError(f"{members} is damaged or missing.")
-            same = {i: answer for i, answer in block.answers.items() if answer.digest == digests[i].tobytes()}
-            if not same:
-                raise PoisonproofError(f"{self._file(b)} is of other training data.")
-            if block.test == test_digest:
-                return same
-            if not self.keep_members:
-                return {}
-            asked = [member for member in load_members(members, types_of(training.estimator)) if member.index in same]
-            votes, refusals = vote_again(asked, test, n_classes, self.rankings)
-        except ValueError as error:
-            self.say(f"{error} It is computed again.")
-            return {}
-        answers = {
-            member.index: same[member.index]._replace(
-                votes=votes[:, at], refusal=refusals.get(member.index), made=same[member.index].made | made_here()
-            )
-            for at, member in enumerate(asked)
-        }
-        if len(answers) == len(indices):
-            write_answers(self._file(b), answers, test_digest, block.members)
-        return answers
-
-    def _write_members(self, b: int, fresh: list[Member], size: int, estimator: Any) -> str | None:
-        """Keep these base classifiers, and the block's others that stand; the digest of the file."""
-        if not self.keep_members:
-            return None
-        path = self._members(b)
-        members = {} if len(fresh) == size else {m.index: m for m in load_members(path, types_of(estimator))}
-        members |= {member.index: member for member in fresh}
-        save_members(path, [members[i] for i in sorted(members)])
-        return sha256_of(path)
-
-    def _file(self, b: int) -> Path:
-        return self.folder / "votes" / f"block-{b:05d}.npz"
-
-    def _members(self, b: int) -> Path:
-        return self.folder / "models" / members_file(b)
+    Parameters
+    ----------
+    orders : sequence of Order
+        On the same samples with the same learner.
+    test : Samples
+    n_classes : int
+    resources : Resources
+    stale : callable
+        Told once, before any training, how many base classifiers have to be trained.
+    """
+    engine = engine_of(orders[0].training.estimator)
+    ledgers = [Ledger(order, test, n_classes) for order in orders]
+    missing = [ledger.missing() for ledger in ledgers]
+    stale(sum(len(one.untrained) for one in missing))
+    total = sum(len(ledger.pages) for ledger in ledgers)
+    done = total - sum(len(one.blocks) for one in missing)
+    progress(done, total)
+    for number, block, answers in engine.answers(missing, test, n_classes, resources):
+        ledgers[number].pages[block.number].write(answers)
+        done += 1
+        progress(done, total)
+    return [ledger.checked() for ledger in ledgers]
 
 
-class Answer(NamedTuple):
-    """What one base classifier says about all test samples, and what is to be known about it."""
+class Ledger:
+    """The votes of one run: which of them are on disk and true of the data at hand, and all of them in the end."""
 
-    digest: bytes
-    votes: NDArray[Any]
-    trained: bool
-    failure: str | None = None
-    refusal: Refusal | None = None
-    made: Made = frozenset()
+    def __init__(self, order: Order, test: Samples, n_classes: int) -> None:
+        n_test, n_subsets = len(test), len(order.digests)
+        self.order, self.n_classes = order, n_classes
+        self.engine = engine_of(order.training.estimator)
+        self.votes = np.empty((n_test, n_subsets, *([n_classes] if order.rankings else [])), vote_dtype(n_classes))
+        self.pages: list[Page] = []
+        digests: dict[range, str] = {}
+        for block in self.engine.blocks(n_subsets, n_test):
+            if block.samples not in digests:
+                digests[block.samples] = digest_of(test.subset(np.arange(block.samples.start, block.samples.stop)))
+            self.pages.append(Page(block, order, digests[block.samples], self.votes[block.cut]))
+        for path in set((order.folder / "votes").glob("*.npz")) - {page.path for page in self.pages}:
+            path.unlink()  # votes on test samples that are no longer there
+
+    def missing(self) -> Missing:
+        """What has to be trained and asked: whatever differs in its subset, its test samples or its kept form."""
+        order, standing = self.order, Standing.nothing(len(self.order.digests))
+        if order.keep:
+            known = [
+                (page.block, page.same, page.answers.made, page.answers.members)
+                for page in self.pages
+                if page.same.any()
+            ]
+            standing = self.engine.standing(order, self.n_classes, known)
+        wanted = {}
+        for page in self.pages:
+            current = page.same & page.of_these_samples
+            if order.keep:
+                current &= standing.kept[page.block.cut[1]]
+            if not current.all():
+                wanted[page.block] = [page.block.subsets[column] for column in np.flatnonzero(~current)]
+        return Missing(order, standing, wanted)
+
+    def checked(self) -> NDArray[Any]:
+        """All votes, with a warning of what a reader must know about them; raises if there are none to speak of."""
+        n_test, n_subsets = self.votes.shape[:2]
+        trained, failures, refusals = np.zeros(n_subsets, np.bool_), {}, []
+        for block, answers in ((page.block, page.answers) for page in self.pages):
+            trained[block.cut[1]] |= answers.trained
+            failures.update(answers.failures)
+            for refusal in answers.refusals.values():
+                samples = np.zeros(n_test, np.bool_)
+                samples[block.cut[0]] = refusal.samples
+                refusals.append(Refusal(samples, refusal.reason))
+        for remark in told_failures([failures[i] for i in sorted(failures)], int(trained.sum()), n_subsets):
+            warnings.warn(shown(remark), PremiseWarning, stacklevel=2)
+        check_answered(refusals, int(trained.sum()), n_test)
+        return self.votes
 
 
-class AnswerBlock(NamedTuple):
-    """Answers by subset index, the digest of the test samples, and that of the file of base classifiers."""
+class Page:
+    """One block of a run, in memory and on disk.
 
-    answers: dict[int, Answer]
+    ``same`` says which of its base classifiers on disk are those of the subsets at hand, ``of_these_samples`` whether
+    they were asked about the test samples at hand.
+    """
+
+    def __init__(self, block: Block, order: Order, test: str, votes: NDArray[Any]) -> None:
+        count = len(block.subsets)
+        self.block, self.test = block, test
+        self.path = order.folder / "votes" / block_file(block.number)
+        self.digests = order.digests[block.cut[1]]
+        self.answers = Answers(block.subsets, votes, np.zeros(count, np.bool_), [frozenset()] * count)
+        self.same, self.of_these_samples = np.zeros(count, np.bool_), False
+        if self.path.exists():
+            try:
+                self._read()
+            except ValueError as error:
+                log.warning("%s It is computed again.", error)
+
+    def _read(self) -> None:
+        kept = read_block(self.path, self.block)
+        same = (kept.subsets == self.digests).all(axis=1)
+        if not same.any():
+            raise PoisonproofError(f"{self.path} is of other training data.")
+        whole = self.answers
+        if kept.test == self.test:
+            if kept.answers.votes.shape != whole.votes.shape:
+                raise DamagedFileError(f"{self.path} is damaged: it holds votes of shape {kept.answers.votes.shape}.")
+            whole.votes[:] = kept.answers.votes
+        self.same, self.of_these_samples = same, kept.test == self.test
+        self.answers = replace(kept.answers, votes=whole.votes)
+
+    def write(self, fresh: Answers) -> None:
+        """Put answers in their places, and the block on disk."""
+        whole, first = self.answers, self.block.subsets.start
+        places = np.asarray(fresh.indices, np.int64) - first
+        whole.votes[:, places] = fresh.votes
+        whole.trained[places] = fresh.trained
+        for place, made in zip(places.tolist(), fresh.made, strict=True):
+            whole.made[place] = made
+        for i in fresh.indices:
+            whole.failures.pop(i, None)
+            whole.refusals.pop(i, None)
+        whole.failures.update(fresh.failures)
+        whole.refusals.update(fresh.refusals)
+        whole.members = fresh.members
+        write_block(self.path, self.block, KeptBlock(whole, self.digests, self.test))
+
+
+class KeptBlock(NamedTuple):
+    """What a file holds: answers, the digests of their base classifiers, and that of the test samples."""
+
+    answers: Answers
+    subsets: NDArray[np.uint8]
     test: str
-    members: str | None
 
 
-def write_answers(path: Path, answers: Mapping[int, Answer], test: str, members: str | None) -> None:
-    """Write the answers of consecutive base classifiers."""
-    indices = sorted(answers)
-    refusing = {i: refusal for i in indices if (refusal := answers[i].refusal)}
+def block_file(number: int) -> str:
+    """The name of the file that keeps a block of votes."""
+    return f"block-{number:05d}.npz"
+
+
+def write_block(path: Path, block: Block, kept: KeptBlock) -> None:
+    """Write the answers of a block."""
+    answers = kept.answers
+    refusing = sorted(answers.refusals)
     arrays = {
-        "votes": np.stack([answers[i].votes for i in indices], axis=1),
-        "subsets": _digest_rows([answers[i].digest for i in indices]),
-        "trained": np.array([answers[i].trained for i in indices], np.bool_),
-        "refusals": np.array([refusal.samples for refusal in refusing.values()], np.bool_),
+        "votes": answers.votes,
+        "subsets": kept.subsets,
+        "trained": answers.trained,
+        "refusals": np.array([answers.refusals[i].samples for i in refusing], np.bool_),
     }
     facts = {
-        "first_subset": indices[0],
-        "failures": {str(i): failure for i in indices if (failure := answers[i].failure)},
-        "refused_because": {str(i): refusal.reason for i, refusal in refusing.items()},
-        "test": test,
-        "members": members,
-        **packed([answers[i].made for i in indices]),
+        "first_subset": block.subsets.start,
+        "first_sample": block.samples.start,
+        "failures": {str(i): answers.failures[i] for i in sorted(answers.failures)},
+        "refused_because": {str(i): answers.refusals[i].reason for i in refusing},
+        "test": kept.test,
+        "members": answers.members,
+        **packed(answers.made),
     }
     write_arrays(path, arrays, facts)
 
 
-def read_answers(path: Path, indices: Sequence[int]) -> AnswerBlock:
-    """Read them again; one sentence if the file is damaged or is not the block of these subsets."""
-    arrays, facts = open_arrays(path, ("votes", "subsets", "trained", "refusals"))
-    votes, subsets, trained = arrays["votes"], arrays["subsets"], arrays["trained"]
+def read_block(path: Path, block: Block) -> KeptBlock:
+    """Read them again; one sentence if the file is damaged or is not this block."""
+    arrays, facts = open_arrays(path, ARRAYS)
+    votes, subsets, trained, count = arrays["votes"], arrays["subsets"], arrays["trained"], len(block.subsets)
     with reading(path):
-        if votes.ndim < 2 or votes.shape[1] != len(indices) or facts["first_subset"] != indices[0]:
-            raise DamagedFileError(f"{path} is not the block of base classifiers {indices[0]} … {indices[-1]}.")
+        places = (facts["first_subset"], facts["first_sample"])
+        if votes.ndim < 2 or votes.shape[1] != count or places != (block.subsets.start, block.samples.start):
+            raise DamagedFileError(
+                f"{path} is not the block of base classifiers {block.subsets.start} … {block.subsets.stop - 1} and "
+                f"test samples from {block.samples.start}."
+            )
+        if subsets.shape != (count, DIGEST_BYTES) or trained.shape != (count,) or trained.dtype != np.bool_:
+            raise DamagedFileError(f"{path} is damaged: it does not say what each base classifier is.")
         refusals = {
             int(i): Refusal(samples, reason)
             for (i, reason), samples in zip(facts["refused_because"].items(), arrays["refusals"], strict=True)
         }
-        made = unpacked(facts, len(indices))
-        answers = {
-            i: Answer(
-                subsets[at].tobytes(),
-                votes[:, at],
-                bool(trained[at]),
-                facts["failures"].get(str(i)),
-                refusals.get(i),
-                made[at],
-            )
-            for at, i in enumerate(indices)
-        }
-        return AnswerBlock(answers, facts["test"], facts["members"])
-
-
-def _digest_rows(digests: Sequence[bytes]) -> NDArray[np.uint8]:
-    return np.array([np.frombuffer(digest, np.uint8) for digest in digests])
+        failures = {int(i): str(failure) for i, failure in facts["failures"].items()}
+        answers = Answers(
+            block.subsets, votes, trained.copy(), unpacked(facts, count), failures, refusals, facts["members"]
+        )
+        return KeptBlock(answers, subsets, facts["test"])

@@ -5,8 +5,9 @@ What is there already is kept if it is this run's; another run's folder is refus
 
 from __future__ import annotations
 
+import logging
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,156 +15,124 @@ from typing import Any, NamedTuple
 from filelock import FileLock, Timeout
 
 from poisonproof.data import Dataset
-from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
-from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, check_gives_scores
+from poisonproof.errors import DamagedFileError, PoisonproofError
+from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+from poisonproof.estimators.prepared import Prepared, prepare_dataset
 from poisonproof.learners.describe import describe
-from poisonproof.runs.blocks import BLOCK
-from poisonproof.runs.layout import (
-    CONCLUSIONS,
-    LOCK,
-    OWN,
-    SCRATCH,
-    altered,
-)
+from poisonproof.runs.layout import CONCLUSIONS, LOCK, OWN, SCRATCH, altered
+from poisonproof.runs.manifest import FILE, Identity, Manifest, RunSettings
 from poisonproof.runs.plain import check_plain
 from poisonproof.runs.removal import commitment, new_receipt
 from poisonproof.samples.rows import count_rows
 from poisonproof.system.environment import environment
-from poisonproof.system.files import PART, read_record, reading, sweep, write_record
+from poisonproof.system.files import PART, reading, sweep
 from poisonproof.system.scratch import sweep_scratch
-from poisonproof.training.pooled import is_pooled
-from poisonproof.training.pooled_memory import PooledMemory, pooled_memory
+from poisonproof.training.engine import engine_of
+from poisonproof.training.pooled_memory import PooledMemory
 from poisonproof.training.provenance import others
-from poisonproof.training.work import Training
 
-FORMAT = "poisonproof run 1"
 CHANGEABLE = ("dataset", "classes")
+log = logging.getLogger(__name__)
 
 
 class OpenedRun(NamedTuple):
-    """A run whose folder is ours to write: what is to be trained, the manifest as it stands, and what was asked for.
+    """A run whose folder is ours to write: its ensemble, still to be trained, and the manifest as it stands.
 
-    ``memory`` is None unless the learner is pooled.
+    ``memory`` is None where nobody can tell what a learner takes.
     """
 
-    training: Training
-    opened: dict[str, Any]
-    settings: dict[str, Any]
+    ensemble: Prepared
+    manifest: Manifest
     memory: PooledMemory | None
 
 
 @contextmanager
 def opened_run(
-    dataset: Dataset,
-    model: FiniteAggregationClassifier,
-    folder: Path,
-    votes_only: bool,
-    rankings: bool,
-    resume: bool,
-    update: bool,
-    asked: dict[str, Any] | None,
-    max_memory: int | None,
-    say: Callable[[str], None],
+    dataset: Dataset, model: FiniteAggregationClassifier, folder: Path, settings: RunSettings
 ) -> Iterator[OpenedRun]:
     """Prepare the training and take hold of the folder; everything is checked before a file is written."""
-    training = model.prepare(dataset.x_train, dataset.y_train, dataset.groups)
-    model.premises_ = tuple({premise.what: premise for premise in (*model.premises_, *dataset.premises)}.values())
-    settings = {
-        "dataset": {"name": dataset.name, **dataset.digests()},
-        "k": model.spread_.k,
-        "d": model.spread_.d,
-        "spread_digest": model.spread_.digest,
-        "split": model.split_.as_dict(),
-        "learner": describe(training.estimator),
-        "classes": model.classes_.tolist(),
-        "votes_only": votes_only,
-        "subsets_per_block": BLOCK,
-        "rankings": rankings or None,  # runs that were begun before there were any say nothing
-        "pooled": (is_pooled(training.estimator) and not votes_only) or None,  # how base classifiers are kept
-    }
-    if dataset.schema is not None:
-        settings["schema"] = dataset.schema.as_dict()
-    memory = None
-    if is_pooled(training.estimator):
-        # A learner for another kind of sample says so here, before a file is written.
-        memory = pooled_memory(training, len(model.classes_), count_rows(dataset.x_test), rankings=rankings)
+    ensemble = prepare_dataset(model, dataset)
+    learner = ensemble.training.estimator
+    engine = engine_of(learner)
+    identity = Identity(
+        {"name": dataset.name, **dataset.digests()},
+        ensemble.spread.k,
+        ensemble.spread.d,
+        ensemble.spread.digest,
+        ensemble.split.as_dict(),
+        describe(learner),
+        ensemble.classes.tolist(),
+        settings.votes_only,
+        settings.rankings or None,
+        (engine.pooled and not settings.votes_only) or None,  # how base classifiers are kept
+        None if dataset.schema is None else dataset.schema.as_dict(),
+    )
+    # A learner for another kind of sample says so here, before a file is written.
+    memory = engine.memory(
+        ensemble.training, len(ensemble.classes), count_rows(dataset.x_test), rankings=settings.rankings
+    )
+    if memory is not None:
         memory.check_machine()
-        if max_memory is not None:
-            memory.kernel_bytes(max_memory)
-    elif max_memory is not None:
-        raise PoisonproofError(f"--max-memory bounds pooled learners, and {settings['learner']} is none; leave it out.")
-    elif rankings:
-        check_gives_scores(training.estimator)
+    if settings.max_memory is not None:
+        if memory is None:
+            raise PoisonproofError(
+                f"--max-memory bounds pooled learners, and {identity.learner} is none; leave it out."
+            )
+        memory.kernel_bytes(settings.max_memory)
     refuse_strangers(folder)
     with only_writer(folder):
-        opened = open_folder(folder, settings, resume, update, asked, say)
-        opened["asked"] = asked if asked is not None else opened.get("asked")
-        yield OpenedRun(training, opened, settings, memory)
+        yield OpenedRun(ensemble, open_folder(folder, identity, settings), memory)
 
 
-def open_folder(
-    folder: Path,
-    settings: dict[str, Any],
-    resume: bool,
-    update: bool,
-    asked: dict[str, Any] | None,
-    say: Callable[[str], None],
-) -> dict[str, Any]:
+def open_folder(folder: Path, identity: Identity, settings: RunSettings) -> Manifest:
     """Start a run, or check that the one in the folder is this one (or may become it); the manifest as it stands."""
-    path = folder / "manifest.json"
-    if path.exists():
-        if not resume:
-            raise PoisonproofError(
-                f"{folder} already holds a run; leave out --no-resume to go on, or choose another --out."
-            )
-        try:
-            there = read_record(path)
-        except DamagedFileError as error:
-            raise DamagedFileError(
-                f"{error} Put back a copy, or remove it and run the same command again: whole blocks are kept."
-            ) from None
-        check_format(folder, there.get("format"), FORMAT)
-        with reading(path):
-            held, moved = dict(there["settings"]), others(there)
-        differing = [name for name, value in settings.items() if held.get(name) != value]
-        strange = [name for name in differing if not (update and name in CHANGEABLE)]
-        if strange:
-            name = strange[0]
-            raise PoisonproofError(
-                f"{folder} holds another run: its {name} differs ({_short(held.get(name))} there, "
-                f"{_short(settings[name])} asked for); choose another --out or remove the folder."
-            )
-        if moved:
-            say(
-                f"this run was begun with another {', '.join(moved)}; base classifiers made here may differ in the "
-                "last bit, and the manifest will say which were made where"
-            )
-        if differing:
-            there = _begin_change(folder, there, settings, asked, say)
-        else:
-            say(f"going on with the run in {folder}")
-            if there["status"] == "changing":
-                _forget_conclusions(folder)  # who was killed may have left some
-            for name in altered(folder, there):
-                say(f"{folder / name} is altered or missing. It is written again.")
-        opened = there
-    elif update:
+    if (folder / FILE).exists():
+        manifest = _opened_again(folder, identity, settings)
+    elif settings.update:
         raise PoisonproofError(f"{folder} holds no run to update; begin one with poisonproof run.")
     else:
-        opened = {"format": FORMAT, "status": "running", "settings": settings, "environment": environment()}
-        write_record(path, opened)
-    for name in ("votes",) if settings["votes_only"] else ("votes", "models"):
+        manifest = Manifest("running", identity, environment(), settings.asked).write(folder)
+    for name in ("votes",) if identity.votes_only else ("votes", "models"):
         (folder / name).mkdir(exist_ok=True)
-    return opened
+    return manifest
 
 
-def _begin_change(
-    folder: Path,
-    there: dict[str, Any],
-    settings: dict[str, Any],
-    asked: dict[str, Any] | None,
-    say: Callable[[str], None],
-) -> dict[str, Any]:
+def _opened_again(folder: Path, identity: Identity, settings: RunSettings) -> Manifest:
+    if not settings.resume:
+        raise PoisonproofError(
+            f"{folder} already holds a run; leave out --no-resume to go on, or choose another --out."
+        )
+    try:
+        manifest = Manifest.read(folder)
+    except DamagedFileError as error:
+        raise DamagedFileError(
+            f"{error} Put back a copy, or remove it and run the same command again: whole blocks are kept."
+        ) from None
+    differing = identity.differing(manifest.settings)
+    for name in (name for name in differing if not (settings.update and name in CHANGEABLE)):
+        raise PoisonproofError(
+            f"{folder} holds another run: its {name} differs ({_short(getattr(manifest.settings, name))} there, "
+            f"{_short(getattr(identity, name))} asked for); choose another --out or remove the folder."
+        )
+    with reading(folder / FILE):
+        moved = others(manifest.environment, manifest.environments or [])
+    if moved:
+        log.warning(
+            "this run was begun with another %s; base classifiers made here may differ in the last bit, and the "
+            "manifest will say which were made where",
+            ", ".join(moved),
+        )
+    if differing:
+        return _begin_change(folder, manifest, identity, settings.asked)
+    log.info("going on with the run in %s", folder)
+    if manifest.status == "changing":
+        _forget_conclusions(folder)  # who was killed may have left some
+    for name in altered(folder, manifest):
+        log.warning("%s is altered or missing. It is written again.", folder / name)
+    return manifest if settings.asked is None else manifest.but(asked=settings.asked)
+
+
+def _begin_change(folder: Path, manifest: Manifest, identity: Identity, asked: dict[str, Any] | None) -> Manifest:
     """Say in the manifest what the data is being changed to, and take away what was concluded from the old data.
 
     The data that is aimed at and how to read it are written at once, before anything else: whoever goes on after an
@@ -171,24 +140,24 @@ def _begin_change(
     """
     receipt = new_receipt()
     begun = {
-        "commitment": commitment(receipt, there["settings"]["dataset"]),
-        "n_train_before": there.get("n_train"),
+        "commitment": commitment(receipt, manifest.settings.dataset),
+        "n_train_before": manifest.n_train,
     }
-    before = there.get("changing", begun)
-    opened = {
-        "format": FORMAT,
-        "status": "changing",
-        "settings": settings,
-        "environment": environment(),
-        "changes": [_without_digests(change) for change in there.get("changes", [])],
-        "asked": asked if asked is not None else there.get("asked"),
-        "changing": {name: before.get(name) for name in begun},
-    }
-    write_record(folder / "manifest.json", opened)
+    before = manifest.changing or begun
+    changing = Manifest(
+        "changing",
+        identity,
+        environment(),
+        asked if asked is not None else manifest.asked,
+        changes=manifest.changes,
+        changing={name: before.get(name) for name in begun},
+    ).write(folder)
     if before is begun:
-        say(f"receipt of this change: {receipt}; it opens the manifest's commitment to the data before and is not kept")
+        log.info(
+            "receipt of this change: %s; it opens the manifest's commitment to the data before and is not kept", receipt
+        )
     _forget_conclusions(folder)
-    return opened
+    return changing
 
 
 def _forget_conclusions(folder: Path) -> None:
@@ -196,16 +165,11 @@ def _forget_conclusions(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def _without_digests(change: dict[str, Any]) -> dict[str, Any]:
-    """Runs of the first kind named the digests of the data before a change."""
-    return {name: value for name, value in change.items() if name != "before"}
-
-
-def log_stale(folder: Path, opened: dict[str, Any], count: int) -> None:
+def noted_stale(folder: Path, manifest: Manifest, count: int) -> Manifest:
     """Note how many base classifiers a change of data touches, unless it was noted before an interruption."""
-    if "changing" in opened and "retrained" not in opened["changing"]:
-        opened["changing"]["retrained"] = count
-        write_record(folder / "manifest.json", opened)
+    if manifest.changing is None or "retrained" in manifest.changing:
+        return manifest
+    return manifest.but(changing={**manifest.changing, "retrained": count}).write(folder)
 
 
 def refuse_strangers(folder: Path) -> None:

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 from poisonproof.errors import DamagedFileError, PoisonproofError
-from poisonproof.system.files import open_arrays, read_record, reading, sha256_of
-from poisonproof.training.model_files import (
-    ESTIMATOR,
-    MEMBERS_PER_FILE,
-    RECORD,
-    members_file,
-    model_files,
-)
+from poisonproof.runs.manifest import FILE, Identity, Manifest
+from poisonproof.system.files import open_arrays, reading, sha256_of
+from poisonproof.training.engine import engine_named
+from poisonproof.training.member_files import ESTIMATOR, MEMBERS_PER_FILE, members_file
+from poisonproof.training.model_files import RECORD
 from poisonproof.training.pooled_files import POOL, check_pooled
 from poisonproof.votes.votes import rankings_file
 
@@ -39,7 +35,7 @@ CONCLUSIONS = (
     f"models/{RECORD}",
     f"models/{ESTIMATOR}",
 )
-BLOCK_FILE = re.compile(r"votes/(block|samples)-\d{5,}\.npz")
+BLOCK_FILE = re.compile(r"votes/block-\d{5,}\.npz")
 
 
 def damage(folder: str | Path) -> list[str]:
@@ -49,9 +45,9 @@ def damage(folder: str | Path) -> list[str]:
     """
     folder = Path(folder)
     try:
-        manifest = read_record(folder / "manifest.json")
+        manifest = Manifest.read(folder)
         said = [f"{folder / name} is altered or missing." for name in altered(folder, manifest, members=True)]
-    except DamagedFileError as error:
+    except PoisonproofError as error:
         return [str(error)]
     for path in sorted((folder / "votes").glob("*.npz")):
         try:
@@ -71,36 +67,27 @@ def damage(folder: str | Path) -> list[str]:
     return list(dict.fromkeys(said))
 
 
-def results_of(folder: Path, settings: dict[str, Any]) -> list[str]:
+def results_of(folder: Path, identity: Identity) -> list[str]:
     """The files of a complete run that its manifest states digests of."""
-    names = [*RESULTS, *([SCHEMA] if "schema" in settings else []), *([RANKINGS] if settings.get("rankings") else [])]
+    names = [*RESULTS, *([SCHEMA] if identity.schema is not None else []), *([RANKINGS] if identity.rankings else [])]
     names += sorted(f"votes/{path.name}" for path in (folder / "votes").glob("*.npz"))
-    if not settings["votes_only"]:
-        names += [
-            f"models/{name}" for name in (*model_files(n_subsets_of(settings), bool(settings.get("pooled"))), RECORD)
-        ]
+    if not identity.votes_only:
+        files = engine_named(pooled=bool(identity.pooled)).files(identity.n_subsets)
+        names += [f"models/{name}" for name in (ESTIMATOR, *files, RECORD)]
     return names
 
 
-def altered(folder: Path, manifest: dict[str, Any], members: bool = False) -> list[str]:
+def altered(folder: Path, manifest: Manifest, *, members: bool = False) -> list[str]:
     """Files of a complete run that are not as the manifest states.
 
     Blocks of votes and base classifiers speak for themselves when a run goes on; ``members`` judges them too.
     """
-    stated = manifest.get("files")
+    stated, identity = manifest.files, manifest.settings
     if stated is None:
         return []
-    with reading(folder / "manifest.json"):
-        settings = manifest["settings"]
-        blocks = not (settings["votes_only"] or settings.get("pooled"))
-        if blocks and n_subsets_of(settings) > MEMBERS_PER_FILE * len(stated):
-            raise PoisonproofError("it lists fewer files than it has blocks")
-        expected = results_of(folder, settings)
-        names = [*expected, *(name for name in stated if BLOCK_FILE.fullmatch(name) and name not in expected)]
-        judged = [name for name in names if members or not ("members-" in name or BLOCK_FILE.fullmatch(name))]
-        return [name for name in judged if not (folder / name).exists() or sha256_of(folder / name) != stated.get(name)]
-
-
-def n_subsets_of(settings: dict[str, Any]) -> int:
-    """k·d, a whole number even where k is none."""
-    return round(settings["k"] * settings["d"])
+    if not (identity.votes_only or identity.pooled) and identity.n_subsets > MEMBERS_PER_FILE * len(stated):
+        raise DamagedFileError(f"{folder / FILE} is damaged: it lists fewer files than it has blocks.")
+    expected = results_of(folder, identity)
+    names = [*expected, *(name for name in stated if BLOCK_FILE.fullmatch(name) and name not in expected)]
+    judged = [name for name in names if members or not ("members-" in name or BLOCK_FILE.fullmatch(name))]
+    return [name for name in judged if not (folder / name).exists() or sha256_of(folder / name) != stated.get(name)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.runs.layout import (
     FOLDERS,
     LOCK,
@@ -41,8 +42,8 @@ def _check(path: Path, is_folder: bool) -> None:
         raise _refusal(path, "another file's second name (a hard link)")
 
 
-def _refusal(path: Path, what: str) -> ValueError:
-    return ValueError(
+def _refusal(path: Path, what: str) -> PoisonproofError:
+    return PoisonproofError(
         f"{path} is {what}, and nothing of a run may be: writing there could change what lies elsewhere. "
         "Remove it if you know where it comes from, or choose another folder."
     )

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.data import Dataset
-from poisonproof.samples.kinds import to_samples
 
 SALT_BYTES = 16
 MARK_BYTES = 16
@@ -57,7 +56,7 @@ class LeftOut:
         return LeftOut(self.salt, self.marks | {marks[row] for row in rows})
 
     def _marks(self, source: Dataset) -> list[str]:
-        hashes = to_samples(source.x_train, dtype=source.dtype).content_hashes
+        hashes = source.train.content_hashes
         salt = bytes.fromhex(self.salt)
         return [
             hashlib.blake2b(b"%d %d" % own, digest_size=MARK_BYTES, key=salt).hexdigest()

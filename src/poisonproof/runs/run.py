@@ -8,11 +8,10 @@ missing and ends with the same bytes.
 from __future__ import annotations
 
 import json
+import logging
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +20,21 @@ from numpy.typing import NDArray
 
 from poisonproof.certificates.methods import Certificate, certify
 from poisonproof.data import Dataset
-from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, fitted_but_for_members
+from poisonproof.estimators.prepared import Prepared
 from poisonproof.learners.seeding import isolated, seeded
 from poisonproof.partition.split import Split
-from poisonproof.runs.blocks import Votings
-from poisonproof.runs.folder import FORMAT, log_stale, opened_run
-from poisonproof.runs.layout import SCHEMA, results_of
+from poisonproof.runs.blocks import vote_all
+from poisonproof.runs.folder import noted_stale, opened_run
+from poisonproof.runs.layout import SCHEMA, SCRATCH, results_of
+from poisonproof.runs.manifest import Identity, Manifest, RunSettings
+from poisonproof.samples.schema import Schema
 from poisonproof.system.environment import environment
-from poisonproof.system.files import (
-    sha256_of,
-    write_record,
-    write_text,
-    write_whole,
-)
+from poisonproof.system.files import sha256_of, write_text, write_whole
 from poisonproof.system.threads import one_linear_algebra_thread
 from poisonproof.training.model_files import save_model_record
 from poisonproof.training.provenance import of_run
-from poisonproof.training.work import Training
+from poisonproof.training.work import Order, Resources
 from poisonproof.votes.votes import Votes
 
 NOT_COVERED = (
@@ -45,6 +42,7 @@ NOT_COVERED = (
     "poison a pre-processing step or feature extractor that was fitted elsewhere",
     "control the training machine",
 )
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class Outcome:
     undefended_accuracy: float | None
     base_accuracy: float
     seconds: dict[str, float]
-    manifest: dict[str, Any]
+    manifest: Manifest
     x_test: Any
     votes: Votes
     partition_sizes: NDArray[np.int64]
@@ -67,166 +65,150 @@ def run(
     dataset: Dataset,
     model: FiniteAggregationClassifier,
     folder: str | Path,
-    *,
-    votes_only: bool = False,
-    rankings: bool = False,
-    undefended: bool = True,
-    resume: bool = True,
-    update: bool = False,
-    asked: dict[str, Any] | None = None,
-    max_memory: int | None = None,
-    say: Callable[[str], None] = lambda text: None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    settings: RunSettings = RunSettings(),  # noqa: B008 - frozen
 ) -> Outcome:
     """Split, train, vote and certify into a folder; go on where an interrupted run stopped.
+
+    What a person should know (a damaged block, another machine) goes to the logger "poisonproof", how much is done to
+    whoever watches (`poisonproof.system.progress`).
 
     Parameters
     ----------
     dataset : Dataset
     model : FiniteAggregationClassifier
-        Unfitted.
+        Its parameters; it is not fitted.
     folder : path
         Created if absent. A folder that holds another run is refused, with the difference named.
-    votes_only : bool
-        Do not keep the base classifiers.
-    rankings : bool
-        Keep the rankings of the base classifiers with their votes, for method "run-off".
-    undefended : bool
-        Also train the same learner on all data, for comparison.
-    resume : bool
-        Whether to go on with a run that the folder holds; otherwise such a folder is refused.
-    update : bool
-        The folder may hold a run on other data: what is still true of this data stays, base classifiers whose
-        subset changed are trained again, and everything that saw removed data is overwritten.
-    asked : dict, optional
-        How the command line was told to read the data; kept in the manifest, so that it can be read again.
-    max_memory : int, optional
-        Bytes that the process may take with a pooled learner; too few are refused before any work is done.
-    say : callable
-        Told what a person should know (a damaged block, another machine).
-    progress : callable
-        Told how much is done, of how much.
+    settings : RunSettings
     """
-    folder = Path(folder)
-    started = time.perf_counter()
-    opening = opened_run(dataset, model, folder, votes_only, rankings, resume, update, asked, max_memory, say)
-    with opening as (training, opened, settings, memory):
-        seconds = {"prepare": time.perf_counter() - started}
-        started = time.perf_counter()
-        kernel_bytes = None if max_memory is None or memory is None else memory.kernel_bytes(max_memory)
-        votings = Votings(
-            folder, not votes_only, rankings, say, progress, partial(log_stale, folder, opened), kernel_bytes
+    folder, clock = Path(folder), Clock()
+    with opened_run(dataset, model, folder, settings) as (ensemble, manifest, memory):
+        clock.stop("prepare")
+        bound = settings.max_memory
+        order = Order(folder, ensemble.training, ensemble.digests, settings.rankings, not settings.votes_only)
+        resources = Resources(
+            model.n_jobs, folder / SCRATCH, None if bound is None or memory is None else memory.kernel_bytes(bound)
         )
-        said = votings.train(training, model, model.split_.samples(dataset.x_test))
-        earlier = 0.0 if opened.get("changing") else opened.get("seconds", {}).get("train and vote", 0.0)
-        seconds["train and vote"] = time.perf_counter() - started + earlier
-        votes = model.as_votes(said)
-        started = time.perf_counter()
-        certificate = replace(certify(votes), origin=_origin(settings, model.split_))
-        seconds["certify"] = time.perf_counter() - started
-        started = time.perf_counter()
-        dear = memory is not None and max_memory is not None and memory.undefended > max_memory
-        plain = _undefended_if_possible(training, dataset, model, say) if undefended and not dear else None
-        if undefended and dear:
-            say("the undefended learner was not trained on all data: it needs more than --max-memory")
-        seconds["undefended"] = time.perf_counter() - started
-        truth = votes.indices_of(dataset.y_test)
+
+        def stale(count: int) -> None:
+            nonlocal manifest
+            manifest = noted_stale(folder, manifest, count)
+
+        test = dataset.samples_for("test", ensemble.split)
+        (answers,) = vote_all([order], test, len(ensemble.classes), resources, stale=stale)
+        clock.stop("train and vote", 0.0 if manifest.changing else (manifest.seconds or {}).get("train and vote", 0.0))
+        votes = ensemble.votes(answers)
+        certificate = replace(certify(votes), origin=_origin(manifest.settings, ensemble.split))
+        clock.stop("certify")
+        undefended = None
+        if settings.undefended and memory is not None and bound is not None and memory.undefended > bound:
+            log.warning("the undefended learner was not trained on all data: it needs more than --max-memory")
+        elif settings.undefended:
+            undefended = _undefended_if_possible(ensemble, dataset)
+        clock.stop("undefended")
         votes.save(folder / "votes.npy")
         certificate.save(folder / "certificate.npz")
-        write_ensemble(folder, model, training, dataset, votes_only)
+        write_ensemble(folder, ensemble, model, dataset.schema, votes_only=settings.votes_only)
+        finished = _finished(folder, manifest, ensemble, certificate, dataset)
         return Outcome(
             folder,
             certificate,
             dataset.y_test,
-            plain,
-            float((votes.matrix == truth[:, None]).mean()),
-            {name: round(value, 3) for name, value in seconds.items()},
-            _finish(folder, opened, model, certificate, dataset, plain, seconds),
+            undefended,
+            float((votes.matrix == votes.indices_of(dataset.y_test)[:, None]).mean()),
+            clock.seconds,
+            finished.but(undefended_accuracy=undefended, seconds=clock.seconds).write(folder),
             dataset.x_test,
             votes,
-            model.partition_sizes_,
+            ensemble.subsets.partition_sizes,
         )
 
 
+class Clock:
+    """What each stage took, in seconds."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.started = time.perf_counter()
+
+    def stop(self, stage: str, earlier: float = 0.0) -> None:
+        """A stage ended, and took so long before an interruption."""
+        now = time.perf_counter()
+        self.seconds[stage] = round(now - self.started + earlier, 3)
+        self.started = now
+
+
 def write_ensemble(
-    folder: Path, model: FiniteAggregationClassifier, training: Training, dataset: Dataset, votes_only: bool
+    folder: Path,
+    ensemble: Prepared,
+    model: FiniteAggregationClassifier,
+    schema: Schema | None,
+    *,
+    votes_only: bool,
 ) -> None:
     """Write what base classifiers have in common: spread, split, schema, and the record of those that are kept."""
-    model.spread_.save(folder / "spread.npz")
-    write_whole(folder / "split.npy", lambda file: np.save(file, training.subsets.partition))
-    if dataset.schema is not None:
-        write_text(folder / SCHEMA, json.dumps(dataset.schema.as_dict(), indent=1, ensure_ascii=False) + "\n")
+    ensemble.spread.save(folder / "spread.npz")
+    write_whole(folder / "split.npy", lambda file: np.save(file, ensemble.subsets.partition))
+    if schema is not None:
+        write_text(folder / SCHEMA, json.dumps(schema.as_dict(), indent=1, ensure_ascii=False) + "\n")
     if not votes_only:
-        save_model_record(model, folder / "models")
+        save_model_record(fitted_but_for_members(model, ensemble), folder / "models")
 
 
-def undefended_accuracy(training: Training, dataset: Dataset, model: FiniteAggregationClassifier) -> float:
+def undefended_accuracy(ensemble: Prepared, dataset: Dataset) -> float:
     """Test accuracy of the same learner trained on all data at once: what the proof is paid with."""
-    rows = np.argsort(training.subsets.rank)
+    training, test = ensemble.training, dataset.samples_for("test", ensemble.split)
+    rows = np.argsort(ensemble.subsets.rank)
     form = training.samples.form_of(rows)
-    test = model.split_.samples(dataset.x_test)
     with one_linear_algebra_thread(), isolated(0):
         learner = seeded(training.estimator, 0)
         learner.fit(training.samples.take(rows, form), training.codes[rows])
-        said = learner.predict(test.take(np.arange(len(test)), form))
-    return float((model.classes_[said] == dataset.y_test).mean())
+        codes = learner.predict(test.take(np.arange(len(test)), form))
+    return float((ensemble.classes[codes] == dataset.y_test).mean())
 
 
-def _undefended_if_possible(
-    training: Training, dataset: Dataset, model: FiniteAggregationClassifier, say: Callable[[str], None]
-) -> float | None:
+def _undefended_if_possible(ensemble: Prepared, dataset: Dataset) -> float | None:
     """The undefended accuracy, or None: what is only a comparison must not cost a finished run."""
     try:
-        return undefended_accuracy(training, dataset, model)
+        return undefended_accuracy(ensemble, dataset)
     except Exception as error:
-        say(f"the undefended learner could not be trained on all data ({type(error).__name__}: {error})")
+        log.warning("the undefended learner could not be trained on all data (%s: %s)", type(error).__name__, error)
         return None
 
 
-def _finish(
-    folder: Path,
-    opened: dict[str, Any],
-    model: FiniteAggregationClassifier,
-    certificate: Certificate,
-    dataset: Dataset,
-    undefended: float | None,
-    seconds: dict[str, float],
-) -> dict[str, Any]:
-    n_train = int(model.partition_sizes_.sum())
-    changes = list(opened.get("changes", []))
-    if "changing" in opened:
+def _finished(
+    folder: Path, manifest: Manifest, ensemble: Prepared, certificate: Certificate, dataset: Dataset
+) -> Manifest:
+    n_train, n_subsets, changes = len(ensemble.training.codes), ensemble.spread.n_subsets, manifest.changes
+    if manifest.changing is not None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        changes.append({**opened["changing"], "n_train": n_train, "of": model.spread_.n_subsets, "when": now})
-    manifest = {
-        "format": FORMAT,
-        "status": "complete",
-        "settings": opened["settings"],
-        "asked": opened["asked"],
-        "environment": environment(),
-        **of_run(folder, model.spread_.n_subsets),
-        "changes": changes,
-        "premises": [premise.words for premise in model.premises_],
-        "notes": list(dataset.notes),
-        "threat_model": threat_model(model.split_),
-        "unit": certificate.unit,
-        "method": certificate.method,
-        "n_train": n_train,
-        "n_test": len(certificate),
-        "empty_subsets": int((model.subset_sizes_ == 0).sum()),
-        "clean_accuracy": certificate.clean_accuracy(dataset.y_test),
-        "undefended_accuracy": undefended,
-        "seconds": {name: round(value, 3) for name, value in seconds.items()},
-        "files": {name: sha256_of(folder / name) for name in results_of(folder, opened["settings"])},
-    }
-    write_record(folder / "manifest.json", manifest)
-    return manifest
+        changes = (*changes, {**manifest.changing, "n_train": n_train, "of": n_subsets, "when": now})
+    return manifest.but(
+        status="complete",
+        environment=environment(),
+        **of_run(folder, n_subsets),
+        changes=changes,
+        changing=None,
+        premises=tuple(premise.words for premise in ensemble.premises),
+        notes=dataset.notes,
+        threat_model=threat_model(ensemble.split),
+        unit=certificate.unit,
+        method=certificate.method,
+        n_train=n_train,
+        n_test=len(certificate),
+        empty_subsets=int((ensemble.subsets.sizes == 0).sum()),
+        clean_accuracy=certificate.clean_accuracy(dataset.y_test),
+        majority_share=certificate.majority_share(dataset.y_test),
+        balanced_accuracy=certificate.balanced_accuracy(dataset.y_test),
+        files={name: sha256_of(folder / name) for name in results_of(folder, manifest.settings)},
+    )
 
 
-def _origin(settings: dict[str, Any], split: Split) -> dict[str, Any]:
+def _origin(identity: Identity, split: Split) -> dict[str, Any]:
     """What a certificate says about where it comes from when it leaves the folder."""
     return {
-        "dataset": settings["dataset"],
-        "learner": settings["learner"],
+        "dataset": identity.dataset,
+        "learner": identity.learner,
         "threat_model": threat_model(split),
         "environment": environment(),
     }
@@ -247,10 +229,3 @@ def threat_model(split: Split) -> dict[str, int | str]:
             "change a training sample in any other way": split.cost("modify"),
         }
     return {**covered, **dict.fromkeys(NOT_COVERED, "not covered")}
-
-
-def attack_sizes(certificate: Certificate) -> list[int]:
-    """Round attack sizes up to the largest radius, for a table."""
-    largest = int(certificate.radius.max(initial=0))
-    steps: Sequence[int] = [m * 10**e for e in range(7) for m in (1, 2, 3, 5)] + [15, 25, 150, 250, 400]
-    return [0, *sorted(step for step in steps if step <= largest)] + ([largest] if largest not in [0, *steps] else [])

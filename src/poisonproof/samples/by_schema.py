@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from poisonproof.display.text import nearest
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.cells import canonical_cell, text_of
+from poisonproof.samples.frames import python_values
 from poisonproof.samples.kinds import (
     Column,
     NumberSamples,
@@ -58,7 +59,7 @@ def _read_frame(X: Any, schema: TableSchema) -> TableSamples:
             f"Found array with {len(X)} sample(s) and {len(wanted)} feature(s); at least 1 is required."
         )
     missing = frozenset(schema.missing)
-    columns = (_read_column(name, roles[name], X[name].astype(object), missing) for name in wanted)
+    columns = (_read_column(name, roles[name], python_values(X[name]), missing) for name in wanted)
     return TableSamples(tuple(columns), len(X))
 
 

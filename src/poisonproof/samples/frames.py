@@ -27,8 +27,11 @@ def is_arrow_column(values: Any) -> bool:
     return _speaks_arrow(values) and not hasattr(values, "columns") and not hasattr(values, "iloc")
 
 
-def as_frame(X: Any) -> Any:
-    """A pandas frame with the cells of a frame that speaks Arrow; anything else as it came."""
+def as_frame(X: Any, *, exact: bool = False) -> Any:
+    """A pandas frame with the cells of a frame that speaks Arrow; anything else as it came.
+
+    ``exact`` keeps whole numbers whole, for columns whose numbers may be names.
+    """
     if not is_arrow_frame(X):
         return X
     try:
@@ -40,7 +43,7 @@ def as_frame(X: Any) -> Any:
         table = pa.table(X)
     except pa.ArrowException as error:
         raise PoisonproofError(f"This {_name(X)} cannot be read as an Arrow table ({str(error)[:200]}).") from None
-    columns = {at: _column(pa, pd, column) for at, column in enumerate(table.columns)}
+    columns = {at: _column(pa, pd, column, exact) for at, column in enumerate(table.columns)}
     frame = pd.DataFrame(columns, index=pd.RangeIndex(table.num_rows))
     frame.columns = pd.Index(table.column_names)
     return frame
@@ -53,6 +56,25 @@ def as_values(values: Any) -> Any:
     return values.to_pylist() if hasattr(values, "to_pylist") else values.to_list()
 
 
+def python_values(column: Any) -> Any:
+    """The cells of a column of pandas as objects, in a column of objects; each as it is, whatever the others are.
+
+    Times that Python cannot hold stay NumPy's.
+    """
+    if type(getattr(column, "dtype", None)).__name__ == "ArrowDtype":
+        import pandas as pd
+        import pyarrow as pa
+
+        given = (
+            pa.chunked_array([pa.array(column)]) if len(column) else pa.chunked_array([], column.dtype.pyarrow_dtype)
+        )
+        if _is_time(pa, given.type):
+            cells = np.empty(len(column), object)
+            cells[:] = list(_times(pa, given))
+            return pd.Series(cells, dtype=object)
+    return column.astype(object)
+
+
 def _speaks_arrow(X: Any) -> bool:
     return hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")
 
@@ -61,15 +83,21 @@ def _name(X: Any) -> str:
     return f"{type(X).__module__.partition('.')[0]} {type(X).__name__}"
 
 
-def _column(pa: Any, pd: Any, column: Any) -> Any:
+def _column(pa: Any, pd: Any, column: Any, exact: bool) -> Any:
     kind = column.type
+    if exact and pa.types.is_integer(kind):
+        return pd.Series(column.to_pylist(), dtype=object)
     if pa.types.is_dictionary(kind):
         return pd.Categorical(column.to_pylist())
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         return column.cast(pa.float64(), safe=False).to_numpy()
-    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind) or pa.types.is_date(kind):
+    if _is_time(pa, kind):
         return _times(pa, column)
     return pd.Series(column.to_pylist(), dtype=object)
+
+
+def _is_time(pa: Any, kind: Any) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_duration(kind) or pa.types.is_date(kind))
 
 
 def _times(pa: Any, column: Any) -> NDArray[Any]:

@@ -12,13 +12,13 @@ mixed types) and texts (a list of strings).
 from __future__ import annotations
 
 import hashlib
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from poisonproof.errors import PoisonproofError
@@ -29,9 +29,10 @@ from poisonproof.samples.cells import (
     order_of_cell,
     utf8,
 )
-from poisonproof.samples.frames import as_frame
+from poisonproof.samples.frames import as_frame, python_values
 from poisonproof.samples.hashing import hash_bytes, hash_numbers
 from poisonproof.samples.loose import read_loose
+from poisonproof.samples.sparse import entries_by_row, summed
 
 DTYPES = ("float64", "uint8")
 MOST_PIXEL = 1 << 40
@@ -336,13 +337,18 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None)
         any other disagreement is refused.
 
     Infinity counts as missing, as does a cell of a table that is neither a number, a text nor a date: to
-    refuse them would let one row stop everything. `Samples.oddities` counts them.
+    refuse them would let one row stop everything. `Samples.oddities` counts them. Samples that are in canonical form
+    already stay as they are, and must be of that form.
     """
+    if isinstance(X, Samples):
+        if isinstance(X, NumberSamples) and X.values.dtype != dtype:
+            raise PoisonproofError(f"The samples were declared as {dtype}. Got numbers of dtype {X.values.dtype}.")
+        return _of_width(X, n_features)
     X = as_frame(X)
-    if is_frame(X) or _is_texts(X) or sp.issparse(X):
+    if is_frame(X) or _is_texts(X) or is_sparse(X):
         if dtype != "float64":
             raise PoisonproofError(f"Only a dense array can be declared as {dtype}. Got {type(X).__name__} instead.")
-        if sp.issparse(X):
+        if is_sparse(X):
             return _from_sparse(X, n_features)
         return _of_width(_from_frame(X) if is_frame(X) else _from_texts(X), n_features)
     from sklearn.utils.validation import check_array
@@ -351,7 +357,7 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None)
         given = np.asarray(X)
         if given.dtype != np.uint8:
             raise PoisonproofError(f"The samples were declared as uint8. Got an array of dtype {given.dtype} instead.")
-    loose = read_loose(X)
+    loose = read_loose(X, n_features)
     with np.errstate(invalid="ignore", over="ignore"):  # a signalling NaN is a NaN like any other
         X = X if loose is None else loose.values
         values = check_array(X, dtype=dtype, order="C", ensure_all_finite=False, allow_nd=True, input_name="X")
@@ -399,6 +405,12 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X, "columns")
 
 
+def is_sparse(X: Any) -> bool:
+    """Whether X is a sparse matrix, without importing SciPy: who has one has imported it."""
+    scipy = sys.modules.get("scipy.sparse")
+    return scipy is not None and bool(scipy.issparse(X))
+
+
 def _writes_number(text: str) -> bool:
     try:
         float(text)
@@ -423,12 +435,12 @@ def _from_texts(X: Any) -> TextSamples:
 
 
 def _from_sparse(X: Any, n_features: int | None) -> SparseSamples:
+    from scipy.sparse import csr_matrix
     from sklearn.utils.validation import check_array
 
-    with np.errstate(invalid="ignore", over="ignore"):
-        given = check_array(X, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False, input_name="X")
-    matrix = sp.csr_matrix(given, copy=True)
-    matrix.sum_duplicates()
+    matrix = csr_matrix(entries_by_row(X))
+    check_array(matrix, accept_sparse="csr", ensure_all_finite=False, input_name="X")
+    matrix = summed(matrix)
     if n_features is not None and matrix.shape[1] != n_features:
         matrix = matrix[:, :n_features] if matrix.shape[1] > n_features else matrix
         matrix.resize(matrix.shape[0], n_features)
@@ -459,7 +471,7 @@ def _from_frame(X: Any) -> TableSamples:
             values[np.isinf(values)] = np.nan
             columns.append(Column(name, _canonical_numbers(values)))
             continue
-        cells, n_unreadable = _read_cells(series.astype(object))
+        cells, n_unreadable = _read_cells(python_values(series))
         columns.append(Column(name, cells, isinstance(series.dtype, pd.CategoricalDtype), n_unreadable))
     return TableSamples(tuple(columns), len(X))
 

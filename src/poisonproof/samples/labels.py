@@ -7,17 +7,16 @@ texts, and nothing about one label depends on the others. Whole numbers stay who
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.cells import exact_cell, order_of_cell
-from poisonproof.samples.frames import as_values
+from poisonproof.samples.frames import as_values, python_values
 
 Cell = float | int | str | None
 
@@ -79,18 +78,41 @@ def label_cells(labels: Iterable[Any]) -> list[Cell]:
 def one_by_one(y: Any) -> list[Any]:
     """The labels as Python values, none of them touched by the dtype of the others."""
     y = as_values(y)
-    if hasattr(y, "iloc") or isinstance(y, np.ndarray) or not isinstance(y, list | tuple):
-        array = y.to_numpy(dtype=object) if hasattr(y, "iloc") else np.asarray(y)
-        return list(column_or_1d(array, warn=True).tolist())
-    if y and all(isinstance(label, list | tuple | np.ndarray) for label in y):
-        return list(column_or_1d(np.asarray(y), warn=True).tolist())
-    return list(y)
+    if isinstance(y, list | tuple):
+        return _without_columns(list(y))
+    if not isinstance(y, np.ndarray) and hasattr(y, "astype"):
+        y = python_values(y)  # pandas would make whole numbers floats where one of them is missing
+    return _without_columns(_column(np.asarray(y)))
+
+
+def _without_columns(labels: list[Any]) -> list[Any]:
+    """Labels that stand in a list of one, each by itself, without it; refused where most stand in longer ones."""
+    lengths = [len(label) for label in labels if _is_row(label)]
+    if 2 * len(lengths) > len(labels):
+        _column(np.empty((len(labels), Counter(lengths).most_common(1)[0][0])))
+    alone = [_is_row(label) and len(label) == 1 and not _is_row(label[0]) for label in labels]
+    return [label[0] if inside else label for label, inside in zip(labels, alone, strict=True)]
+
+
+def _is_row(label: Any) -> bool:
+    return isinstance(label, list | tuple) or (isinstance(label, np.ndarray) and label.ndim == 1)
+
+
+def _column(array: NDArray[Any]) -> list[Any]:
+    """The values of one column; of more dimensions, what scikit-learn takes for a column of labels."""
+    if array.ndim != 1:
+        from sklearn.utils.validation import column_or_1d
+
+        array = column_or_1d(array, warn=True)
+    return list(array) if array.dtype.kind in "mM" else list(array.tolist())  # a time tells its unit
 
 
 def _check_most_name_classes(cells: list[Cell]) -> None:
     """Refuse what scikit-learn takes for the target of a regression: more fractions than not."""
     fractions = [cell for cell in cells if isinstance(cell, float) and not cell.is_integer()]
     if 2 * len(fractions) > len(cells):
+        from sklearn.utils.multiclass import check_classification_targets
+
         check_classification_targets(np.array(fractions))
 
 

@@ -7,8 +7,9 @@ of another length than most has no cell that could be told to belong to a column
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,12 +26,13 @@ class LooseNumbers(NamedTuple):
     n_unreadable: int
 
 
-def read_loose(X: Any) -> LooseNumbers | None:
-    """The numbers of a list of rows or an array of objects; None of anything that NumPy reads as numbers by itself.
+def read_loose(X: Any, n_features: int | None = None) -> LooseNumbers | None:
+    """The numbers of a list of rows, or of an array of anything else; None of what NumPy reads as numbers by itself.
 
-    Refused where most cells are no numbers: then it is not a row that is odd.
+    Refused where most cells are no numbers: then it is not a row that is odd. Rows have the shape that most have, of
+    those that ``n_features`` allows.
     """
-    cells = _cells(X)
+    cells = _cells(X, n_features)
     if cells is None:
         return None
     values = np.empty(cells.size)
@@ -41,43 +43,80 @@ def read_loose(X: Any) -> LooseNumbers | None:
         values[at] = np.nan if number is None else number
     if 2 * n_unreadable > cells.size:
         example = next(cell for cell in cells.ravel().tolist() if _number(cell) is None)
+        reason = "Complex data not supported" if isinstance(example, complex) else "Most cells of X are not numbers"
         raise PoisonproofError(
-            f"Most cells of X are not numbers, such as {str(example)[:40]!r} of type {type(example).__name__}; "
+            f"{reason}, such as {str(example)[:40]!r} of type {type(example).__name__}; "
             "bring texts as a list of strings, and categories as a DataFrame."
         )
     return LooseNumbers(values.reshape(cells.shape), n_unreadable)
 
 
-def _cells(X: Any) -> NDArray[np.object_] | None:
+def as_objects(array: NDArray[Any]) -> NDArray[np.object_]:
+    """One object for each cell: times stay NumPy's, which tell their unit; bytes are texts, as NumPy reads them."""
+    cells = np.empty(array.shape, object)
+    flat = array.ravel()
+    if array.dtype.kind == "S":
+        cells.ravel()[:] = [cell.decode("latin-1") for cell in flat.tolist()]
+    elif array.dtype.kind in "mM":
+        cells.ravel()[:] = list(flat)
+    else:
+        for at, cell in enumerate(flat.tolist()):
+            cells.ravel()[at] = cell
+    return cells
+
+
+def _cells(X: Any, n_features: int | None) -> NDArray[np.object_] | None:
     """One object for each cell, if the rows are loose."""
     if isinstance(X, np.ndarray):
-        return X if X.dtype == object and X.ndim > 1 else None
+        if X.dtype.names is not None:
+            raise PoisonproofError(
+                f"X is an array of records ({', '.join(X.dtype.names[:5])}); bring it as a DataFrame, with columns."
+            )
+        return None if X.dtype.kind in "biuf" or X.ndim < 2 else X if X.dtype == object else as_objects(X)
     if not isinstance(X, list | tuple) or not X:
         return None
     try:
         array = np.asarray(X)
     except (ValueError, TypeError, OverflowError):  # rows of several lengths, or types that NumPy cannot join
-        return _of_lists(X)
+        return _of_lists(X, n_features)
     if array.dtype.kind in "biuf":
         return None
-    return _of_lists(X)
+    return _of_lists(X, n_features)
 
 
-def _of_lists(rows: Sequence[Any]) -> NDArray[np.object_] | None:
-    lengths = Counter(len(row) for row in rows if _is_row(row))
-    if not lengths or 2 * lengths.total() <= len(rows):
+def _of_lists(rows: Sequence[Any], n_features: int | None) -> NDArray[np.object_] | None:
+    shapes = [_shape(row) for row in rows]
+    counted = Counter(shape for shape in shapes if shape)
+    if 2 * counted.total() <= len(rows):
         return None
-    width = min(lengths, key=lambda length: (-lengths[length], length))
-    cells = np.empty((len(rows), width), object)
-    for at, row in enumerate(rows):
-        if _is_row(row) and len(row) == width:
-            for place, cell in enumerate(row):
+    fitting = [shape for shape in counted if math.prod(shape) == n_features] or list(counted)
+    most = min(fitting, key=lambda shape: (-counted[shape], shape))
+    cells = np.empty((len(rows), math.prod(most)), object)
+    for at, (row, shape) in enumerate(zip(rows, shapes, strict=True)):
+        if shape == most:
+            for place, cell in enumerate(_flat(row, len(most))):
                 cells[at, place] = cell
-    return cells
+    return cells.reshape(len(rows), *most)
 
 
-def _is_row(row: Any) -> bool:
-    return isinstance(row, list | tuple) or (isinstance(row, np.ndarray) and row.ndim == 1)
+def _shape(row: Any) -> tuple[int, ...]:
+    """The shape of a row by itself; of lists within, only where all have one."""
+    if isinstance(row, np.ndarray):
+        return row.shape
+    if not isinstance(row, list | tuple):
+        return ()
+    inner = {_shape(cell) for cell in row}
+    return (len(row), *(inner.pop() if len(inner) == 1 else ()))
+
+
+def _flat(row: Any, depth: int) -> Iterator[Any]:
+    if not depth:
+        yield row
+    elif isinstance(row, np.ndarray):
+        yield from as_objects(row).ravel()
+    else:
+        for cell in row:
+            yield from _flat(cell, depth - 1)
 
 
 def _number(cell: Any) -> float | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.samples.frames import as_frame
-from poisonproof.samples.kinds import is_frame
+from poisonproof.samples.frames import as_frame, python_values
+from poisonproof.samples.kinds import is_frame, is_sparse
+from poisonproof.samples.loose import as_objects
+from poisonproof.samples.sparse import entries_by_row
 
 
 def count_rows(X: Any) -> int:
@@ -24,7 +25,7 @@ def take_rows(X: Any, rows: Any) -> Any:
         return X.iloc[rows]
     if isinstance(X, list | tuple):
         return [X[row] for row in rows]
-    return X.tocsr()[rows] if sp.issparse(X) else X[rows]
+    return entries_by_row(X)[rows] if is_sparse(X) else X[rows]
 
 
 def join_rows(X: Any, more: Any) -> Any:
@@ -34,16 +35,18 @@ def join_rows(X: Any, more: Any) -> Any:
         return _join_frames(X, more)
     if isinstance(X, list | tuple) or hasattr(X, "iloc"):
         return [*X, *more]
-    if sp.issparse(X):
-        more = sp.csr_matrix(more)
+    if is_sparse(X):
+        import scipy.sparse as sp
+
+        X, more = entries_by_row(X), entries_by_row(more if is_sparse(more) else sp.csr_matrix(more))
         if X.shape[1] != more.shape[1]:
             raise PoisonproofError(f"The added samples have {more.shape[1]} features, the others {X.shape[1]}.")
         return sp.vstack([X, more], format="csr")
     X, more = np.asarray(X), np.asarray(more)
     if X.ndim != more.ndim or X.shape[1:] != more.shape[1:]:
         raise PoisonproofError(f"The added samples have shape {more.shape[1:]} each, the others {X.shape[1:]}.")
-    if X.dtype == object or more.dtype == object:
-        return np.concatenate([X.astype(object), more.astype(object)])
+    if X.dtype != more.dtype and not {X.dtype.kind, more.dtype.kind} <= set("biuf"):
+        return np.concatenate([as_objects(X), as_objects(more)])
     return np.concatenate([X, more])
 
 
@@ -59,9 +62,20 @@ def _join_frames(X: Any, more: Any) -> Any:
         if len(kinds) == 2 and kinds[0] == kinds[1]:
             joined[at] = pd.Series(pd.api.types.union_categoricals(parts, ignore_order=True))
         elif isinstance(parts[0].dtype, pd.CategoricalDtype):
-            joined[at] = pd.concat([part.astype(object) for part in parts], ignore_index=True).astype("category")
-        else:
+            cells = pd.concat([python_values(part) for part in parts], ignore_index=True)
+            joined[at] = cells.where(cells.map(_is_hashable), None).astype("category")
+        elif parts[0].dtype == parts[1].dtype or all(pd.api.types.is_numeric_dtype(part.dtype) for part in parts):
             joined[at] = pd.concat(parts, ignore_index=True)
+        else:  # pandas would look for a common type, and times have not always one
+            joined[at] = pd.concat([python_values(part) for part in parts], ignore_index=True)
     frame = pd.DataFrame(joined)
     frame.columns = X.columns
     return frame
+
+
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True

@@ -45,15 +45,15 @@ def linear_algebra() -> str:
     import scipy.linalg  # noqa: F401  SciPy has a library of its own, which is loaded with this
 
     libraries = [library for library in threadpool_info() if library["user_api"] == "blas"]
-    own = [library for library in libraries if _of_numpy_or_scipy(Path(library["filepath"]))] or libraries
-    words = (f"{lib['internal_api']} {lib['version']} {lib.get('architecture', '')}".strip() for lib in own)
+    ours = [library for library in libraries if _of_numpy_or_scipy(Path(library["filepath"]))] or libraries
+    words = (f"{lib['internal_api']} {lib['version']} {lib.get('architecture', '')}".strip() for lib in ours)
     return ", ".join(sorted(set(words))) or "unknown"
 
 
 def processor() -> str:
     """What the processor can do, as far as NumPy looks."""
     features = getattr(import_module("numpy._core._multiarray_umath"), "__cpu_features__", {})
-    return " ".join(name for name, there in features.items() if there) or platform.processor() or "unknown"
+    return " ".join(name for name, present in features.items() if present) or platform.processor() or "unknown"
 
 
 def _of_numpy_or_scipy(path: Path) -> bool:

@@ -51,17 +51,24 @@ def write_whole(path: str | Path, write: Callable[[IO[bytes]], None]) -> None:
         os.umask(umask)
         Path(name).chmod(0o666 & ~umask)
         Path(name).replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _sync_folder(path.parent)
     except BaseException as error:
         if name is not None:
             Path(name).unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in FULL:
             raise OSError(error.errno, os.strerror(error.errno), str(path)) from None
         raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have a rename reach the disk. Windows opens no folders; there, NTFS keeps its own journal of names."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def write_bytes(path: str | Path, body: bytes) -> None:
@@ -113,8 +120,8 @@ def reading(path: str | Path, otherwise: str = "is damaged or was not written by
     except Exception as error:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # EINVAL: it sought nowhere
             raise
-        said = " ".join(f"{error}".split()) or type(error).__name__
-        raise DamagedFileError(f"{path} {otherwise} ({said if len(said) <= 200 else said[:197] + '…'}).") from None
+        words = " ".join(f"{error}".split()) or type(error).__name__
+        raise DamagedFileError(f"{path} {otherwise} ({words if len(words) <= 200 else words[:197] + '…'}).") from None
 
 
 def _digest_of_record(record: Mapping[str, Any]) -> str:

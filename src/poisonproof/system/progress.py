@@ -21,10 +21,15 @@ def watched(progress: Callable[[int, int], None]) -> Iterator[None]:
         _watcher.reset(token)
 
 
+def progress(done: int, total: int) -> None:
+    """Tell the watcher how much is done, of how much."""
+    watcher = _watcher.get()
+    if watcher is not None:
+        watcher(done, total)
+
+
 def counted(things: Iterable[Thing], total: int) -> Iterator[Thing]:
     """The things as they come, each told to the watcher when it is done with."""
-    watcher = _watcher.get()
     for done, thing in enumerate(things, 1):
         yield thing
-        if watcher is not None:
-            watcher(done, total)
+        progress(done, total)

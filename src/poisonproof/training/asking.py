@@ -28,6 +28,20 @@ def ask_in_batches(model: Any, ask: Callable[[Any], NDArray[Any]], fed: Any, n_s
     answers = []
     for start in range(0, n_samples, BATCH):
         rows = np.minimum(np.arange(start, start + BATCH), n_samples - 1)
-        batch = fed.iloc[rows].reset_index(drop=True) if hasattr(fed, "iloc") else fed[rows]
-        answers.append(ask(batch)[: n_samples - start])
+        answers.append(ask(_rows_of(fed, rows))[: n_samples - start])
     return np.concatenate(answers)
+
+
+def _rows_of(fed: Any, rows: NDArray[np.int64]) -> Any:
+    """These rows of what is fed, always in one layout of memory, on which the last bits of a product depend too.
+
+    What pandas takes out of a frame has the layout of that frame, and a frame of one row has another than one of two.
+    One that is put together anew has always the same.
+    """
+    if not hasattr(fed, "iloc"):
+        return fed[rows]
+    if len(set(fed.dtypes)) == 1 and isinstance(fed.dtypes.iloc[0], np.dtype):
+        return type(fed)(np.array(fed.to_numpy()[rows], order="C"), columns=fed.columns)
+    taken = fed.take(rows)
+    columns = {at: taken.iloc[:, at].array for at in range(taken.shape[1])}
+    return type(fed)(columns, index=range(len(rows))).set_axis(fed.columns, axis=1)

@@ -135,6 +135,15 @@ def gives_scores(model: Any) -> bool:
     return hasattr(model, "decision_function") or hasattr(model, "predict_proba")
 
 
+def check_gives_scores(learner: Any) -> None:
+    """Refuse a base classifier that only votes, where rankings are asked for."""
+    if not gives_scores(learner):
+        raise PoisonproofError(
+            f"Rankings need scores, and {type(learner).__name__} has neither decision_function nor predict_proba; "
+            "choose a base classifier that has one, or a certificate that needs votes alone."
+        )
+
+
 def _scores_of(member: Member, fed: Any, n_samples: int) -> NDArray[np.float64]:
     """Scores, an array (n_samples, classes of the subset); NaN where it raises, found sample by sample as for votes."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +24,12 @@ from poisonproof.learners.kernel_ridge import (
 from poisonproof.partition.subsets import TrainingSets
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.threads import in_threads, one_linear_algebra_thread
+from poisonproof.training.work import Kept, Training
+from poisonproof.votes.votes import vote_dtype
 
 KERNEL_BYTES = 1 << 29
 FEWEST_AT_ONCE = 16
 SUBSETS_PER_TASK = 32
-
-
-def is_pooled(estimator: Any) -> bool:
-    """Whether a learner can share work between subsets."""
-    return hasattr(estimator, "share")
 
 
 @dataclass(frozen=True)
@@ -58,18 +55,14 @@ class PooledMembers:
         return len(self.fallback)
 
     @property
-    def n_trained(self) -> int:
-        """How many have a model of their own."""
-        return int((np.diff(self.code_starts) >= 2).sum())
+    def trained(self) -> NDArray[np.bool_]:
+        """Which of them have a model of their own."""
+        return np.diff(self.code_starts) >= 2
 
     @property
-    def words_of_raised(self) -> str:
-        """What a reader should know about base classifiers whose ridge had to be raised."""
-        most = max(self.raised.values())
-        return (
-            f"{len(self.raised)} of {len(self)} base classifiers have a kernel matrix that is not positive definite, "
-            f"so their ridge was doubled until it was, from {self.pool.ridge:g} to at most {most:g}."
-        )
+    def n_trained(self) -> int:
+        """How many have."""
+        return int(self.trained.sum())
 
     def own_coefficients(self, i: int) -> NDArray[np.float32]:
         """The coefficients of base classifier i, in the canonical order of its rows."""
@@ -80,10 +73,40 @@ class PooledMembers:
         return Solution(self.own_coefficients(i), self.raised.get(i, self.pool.ridge))
 
     def votes(
-        self, samples: Samples, n_classes: int, dtype: Any, *, rankings: bool = False, kernel_bytes: int | None = None
+        self,
+        samples: Samples,
+        n_classes: int,
+        *,
+        rankings: bool = False,
+        n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> NDArray[Any]:
-        """The vote matrix (samples, members), or rankings (samples, members, n_classes), first places the votes."""
-        return votes_together([self], samples, n_classes, dtype, [rankings], kernel_bytes)[0]
+        """The vote matrix (samples, members), or rankings (samples, members, n_classes), first places the votes.
+
+        All cores work, in threads.
+        """
+        return votes_together([self], samples, n_classes, [rankings])[0]
+
+    def ask(self, samples: Samples, n_classes: int, *, rankings: bool = False) -> NDArray[Any]:
+        """The same: they can answer any sample of their kind."""
+        return self.votes(samples, n_classes, rankings=rankings)
+
+    def misplaced(self, first: int) -> int | None:
+        """None can: their places are their numbers."""
+        return None
+
+    def check_ranks(self, learner: Any) -> None:
+        """All of them have scores."""
+
+    def remarks(self) -> list[str]:
+        """That some have another ridge than was asked for."""
+        if not self.raised:
+            return []
+        most = max(self.raised.values())
+        return [
+            f"{len(self.raised)} of {len(self)} base classifiers have a kernel matrix that is not positive definite, "
+            f"so their ridge was doubled until it was, from {self.pool.ridge:g} to at most {most:g}."
+        ]
 
     def places(self, kernel: NDArray[np.float32], n_classes: int, dtype: Any, rankings: bool) -> NDArray[Any]:
         """The same on a run of samples, from their kernel with all rows of the pool."""
@@ -110,7 +133,6 @@ def votes_together(
     members: Sequence[PooledMembers],
     samples: Samples,
     n_classes: int,
-    dtype: Any,
     rankings: Sequence[bool],
     kernel_bytes: int | None = None,
 ) -> list[NDArray[Any]]:
@@ -118,7 +140,7 @@ def votes_together(
 
     Computed by runs of samples whose kernel fits the memory set aside for it.
     """
-    pool = members[0].pool
+    pool, dtype = members[0].pool, vote_dtype(n_classes)
     if any(other.pool is not pool for other in members):
         raise PoisonproofError("Ensembles that vote together must have been trained on one pool.")
     room = (KERNEL_BYTES if kernel_bytes is None else kernel_bytes) // (4 * max(1, pool.n_rows))
@@ -134,18 +156,8 @@ def votes_together(
     return [np.concatenate(part) for part in parts]
 
 
-class Kept(NamedTuple):
-    """Base classifiers of earlier training data, and the indices of those whose subset is still the same."""
-
-    members: Any
-    indices: NDArray[np.int64]
-
-
 def fit_pooled(
-    estimator: Any,
-    samples: Samples,
-    codes: NDArray[np.int64],
-    subsets: TrainingSets,
+    training: Training,
     earlier: Kept | None = None,
     only: Sequence[int] | None = None,
     pool: Pool | None = None,
@@ -154,6 +166,7 @@ def fit_pooled(
 
     With ``only``, give just those of these subsets, on a pool of their own samples. ``pool`` may be one of all samples.
     """
+    estimator, samples, codes, subsets = training
     indices = range(len(subsets)) if only is None else only
     used = np.arange(len(samples)) if only is None or pool is not None else _samples_of(subsets, only)
     used = used if len(used) else np.zeros(1, np.int64)  # a pool holds something, even if nobody uses it

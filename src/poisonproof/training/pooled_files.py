@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.system.archives import map_npy
 from poisonproof.system.files import open_arrays, reading, sha256_of, write_arrays, write_whole
-from poisonproof.training.pooled import Kept, PooledMembers
+from poisonproof.training.pooled import PooledMembers
+from poisonproof.training.work import Kept
 
 POOL = "members-pool.npz"
 FEATURES = "members-features.npy"

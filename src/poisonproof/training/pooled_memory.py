@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +9,7 @@ import numpy as np
 from poisonproof.display.numbers import in_bytes
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.kernel_ridge import NUMBERS_PER_PRODUCT, ROWS_PER_PRODUCT, Pool
-from poisonproof.system.memory import memory
+from poisonproof.system.memory import memory, peak_bytes
 from poisonproof.system.threads import n_cores
 from poisonproof.training.pooled import FEWEST_AT_ONCE
 from poisonproof.training.work import Training
@@ -81,7 +79,7 @@ def pooled_memory(training: Training, n_classes: int, n_test: int, *, rankings: 
     threads = n_cores()
     votes = n_test * len(rows) * np.dtype(vote_dtype(n_classes)).itemsize * (2 * n_classes if rankings else 1)
     at_once = max(1, min(ROWS_PER_PRODUCT, NUMBERS_PER_PRODUCT // max(1, width)))
-    before = _peak_so_far()
+    before = peak_bytes()
     return PooledMemory(
         before + features + 2 * members + threads * _solving(largest, width),
         before + features + members + votes + threads * at_once * width * 8,
@@ -94,8 +92,3 @@ def pooled_memory(training: Training, n_classes: int, n_test: int, *, rankings: 
 def _solving(rows: int, width: int) -> int:
     """The kernel of one subset in both precisions and its factor, and the features it is made of."""
     return 24 * rows * rows + 8 * rows * width
-
-
-def _peak_so_far() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

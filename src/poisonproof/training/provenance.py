@@ -16,9 +16,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.system.environment import environment
 from poisonproof.system.files import open_arrays
 from poisonproof.training.pooled_files import POOL
-
-Made = frozenset[str]
-"""Environments, each as a text."""
+from poisonproof.training.work import Made
 
 
 def made_here() -> Made:
@@ -61,8 +59,7 @@ def of_run(folder: Path, n_subsets: int) -> dict[str, Any]:
     return packed(made)
 
 
-def others(record: Mapping[str, Any]) -> list[str]:
+def others(first: Mapping[str, Any], more: Iterable[Mapping[str, Any]]) -> list[str]:
     """In what the environments of a run, as its manifest states them, differ from this one."""
     here = environment()
-    stated: Iterable[Mapping[str, Any]] = [record["environment"], *record.get("environments", ())]
-    return list(dict.fromkeys(name for there in stated for name, value in there.items() if here.get(name) != value))
+    return list(dict.fromkeys(name for one in (first, *more) for name, value in one.items() if here.get(name) != value))

@@ -7,6 +7,7 @@ agree, and whatever follows from something else is computed again.
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,9 @@ from poisonproof.verification.theorem import read_spread
 from poisonproof.verification.verdict import NotCheckedError, NotTrueError
 
 ROWS_PER_LOOK = 1024
+ROUNDING = 1e-12  # a mean over classes is stated as a float
 MOST_CLASSES = 65_534  # votes are codes of two bytes, and one of them abstains
-NO_DATA = "the data are not at hand; give data= (--dataset, --data-dir)."
+NO_DATA = "the data are not at hand; give data= (DATA, --data-dir)."
 
 
 def spread(evidence: Evidence) -> str:
@@ -291,7 +293,7 @@ def data_and_split(evidence: Evidence, data: Any, groups: Any) -> str:
 
 
 def accuracy(evidence: Evidence, data: Any) -> str:
-    """The clean accuracy, from the certificate's predictions (which were checked against the votes)."""
+    """Clean and balanced accuracy, from the certificate's predictions (which were checked against the votes)."""
     if data is None:
         raise NotCheckedError(NO_DATA)
     if not evidence.manifest:
@@ -303,6 +305,16 @@ def accuracy(evidence: Evidence, data: Any) -> str:
     stated, found = evidence.manifest["clean_accuracy"], int(right.sum()) / len(right)
     if not same(stated, found):
         raise NotTrueError(f"clean_accuracy is stated as {stated}, but {int(right.sum())} of {len(right)} are right.")
+    own: dict[str, list[bool]] = {}
+    for label, is_right in zip(label_codes(data.y_test).tolist(), right.tolist(), strict=True):
+        own.setdefault(repr(label), []).append(is_right)
+    figures = {
+        "majority_share": Fraction(max(map(len, own.values())), len(right)),
+        "balanced_accuracy": sum((Fraction(sum(part), len(part)) for part in own.values()), Fraction(0)) / len(own),
+    }
+    for name, figure in figures.items():  # runs that were made before there were any say nothing
+        if name in evidence.manifest and abs(evidence.manifest[name] - float(figure)) > ROUNDING:
+            raise NotTrueError(f"{name} is stated as {evidence.manifest[name]}, but the labels give {float(figure)}.")
     return f"{int(right.sum())} of {len(right)} test samples are right, as stated."
 
 

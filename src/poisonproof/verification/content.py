@@ -1,10 +1,10 @@
 """The split and the digests of the data, recomputed with xxhash's own package from each sample's canonical bytes.
 
 Canonical bytes (docs/files.md): dense numbers as float64 (or uint8 where declared) in C order, little endian, −0.0 as
-0.0, and one NaN for what is missing or infinite; sparse rows as column indices (int64), then values (float64); texts as
-UTF-8; a table row as 8 bytes a cell, a number as float64, a time as its whole microseconds, missing or infinite as NaN,
-a text as its xxh64 with bit 62 cleared. A label or contributor is such a cell too, but a whole number that float64
-cannot hold is the hash of "i" and its digits.
+0.0, and one NaN for what is missing or infinite; sparse rows as column indices (int64), then values (float64), those of
+one place added, the smallest first; texts as UTF-8; a table row as 8 bytes a cell, a number as float64, a time as its
+whole microseconds, missing or infinite as NaN, a text as its xxh64 with bit 62 cleared. A label or contributor is such
+a cell too, but a whole number that float64 cannot hold is the hash of "i" and its digits.
 """
 
 from __future__ import annotations
@@ -213,14 +213,24 @@ def _pixel_sum(row: NDArray[Any]) -> int:
 
 
 def _sparse_rows(X: Any, n_features: int | None) -> Iterable[bytes]:
-    matrix = X.tocsr().astype("<f8")
-    matrix.sum_duplicates()
-    for row in range(matrix.shape[0]):
-        part = slice(matrix.indptr[row], matrix.indptr[row + 1])
-        indices, values = matrix.indices[part].astype("<i8"), _canonical(matrix.data[part])
-        kept = (values != 0) & (indices < (matrix.shape[1] if n_features is None else n_features))
-        order = np.argsort(indices[kept])
-        yield indices[kept][order].tobytes() + values[kept][order].tobytes()
+    """Entries of one place are added as float64, the smallest first."""
+    entries = X.tocoo()
+    rows: list[dict[int, list[float]]] = [{} for _ in range(X.shape[0])]
+    for row, index, value in zip(entries.row.tolist(), entries.col.tolist(), entries.data.tolist(), strict=True):
+        if n_features is None or index < n_features:
+            rows[row].setdefault(index, []).append(float(value))
+    for sample in rows:
+        sums = _canonical(np.array([_sum(sample[index]) for index in sorted(sample)], np.float64))
+        indices = np.array(sorted(sample), "<i8")
+        yield indices[sums != 0].tobytes() + sums[sums != 0].tobytes()
+
+
+def _sum(values: list[float]) -> float:
+    """NaN if one of them is."""
+    total = 0.0
+    for value in sorted(values) if all(value == value for value in values) else [math.nan]:
+        total += value
+    return total
 
 
 def _canonical(values: NDArray[Any]) -> NDArray[Any]:

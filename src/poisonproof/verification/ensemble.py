@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+from poisonproof.estimators.prepared import Prepared, prepare
 from poisonproof.learners.describe import describe
 from poisonproof.learners.presets import LEARNERS, preset
 from poisonproof.partition.split import Split
@@ -18,13 +19,7 @@ from poisonproof.partition.spread import Spread
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.environment import environment
-from poisonproof.training.model_files import (
-    ESTIMATOR,
-    UntrustedTypesError,
-    load_learner,
-    types_of,
-)
-from poisonproof.training.work import Training
+from poisonproof.training.member_files import ESTIMATOR, UntrustedTypesError, load_state, types_of
 from poisonproof.verification.checks import NO_DATA
 from poisonproof.verification.evidence import MODEL, Evidence
 from poisonproof.verification.records import same
@@ -64,9 +59,10 @@ class Ensemble:
     def kept_learner(self) -> Any:
         """The learner that was kept with the base classifiers; it must be the one that is stated."""
         try:
-            kept = load_learner(self.models / ESTIMATOR, self.trusted)
+            kept = load_state(self.models / ESTIMATOR, self.trusted)
         except (UntrustedTypesError, ImportError) as error:
             raise NotCheckedError(f"{error} Or give estimator=.") from None
+        kept = preset("table") if kept is None else kept  # the classifier's own, where nobody named one
         if describe(kept) != self.stated:
             raise NotTrueError(f"the learner that was kept is {describe(kept)}, but the files state {self.stated}.")
         return kept
@@ -102,16 +98,16 @@ class Ensemble:
         )
 
     @cached_property
-    def training(self) -> Training:
+    def prepared(self) -> Prepared:
         """The training data in its subsets."""
         if self.evidence.facts["split"]["kind"] == "group" and self.groups is None:
             raise NotCheckedError("the split is by contributor; give groups=.")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PremiseWarning)
-            training = self.model.prepare(self.data.x_train, self.data.y_train, self.groups)
-        if self.model.classes_.tolist() != labels_from_json(self.evidence.facts["classes"]).tolist():
+            prepared = prepare(self.model, self.data.x_train, self.data.y_train, self.groups)
+        if prepared.classes.tolist() != labels_from_json(self.evidence.facts["classes"]).tolist():
             raise NotTrueError("the training labels at hand give other classes.")
-        return training
+        return prepared
 
     @cached_property
     def test(self) -> Samples:
@@ -125,14 +121,14 @@ class Ensemble:
         """What models/model.json says of the training data follows from the data at hand."""
         if self.evidence.model is None:
             raise NotCheckedError("no base classifiers were kept.")
-        _, model, record = self.training, self.model, self.evidence.model
-        names = getattr(model, "feature_names_in_", None)
+        prepared, record = self.prepared, self.evidence.model
+        names = prepared.data.feature_names
         right = {
-            "subset_digests": model.subset_digests_.tobytes().hex(),
+            "subset_digests": prepared.digests.tobytes().hex(),
             "feature_names": None if names is None else names.tolist(),
-            "n_features_in_": model.n_features_in_,
-            "n_dropped_": model.n_dropped_,
-            "kind_of_samples_": model.kind_of_samples_,
+            "n_features_in_": prepared.data.n_features,
+            "n_dropped_": prepared.n_dropped,
+            "kind_of_samples_": prepared.data.samples.kind,
         }
         for name, value in right.items():
             if not same(record[name], value):

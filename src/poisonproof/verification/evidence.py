@@ -23,7 +23,7 @@ from poisonproof.verification.verdict import NotCheckedError, NotTrueError
 
 MODEL = "models/model.json"
 FORMATS = {
-    "manifest.json": "poisonproof run 1",
+    "manifest.json": "poisonproof run 2",
     "votes.json": "poisonproof votes 1",
     "certificate.npz": "poisonproof certificate 1",
     MODEL: "poisonproof model 2",
@@ -32,7 +32,7 @@ RANKINGS = "votes.rankings.npy"
 SCHEMA = "schema.json"
 REQUIRED = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
 MAY_BE_ABSENT = re.compile(
-    r"votes/(block|samples)-\d{5,}\.npz|models/(model\.json|estimator\.skops|members-(\d{5,}\.skops|pool\.npz|features\.npy|coefficients\.npy))"
+    r"votes/block-\d{5,}\.npz|models/(model\.json|estimator\.skops|members-(\d{5,}\.skops|pool\.npz|features\.npy|coefficients\.npy))"
     r"|schema\.json|votes\.rankings\.npy"
 )
 MODEL_FILE = re.compile(r"estimator\.skops|members-(\d{5,}\.skops|pool\.npz|features\.npy|coefficients\.npy)")
@@ -254,9 +254,6 @@ def _check_parts(evidence: Evidence, names: list[str]) -> None:
             if evidence.rankings is None:
                 raise NotTrueError(f"{name} holds rankings, but votes.json names none.")
             whole = evidence.rankings
-        if "first_subset" in facts:
-            whole = whole[:, facts["first_subset"] :][:, : part.shape[1]]
-        else:
-            whole = whole[facts["first_sample"] :][: len(part)]
+        whole = whole[facts["first_sample"] :, facts["first_subset"] :][: len(part), : part.shape[1]]
         if not np.array_equal(part, whole):
             raise NotTrueError(f"{name} holds other {'rankings' if part.ndim == 3 else 'votes'} than votes.npy.")

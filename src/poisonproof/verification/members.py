@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.samples.kinds import Samples
-from poisonproof.training.engine import vote_again
-from poisonproof.training.member import Member
-from poisonproof.training.model_files import ESTIMATOR, UntrustedTypesError, load_members
-from poisonproof.training.pooled_files import load_pooled
+from poisonproof.training.engine import engine_named
+from poisonproof.training.member_files import ESTIMATOR, UntrustedTypesError
+from poisonproof.training.work import Members
 from poisonproof.verification.ensemble import Ensemble
 from poisonproof.verification.verdict import (
     Finding,
@@ -21,10 +18,8 @@ from poisonproof.verification.verdict import (
     NotTrueError,
     detection,
 )
-from poisonproof.votes.votes import vote_dtype
 
 DOES = {"votes": "votes", "rankings": "ranks"}
-Answer = Callable[[Samples, bool], NDArray[Any]]  # votes on samples, or rankings
 
 
 def asked(ensemble: Ensemble, rows: NDArray[np.int64], progress: Callable[[int, int], None]) -> Finding:
@@ -33,13 +28,15 @@ def asked(ensemble: Ensemble, rows: NDArray[np.int64], progress: Callable[[int, 
     n_test, n = evidence.matrix.shape
     test = ensemble.test if len(rows) == n_test else ensemble.test.subset(rows)
     heard = 0
-    for count, answer in _pooled(ensemble) if (evidence.model or {}).get("pooled") else _one_by_one(ensemble):
+    for members in _parts(ensemble):
+        count = len(members)
         if heard + count > n:
             raise NotTrueError(f"more than {n} base classifiers were kept, but {n} vote.")
         columns = slice(heard, heard + count)
-        _compare(ensemble, "votes", answer(test, False), evidence.matrix[rows, columns], heard)
+        _compare(ensemble, "votes", members.ask(test, evidence.n_classes), evidence.matrix[rows, columns], heard)
         if evidence.rankings is not None:
-            _compare(ensemble, "rankings", answer(test, True), evidence.rankings[rows, columns], heard)
+            ranked = members.ask(test, evidence.n_classes, rankings=True)
+            _compare(ensemble, "rankings", ranked, evidence.rankings[rows, columns], heard)
         heard += count
         progress(heard, n)
     if heard != n:
@@ -52,30 +49,25 @@ def asked(ensemble: Ensemble, rows: NDArray[np.int64], progress: Callable[[int, 
     return Finding(f"{words}; {chance.words}.", {"asked": len(rows), **chance.details})
 
 
-def _one_by_one(ensemble: Ensemble) -> Iterator[tuple[int, Answer]]:
-    """File by file, so that no more of them are in memory than one file holds."""
-    model, n_classes, first = ensemble.evidence.model, ensemble.evidence.n_classes, 0
-    _ = ensemble.kept_learner  # refused if it is not the learner that is stated
-    for name in (name for name in (model or {})["files"] if name != ESTIMATOR):
+def _parts(ensemble: Ensemble) -> Iterator[Members]:
+    """The kept base classifiers, no more of them in memory than one file holds."""
+    learner = ensemble.kept_learner  # refused if it is not the learner that is stated
+    record, n_classes, first = ensemble.evidence.model or {}, ensemble.evidence.n_classes, 0
+    engine = engine_named(pooled=bool(record.get("pooled")))
+    names = [name for name in record["files"] if name != ESTIMATOR]
+    parts = engine.parts(ensemble.models, names, learner, n_classes, ensemble.trusted)
+    while True:
         try:
-            members = load_members(ensemble.models / name, ensemble.trusted)
+            members = next(parts, None)
         except (UntrustedTypesError, ImportError) as error:
             raise NotCheckedError(f"{error} Or give estimator=.") from None
-        wrong = [at for at, member in enumerate(members, first) if member.index != at]
-        if wrong:
-            raise NotTrueError(f"in {name} another base classifier stands in the place of number {wrong[0]}.")
-        yield len(members), partial(_votes_of, members, n_classes)
+        if members is None:
+            return
+        wrong = members.misplaced(first)
+        if wrong is not None:
+            raise NotTrueError(f"another base classifier stands in the place of number {wrong}.")
+        yield members
         first += len(members)
-
-
-def _votes_of(members: list[Member], n_classes: int, test: Samples, ranked: bool) -> NDArray[Any]:
-    return vote_again(members, test, n_classes, ranked)[0]
-
-
-def _pooled(ensemble: Ensemble) -> Iterator[tuple[int, Answer]]:
-    n_classes = ensemble.evidence.n_classes
-    members = load_pooled(ensemble.models, ensemble.kept_learner, n_classes)
-    yield len(members), lambda test, ranked: members.votes(test, n_classes, vote_dtype(n_classes), rankings=ranked)
 
 
 def _compare(ensemble: Ensemble, name: str, said: NDArray[Any], stated: NDArray[Any], first: int) -> None:

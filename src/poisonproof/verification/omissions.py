@@ -20,13 +20,14 @@ NOT_DRAWN = "base classifiers and test samples that were not drawn"
 DATA = "the digests of the data"
 SPLIT = "the split of the training samples"
 ACCURACY = "the clean accuracy"
+BALANCED = "the balanced accuracy and the share of the most frequent class"
 MODEL_RECORD = f"what {MODEL} says of subset digests, features and dropped samples"
 SCHEMA_READ = "the schema"
 TEST_SAMPLES = "how test samples were held out"
 BEFOREHAND = "that classes, k, d and the learner were chosen beforehand, and that no premise was left unsaid"
 PURITY = "the purity of the learner"
 ORIGIN = "the learner, data and environment that the certificate names as its origin"
-BLOCKS = "what blocks of votes hold besides votes, and how many subsets are in one"
+BLOCKS = "what blocks of votes hold besides votes"
 # What a manifest says that nothing can be computed from.
 WORDS_OF_THE_MAKER = {
     "undefended_accuracy": "the undefended accuracy",
@@ -41,10 +42,11 @@ NAME = "the name of the data set"
 KNOWN: dict[str, tuple[str, ...]] = {
     "manifest.json": (
         *("format", "status", "settings", "premises", "threat_model", "unit", "method", "n_train", "n_test"),
-        *("empty_subsets", "clean_accuracy", "files", "digest", *WORDS_OF_THE_MAKER),
+        *("empty_subsets", "clean_accuracy", "majority_share", "balanced_accuracy", "files", "digest"),
+        *WORDS_OF_THE_MAKER,
     ),
     "manifest.json, settings": (
-        *("dataset", "k", "d", "spread_digest", "split", "learner", "classes", "votes_only", "subsets_per_block"),
+        *("dataset", "k", "d", "spread_digest", "split", "learner", "classes", "votes_only"),
         *("rankings", "pooled", "schema"),
     ),
     "votes.json": (
@@ -95,6 +97,8 @@ def _of_the_ensemble(evidence: Evidence, made: Mapping[str, Check]) -> Iterator[
         yield SPLIT
     if "accuracy" not in made and evidence.manifest:
         yield ACCURACY
+        if "balanced_accuracy" in evidence.manifest or "majority_share" in evidence.manifest:
+            yield BALANCED
     if evidence.model is not None and "model" not in made:
         yield MODEL_RECORD
 

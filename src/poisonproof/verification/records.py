@@ -27,7 +27,8 @@ FACTS = "facts"
 MOST_BYTES = 8 * 10**9
 # Which share of that a file may have that is read and not mapped: JSON takes up to some 40 times its bytes.
 SHARE_OF_RECORD, SHARE_OF_ARCHIVE, SHARE_OF_WORK = 64, 8, 8
-NO_LINKS = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+# Flags that a system does not know are left out: Windows has no pipes in folders.
+NO_LINKS = os.O_RDONLY | sum(getattr(os, flag, 0) for flag in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
 
 
 class Archive(NamedTuple):

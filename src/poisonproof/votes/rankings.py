@@ -21,10 +21,10 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.system.compiled import njit
 
 WRONG = {
-    1: "holds {said}, but classes are 0 … {last} and {abstention} stands for nothing more",
-    2: "names class {said} twice",
-    3: "goes on with class {said} after a place that holds nothing",
-    4: "begins with {said}, but the vote is {vote}; the first place must be the vote, {abstention} for an abstention",
+    1: "holds {named}, but classes are 0 … {last} and {abstention} stands for nothing more",
+    2: "names class {named} twice",
+    3: "goes on with class {named} after a place that holds nothing",
+    4: "begins with {named}, but the vote is {vote}; the first place must be the vote, {abstention} for an abstention",
 }
 
 
@@ -41,10 +41,10 @@ def checked_rankings(rankings: ArrayLike, matrix: NDArray[Any], n_classes: int) 
     for t in range(len(ranked)):
         wrong, i, place = _first_wrong(ranked[t], matrix[t])
         if wrong:
-            said = WRONG[wrong].format(
-                said=ranked[t, i, place], last=n_classes - 1, abstention=n_classes, vote=matrix[t, i]
+            fault = WRONG[wrong].format(
+                named=ranked[t, i, place], last=n_classes - 1, abstention=n_classes, vote=matrix[t, i]
             )
-            raise PoisonproofError(f"The ranking of base classifier {i} on test sample {t} {said}.")
+            raise PoisonproofError(f"The ranking of base classifier {i} on test sample {t} {fault}.")
     return ranked.astype(matrix.dtype, copy=False)
 
 
@@ -69,17 +69,17 @@ def _first_wrong(rankings: NDArray[Any], votes: NDArray[Any]) -> tuple[int, int,
     for i in range(n):
         ended = False
         for place in range(n_classes):
-            said = np.int64(rankings[i, place])
-            if said < 0 or said > n_classes:
+            named = np.int64(rankings[i, place])
+            if named < 0 or named > n_classes:
                 return 1, i, place
-            if said == n_classes:
+            if named == n_classes:
                 ended = True
                 continue
             if ended:
                 return 3, i, place
-            if named_by[said] == i:
+            if named_by[named] == i:
                 return 2, i, place
-            named_by[said] = i
+            named_by[named] = i
         if np.int64(rankings[i, 0]) != np.int64(votes[i]):
             return 4, i, 0
     return 0, 0, 0

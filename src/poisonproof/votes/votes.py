@@ -198,6 +198,21 @@ def class_indices(y: ArrayLike, classes: NDArray[Any], inferred: bool = False) -
     return indices
 
 
+def own_codes(y: ArrayLike, classes: NDArray[Any], inferred: bool = False) -> NDArray[np.int64]:
+    """Class index of each label; labels that are none of the classes get codes of their own behind them.
+
+    So equal labels have equal codes and others have others, whatever the training data has shown.
+    """
+    codes = class_indices(y, classes, inferred)
+    unseen = np.flatnonzero(codes == UNSEEN_LABEL)
+    if len(unseen):
+        labels = one_by_one(y)
+        cells = label_cells([labels[row] for row in unseen.tolist()])
+        behind = {cell: len(classes) + at for at, cell in enumerate(dict.fromkeys(cells))}
+        codes[unseen] = [behind[cell] for cell in cells]
+    return codes
+
+
 def labels_to_json(labels: NDArray[Any]) -> dict[str, Any]:
     """Labels as plain values with their kind, so that 1, 1.0, True and "1" stay apart."""
     return {"kind": labels.dtype.kind, "values": labels.tolist()}
@@ -255,10 +270,10 @@ def _checked_matrix(matrix: ArrayLike, spread: Spread, n_classes: int) -> NDArra
 
 def _mapped(path: Path, stated: dict[str, str], side: Path) -> NDArray[Any]:
     """The array of a file, memory-mapped; refused if the file is not the one that its record describes."""
-    found = sha256_of(path)
-    if found != stated["sha256"]:
+    digest = sha256_of(path)
+    if digest != stated["sha256"]:
         raise DamagedFileError(
-            f"{path} is altered or truncated: its SHA-256 is {found[:16]}…, "
+            f"{path} is altered or truncated: its SHA-256 is {digest[:16]}…, "
             f"but {side.name} states {stated['sha256'][:16]}…."
         )
     with reading(path, "is not a whole .npy file"):

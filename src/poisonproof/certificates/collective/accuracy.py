@@ -253,8 +253,8 @@ def _lost(matrix: NDArray[Any], prediction: NDArray[np.int64], attack: tuple[int
     kept = matrix[:, ~reached]
     left = np.stack([(kept == c).sum(axis=1) for c in range(len(votes.classes))], axis=1)
     rows = np.arange(len(matrix))
-    own = left[rows, prediction]
-    ahead = left + reached.sum() + (np.arange(left.shape[1]) < prediction[:, None]) > own[:, None]
+    held = left[rows, prediction]
+    ahead = left + reached.sum() + (np.arange(left.shape[1]) < prediction[:, None]) > held[:, None]
     ahead[rows, prediction] = False
-    unseen = (reached.sum() >= own) if votes.classes_inferred else np.zeros(len(matrix), np.bool_)
+    unseen = (reached.sum() >= held) if votes.classes_inferred else np.zeros(len(matrix), np.bool_)
     return int((ahead.any(axis=1) | unseen).sum())

@@ -1,7 +1,7 @@
 """A folder of images: one sub-folder for each class.
 
 Every image is read by itself and brought to the schema's size and colours. What a file claims is checked before
-memory is taken for it, and links that lead out of the folder are not followed.
+memory is taken for it, and neither links that lead out of the folder nor pipes are opened.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ class BadImageError(ValueError):
 
 
 def pictures_in(folder: Path, *, labelled: bool) -> list[Path]:
-    """The images of a folder of classes, or of a plain folder, by name; links that lead outside are refused."""
+    """The images of a folder of classes, or of a plain folder, by name; linked classes that lie outside are refused."""
     inside = folder.resolve()
-    found = []
+    images = []
     homes = [item for item in _items(folder) if item.is_dir()] if labelled else [folder]
     for home in homes:
-        found += [item for item in _items(home) if item.suffix.lower() in SUFFIXES and not item.is_dir()]
-    for item in (*homes, *found):
-        if not item.resolve().is_relative_to(inside):
-            raise PoisonproofError(f"{item} is a link that leads out of {folder}; put the image itself there.")
-    if not found:
+        images += [item for item in _items(home) if item.suffix.lower() in SUFFIXES and not item.is_dir()]
+    for home in homes:
+        if not home.resolve().is_relative_to(inside):
+            raise PoisonproofError(f"{home} is a link that leads out of {folder}; put the images themselves there.")
+    if not images:
         where = "sub-folders, one for each class, of" if labelled else ""
         raise PoisonproofError(f"{folder} holds no {where} images ({', '.join(SUFFIXES)}).".replace("  ", " "))
-    return found
+    return images
 
 
 def guess_image_schema(folder: Path, size: tuple[int, int] | None, colour: bool | None) -> ImageSchema:
@@ -54,7 +54,7 @@ def guess_image_schema(folder: Path, size: tuple[int, int] | None, colour: bool 
     coloured: Counter[bool] = Counter()
     for path in pictures_in(folder, labelled=True):
         try:
-            with _opened(path) as picture:
+            with _opened(path, folder) as picture:
                 sizes[picture.size] += 1
                 coloured[picture.mode not in GREY_MODES] += 1
         except BadImageError:
@@ -96,7 +96,7 @@ def read_folder(
     bad: list[str] = []
     for path in paths:
         try:
-            samples[len(good)] = _pixels(path, schema, resize)
+            samples[len(good)] = _pixels(path, folder, schema, resize)
             good.append(path)
         except BadImageError as error:
             bad.append(str(error))
@@ -114,10 +114,18 @@ def _items(folder: Path) -> list[Path]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _opened(path: Path, folder: Path) -> Iterator[Any]:
     """An image whose header was read and whose size is bearable; pixels are not decoded yet."""
     from PIL import Image
 
+    try:
+        leads_out, is_file = not path.resolve().is_relative_to(folder.resolve()), path.is_file()
+    except (OSError, RuntimeError):  # a circle of links
+        leads_out, is_file = False, False
+    if leads_out:
+        raise BadImageError(f"{path} is a link that leads out of {folder}: put the image itself there")
+    if not is_file:  # to open a pipe would wait for ever
+        raise BadImageError(f"{path} is not a file")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -132,11 +140,11 @@ def _opened(path: Path) -> Iterator[Any]:
         yield picture
 
 
-def _pixels(path: Path, schema: ImageSchema, resize: bool) -> NDArray[np.uint8]:
+def _pixels(path: Path, folder: Path, schema: ImageSchema, resize: bool) -> NDArray[np.uint8]:
     from PIL import Image
 
     size = (schema.width, schema.height)
-    with _opened(path) as picture:
+    with _opened(path, folder) as picture:
         if picture.size != size and not resize:
             raise BadImageError(
                 f"{path} has {picture.width}×{picture.height} pixels and most have {schema.width}×{schema.height}: "

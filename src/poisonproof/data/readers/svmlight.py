@@ -16,6 +16,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.samples.schema import SparseSchema, number_in
 
 MOST_FEATURES = 1_000_000
+ABSURD_SHARE = 0.1
 LONGEST_INDEX = 18  # digits: the most that an int64 surely holds
 
 
@@ -50,16 +51,21 @@ def read_svmlight(path: Path, schema: SparseSchema, *, labelled: bool, most_byte
 
 
 def guess_sparse_schema(path: Path, most_bytes: int | None) -> SparseSchema:
-    """As many features as the largest index asks for, within reason."""
-    largest, where = 0, 0
+    """As many features as the largest index asks for, within reason: an absurd one does not count.
+
+    Refused where a tenth of the rows have such indices: then it is not a row that is odd.
+    """
+    largest, rows, absurd, where = 0, 0, 0, 0
     for number, _, entries in _rows(path, most_bytes, Counter()):
-        for index, _ in entries:
-            if index > largest:
-                largest, where = index, number
-    if largest >= MOST_FEATURES:
+        sane = [index for index, _ in entries if index < MOST_FEATURES]
+        largest = max([largest, *sane])
+        rows += 1
+        if len(sane) < len(entries):
+            absurd, where = absurd + 1, number
+    if absurd > ABSURD_SHARE * rows:
         raise PoisonproofError(
-            f"Line {where} of {path} has an entry at index {largest}; above {MOST_FEATURES} features must be declared: "
-            "give --n-features, and entries beyond it are dropped."
+            f"{absurd} of {rows} rows of {path}, line {where} the last of them, have entries at indices above "
+            f"{MOST_FEATURES}; so many features must be declared: give --n-features, and entries beyond it are dropped."
         )
     return SparseSchema(largest + 1)
 

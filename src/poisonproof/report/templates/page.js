@@ -5,6 +5,7 @@
   const all = (selector) => [...document.querySelectorAll(selector)];
   const count = (number) => number.toLocaleString("en-US");
   const percent = (part, whole) => (Math.floor((part * 1000) / whole) / 10).toFixed(1) + " %";
+  const percentOf = (share) => (Math.floor(share * 1000 + 1e-9) / 10).toFixed(1) + " %";
   const states = {
     certified: ["✓", "certified"],
     open: ["?", "not certified"],
@@ -34,6 +35,9 @@
     slider.setAttribute("aria-valuetext", count(size) + " " + data.unit);
     find("#certified").textContent = count(certified);
     find("#certified-share").textContent = percent(certified, data.n);
+    const shares = data.classes.map((one, at) => (one.n ? perClass[at] / one.n : 0));
+    const balanced = shares.reduce((sum, share) => sum + share, 0) / data.labels;
+    find("#certified-balanced").textContent = percentOf(balanced);
     find("#open").textContent = count(data.n - data.wrong - certified);
     for (const cell of certifiedCells) {
       const at = Number(cell.dataset.class);

@@ -1,0 +1,194 @@
+"""Samples that vote: attackers against their radii, and what counting costs.
+
+    python benchmarks/ballots.py --brute-force CASES
+    python benchmarks/ballots.py --costs
+    python benchmarks/ballots.py --growth
+
+--brute-force draws so many small training sets of every family (ballots, neighbours, and contributors of both), with
+ties, duplicates, classes without votes and invented ones, and tries every attack of up to four acts. --costs measures
+MNIST from arrays to certificate (POISONPROOF_DATA), one prediction, one sample added and removed, and a million voters.
+--growth doubles voters and test samples in turn. CPU seconds are this process's, threads together. No label of a test
+set is read.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from poisonproof import BallotClassifier, NeighborVoteClassifier, Split, data
+from poisonproof.maps.digits import DigitFeatures
+from poisonproof.votes.nearness import Nearness, squared_lengths
+from poisonproof.votes.voters import Described, Voters, count_cells, nearest_voters
+
+REPEATED = 20
+
+
+def brute_force(n_cases: int) -> None:
+    """Every family: radii broken, and radii that an attack could have been expected to break one beyond."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
+    from ballot_cases import FAMILIES, Verdict
+
+    print("| family | cases | radii | broken | called exact but not | not exact, and not called so | CPU s |")
+    print("|---|---|---|---|---|---|---|")
+    failed = False
+    for name, case in FAMILIES.items():
+        verdict, started = Verdict(), time.process_time()
+        for seed in range(n_cases):
+            case(seed, verdict)
+        wrong = len(verdict.loose_though_exact)
+        loose = len(verdict.loose) - wrong
+        cost = time.process_time() - started
+        cells = (name, n_cases, verdict.checked, len(verdict.broken), wrong, loose, f"{cost:.0f}")
+        print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+        failed |= bool(verdict.broken or wrong)
+    sys.exit(3 if failed else 0)
+
+
+def measured(work: Callable[[], Any]) -> tuple[Any, float]:
+    """A result, and CPU seconds of this process."""
+    started = time.process_time()
+    result = work()
+    return result, time.process_time() - started
+
+
+def best(work: Callable[[], Any]) -> tuple[float, float]:
+    """The least wall and CPU milliseconds of several calls."""
+    walls, costs = [], []
+    for _ in range(REPEATED):
+        started = time.perf_counter()
+        costs.append(measured(work)[1] * 1e3)
+        walls.append((time.perf_counter() - started) * 1e3)
+    return min(walls), min(costs)
+
+
+def report(what: str, value: str) -> None:
+    print(f"| {what} | {value} |", flush=True)
+
+
+def costs() -> None:
+    """MNIST from arrays to certificate, single predictions and updates, and a million voters."""
+    print("| what | cost |\n|---|---|")
+    mnist = data.load("mnist")
+    split, features = Split("content", dtype="uint8"), DigitFeatures(copies=1)
+    models = {
+        "ballots": BallotClassifier(features, near=0.2**0.5, classes=range(10), split=split),
+        "1,000 neighbours": NeighborVoteClassifier(features, n_neighbors=1000, classes=range(10), split=split),
+    }
+    for name, model in models.items():
+        model.fit(mnist.x_train[:500], mnist.y_train[:500]).certify(mnist.x_test[:600])  # compile
+        model.predict(mnist.x_test[:1])
+        fitting = measured(lambda model=model: model.fit(mnist.x_train, mnist.y_train))[1]
+        certifying = measured(lambda model=model: model.certify(mnist.x_test))[1]
+        total = f"{fitting + certifying:.1f} CPU s ({fitting:.1f} to fit, {certifying:.1f} to certify)"
+        report(f"MNIST, {name}: 10,000 × 60,000, arrays to certificate", total)
+        test = model.describe_test(mnist.x_test[:1])
+        alone = best(lambda model=model: model.predict(mnist.x_test[:1]))
+        described = best(lambda model=model: model.describe_test(mnist.x_test[:1]))
+        if isinstance(model, BallotClassifier):
+            cells, limit = model.voters_.codes, model._limit()
+            counted = best(lambda m=model, c=cells, t=test, n=limit: count_cells(m.voters_, c, 10, t, m.nearness, n))
+        else:
+            counted = best(lambda m=model, t=test: nearest_voters(m.voters_, t, m.nearness, 1000))
+        for words, (wall, cost) in (
+            ("one prediction", alone),
+            ("of which reading and features", described),
+            ("of which the vote", counted),
+        ):
+            report(f"MNIST, {name}: {words}", f"{wall:.1f} ms, {cost:.1f} CPU ms")
+    report("peak memory so far", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
+    updates(models["ballots"], mnist)
+    million()
+    report("peak memory", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
+
+
+def updates(model: BallotClassifier, mnist: Any) -> None:
+    """One sample more, one sample less: with features, and the features alone."""
+    row = (mnist.x_train[:1], mnist.y_train[:1])
+    model.update(add=row)
+    model.update(remove=[0])
+    added = best(lambda: model.update(add=row))
+    removed = best(lambda: model.update(remove=[7]))
+    alone = best(lambda: model.map_.describe(model.read_test(row[0], model.split_)))
+    report("one sample added to 60,000, features included", f"{added[0]:.2f} ms, {added[1]:.2f} CPU ms")
+    report("its reading and features alone", f"{alone[0]:.2f} ms, {alone[1]:.2f} CPU ms")
+    report("one sample removed", f"{removed[0]:.2f} ms, {removed[1]:.2f} CPU ms")
+
+
+def random_voters(n: int, width: int, seed: int = 0) -> Voters:
+    random = np.random.default_rng(seed)
+    rows = random.integers(-60, 61, (n, width), dtype=np.int8)
+    lengths = np.concatenate([squared_lengths(part)[0] for part in np.array_split(rows, max(1, n // 4096))])
+    codes = random.integers(0, 10, n)
+    return Voters(rows, lengths, codes, random.integers(0, 2**63, n).astype(np.uint64), np.zeros(n, np.int64), n)
+
+
+def asked(n: int, width: int) -> Described:
+    voters = random_voters(n, width, 1)
+    return Described(voters.rows, voters.lengths, np.ones(n, np.bool_))
+
+
+def million() -> None:
+    """A million voters of 256 numbers, in a batch of 100 and one at a time."""
+    voters, test, nearness = random_voters(1_000_000, 256), asked(100, 256), Nearness()
+    limit = int(np.quantile(voters.lengths[:1000], 0.5)) * 2
+    for metric in ("euclidean", "cosine"):
+        nearness = Nearness(metric)
+        own = limit if metric == "euclidean" else nearness.limit(0.05, 1.0)
+        count_cells(random_voters(1000, 256), np.zeros(1000, np.int64), 10, test, nearness, own)
+        walls, costs = zip(*(_timed(voters, test, nearness, own) for _ in range(3)), strict=True)
+        cost = f"{min(walls) * 10:.1f} ms, {min(costs) * 10:.1f} CPU ms per prediction"
+        report(f"a million voters of 256 numbers, ballots, {metric}, batch of 100", cost)
+    few = Described(test.rows[:16], test.lengths[:16], test.readable[:16])
+    started = time.perf_counter()
+    _, spent = measured(lambda: nearest_voters(voters, few, Nearness(), 2000))
+    wall = time.perf_counter() - started
+    report("the same, the 2,000 nearest, 16 at once", f"{wall / 16 * 1e3:.1f} ms, {spent / 16 * 1e3:.1f} CPU ms each")
+
+
+def _timed(voters: Voters, test: Described, nearness: Nearness, limit: int) -> tuple[float, float]:
+    started = time.perf_counter()
+    _, spent = measured(lambda: count_cells(voters, voters.codes, 10, test, nearness, limit))
+    return time.perf_counter() - started, spent
+
+
+def growth() -> None:
+    """CPU seconds when voters, and when test samples, double; doubling work should double them."""
+    print("| voters | test samples | ballots, CPU s | 500 neighbours, CPU s |\n|---|---|---|---|")
+    for n_voters, n_test in (
+        (25_000, 2000),
+        (50_000, 2000),
+        (100_000, 2000),
+        (200_000, 2000),
+        (50_000, 1000),
+        (50_000, 4000),
+    ):
+        voters, test = random_voters(n_voters, 256), asked(n_test, 256)
+        limit = int(voters.lengths[:100].mean() * 2)
+        ballots = min(
+            measured(lambda v=voters, t=test, n=limit: count_cells(v, v.codes, 10, t, Nearness(), n))[1]
+            for _ in range(3)
+        )
+        order = min(measured(lambda v=voters, t=test: nearest_voters(v, t, Nearness(), 1000))[1] for _ in range(3))
+        print(f"| {n_voters:,} | {n_test:,} | {ballots:.2f} | {order:.2f} |", flush=True)
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--brute-force"]:
+        brute_force(int(sys.argv[2]))
+    elif sys.argv[1:] == ["--costs"]:
+        costs()
+    elif sys.argv[1:] == ["--growth"]:
+        growth()
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Shares of the test set that a constant answer cannot flatter.
+
+A model that always says the most frequent class is right as often as that class occurs, and no poison changes it. So
+beside every certified fraction stand the share of the most frequent class and the balanced figure, the mean over
+classes: a constant answer has 1 / (number of classes) of it, whatever the attack size.
+
+A class here is a label that occurs among the test labels, whether or not the training data has shown it: how many
+there are depends on the test labels alone, so no training sample can change what is averaged over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.display.numbers import percent
+from poisonproof.display.text import shown
+from poisonproof.errors import PoisonproofError
+
+NEARLY = 10  # "nearly one answer": fewer than one in this many get another, of all samples and of other classes'
+
+
+@dataclass(frozen=True, eq=False)
+class ClassShare:
+    """One class of the test set: how many samples it has, and the certified fraction (pointwise) among them."""
+
+    label: Any
+    n_test: int
+    clean_accuracy: float
+    certified_fraction: NDArray[np.float64]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for a file."""
+        label = self.label.item() if isinstance(self.label, np.generic) else self.label
+        return {
+            "label": label if isinstance(label, str | int | float | bool) else str(label),
+            "test_samples": self.n_test,
+            "clean_accuracy": self.clean_accuracy,
+            "certified_fraction": self.certified_fraction.tolist(),
+        }
+
+
+@dataclass(frozen=True)
+class Caution:
+    """Why good figures say little here: a constant answer would do as well, or is what the model gives.
+
+    ``kind`` is "one answer" (every prediction is the same), "nearly one answer", "no better" (the most frequent class
+    is right as often) or "one label" (all test samples are of one class, so no model can show anything on them).
+    """
+
+    kind: Literal["one answer", "nearly one answer", "no better", "one label"]
+    headline: str
+    sentence: str
+
+
+def checked_sizes(attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[Any]:
+    """Attack sizes as an array, or one sentence."""
+    sizes = np.asarray(attack_sizes)
+    if not np.issubdtype(sizes.dtype, np.integer) or (sizes < 0).any():
+        raise PoisonproofError(f"Attack sizes must be whole numbers ≥ 0. Got {attack_sizes!r} instead.")
+    return sizes
+
+
+def shares_that_withstand(
+    radii: NDArray[np.int64], attack_sizes: int | Sequence[int] | NDArray[Any], n_test: int
+) -> NDArray[np.float64]:
+    """For each attack size, how many of these radii reach it, as a share of all test samples."""
+    sizes = checked_sizes(attack_sizes)
+    held = np.sort(radii)
+    return (len(held) - np.searchsorted(held, sizes)) / n_test
+
+
+def share_of_majority(truth: NDArray[np.int64]) -> float:
+    """The share of the most frequent class; ``truth`` codes each test label by a whole number of its own."""
+    _, counts = np.unique(_present(truth), return_counts=True)
+    return int(counts.max()) / len(truth)
+
+
+def shares_by_class(
+    truth: NDArray[np.int64],
+    right: NDArray[np.bool_],
+    radius: NDArray[np.int64],
+    attack_sizes: int | Sequence[int] | NDArray[Any],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """The codes that occur, in increasing order; how often each does; and its certified fractions.
+
+    The last is an array (classes that occur, \\*shape of the attack sizes).
+    """
+    codes, counts = np.unique(_present(truth), return_counts=True)
+    shares = [
+        shares_that_withstand(radius[right & (truth == code)], attack_sizes, int(count))
+        for code, count in zip(codes, counts, strict=True)
+    ]
+    return codes, counts, np.stack(shares)
+
+
+def balanced_shares(
+    truth: NDArray[np.int64],
+    right: NDArray[np.bool_],
+    radius: NDArray[np.int64],
+    attack_sizes: int | Sequence[int] | NDArray[Any],
+) -> NDArray[np.float64]:
+    """The certified fraction (pointwise) at each attack size, as the mean over the classes that occur in ``truth``."""
+    return np.asarray(shares_by_class(truth, right, radius, attack_sizes)[2].mean(axis=0))
+
+
+def caution(
+    prediction: NDArray[np.int64], truth: NDArray[np.int64], right: NDArray[np.bool_], names: Sequence[str]
+) -> Caution | None:
+    """What must be said before any figure, or None where the model tells classes apart.
+
+    ``right`` may be false where prediction and truth agree (an abstention); ``names[c]`` is the label of code c.
+    """
+    codes, counts = np.unique(_present(truth), return_counts=True)
+    n, most = len(truth), int(counts.max())
+    frequent = shown(names[int(codes[counts.argmax()])])
+    said, answers = np.unique(prediction, return_counts=True)
+    usual = int(said[answers.argmax()])
+    others = truth != usual
+    n_right = int(right.sum())
+    if len(codes) == 1:
+        return Caution(
+            "one label",
+            f"{f'All {n:,} test samples are' if n > 1 else 'The one test sample is'} “{frequent}”: nothing here shows "
+            "whether this model tells classes apart.",
+            f"all test samples are '{frequent}', so a model that always answers '{frequent}' is as good here; test on "
+            "samples of every class.",
+        )
+    balanced = float(np.mean([right[truth == code].mean() for code in codes]))
+    figures = (
+        f"clean accuracy {percent(n_right / n)} %, share of '{frequent}' {percent(most / n)} %; balanced accuracy "
+        f"{percent(balanced)} %, of a constant answer {percent(1 / len(codes))} %"
+    )
+    if len(said) == 1:
+        return Caution(
+            "one answer",
+            f"Every prediction is “{shown(names[usual])}”. A constant answer is perfectly robust, and says nothing.",
+            f"the model answers '{shown(names[usual])}' to every test sample, so its radii prove nothing of use "
+            f"({figures})",
+        )
+    told = int((prediction[others] != usual).sum())
+    if NEARLY * told < int(others.sum()) and NEARLY * (n - int(answers.max())) < n:
+        return Caution(
+            "nearly one answer",
+            f"Nearly every prediction is “{shown(names[usual])}”: only {told:,} of the {int(others.sum()):,} test "
+            "samples of other classes get another answer.",
+            f"the model answers '{shown(names[usual])}' to nearly every test sample, so its radii prove little of use "
+            f"({figures})",
+        )
+    if n_right <= most:
+        as_often = "as often" if n_right == most else "more often"
+        return Caution(
+            "no better",
+            f"Always answering “{frequent}” would be right {as_often}: {most:,} of {n:,} test samples, against "
+            f"{n_right:,}.",
+            f"always answering '{frequent}' would be right {as_often} ({figures})",
+        )
+    return None
+
+
+def _present(truth: NDArray[np.int64]) -> NDArray[np.int64]:
+    if not len(truth):
+        raise PoisonproofError("There are no test samples, so no class has a share of them; give labels of some.")
+    return truth

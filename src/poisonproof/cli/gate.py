@@ -1,0 +1,105 @@
+"""poisonproof gate: a condition for build servers, by exit code."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from poisonproof.cli import options
+from poisonproof.cli.facts import DataName, Retrain, verified_facts
+from poisonproof.cli.reopening import Run
+from poisonproof.errors import PoisonproofError
+
+if TYPE_CHECKING:
+    from poisonproof.evidence.gate import Drop
+
+NOT_MET = 6
+EXAMPLES = "Example: `poisonproof gate runs/digits --attack-size 10 --certified-fraction 0.8 --require-verified`"
+
+
+def command(
+    run: Run,
+    attack_size: Annotated[
+        list[int] | None, typer.Option("--attack-size", min=0, help="How many poisons; may be given several times.")
+    ] = None,
+    certified_fraction: Annotated[
+        list[str] | None,
+        typer.Option("--certified-fraction", help="Smallest certified fraction at that attack size, 0 … 1."),
+    ] = None,
+    balanced: Annotated[
+        bool, typer.Option("--balanced", help="Mean over classes, in place of the share of all test samples.")
+    ] = False,
+    clean: Annotated[str | None, typer.Option("--clean", help="Smallest clean accuracy, 0 … 1.")] = None,
+    max_drop_from: Annotated[
+        tuple[Path, str] | None,
+        typer.Option(
+            "--max-drop-from",
+            metavar="OTHER_RUN SHARE",
+            help="At most that much less than another run on the same test samples, clean and at every attack size.",
+        ),
+    ] = None,
+    require_verified: Annotated[
+        bool, typer.Option("--require-verified", help="Base classifiers must have been asked or trained again.")
+    ] = False,
+    dataset: DataName = None,
+    data_dir: options.DataDir = None,
+    retrain: Retrain = 0,
+    junit: Annotated[Path | None, typer.Option("--junit", help="Also write JUnit XML, one case per condition.")] = None,
+    json: options.Json = False,
+) -> None:
+    """Verify a run, compute its figures again, and compare them with what is asked for.
+
+    Exit code 0: every condition is met. 6: one is not. 2: bad input. 3: something about the run is false. Shares are
+    compared exactly, as fractions. The n-th `--certified-fraction` belongs to the n-th `--attack-size`.
+    """
+    from poisonproof.evidence.gate import Wanted, as_junit, as_record, conditions
+    from poisonproof.system.files import write_bytes
+
+    sizes, shares = attack_size or [], [_share(text, "--certified-fraction") for text in certified_fraction or []]
+    if len(sizes) != len(shares):
+        raise PoisonproofError(
+            f"Every --attack-size needs its --certified-fraction. Got {len(sizes)} and {len(shares)}."
+        )
+    wanted = Wanted(
+        tuple(zip(sizes, shares, strict=True)),
+        None if clean is None else _share(clean, "--clean"),
+        balanced,
+        None if max_drop_from is None else _drop(max_drop_from, dataset, data_dir),
+        require_verified,
+    )
+    facts = verified_facts(run, dataset, data_dir, retrain)
+    found = conditions(facts, wanted)
+    if junit is not None:
+        write_bytes(junit, as_junit(facts, found))
+    record = as_record(facts, found)
+    if json:
+        options.print_json(record)
+    else:
+        title = (
+            f"{'met' if record['met'] else 'NOT MET'}: {facts.name}, {facts.verdict.word}; a constant answer is right "
+            f"on {facts.figures.majority_share * 100:.1f} %"
+        )
+        rows = [[row.what, row.wanted, row.found, "met" if row.met else "NOT MET"] for row in found]
+        options.print_table(title, ["condition", "wanted", "found", ""], rows, left=1)
+    if not record["met"]:
+        raise typer.Exit(NOT_MET)
+
+
+def _drop(given: tuple[Path, str], dataset: str | None, data_dir: Path | None) -> Drop:
+    from poisonproof.evidence.gate import Drop
+
+    other, most = given
+    return Drop(verified_facts(other, dataset, data_dir), _share(most, "--max-drop-from"))
+
+
+def _share(text: str, option: str) -> Fraction:
+    try:
+        share = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(-1)
+    if not 0 <= share <= 1:
+        raise PoisonproofError(f"{option} must be a share between 0 and 1, such as 0.8. Got '{text}'.")
+    return share

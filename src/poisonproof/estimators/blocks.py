@@ -1,0 +1,319 @@
+"""BlockBallotClassifier: members learn a map each, and all training samples vote in every map."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from poisonproof.certificates.blocks import Verdicts, certify_blocks, verdicts_of
+from poisonproof.certificates.certificate import Certificate
+from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
+from poisonproof.estimators.ballots import BallotClassifier
+from poisonproof.estimators.samples_vote import DEFAULT_SCALE, Change
+from poisonproof.maps.trusted import in_order, sum_of_halves
+from poisonproof.maps.whitening import LENGTH, Whitening
+from poisonproof.partition.split import Split
+from poisonproof.partition.spread import Spread, resolve_spread
+from poisonproof.premises import Premise
+from poisonproof.system.files import open_arrays, reading, write_arrays
+from poisonproof.votes.across import count_everywhere
+from poisonproof.votes.nearness import Nearness, squared_lengths
+from poisonproof.votes.voters import Described, Voters
+
+FORMAT = "poisonproof blocks 1"
+MAPS = "maps.npz"
+DEFAULT_K = 50
+ROWS_AT_ONCE = 8192
+
+
+class BlockBallotClassifier(BallotClassifier):
+    """Ballots in maps that are learned from samples nobody vouches for.
+
+    Training samples are split by their content and spread as in Finite Aggregation. Member i learns a whitening from
+    the *unlabelled* samples of its own subset and nothing else; its verdict on x is by the ballots of all training
+    samples in that map. One poison can change the maps of the d members it feeds, and moves every lead in the others by
+    1 at most. So what must be learned is protected as base classifiers are, and what must be counted as ballots are.
+
+    Cost: every member describes all training samples anew whenever it is asked.
+
+    Parameters
+    ----------
+    features : callable, optional
+        The fixed map before the whitening; see `BallotClassifier`.
+    near : float
+        The greatest distance that counts as near, between vectors of length 1.
+    k, d, spread
+        As in `FiniteAggregationClassifier`.
+    directions : int
+        How many directions a member keeps, at most.
+    exponent : float
+        A direction of variance v is multiplied by v to the power −exponent.
+    class_sizes, class_sizes_from, classes, scale, split, n_jobs
+        As in `BallotClassifier`.
+
+    Attributes
+    ----------
+    classes_, voters_, n_dropped_, premises_
+        As in `BallotClassifier`.
+    spread_ : Spread
+    maps_ : list of Whitening, or None for members with fewer than two different samples, which abstain
+    """
+
+    def __init__(
+        self,
+        features: Any = None,
+        *,
+        near: float,
+        k: int = DEFAULT_K,
+        d: int = 1,
+        spread: Spread | None = None,
+        directions: int = 100,
+        exponent: float = 0.5,
+        class_sizes: Mapping[Any, int] | None = None,
+        class_sizes_from: str | None = None,
+        classes: Sequence[Any] | None = None,
+        scale: float = DEFAULT_SCALE,
+        split: str | Split = "content",
+        n_jobs: int | None = None,
+    ) -> None:
+        super().__init__(
+            features,
+            near=near,
+            class_sizes=class_sizes,
+            class_sizes_from=class_sizes_from,
+            classes=classes,
+            scale=scale,
+            split=split,
+            n_jobs=n_jobs,
+        )
+        self.k = k
+        self.d = d
+        self.spread = spread
+        self.directions = directions
+        self.exponent = exponent
+
+    # Not parameters here: vectors have one length, ballots are two-sided, and contributors are not told apart.
+    metric = property(lambda self: "euclidean", lambda self, value: None)
+    one_sided = property(lambda self: False, lambda self, value: None)
+    voices = property(lambda self: 1, lambda self, value: None)
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Describe the training samples, and let every member learn its map from its own.
+
+        Parameters
+        ----------
+        X : array (n_samples, …), sparse matrix, DataFrame (pandas, Polars, PyArrow), or list of strings
+        y : array (n_samples,)
+        groups : None
+            Contributors are not supported: the samples of one may feed every member.
+        """
+        if groups is not None:
+            raise PoisonproofError(
+                "BlockBallotClassifier takes no groups: samples of one contributor may feed every member; use "
+                "BallotClassifier, or FiniteAggregationClassifier with the split 'group'."
+            )
+        self.spread_ = resolve_spread(self.spread, self.k, self.d, unless=(DEFAULT_K, 1))
+        super().fit(X, y)
+        self.maps_, self.map_digests_ = [], []
+        self._learn()
+        return self
+
+    def update(self, add: Any = None, remove: Any = None) -> Change:
+        """Add and remove training samples; give exactly what `fit` on the new data would give.
+
+        Members whose own samples changed learn their map again; the others stay as they are.
+        """
+        change = super().update(add, remove)
+        self._learn()
+        return change
+
+    def certify(self, X: Any) -> Certificate:
+        """Prediction, runner-up, margin and radius for every sample; docs/blocks.md has the proof."""
+        found = certify_blocks(self.verdicts(X), self.spread_, len(self.classes_), len(self.voters_))
+        spread = self.spread_
+        radius = found.insert_remove
+        election = {
+            "kind": "blocks of ballots",
+            "words": f"{spread.n_subsets} members with maps of their own, k = {spread.k:g}, d = {spread.d}; "
+            f"{len(self.voters_)} training samples vote in each",
+            "n_voters": len(self.voters_),
+            "sizes": self.sizes_.tolist(),
+            "spread": spread.as_dict(),
+            "near": float(self.near),
+        }
+        certificate = Certificate(
+            found.prediction,
+            found.runner_up,
+            found.margin,
+            radius,
+            method="blocks of ballots",
+            classes=self.classes_,
+            split=self.split_,
+            classes_inferred=self.classes_inferred_,
+            premises=self.premises_,
+            election=election,
+            radii={
+                "insert": radius.copy(),
+                "remove": radius.copy(),
+                "label_flip": np.maximum(found.label_flip, radius // 2),
+                "modify": radius // 2,
+            },
+        )
+        return self.within_premises(certificate)
+
+    def verdicts(self, X: Any) -> Verdicts:
+        """What every member says about every sample, and how many ballots would change it."""
+        test = self.describe_test(X)
+        n_members, n_classes = self.spread_.n_subsets, len(self.classes_)
+        scores = np.zeros((len(test.rows), n_members, n_classes), np.int64)
+        abstains = np.array([learned is None for learned in self.maps_], np.bool_)
+        for member, learned in enumerate(self.maps_):
+            if learned is not None:
+                scores[:, member] = self._scores_in(learned, test)
+        spread_out = np.broadcast_to(abstains, scores.shape[:2])
+        return verdicts_of(scores, spread_out, inferred=self.classes_inferred_)
+
+    def scores(self, X: Any) -> NDArray[np.int64]:
+        """How many members say each class; an array (n, classes)."""
+        verdict = self.verdicts(X).verdict
+        return np.stack([(verdict == c).sum(axis=1) for c in range(len(self.classes_))], axis=1)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Share of each class among the members that did not abstain (uniform if all did); no probabilities."""
+        counts = self.scores(X)
+        total = counts.sum(axis=1, keepdims=True)
+        return np.where(total > 0, counts / np.maximum(total, 1), 1 / counts.shape[1])
+
+    def save(self, path: str | Path) -> None:
+        """Keep the fitted model in a folder, without pickle; `load` serves it again.
+
+        It holds the features and labels of all training samples, and every member's map: whoever may read it may read
+        those.
+        """
+        check_is_fitted(self, "maps_")
+        super().save(path)
+        learned = {str(member): one for member, one in enumerate(self.maps_) if one is not None}
+        arrays: dict[str, NDArray[Any]] = {}
+        for member, one in learned.items():
+            arrays |= {
+                f"offsets{member}": one.offsets,
+                f"weights{member}": one.weights.astype(np.int16),  # whole numbers of at most 2²⁴ / 4095
+                f"factors{member}": one.factors,
+            }
+        facts = {"format": FORMAT, "spread": self.spread_.as_dict(), "digests": self.map_digests_}
+        write_arrays(Path(path) / MAPS, arrays, facts)
+
+    @classmethod
+    def load(cls, path: str | Path, trusted: Sequence[str] = ()) -> Self:
+        """Open a saved model; refuse one that was altered or whose map holds types nobody vouched for."""
+        model = super().load(path, trusted)
+        arrays, facts = open_arrays(Path(path) / MAPS, ())
+        check_format(path, facts.get("format"), FORMAT)
+        with reading(Path(path) / MAPS):
+            model.spread_ = Spread.from_dict(facts["spread"])
+            model.map_digests_ = [str(digest) for digest in facts["digests"]]
+            if len(model.map_digests_) != model.spread_.n_subsets:
+                raise DamagedFileError(f"{path} is altered: it has {len(model.map_digests_)} maps.")
+            model.maps_ = [
+                Whitening(
+                    arrays[f"offsets{member}"],
+                    arrays[f"weights{member}"].astype(np.float32),
+                    arrays[f"factors{member}"],
+                )
+                if f"weights{member}" in arrays
+                else None
+                for member in range(model.spread_.n_subsets)
+            ]
+            if model.map_digests_ != model._subset_digests():
+                raise DamagedFileError(f"{path} is altered: its maps were learned from other samples.")
+        return model
+
+    @property
+    def nearness(self) -> Nearness:
+        """How distances are measured, in every member's map."""
+        return Nearness("euclidean")
+
+    def _limit(self) -> int:
+        return self.nearness.limit(self.near, LENGTH)
+
+    def _split_for(self, groups: Any) -> Split:
+        split = Split.of(self.split)
+        if split is None or split.kind != "content":
+            raise PoisonproofError(
+                f"The 'split' of BlockBallotClassifier must be by content. Got {self.split!r} instead."
+            )
+        return super()._split_for(groups)
+
+    def own_premises(self) -> list[Premise]:
+        """Map, near, class sizes, and how members learn."""
+        spread = self.spread_
+        learned = f"at most {self.directions} directions of a member's own subset, exponent {self.exponent:g}"
+        return [
+            *super().own_premises(),
+            Premise("spread", f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}", True),
+            Premise("whitening", learned, True),
+        ]
+
+    def _partitions(self) -> NDArray[np.int64]:
+        """The partition of every voter, from its own content, as `Split.partitions` says."""
+        hashes = self.voters_.hashes[: len(self.voters_)]
+        return (hashes % np.uint64(self.spread_.n_partitions)).astype(np.int64)
+
+    def _subsets(self) -> list[NDArray[np.int64]]:
+        """The voters that feed each member."""
+        partitions = self._partitions()
+        members = [np.flatnonzero(partitions == partition) for partition in range(self.spread_.n_partitions)]
+        feeding: list[list[NDArray[np.int64]]] = [[] for _ in range(self.spread_.n_subsets)]
+        for partition, rows in enumerate(members):
+            for subset in self.spread_.subsets_of(partition):
+                feeding[subset].append(rows)
+        return [np.concatenate(parts) if parts else np.zeros(0, np.int64) for parts in feeding]
+
+    def _subset_digests(self) -> list[str]:
+        return [_digest(self._base(rows)) for rows in self._subsets()]
+
+    def _base(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """What the fixed map says of some voters, in order of their content."""
+        return in_order(sum_of_halves(self.voters_.rows[rows], self.map_.mirrored))
+
+    def _learn(self) -> None:
+        """Let every member learn whose own samples are not those it has learned from."""
+        earlier = dict(zip(self.map_digests_, self.maps_, strict=True))
+        maps: list[Whitening | None] = []
+        digests = []
+        for rows in self._subsets():
+            own = self._base(rows)
+            digest = _digest(own)
+            digests.append(digest)
+            if digest not in earlier:
+                varied = len(own) > 1 and (own != own[0]).any()
+                earlier[digest] = Whitening.of(own, self.directions, self.exponent) if varied else None
+            maps.append(earlier[digest])
+        self.maps_, self.map_digests_ = maps, digests
+
+    def _scores_in(self, learned: Whitening, test: Described) -> NDArray[np.int64]:
+        """The scores of all classes in one member's map."""
+        voters = self.voters_
+        rows = np.empty((len(voters), learned.n_features), np.int16)
+        for start in range(0, len(voters), ROWS_AT_ONCE):
+            own = slice(start, min(start + ROWS_AT_ONCE, len(voters)))
+            rows[own] = learned(sum_of_halves(voters.rows[own], self.map_.mirrored))
+        codes = voters.codes[: len(voters)]
+        seen = Voters(rows, squared_lengths(rows)[0], codes, voters.hashes[: len(voters)], codes, len(voters))
+        asked = learned(sum_of_halves(test.rows, self.map_.mirrored))
+        described = Described(asked, squared_lengths(asked)[0], test.readable)
+        n_classes = len(self.classes_)
+        near = count_everywhere(seen, codes, n_classes, described, self.nearness, self._limit(), self.n_jobs)
+        return 2 * near - np.bincount(codes, minlength=n_classes) + self.sizes_
+
+
+def _digest(rows: NDArray[Any]) -> str:
+    """What a member's map is a function of."""
+    plain = np.ascontiguousarray(rows, dtype="<i4")
+    return hashlib.sha256(f"{plain.shape} ".encode() + plain.tobytes()).hexdigest()

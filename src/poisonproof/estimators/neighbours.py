@@ -1,0 +1,128 @@
+"""NeighborVoteClassifier: the K nearest training samples vote, with the exact certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.certificates.certificate import Certificate
+from poisonproof.certificates.samples_vote import certify_neighbours
+from poisonproof.errors import PoisonproofError
+from poisonproof.estimators.samples_vote import DEFAULT_SCALE, SampleVoteClassifier
+from poisonproof.partition.split import Split
+from poisonproof.premises import Premise
+from poisonproof.votes.across import nearest_everywhere
+from poisonproof.votes.nearness import Metric
+from poisonproof.votes.neighbours import Neighbours
+from poisonproof.votes.votes import vote_dtype
+
+
+class NeighborVoteClassifier(SampleVoteClassifier):
+    """K nearest neighbours that know how many poisoned training samples each prediction withstands.
+
+    The K nearest training samples vote, through a map that does not depend on the training data; of samples at the same
+    distance, those with the smaller hash of their content. Better than `BallotClassifier` against small attacks, and
+    without anything to say beyond K/2. The catch is the same: **the map must be fixed**.
+
+    Parameters
+    ----------
+    features : callable, optional
+        The map from samples to small whole numbers; see `BallotClassifier`.
+    n_neighbors : int
+        How many vote: K. All samples where there are fewer.
+    metric : "euclidean" or "cosine"
+        Cosines are compared in steps of 2⁻²⁰.
+    classes : sequence, optional
+        The labels that may occur. The strict way. Otherwise they are read off ``y``, which is a premise, and every
+        certificate reckons with one more class, without votes.
+    scale : float
+        Steps per unit to which plain numbers are rounded.
+    split : str or Split
+        How samples are read (declared dtype, schema of a table); "group" demands contributors. With contributors each
+        of them is heard by its nearest sample only, and radii count them.
+    n_jobs : int, optional
+        Workers of a cluster, as in joblib; on this machine threads do the work.
+
+    Attributes
+    ----------
+    classes_ : array
+        The labels, in increasing order.
+    voters_ : Voters
+        Features and labels of all training samples; a saved model holds them.
+    n_dropped_ : int
+        Training samples left out.
+    premises_ : tuple of Premise
+        What every certificate of this model takes as given.
+    """
+
+    def __init__(
+        self,
+        features: Any = None,
+        *,
+        n_neighbors: int,
+        metric: Metric = "euclidean",
+        classes: Sequence[Any] | None = None,
+        scale: float = DEFAULT_SCALE,
+        split: str | Split = "content",
+        n_jobs: int | None = None,
+    ) -> None:
+        self.features = features
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+        self.classes = classes
+        self.scale = scale
+        self.split = split
+        self.n_jobs = n_jobs
+
+    def neighbours(self, X: Any, n_listed: int | None = None) -> Neighbours:
+        """The labels of the nearest training samples of every sample, ready to certify, to keep or to send.
+
+        ``n_listed``: how many stand in the list; 2K by default, which is all that a certificate asks for.
+        """
+        test = self.describe_test(X)
+        grouped = self.split_.kind == "group"
+        most = max(self.n_neighbors, n_listed or 2 * self.n_neighbors)
+        nearest = nearest_everywhere(self.voters_, test, self.nearness, most, one_per_owner=grouped, n_jobs=self.n_jobs)
+        first = nearest.distances[:, 0] > self.nearness.own(test.lengths)
+        voters = self.voters_
+        n_voters = len(np.unique(voters.owners[: len(voters)])) if grouped else len(voters)
+        return Neighbours(
+            nearest.codes.astype(vote_dtype(len(self.classes_))),
+            first & test.readable,
+            int(self.n_neighbors),
+            n_voters,
+            self.classes_,
+            contributors=grouped,
+            classes_inferred=self.classes_inferred_,
+            split=self.split_,
+            rule={"metric": self.metric, "steps_per_unit": self.map_.scale},
+            premises=self.premises_,
+        )
+
+    def certify(self, X: Any) -> Certificate:
+        """Prediction, runner-up, margin and radius for every sample; docs/ballots.md has the proof."""
+        return self.within_premises(certify_neighbours(self.neighbours(X)))
+
+    def scores(self, X: Any) -> NDArray[np.int64]:
+        """Votes of each class among the K nearest; an array (n, classes)."""
+        return self.neighbours(X, self.n_neighbors).counts()
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Share of each class among the votes; no probabilities."""
+        votes = self.scores(X)
+        return votes / votes.sum(axis=1, keepdims=True)
+
+    def check_parameters(self) -> None:
+        """Refuse what the caller cannot mean, before anything is read."""
+        count = self.n_neighbors
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+            raise PoisonproofError(
+                f"The 'n_neighbors' parameter must be a whole number above 0. Got {count!r} instead."
+            )
+
+    def own_premises(self) -> list[Premise]:
+        """Map and number of neighbours."""
+        return [*super().own_premises(), Premise("number of neighbours", str(self.n_neighbors), True)]

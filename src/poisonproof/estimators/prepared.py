@@ -1,0 +1,148 @@
+"""Training data checked, split and spread: all that an ensemble is before its base classifiers are trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.data import Dataset
+from poisonproof.errors import WrongTypeError
+from poisonproof.estimators.base import EnsembleClassifier, TrainingData, read_training, shared_premises, warn
+from poisonproof.learners.describe import describe
+from poisonproof.partition.split import Split
+from poisonproof.partition.spread import Spread, resolve_spread
+from poisonproof.partition.subsets import Subsets
+from poisonproof.premises import Premise
+from poisonproof.samples.labels import label_cells, one_by_one
+from poisonproof.training.work import Training
+from poisonproof.votes.votes import Votes
+
+DEFAULT_K = 50
+DEFAULT_D = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """An ensemble whose base classifiers are still to be trained.
+
+    Attributes
+    ----------
+    training : Training
+    subsets : Subsets
+    data : TrainingData
+        As it was read, with the samples that were left out.
+    spread, split, digests, premises, n_dropped
+        What the attributes of a fitted classifier with an underscore are.
+    classes_inferred : bool
+        Whether the classes were read off the data.
+    """
+
+    training: Training
+    subsets: Subsets
+    data: TrainingData
+    spread: Spread
+    split: Split
+    digests: NDArray[np.uint8]
+    premises: tuple[Premise, ...]
+    n_dropped: int
+    classes_inferred: bool
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The labels, in increasing order."""
+        return self.data.classes
+
+    def votes(self, answers: NDArray[Any]) -> Votes:
+        """A vote matrix, or rankings, of this ensemble with all that a certificate needs to know about it."""
+        return votes_of(answers, self.spread, self.split, self.classes, self.premises, inferred=self.classes_inferred)
+
+    def with_premises(self, others: tuple[Premise, ...]) -> Prepared:
+        """These premises in place of those of the same name, and besides the rest."""
+        premises = {premise.what: premise for premise in (*self.premises, *others)}
+        return replace(self, premises=tuple(premises.values()))
+
+
+def prepare(model: Any, X: Any, y: Any, groups: Any = None) -> Prepared:
+    """All of `FiniteAggregationClassifier.fit` but the training itself; the model is read and stays as it is."""
+    spread = resolve_spread(model.spread, model.k, model.d, unless=(DEFAULT_K, DEFAULT_D))
+    split = split_of(model)
+    data = read_training(model, X, y, split, groups)
+    partition = split.partitions(data.samples, spread.n_partitions, data.cells, groups)
+    rows = np.flatnonzero(data.codes >= 0)
+    n_dropped = len(data.codes) - len(rows)
+    samples, codes = (data.samples.subset(rows) if n_dropped else data.samples), data.codes[rows]
+    subsets = Subsets.of(samples, codes, partition[rows], spread)
+    for oddity in data.oddities:
+        warn(f"{oddity}.")
+    if empty := int((subsets.sizes == 0).sum()):
+        warn(
+            f"{empty} of {len(subsets)} subsets are empty, so their base classifiers abstain; "
+            "a smaller k·d would leave fewer."
+        )
+    return Prepared(
+        Training(data.learner, samples, codes, subsets),
+        subsets,
+        data,
+        spread,
+        split,
+        subsets.digests(samples, codes, f"{describe(data.learner)} {data.classes.tolist()}"),
+        (*_premises(model, data, spread, split), *_about_ids(split, groups)),
+        n_dropped,
+        model.classes is None,
+    )
+
+
+def prepare_dataset(model: Any, dataset: Dataset) -> Prepared:
+    """The same on a data set, whose samples are put into canonical form once, whoever asks for them."""
+    X = dataset.samples_for("train", split_of(model))
+    return prepare(model, X, dataset.y_train, dataset.groups).with_premises(dataset.premises)
+
+
+def split_of(model: Any) -> Split:
+    """How a model splits its training samples."""
+    split = Split.of(model.split)
+    if split is None:
+        raise WrongTypeError("The 'split' parameter must be a name or a poisonproof.Split. Got None instead.")
+    return split
+
+
+def votes_of(
+    answers: NDArray[Any],
+    spread: Spread,
+    split: Split,
+    classes: NDArray[Any],
+    premises: tuple[Premise, ...],
+    *,
+    inferred: bool,
+) -> Votes:
+    """A vote matrix, or rankings, with all that a certificate needs to know about it."""
+    ranked = answers.ndim == 3
+    return Votes(
+        np.ascontiguousarray(answers[..., 0]) if ranked else answers,
+        spread,
+        classes,
+        split,
+        classes_inferred=inferred,
+        premises=premises,
+        rankings=answers if ranked else None,
+    )
+
+
+def _premises(model: EnsembleClassifier, data: TrainingData, spread: Spread, split: Split) -> list[Premise]:
+    return [
+        Premise("spread", f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}", True),
+        Premise("split", f"{split.kind}, {split.dtype}{', labels hashed' if split.hash_labels else ''}", True),
+        *shared_premises(model, data, split),
+    ]
+
+
+def _about_ids(split: Split, groups: Any) -> tuple[Premise, ...]:
+    """That somebody else decided on numbers for contributors' ids: one odd id would have turned them all to text."""
+    cells = label_cells(one_by_one(groups)) if split.kind == "group" else []
+    if all(cell is None or isinstance(cell, str) for cell in cells):
+        return ()
+    value = "numbers, as whoever read them typed them; texts depend on nobody"
+    return (Premise("contributor ids", value, False),)

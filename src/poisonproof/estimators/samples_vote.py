@@ -1,0 +1,396 @@
+"""What classifiers share in which the training samples themselves vote, through a fixed map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from poisonproof.certificates.certificate import Certificate
+from poisonproof.errors import PoisonproofError, WrongTypeError
+from poisonproof.estimators.base import CertifiedClassifier, data_premises, outline, table_premises, warn
+from poisonproof.estimators.surroundings import seen_around
+from poisonproof.learners.describe import describe
+from poisonproof.maps.tables import TableFeatures, describe_columns
+from poisonproof.maps.trusted import TrustedFeatures
+from poisonproof.partition.split import Split
+from poisonproof.premises import Premise
+from poisonproof.samples.frames import as_frame, as_values
+from poisonproof.samples.kinds import Samples
+from poisonproof.samples.labels import Cell, label_cells, one_by_one, read_labels
+from poisonproof.votes.describing import Map
+from poisonproof.votes.nearness import Metric, Nearness
+from poisonproof.votes.voters import Described, Voters
+
+DEFAULT_SCALE = 64.0
+
+
+class Change(NamedTuple):
+    """What `update` did."""
+
+    removed: int
+    added: int
+
+
+class Arrivals(NamedTuple):
+    """Training samples as they come: described, with their labels' codes, and which of them are kept."""
+
+    samples: Samples
+    described: Described
+    codes: NDArray[np.int64]
+    owners: NDArray[np.int64]
+    kept: NDArray[np.bool_]
+
+
+class SampleVoteClassifier(CertifiedClassifier):
+    """A classifier whose voters are its training samples.
+
+    Subclasses have the parameters ``features``, ``metric``, ``scale``, ``split``, ``classes`` and ``n_jobs``, and say
+    what voters near and far count for.
+    """
+
+    features: Any
+    metric: Metric
+    scale: float
+    split: str | Split
+    n_jobs: int | None
+    voters_: Voters
+    map_: Map
+    split_: Split
+    _oddities: list[str]
+    contributors_: dict[Cell, int]
+    """The number of each contributor's id; empty where samples vote by themselves."""
+    places_: NDArray[np.int64]
+    """Where the voter of each row of the training data stands; -1 for rows that were left out."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.string = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Describe the training samples by the map and keep them: they are the voters.
+
+        Parameters
+        ----------
+        X : array (n_samples, …), sparse matrix, DataFrame (pandas, Polars, PyArrow), or list of strings
+        y : array (n_samples,)
+        groups : array (n_samples,), optional
+            Contributor ids. Then contributors vote, and radii count them.
+        """
+        self.check_parameters()
+        if y is None:
+            raise PoisonproofError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        split, groups = self._split_for(groups), as_values(groups)
+        X = as_frame(X)
+        samples = split.samples(X)
+        validate_data(self, outline(X, samples), skip_check_array=True)
+        declared = self.declared_classes()
+        self.classes_, codes, _ = read_labels(y, declared)
+        self.classes_inferred_ = declared is None
+        self.split_, self.kind_of_samples_ = split, samples.kind
+        self.map_ = Map.of(self.features, self.scale, samples)
+        Nearness(self.metric, self.map_.mirrored)
+        if self.metric == "cosine" and hasattr(self.map_.features, "views"):
+            raise PoisonproofError("A feature map with several views of a sample needs the metric 'euclidean'.")
+        self.check_classes()
+        self.contributors_ = {}
+        arrived = self._arrived(samples, codes, groups, first=True)
+        kept = np.flatnonzero(arrived.kept)
+        if len(kept) == 0:
+            raise PoisonproofError(f"None of the {len(codes)} training samples can vote: {'; '.join(self._oddities)}.")
+        self.places_ = np.full(len(codes), -1, np.int64)
+        self.places_[kept] = np.arange(len(kept))
+        self.voters_ = self._voters_of(arrived, kept)
+        self.n_dropped_ = len(codes) - len(kept)
+        if self.classes_inferred_ and self.n_dropped_:
+            self._settle_classes()
+        of_data = data_premises(self.classes_, declared is not None, samples, split)
+        self.premises_ = (*self.own_premises(), *of_data, *table_premises(samples, split))
+        self._report_dropped()
+        self._see_surroundings()
+        return self
+
+    def update(self, add: Any = None, remove: Any = None) -> Change:
+        """Add and remove training samples; give exactly what `fit` on the new data, with the same map, would give.
+
+        Nothing is trained: a voter comes or goes. Nothing of a removed sample stays in the model. A map whose units
+        were read off the training data stays as it is, as the premise says.
+
+        Parameters
+        ----------
+        add : (X, y) or (X, y, groups), optional
+            Samples to add, after the others.
+        remove : array of row numbers, or a mask over all rows, optional
+            Rows of the training data as it stands: the order of `fit`, less what was removed, and what was
+            added at its end.
+        """
+        check_is_fitted(self, "voters_")
+        self._oddities = []
+        rows = row_numbers(remove, len(self.places_))
+        added, new_classes = (None, []) if add is None else self._read_added(add)
+        staying = len(self.voters_) - int((self.places_[rows] >= 0).sum())
+        if staying + (0 if added is None else int(added.kept.sum())) == 0:
+            raise PoisonproofError("Nothing would be left to vote; at least one training sample must stay.")
+        if new_classes:  # behind the others for now; `_settle_classes` puts them in order
+            self.classes_ = np.array([*self.classes_.tolist(), *new_classes], object)
+        self._remove(rows)
+        if added is not None:
+            kept = np.flatnonzero(added.kept)
+            places = np.full(len(added.kept), -1, np.int64)
+            places[kept] = len(self.voters_) + np.arange(len(kept))
+            self.voters_.add(self._voters_of(added, kept))
+            self.places_ = np.concatenate([self.places_, places])
+        if self.classes_inferred_:
+            self._settle_classes()
+        self.n_dropped_ = int((self.places_ < 0).sum())
+        self._forget()
+        self._restate()
+        self._report_dropped()
+        return Change(len(rows), 0 if added is None else len(added.kept))
+
+    def certify(self, X: Any) -> Certificate:
+        """Prediction, runner-up, margin and radius for every sample."""
+        raise NotImplementedError
+
+    def scores(self, X: Any) -> NDArray[np.int64]:
+        """What decides: the class with the largest score wins, ties go to the smaller one; an array (n, classes)."""
+        raise NotImplementedError
+
+    def predict(self, X: Any, min_radius: int | None = None) -> NDArray[Any]:
+        """The label that wins the vote on each sample.
+
+        With ``min_radius`` the answer is a masked array: it answers only where the radius is at least
+        that, and is masked elsewhere.
+        """
+        check_is_fitted(self, "voters_")
+        if min_radius is None:
+            return self.classes_[self.scores(X).argmax(axis=1)]
+        certificate = self.certify(X)
+        answer: NDArray[Any] = np.ma.masked_array(certificate.labels, certificate.radius < min_radius)
+        return answer
+
+    def save(self, path: str | Path) -> None:
+        """Keep the fitted model in a folder, without pickle; `load` serves it again.
+
+        It holds the features and labels of all training samples: whoever may read it may read those.
+        """
+        from poisonproof.estimators.sample_vote_files import save_model
+
+        check_is_fitted(self, "voters_")
+        save_model(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path, trusted: Sequence[str] = ()) -> Self:
+        """Open a saved model; refuse one that was altered or whose map holds types nobody vouched for.
+
+        Parameters
+        ----------
+        path : path
+        trusted : sequence of str
+            Full names of types of your own (a feature map) that may be loaded.
+        """
+        from poisonproof.estimators.sample_vote_files import load_model
+
+        return load_model(cls, path, trusted)
+
+    # What subclasses say
+
+    def check_parameters(self) -> None:
+        """Refuse what the caller cannot mean, before anything is read."""
+
+    def declared_classes(self) -> Sequence[Any] | None:
+        """The class list, if it is declared."""
+        return self.classes
+
+    def check_classes(self) -> None:
+        """Settle what depends on the class list."""
+
+    def own_premises(self) -> list[Premise]:
+        """Map and rule of the vote."""
+        features = self.map_.features
+        chosen = isinstance(features, TableFeatures) and not features.trusted
+        words = describe(features)
+        if isinstance(features, TableFeatures):
+            words = f"table, {describe_columns(features.columns)}; {features.origin}"
+        premises = [Premise("map", f"{words}, {self.map_.scale:g} steps per unit, {self.metric}", not chosen)]
+        return [*premises, features.premise] if isinstance(features, TrustedFeatures) else premises
+
+    def within_premises(self, certificate: Certificate) -> Certificate:
+        """The certificate, less what the map does not allow to claim.
+
+        Where the training samples themselves shaped the map, nothing is claimed but of flipped labels: all other radii
+        are 0.
+        """
+        if not getattr(self.map_.features, "label_flips_only", False):
+            return certificate
+        nothing = np.zeros(len(certificate), np.int64)
+        radii = {name: nothing.copy() for name in certificate.radii or {}}
+        radii["label_flip"] = certificate.radius_against("label_flip")
+        return replace(certificate, radius=nothing, radii=radii, exact=None)
+
+    # Reading
+
+    @property
+    def nearness(self) -> Nearness:
+        """How distances are measured."""
+        return Nearness(self.metric, self.map_.mirrored)
+
+    def describe_test(self, X: Any) -> Described:
+        """Test samples by the map; those that it cannot read are told of, and described by zeros."""
+        check_is_fitted(self, "voters_")
+        samples = self._read_test(X, self.split_)
+        described = self.map_.with_views(samples, self.map_.describe(samples))
+        if described.rows.shape[1] != self.voters_.width:
+            raise PoisonproofError(
+                f"The feature map gave {described.rows.shape[1]} numbers per sample, and {self.voters_.width} when the "
+                "model was fitted."
+            )
+        if not described.readable.all():
+            n = int((~described.readable).sum())
+            warn(f"{n} samples to be answered cannot be read by the feature map and count as zeros.")
+        return described
+
+    def _split_for(self, groups: Any) -> Split:
+        split = Split.of(self.split)
+        if split is None or split.kind == "pixel-sum" or split.hash_labels:
+            raise PoisonproofError(
+                f"The 'split' of {type(self).__name__} says how samples are read; it is 'content' or 'group', labels "
+                f"not hashed. Got {self.split!r} instead."
+            )
+        if split.kind == "group" and groups is None:
+            raise PoisonproofError("The 'group' split needs groups: one contributor id per training sample.")
+        return split if groups is None else replace(split, kind="group")
+
+    def _arrived(self, samples: Samples, codes: NDArray[np.int64], groups: Any, *, first: bool) -> Arrivals:
+        """Describe samples, number their contributors, and say who is left out and why."""
+        if len(codes) != len(samples):
+            raise PoisonproofError(
+                f"There are {len(samples)} samples but {len(codes)} labels; give one label per sample."
+            )
+        ids = [] if groups is None else label_cells(one_by_one(groups))
+        if groups is not None and len(ids) != len(samples):
+            raise PoisonproofError(f"There are {len(samples)} samples but {len(ids)} groups; give one per sample.")
+        described = self.map_.describe(samples, twice=first)
+        named = np.array([cell is not None for cell in ids], np.bool_) if ids else np.ones(len(samples), np.bool_)
+        kept = (codes >= 0) & named & described.readable
+        numbers, following = self.contributors_, 1 + max(self.contributors_.values(), default=-1)
+        owners = np.zeros(len(samples), np.int64)
+        for row in np.flatnonzero(kept) if ids else ():
+            number = numbers.setdefault(ids[row], following)
+            following = max(following, number + 1)
+            owners[row] = number
+        faults = {
+            "have a label that is not one of the classes": codes < 0,
+            "have no contributor": ~named,
+            "cannot be read by the feature map": ~described.readable,
+        }
+        self._oddities = list(samples.oddities) + [
+            f"{int(rows.sum())} training samples {fault} and were left out"
+            for fault, rows in faults.items()
+            if rows.any()
+        ]
+        return Arrivals(samples, described, codes, owners, kept)
+
+    def _voters_of(self, arrived: Arrivals, kept: NDArray[np.int64]) -> Voters:
+        described, all_of_them = arrived.described, len(kept) == len(arrived.kept)
+        own = slice(None) if all_of_them else kept
+        rows = Described(described.rows[own], described.lengths[own], described.readable[own])
+        hashes = arrived.samples.content_hashes[own]
+        return Voters.of(rows, arrived.codes[own].copy(), hashes.copy(), arrived.owners[own].copy())
+
+    # Changing
+
+    def _read_added(self, add: Any) -> tuple[Arrivals, list[Any]]:
+        """Samples to add, and labels among theirs that nobody had; nothing of the model is changed yet."""
+        if not isinstance(add, list | tuple) or len(add) not in (2, 3):
+            raise WrongTypeError(
+                f"The 'add' of update must be (X, y) or (X, y, groups). Got {type(add).__name__} instead."
+            )
+        X, y, groups = (*add, None)[:3]
+        if (groups is None) != (self.split_.kind != "group"):
+            raise PoisonproofError("Give contributor ids (groups) for all training samples or for none.")
+        samples = self._read_test(X, self.split_)
+        labels = one_by_one(y)
+        known = {cell: code for code, cell in enumerate(label_cells(self.classes_.tolist()))}
+        cells = label_cells(labels)
+        more = []
+        if self.classes_inferred_:
+            for label, cell in zip(labels, cells, strict=True):
+                if cell is not None and cell not in known:
+                    known[cell] = len(known)
+                    more.append(label)
+        codes = np.array([known.get(cell, -1) for cell in cells], np.int64)
+        return self._arrived(samples, codes, as_values(groups), first=False), more
+
+    def _remove(self, rows: NDArray[np.int64]) -> None:
+        places = self.places_[rows]
+        for source, target in self.voters_.remove(places[places >= 0]):
+            self.places_[self.places_ == source] = target
+        self.places_ = np.delete(self.places_, rows)
+
+    def _settle_classes(self) -> None:
+        """With inferred classes: those that voters have, in their order, as a fit on these samples would find them."""
+        voters = self.voters_
+        codes = voters.codes[: len(voters)]
+        held = np.flatnonzero(np.bincount(codes, minlength=len(self.classes_)))
+        read = read_labels([self.classes_.tolist()[code] for code in held])
+        if len(held) == len(self.classes_) and (read.codes == held).all():
+            self.classes_ = read.classes
+            return
+        new = np.full(len(self.classes_), -1, np.int64)
+        new[held] = read.codes
+        voters.codes[: len(voters)] = new[codes]
+        self.classes_ = read.classes
+
+    def _forget(self) -> None:
+        """Drop what was known of contributors who have no sample left."""
+        if self.contributors_:
+            held = set(np.unique(self.voters_.owners[: len(self.voters_)]).tolist())
+            self.contributors_ = {cell: number for cell, number in self.contributors_.items() if number in held}
+
+    def _restate(self) -> None:
+        """The premises after an update: classes may be others, and what was chosen stays so."""
+        classes = f"{len(self.classes_)} labels, {', '.join(map(str, self.classes_[:12]))}"
+        classes += ", …" if len(self.classes_) > 12 else ""
+        self.premises_ = tuple(
+            Premise(p.what, classes, p.declared) if p.what == "classes" else p for p in self.premises_
+        )
+
+    def _report_dropped(self) -> None:
+        for oddity in self._oddities:
+            warn(f"{oddity}.")
+        del self._oddities
+
+    def _see_surroundings(self) -> None:
+        around = seen_around(self)
+        self.premises_ = around.restated(self.premises_)
+        if around.fitted:
+            warn(
+                f"In the pipeline, {around.words}, in front of the vote; one poisoned sample can move every other one "
+                "that way, and then no radius holds; use a fixed map (features=) instead."
+            )
+
+
+def row_numbers(remove: Any, n_rows: int) -> NDArray[np.int64]:
+    """The rows that an index array or a mask names."""
+    chosen = np.asarray([] if remove is None else remove)
+    if chosen.dtype == np.bool_:
+        if chosen.shape != (n_rows,):
+            raise PoisonproofError(
+                f"The mask 'remove' has shape {chosen.shape}, but there are {n_rows} training samples."
+            )
+        return np.flatnonzero(chosen)
+    rows = np.unique(chosen.ravel())
+    if len(rows) == 0:
+        return np.zeros(0, np.int64)
+    if not np.issubdtype(rows.dtype, np.integer) or rows[0] < 0 or rows[-1] >= n_rows:
+        raise PoisonproofError(f"'remove' must hold row numbers 0 … {n_rows - 1} or be a mask. Got {remove!r} instead.")
+    return rows.astype(np.int64)

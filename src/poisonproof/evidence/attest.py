@@ -1,0 +1,51 @@
+"""The evidence about a run, written into a folder; the last file states the digests of all others."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from poisonproof.evidence.bom import bom
+from poisonproof.evidence.facts import Facts
+from poisonproof.evidence.model_card import model_card
+from poisonproof.evidence.page import page
+from poisonproof.evidence.signing import sign
+from poisonproof.evidence.statement import PAYLOAD, statement, test_result
+from poisonproof.system.files import write_bytes
+
+STATEMENT, TEST_RESULT, ENVELOPES = "statement.json", "test-result.json", "evidence.intoto.jsonl"
+
+
+def attest(facts: Facts, folder: Path, key: Any = None) -> dict[str, str]:
+    """Write the evidence, signed if a private key is given; the SHA-256 of every file.
+
+    Whatever stood there under these names is replaced; a signature of earlier evidence is removed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    result = _json(test_result(facts))
+    bodies = {
+        "bom.cdx.json": bom(facts).encode(),
+        "model-card.md": model_card(facts).encode(),
+        "evidence.html": page(facts).encode("utf-8", "replace"),
+        TEST_RESULT: result,
+    }
+    stated = _json(statement(facts, {name: hashlib.sha256(body).hexdigest() for name, body in bodies.items()}))
+    bodies[STATEMENT] = stated
+    (folder / ENVELOPES).unlink(missing_ok=True)
+    if key is not None:
+        envelopes = [sign(body, PAYLOAD, key) for body in (stated, result)]
+        bodies[ENVELOPES] = "".join(json.dumps(envelope) + "\n" for envelope in envelopes).encode()
+    for name, body in bodies.items():
+        write_bytes(folder / name, body)
+    return {name: hashlib.sha256(body).hexdigest() for name, body in bodies.items()}
+
+
+def folder_beside(run: Path) -> Path:
+    """Where evidence goes by default: beside the run, whose folder holds nothing that its manifest does not know."""
+    return run.resolve().with_name(f"{run.resolve().name}-evidence")
+
+
+def _json(record: dict[str, Any]) -> bytes:
+    return (json.dumps(record, indent=1) + "\n").encode()

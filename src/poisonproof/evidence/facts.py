@@ -1,0 +1,186 @@
+"""The facts about a verified run: recomputed from its votes and the test labels, never copied from a log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.certificates.certificate import Certificate, attack_sizes
+from poisonproof.certificates.methods import certify
+from poisonproof.data.dataset import Dataset
+from poisonproof.errors import PoisonproofError
+from poisonproof.runs.run import threat_model
+from poisonproof.system.files import read_record, sha256_of
+from poisonproof.verification.verdict import Verdict
+from poisonproof.votes.votes import UNSEEN_LABEL, Votes, class_indices
+
+UNSEEN = "(labels the training data has not shown)"
+MANIFEST = "manifest.json"
+
+
+class NotTrueError(Exception):
+    """The run, or what is said about it, is false; one sentence. The command line exits with 3."""
+
+
+@dataclass(frozen=True)
+class ClassFigures:
+    """The test samples of one class: how many, how many are right, and right with a radius of each attack size.
+
+    ``target_median`` is the median radius of all other predictions against being turned to this class; None where
+    there are none, and for labels that are no class.
+    """
+
+    label: Any
+    n_test: int
+    right: int
+    certified: tuple[int, ...]
+    target_median: int | None
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Counts over the test set, and what a constant answer would reach.
+
+    ``certified[s]`` test samples are right and have a radius of at least ``attack_sizes[s]`` (pointwise); ``balanced``
+    is the mean over the classes of the test set of the same share, ``majority_share`` that of its largest class.
+    """
+
+    n_test: int
+    right: int
+    attack_sizes: tuple[int, ...]
+    certified: tuple[int, ...]
+    balanced: tuple[float, ...]
+    balanced_accuracy: float
+    majority_label: Any
+    majority_share: float
+    median_radius: int
+    classes: tuple[ClassFigures, ...]
+
+    @property
+    def clean_accuracy(self) -> float:
+        """Share of test samples that are right."""
+        return self.right / self.n_test
+
+    @property
+    def certified_fractions(self) -> tuple[float, ...]:
+        """Share of test samples that are right and have a radius of each attack size (pointwise)."""
+        return tuple(count / self.n_test for count in self.certified)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that evidence is made from.
+
+    ``artefacts`` are the files of the run with their SHA-256, ``digests`` those of the data that were at hand,
+    ``truth`` the class index of every test sample.
+    """
+
+    name: str
+    manifest: dict[str, Any]
+    certificate: Certificate
+    figures: Figures
+    artefacts: dict[str, str]
+    digests: dict[str, str]
+    truth: NDArray[np.int64]
+    verdict: Verdict
+
+    def certified_fraction(self, attack_size: int, *, balanced: bool = False) -> Fraction:
+        """Share of test samples that are right and have this radius (pointwise), or its mean over classes; exact."""
+        held = (self.certificate.prediction == self.truth) & (self.certificate.radius >= attack_size)
+        if not balanced:
+            return Fraction(int(held.sum()), len(held))
+        classes = [self.truth == code for code in np.unique(self.truth)]
+        return sum((Fraction(int(held[own].sum()), int(own.sum())) for own in classes), Fraction(0)) / len(classes)
+
+    @property
+    def dataset(self) -> str:
+        """The name that the run gives its data."""
+        return str(self.manifest["settings"]["dataset"]["name"])
+
+    @property
+    def threat_model(self) -> dict[str, int | str]:
+        """What each act of an attacker costs."""
+        assert self.certificate.split is not None
+        return threat_model(self.certificate.split)
+
+
+def gather(folder: Path, data: Dataset | None, verdict: Verdict) -> Facts:
+    """The facts about a run that a verification found nothing wrong with; `NotTrueError` for any other."""
+    if not verdict.consistent:
+        raise NotTrueError(verdict.verdict)
+    if data is None:
+        raise PoisonproofError(
+            f"Certified fractions need the labels of the test samples, and the data of {folder} are not at hand; give "
+            "--dataset or --data-dir."
+        )
+    manifest = read_record(folder / MANIFEST)
+    artefacts = artefacts_of(folder, manifest)
+    votes = Votes.load(folder / "votes.npy")
+    certificate = certify(votes, manifest["method"])
+    stated = Certificate.load(folder / "certificate.npz")
+    if not np.array_equal(certificate.radius, stated.radius):
+        raise NotTrueError(f"The radii of {folder} do not follow from its votes.")
+    if certificate.split is None:
+        raise PoisonproofError(f"The votes of {folder} do not say how the training samples were split.")
+    truth = class_indices(data.y_test, votes.classes, votes.classes_inferred)
+    return Facts(
+        folder.resolve().name,
+        manifest,
+        certificate,
+        figures(votes, certificate, truth),
+        artefacts,
+        data.digests(),
+        truth,
+        verdict,
+    )
+
+
+def artefacts_of(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:
+    """Every file that the manifest, or the record of the kept base classifiers, names; as it is, and as it says."""
+    stated = dict(manifest["files"])
+    record = folder / "models" / "model.json"
+    if record.exists():
+        stated |= {f"models/{name}": digest for name, digest in read_record(record)["files"].items()}
+    present = {name: digest for name, digest in stated.items() if (folder / name).exists()}
+    for name, digest in present.items():
+        if sha256_of(folder / name) != digest:
+            raise NotTrueError(f"{name} of {folder} was altered: it does not have the SHA-256 that is stated.")
+    return {MANIFEST: sha256_of(folder / MANIFEST), **dict(sorted(present.items()))}
+
+
+def figures(votes: Votes, certificate: Certificate, truth: NDArray[np.int64]) -> Figures:
+    """Counts from the certificate and the true class index of every test sample (`UNSEEN_LABEL` for none)."""
+    right, radius = certificate.prediction == truth, certificate.radius
+    sizes = attack_sizes(certificate)
+    names = dict(enumerate(certificate.classes.tolist()))
+    if (truth == UNSEEN_LABEL).any():
+        names[UNSEEN_LABEL] = UNSEEN
+    classes = []
+    for code, label in names.items():
+        own = truth == code
+        held = tuple(int((right & own & (radius >= size)).sum()) for size in sizes)
+        median = None
+        if code != UNSEEN_LABEL:
+            target = certify(votes, target=label)
+            if not target.already.all():
+                median = int(np.percentile(target.radius[~target.already], 50, method="lower"))
+        classes.append(ClassFigures(label, int(own.sum()), int((right & own).sum()), held, median))
+    there = [row for row in classes if row.n_test]
+    largest = max(there, key=lambda row: row.n_test)
+    return Figures(
+        len(certificate),
+        int(right.sum()),
+        tuple(sizes),
+        tuple(int((right & (radius >= size)).sum()) for size in sizes),
+        tuple(sum(row.certified[at] / row.n_test for row in there) / len(there) for at in range(len(sizes))),
+        sum(row.right / row.n_test for row in there) / len(there),
+        largest.label,
+        largest.n_test / len(certificate),
+        int(np.percentile(radius, 50, method="lower")),
+        tuple(classes),
+    )

@@ -1,0 +1,131 @@
+"""What a run came to, in a few lines: certified fractions as shares of samples and of classes, and the plain truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.certificates.methods import Certificate
+from poisonproof.certificates.shares import Caution, ClassShare
+from poisonproof.display.numbers import percent
+from poisonproof.runs.run import Outcome
+
+MOST_CLASSES = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """The figures of one certificate at some attack sizes, with what a constant answer would get beside them."""
+
+    attack_sizes: tuple[int, ...]
+    certified: NDArray[np.float64]
+    balanced: NDArray[np.float64]
+    by_class: tuple[ClassShare, ...]
+    clean_accuracy: float
+    balanced_accuracy: float
+    majority_share: float
+    majority_label: str
+    caution: Caution | None
+    warning: str | None
+    feared: int | None = None
+
+    @classmethod
+    def of(cls, outcome: Outcome, attack_sizes: Sequence[int], feared: int | None = None) -> Summary:
+        """The summary of a run; ``feared`` is the attack size that must not be left out where there is little room."""
+        certificate, y = outcome.certificate, outcome.y_test
+        by_class = certificate.by_class(y, list(attack_sizes))
+        caution = certificate.caution(y)
+        most = max(by_class, key=lambda one: one.n_test)
+        return cls(
+            tuple(attack_sizes),
+            certificate.certified_fraction(y, list(attack_sizes)),
+            certificate.certified_fraction_balanced(y, list(attack_sizes)),
+            by_class,
+            certificate.clean_accuracy(y),
+            certificate.balanced_accuracy(y),
+            certificate.majority_share(y),
+            str(most.label),
+            caution,
+            None if caution is None else f"{caution.sentence}; {what_to_try(outcome, caution)}",
+            feared,
+        )
+
+    @property
+    def line(self) -> str:
+        """What stands beneath the table: the figures without an attack, and those of a constant answer."""
+        return (
+            f"Clean accuracy {percent(self.clean_accuracy)} %, balanced (mean over {len(self.by_class)} classes) "
+            f"{percent(self.balanced_accuracy)} %. Always answering '{self.majority_label}': "
+            f"{percent(self.majority_share)} %, balanced {percent(1 / len(self.by_class))} %, at every attack size."
+        )
+
+    def table(self, undefended: float | None) -> tuple[list[str], list[list[str]]]:
+        """One line for each attack size."""
+        header = [
+            "attack size",
+            "certified fraction, % (pointwise)",
+            "balanced, % (mean over classes)",
+            "undefended accuracy, % (no guarantee)",
+        ]
+        rows = zip(self.attack_sizes, self.certified, self.balanced, strict=True)
+        return header, [
+            [str(size), percent(share), percent(mean), percent(undefended) if size == 0 else "?"]
+            for size, share, mean in rows
+        ]
+
+    @property
+    def classes_title(self) -> str:
+        """Which classes the second table lists."""
+        if len(self.by_class) <= MOST_CLASSES:
+            return "Certified fraction, % (pointwise), by class"
+        return (
+            f"Certified fraction, % (pointwise), by class: the {MOST_CLASSES} of {len(self.by_class)} with the lowest "
+            "clean accuracy"
+        )
+
+    def classes_table(self) -> tuple[list[str], list[list[str]]]:
+        """One line for each class; of very many, those that fare worst."""
+        few = _few(self.attack_sizes, self.feared)
+        listed = self.by_class
+        if len(listed) > MOST_CLASSES:
+            listed = tuple(sorted(listed, key=lambda one: one.clean_accuracy)[:MOST_CLASSES])
+        header = ["class", "test samples", *(f"at {self.attack_sizes[at]}" for at in few)]
+        return header, [
+            [str(one.label), str(one.n_test), *(percent(float(one.certified_fraction[at])) for at in few)]
+            for one in listed
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for a file."""
+        return {
+            "clean_accuracy": self.clean_accuracy,
+            "balanced_accuracy": self.balanced_accuracy,
+            "majority_share": self.majority_share,
+            "majority_label": self.majority_label,
+            "attack_size": list(self.attack_sizes),
+            "certified_fraction": self.certified.tolist(),
+            "certified_fraction_balanced": self.balanced.tolist(),
+            "by_class": [one.as_dict() for one in self.by_class],
+            "warning": self.warning,
+        }
+
+
+def what_to_try(outcome: Outcome, caution: Caution) -> str:
+    """What a person can do about it."""
+    if caution.kind == "one label":
+        return "give --test a file with all classes, or another --held-out"
+    certificate: Certificate = outcome.certificate
+    k, n_train = certificate.spread.k, outcome.manifest.n_train or 0
+    each = round(n_train / k)
+    smaller = f"a smaller --k (at k = {k:g} a base classifier learns from about {each:,} samples), " if k >= 4 else ""
+    return f"try {smaller}another --learner, or more data of the rare classes"
+
+
+def _few(sizes: Sequence[int], feared: int | None) -> list[int]:
+    """Places of some attack sizes, evenly spaced, first and last among them, and of the one that is feared."""
+    places = {round(at) for at in np.linspace(0, len(sizes) - 1, min(5, len(sizes)))}
+    return sorted(places | {at for at, size in enumerate(sizes) if size == feared})

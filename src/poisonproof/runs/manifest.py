@@ -1,0 +1,203 @@
+"""The manifest of a run: what was asked for and, once complete, what came out; a record, checked when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from poisonproof.errors import DamagedFileError, check_format
+from poisonproof.system.files import read_record, write_record
+
+FORMAT = "poisonproof run 2"  # 1: votes of pooled learners in files of another kind
+FILE = "manifest.json"
+STATUSES = ("running", "changing", "trained", "complete")
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How a run is to be made, beyond its data and its ensemble.
+
+    Attributes
+    ----------
+    votes_only : bool
+        Do not keep the base classifiers.
+    rankings : bool
+        Keep the rankings of the base classifiers with their votes, for method "run-off".
+    undefended : bool
+        Also train the same learner on all data, for comparison.
+    resume : bool
+        Whether to go on with a run that the folder holds; otherwise such a folder is refused.
+    update : bool
+        The folder may hold a run on other data: what is still true of this data stays, base classifiers whose
+        subset changed are trained again, and everything that saw removed data is overwritten.
+    asked : dict, optional
+        How the command line was told to read the data; kept in the manifest, so that it can be read again.
+    max_memory : int, optional
+        Bytes that the process may take with a pooled learner; too few are refused before any work is done.
+    """
+
+    votes_only: bool = False
+    rankings: bool = False
+    undefended: bool = True
+    resume: bool = True
+    update: bool = False
+    asked: dict[str, Any] | None = None
+    max_memory: int | None = None
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a run is a run of; a folder that holds another is refused. ``dataset`` holds its name and its digests."""
+
+    dataset: dict[str, str]
+    k: float
+    d: int
+    spread_digest: str
+    split: dict[str, Any]
+    learner: str
+    classes: list[Any]
+    votes_only: bool
+    rankings: bool | None
+    pooled: bool | None
+    schema: dict[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the data set."""
+        return self.dataset["name"]
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Of the data."""
+        return {name: value for name, value in self.dataset.items() if name != "name"}
+
+    @property
+    def n_subsets(self) -> int:
+        """k·d, a whole number even where k is none."""
+        return round(self.k * self.d)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a file."""
+        record = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in record.items() if name != "schema" or value is not None}
+
+    def differing(self, other: Identity) -> list[str]:
+        """In what two differ."""
+        return [field.name for field in fields(self) if getattr(self, field.name) != getattr(other, field.name)]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What ``manifest.json`` says; None where it says nothing yet."""
+
+    status: str
+    settings: Identity
+    environment: dict[str, Any]
+    asked: dict[str, Any] | None = None
+    environments: list[dict[str, Any]] | None = None
+    made_in: list[Any] | None = None
+    changes: tuple[dict[str, Any], ...] = ()
+    changing: dict[str, Any] | None = None
+    premises: tuple[str, ...] | None = None
+    notes: tuple[str, ...] | None = None
+    threat_model: dict[str, Any] | None = None
+    unit: str | None = None
+    method: str | None = None
+    n_train: int | None = None
+    n_test: int | None = None
+    empty_subsets: int | None = None
+    clean_accuracy: float | None = None
+    majority_share: float | None = None
+    balanced_accuracy: float | None = None
+    undefended_accuracy: float | None = None
+    seconds: dict[str, float] | None = None
+    files: dict[str, str] | None = None
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any], where: Path) -> Manifest:
+        """The manifest that `as_dict` wrote; one sentence if an entry is missing, unknown or of another type."""
+        check_format(where.parent, record.get("format"), FORMAT)
+        facts = {name: value for name, value in record.items() if name not in ("format", "digest")}
+        if isinstance(facts.get("settings"), dict):
+            facts["settings"] = _record_of(Identity, facts["settings"], SETTINGS_TYPES, f"the settings in {where}")
+        facts |= {name: tuple(facts[name]) for name in LISTS if isinstance(facts.get(name), list)}
+        manifest: Manifest = _record_of(cls, facts, MANIFEST_TYPES, str(where))
+        if manifest.status not in STATUSES:
+            raise DamagedFileError(f"{where} is damaged: a run has no status {manifest.status!r}.")
+        if manifest.status == "complete":
+            for name in (name for name in OF_COMPLETE if getattr(manifest, name) is None):
+                raise DamagedFileError(f"{where} is damaged: of a complete run it must state '{name}'.")
+        return manifest
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """The manifest in a folder."""
+        return cls.from_dict(read_record(folder / FILE), folder / FILE)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a file: everything of a complete run, and of others what there is to say."""
+        record = {field.name: getattr(self, field.name) for field in fields(self)}
+        record |= {name: list(record[name]) for name in LISTS if record[name] is not None}
+        complete = self.status == "complete"
+        stated = {
+            name: value
+            for name, value in record.items()
+            if (name != "changing" if complete else value not in (None, []))
+        }
+        return {"format": FORMAT, **stated, "settings": self.settings.as_dict()}
+
+    def write(self, folder: Path) -> Manifest:
+        """Write it, and give it back."""
+        write_record(folder / FILE, self.as_dict())
+        return self
+
+    def but(self, **changes: Any) -> Manifest:
+        """The same but for these entries."""
+        return replace(self, **changes)
+
+
+LISTS = ("changes", "premises", "notes")
+OF_COMPLETE = ("environments", "made_in", *LISTS, "threat_model", "n_train", "n_test", "seconds", "files")
+SETTINGS_TYPES: dict[str, Any] = {
+    "dataset": dict,
+    "k": int | float,
+    "d": int,
+    "spread_digest": str,
+    "split": dict,
+    "learner": str,
+    "classes": list,
+    "votes_only": bool,
+    "rankings": bool | None,
+    "pooled": bool | None,
+    "schema": dict | None,
+}
+MANIFEST_TYPES: dict[str, Any] = {
+    "status": str,
+    "settings": Identity,
+    "environment": dict,
+    **dict.fromkeys(("asked", "changing", "threat_model", "seconds", "files"), dict | None),
+    **dict.fromkeys(("environments", "made_in"), list | None),
+    "changes": tuple,
+    **dict.fromkeys(("premises", "notes"), tuple | None),
+    **dict.fromkeys(("unit", "method"), str | None),
+    **dict.fromkeys(("n_train", "n_test", "empty_subsets"), int | None),
+    **dict.fromkeys(
+        ("clean_accuracy", "majority_share", "balanced_accuracy", "undefended_accuracy"), int | float | None
+    ),
+}
+
+
+def _record_of(cls: Any, facts: Mapping[str, Any], types: Mapping[str, Any], where: str) -> Any:
+    for name in facts:
+        if name not in types:
+            raise DamagedFileError(f"{where} is damaged: it has an entry '{name}', which no run writes.")
+    needed = {field.name for field in fields(cls) if field.default is MISSING}
+    for name, kind in types.items():
+        if name not in facts:
+            if name in needed:
+                raise DamagedFileError(f"{where} is damaged: it does not state '{name}'.")
+        elif not isinstance(facts[name], kind):
+            raise DamagedFileError(f"{where} is damaged: '{name}' is {type(facts[name]).__name__}, which it cannot be.")
+    return cls(**facts)

@@ -1,0 +1,389 @@
+"""The engine of most learners: subsets → base classifiers → votes, each by itself, through joblib.
+
+Work goes out in blocks of base classifiers. No result depends on the size of the blocks, on the
+number of workers or on the backend; `joblib.parallel_config` chooses the latter.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import effective_n_jobs
+from joblib.parallel import get_active_backend
+from numpy.typing import NDArray
+from sklearn.utils.parallel import Parallel, delayed
+
+from poisonproof.errors import PoisonproofError
+from poisonproof.premises import PremiseWarning
+from poisonproof.samples.kinds import Samples
+from poisonproof.system.environment import environment
+from poisonproof.system.files import sha256_of
+from poisonproof.system.progress import counted
+from poisonproof.system.threads import caller, limit_worker, one_linear_algebra_thread
+from poisonproof.system.workers import dead_workers_told, own_workers, sent_once
+from poisonproof.training.member import Member, check_gives_scores, fit_member, gives_scores, ranking_of, vote_of
+from poisonproof.training.member_files import MEMBERS_PER_FILE, load_members, members_file, save_members, types_of
+from poisonproof.training.provenance import made_by, made_here
+from poisonproof.training.work import (
+    Answers,
+    AnswersOf,
+    Block,
+    Kept,
+    Made,
+    Missing,
+    Order,
+    Refusal,
+    Resources,
+    Standing,
+    Training,
+)
+from poisonproof.votes.votes import vote_dtype
+
+BLOCKS_PER_JOB = 8
+MAX_BLOCK = 64
+MAPPED_BYTES = 1 << 16  # larger arrays reach joblib's processes as a file that is mapped, not with every task
+log = logging.getLogger(__name__)
+
+
+class MemberList(list[Member]):
+    """Base classifiers that have nothing to do with each other."""
+
+    def votes(
+        self,
+        samples: Samples,
+        n_classes: int,
+        *,
+        rankings: bool = False,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> NDArray[Any]:
+        """The vote matrix (n_samples, members), or rankings (n_samples, members, n_classes), first places the votes.
+
+        Raises if no base classifier can answer any sample.
+        """
+        planned = planned_blocks(range(len(self)), n_jobs)
+        tasks = (
+            delayed(_vote_block)([self[i] for i in block], samples, n_classes, caller(), rankings) for block in planned
+        )
+        parts = list(counted(_run(tasks, (samples,), n_jobs, verbose), len(planned)))
+        refusals = [refusal for _, refused in parts for refusal in refused.values()]
+        check_answered(refusals, sum(member.model is not None for member in self), len(samples))
+        return np.concatenate([votes for votes, _ in parts], axis=1)
+
+    def ask(self, samples: Samples, n_classes: int, *, rankings: bool = False) -> NDArray[Any]:
+        """The same in this process, whatever they cannot answer."""
+        return self.asked(samples, n_classes, rankings=rankings)[0]
+
+    def asked(self, samples: Samples, n_classes: int, *, rankings: bool) -> tuple[NDArray[Any], dict[int, Refusal]]:
+        """The same, and what each of them could not answer."""
+        with one_linear_algebra_thread():
+            return _vote_block(self, samples, n_classes, caller(), rankings)
+
+    def remarks(self) -> list[str]:
+        """That the learner raised on some subsets; raises itself if it did on all of them."""
+        failures = [member.failure for member in self if member.failure]
+        return told_failures(failures, sum(member.model is not None for member in self), len(self))
+
+    def misplaced(self, first: int) -> int | None:
+        """The first place in which another base classifier stands, if the first of them should be that number."""
+        return next((at for at, member in enumerate(self, first) if member.index != at), None)
+
+    def check_ranks(self, learner: Any) -> None:
+        """Refuse base classifiers of this learner if they only vote, where rankings are asked for."""
+        check_gives_scores(next((member.model for member in self if member.model is not None), learner))
+
+
+class MemberByMember:
+    """Every base classifier is trained by itself, on its subset and nothing else."""
+
+    pooled = False
+    uses_workers = True
+
+    def fit(
+        self, training: Training, *, earlier: Kept | None = None, n_jobs: int | None = None, verbose: int = 0
+    ) -> MemberList:
+        """One base classifier per subset; of ``earlier`` ones those stay whose subset is the same."""
+        estimator, samples, codes, subsets = training
+        members: dict[int, Member] = {} if earlier is None else {int(i): earlier.members[i] for i in earlier.indices}
+        wanted = [i for i in range(len(subsets)) if i not in members]
+        planned = planned_blocks(wanted, n_jobs)
+        tasks = (
+            delayed(_fit_block)(
+                estimator, samples, codes, [subsets.seed(i) for i in block], [subsets.rows(i) for i in block], caller()
+            )
+            for block in planned
+        )
+        parts = counted(_run(tasks, (samples, codes), n_jobs, verbose), len(planned))
+        members |= dict(zip(wanted, (member for part in parts for member in part), strict=True))
+        return MemberList(members[i] for i in range(len(subsets)))
+
+    def votes(
+        self,
+        training: Training,
+        indices: Sequence[int],
+        test: Samples,
+        n_classes: int,
+        *,
+        rankings: bool = False,
+        n_jobs: int | None = None,
+    ) -> NDArray[Any]:
+        """Train these subsets only; their votes (samples, indices), or rankings."""
+        planned = planned_blocks(indices, n_jobs) or [indices]
+        parts = train_and_vote(training, test, n_classes, planned, rankings=rankings, resources=Resources(n_jobs))
+        return np.concatenate([part.votes for part in counted(parts, len(planned))], axis=1)
+
+    def ranks(self, learner: Any) -> bool:
+        """Whether the learner gives scores."""
+        return gives_scores(learner)
+
+    def memory(self, training: Training, n_classes: int, n_test: int, *, rankings: bool = False) -> None:
+        """Nobody knows what a learner takes; rankings of one that only votes are refused."""
+        if rankings:
+            check_gives_scores(training.estimator)
+
+    def blocks(self, n_subsets: int, n_test: int) -> list[Block]:
+        """All test samples, and as many base classifiers as a file keeps."""
+        starts = range(0, n_subsets, MEMBERS_PER_FILE)
+        return [
+            Block(number, range(start, min(start + MEMBERS_PER_FILE, n_subsets)), range(n_test))
+            for number, start in enumerate(starts)
+        ]
+
+    def standing(
+        self, order: Order, n_classes: int, known: Sequence[tuple[Block, NDArray[np.bool_], list[Made], str | None]]
+    ) -> Standing:
+        """Those of which the block of votes says what they are a function of, and their file's digest."""
+        standing = Standing.nothing(len(order.digests))
+        for block, same, made, stated in known:
+            path = order.models / members_file(block.number)
+            if not path.exists() or sha256_of(path) != stated:
+                log.warning("%s is damaged or missing. It is computed again.", path)
+                continue
+            standing.kept[block.subsets] = same
+            standing.made[block.subsets.start : block.subsets.stop] = made
+        return standing
+
+    def answers(
+        self, missing: Sequence[Missing], test: Samples, n_classes: int, resources: Resources
+    ) -> Iterator[AnswersOf]:
+        """Order by order: kept base classifiers are asked, the others trained by workers, which ask them too."""
+        for number, (order, standing, blocks) in enumerate(missing):
+            kept = {block: [i for i in indices if standing.kept[i]] for block, indices in blocks.items()}
+            others = {block: [i for i in indices if not standing.kept[i]] for block, indices in blocks.items()}
+            train = partial(
+                train_and_vote, order.training, test, n_classes, rankings=order.rankings, resources=resources
+            )
+            fresh = train(wanted=[indices for indices in others.values() if indices])
+            for block in blocks:
+                asked = _kept_of(block, kept[block], order)
+                lost = [i for i in kept[block] if i not in {member.index for member in asked}]
+                trained = [*([next(fresh)] if others[block] else []), *(train(wanted=[lost]) if lost else [])]
+                parts: list[Part] = [
+                    (part.members, part.votes, part.refusals, [made_by(part.environment)] * len(part.members))
+                    for part in trained
+                ]
+                if asked:
+                    made = [standing.made[member.index] | made_here() for member in asked]
+                    parts.append((asked, *asked.asked(test, n_classes, rankings=order.rankings), made))
+                if order.keep and trained:
+                    _keep(block, [member for part in trained for member in part.members], order)
+                yield AnswersOf(number, block, _joined(block, parts, order))
+
+    def save(self, members: Any, folder: Path, digests: NDArray[np.uint8]) -> None:
+        """Write them in files of `MEMBERS_PER_FILE`; the record of the model states the digests."""
+        for number, start in enumerate(range(0, len(members), MEMBERS_PER_FILE)):
+            save_members(folder / members_file(number), members[start : start + MEMBERS_PER_FILE])
+
+    def files(self, n_subsets: int) -> list[str]:
+        """One for each block."""
+        return [members_file(block.number) for block in self.blocks(n_subsets, 0)]
+
+    def parts(
+        self, folder: Path, files: Sequence[str], learner: Any, n_classes: int, trusted: Sequence[str] = ()
+    ) -> Iterator[MemberList]:
+        """File by file."""
+        return (MemberList(load_members(folder / name, trusted)) for name in files)
+
+    def load(
+        self, folder: Path, n_subsets: int, learner: Any, n_classes: int, trusted: Sequence[str] = ()
+    ) -> MemberList:
+        """All of them."""
+        parts = self.parts(folder, self.files(n_subsets), learner, n_classes, trusted)
+        return MemberList(member for part in parts for member in part)
+
+
+def _kept_of(block: Block, indices: Sequence[int], order: Order) -> MemberList:
+    """These kept base classifiers, which only have to be asked; none if they cannot be opened."""
+    if not indices:
+        return MemberList()
+    try:
+        members = load_members(order.models / members_file(block.number), types_of(order.training.estimator))
+    except ValueError as error:
+        log.warning("%s It is computed again.", error)
+        return MemberList()
+    return MemberList(member for member in members if member.index in indices)
+
+
+def _keep(block: Block, fresh: list[Member], order: Order) -> None:
+    """Write these base classifiers, and the block's others that stand."""
+    path = order.models / members_file(block.number)
+    members = {}
+    if len(fresh) < len(block.subsets):
+        members = {member.index: member for member in load_members(path, types_of(order.training.estimator))}
+    members |= {member.index: member for member in fresh}
+    save_members(path, [members[i] for i in sorted(members)])
+
+
+Part = tuple[Sequence[Member], NDArray[Any], dict[int, Refusal], list[Made]]
+
+
+def _joined(block: Block, parts: Sequence[Part], order: Order) -> Answers:
+    members = [member for part in parts for member in part[0]]
+    return Answers(
+        [member.index for member in members],
+        np.concatenate([part[1] for part in parts], axis=1),
+        np.array([member.model is not None for member in members], np.bool_),
+        [made for part in parts for made in part[3]],
+        {member.index: member.failure for member in members if member.failure},
+        {i: refusal for part in parts for i, refusal in part[2].items()},
+        sha256_of(order.models / members_file(block.number)) if order.keep else None,
+    )
+
+
+def told_failures(failures: Sequence[str], n_trained: int, n_members: int) -> list[str]:
+    """What is to be said of base classifiers whose learner raised; raises if none of them could be trained."""
+    if failures and not n_trained:
+        raise PoisonproofError(
+            f"The base classifier raised on every one of the {len(failures)} subsets that hold two classes or more; "
+            f"the first said: {failures[0]}"
+        )
+    words = (
+        f"{len(failures)} of {n_members} base classifiers raised on their subset and say its most frequent class "
+        f"instead; the first said: "
+    )
+    return [words + failures[0]] if failures else []
+
+
+def check_answered(refusals: Sequence[Refusal], n_trained: int, n_samples: int) -> None:
+    """Warn of samples that no base classifier could answer; raise if there is no other sample.
+
+    A held-out sample may be somebody's poison, so one that nobody can answer must not stop a run.
+    """
+    total = sum((refusal.samples.astype(np.int64) for refusal in refusals), np.zeros(n_samples, np.int64))
+    unanswered = total >= n_trained
+    if not n_trained or not unanswered.any():
+        return
+    first = f"the first said: {refusals[0].reason}"
+    if unanswered.all():
+        raise PoisonproofError(
+            f"None of the {n_trained} base classifiers could answer any of the {n_samples} samples; {first}"
+        )
+    warnings.warn(
+        f"None of the {n_trained} base classifiers could answer {int(unanswered.sum())} of the {n_samples} samples, "
+        f"sample {int(unanswered.argmax())} for one; there they say the most frequent class of their subset; {first}",
+        PremiseWarning,
+        stacklevel=3,
+    )
+
+
+class VotedBlock(NamedTuple):
+    """Base classifiers, their votes (samples, members) or rankings, and what some could not answer, by index.
+
+    ``environment`` is that of the worker that made them.
+    """
+
+    members: list[Member]
+    votes: NDArray[Any]
+    refusals: dict[int, Refusal]
+    environment: dict[str, Any]
+
+
+def train_and_vote(
+    training: Training,
+    test: Samples,
+    n_classes: int,
+    wanted: Sequence[Sequence[int]],
+    *,
+    rankings: bool = False,
+    resources: Resources = Resources(),  # noqa: B008 - frozen
+) -> Iterator[VotedBlock]:
+    """Each wanted block, in that order, as they are done; with rankings in place of votes if they are wanted."""
+    estimator, samples, codes, subsets = training
+    tasks = (
+        delayed(_train_and_vote_block)(
+            estimator, samples, codes, block, [subsets.rows(i) for i in block], test, n_classes, caller(), rankings
+        )
+        for block in wanted
+    )
+    yield from _run(tasks, (samples, codes, test), resources.n_jobs, 0, resources.scratch)
+
+
+def planned_blocks(indices: Sequence[int], n_jobs: int | None) -> list[Sequence[int]]:
+    """Indices in runs that keep every worker busy to the end."""
+    size = max(1, min(MAX_BLOCK, -(-len(indices) // (BLOCKS_PER_JOB * effective_n_jobs(n_jobs)))))
+    return [indices[start : start + size] for start in range(0, len(indices), size)]
+
+
+def _run(
+    tasks: Any, shared: Sequence[Any], n_jobs: int | None, verbose: int, scratch: Path | None = None
+) -> Iterator[Any]:
+    with one_linear_algebra_thread(), dead_workers_told(), own_workers(scratch, n_jobs) as options:
+        with sent_once(shared):
+            streams = getattr(get_active_backend()[0], "supports_return_generator", True)
+            how = "generator" if streams else "list"  # multiprocessing gives all parts at the end
+            parallel = Parallel(n_jobs=n_jobs, verbose=verbose, return_as=how, max_nbytes=MAPPED_BYTES, **options)
+        yield from parallel(tasks)
+
+
+def _fit_block(
+    estimator: Any,
+    samples: Samples,
+    codes: NDArray[np.int64],
+    indices: Sequence[int],
+    rows: list[NDArray[np.int64]],
+    parent: tuple[int, int],
+) -> list[Member]:
+    limit_worker(parent)
+    return [fit_member(estimator, i, samples, codes, own) for i, own in zip(indices, rows, strict=True)]
+
+
+def _vote_block(
+    members: list[Member], samples: Samples, n_classes: int, parent: tuple[int, int], rankings: bool
+) -> tuple[NDArray[Any], dict[int, Refusal]]:
+    limit_worker(parent)
+    batches: dict[Any, Any] = {}
+    shape = (len(samples), len(members), *([n_classes] if rankings else []))
+    said = np.empty(shape, vote_dtype(n_classes))
+    refusals = {}
+    for column, member in enumerate(members):
+        batch = None
+        if member.model is not None:
+            if member.form not in batches:
+                batches[member.form] = samples.take(np.arange(len(samples)), member.form)
+            batch = batches[member.form]
+        votes, refused, reason = vote_of(member, batch, len(samples), n_classes)
+        said[:, column] = ranking_of(member, batch, votes, n_classes) if rankings else votes
+        if reason is not None:
+            refusals[member.index] = Refusal(refused, reason)
+    return said, refusals
+
+
+def _train_and_vote_block(
+    estimator: Any,
+    samples: Samples,
+    codes: NDArray[np.int64],
+    indices: Sequence[int],
+    rows: list[NDArray[np.int64]],
+    test: Samples,
+    n_classes: int,
+    parent: tuple[int, int],
+    rankings: bool,
+) -> VotedBlock:
+    members = _fit_block(estimator, samples, codes, indices, rows, parent)
+    return VotedBlock(members, *_vote_block(members, test, n_classes, parent, rankings), environment())

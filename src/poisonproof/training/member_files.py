@@ -1,0 +1,119 @@
+"""Base classifiers and learners in files of skops: the same bytes for the same state, no pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+from poisonproof.errors import DamagedFileError
+from poisonproof.system.archives import check_arrays, open_zip
+from poisonproof.system.files import reading, write_bytes
+from poisonproof.training.member import Member
+
+ESTIMATOR = "estimator.skops"
+OWN_TYPES = (
+    "poisonproof.learners.table.TableClassifier",
+    "poisonproof.learners.text.TextClassifier",
+    "poisonproof.learners.seed_averaged.SeedAveragedClassifier",
+    "poisonproof.learners.kernel_ridge.KernelRidgeClassifier",
+    "poisonproof.maps.digits.DigitFeatures",
+    "poisonproof.maps.hand.Hand",
+    "poisonproof.maps.objects.Bank",
+    "poisonproof.maps.objects.Colours",
+    "poisonproof.maps.objects.ObjectFeatures",
+    "poisonproof.maps.signs.SignFeatures",
+    "poisonproof.maps.vectors.VectorFeatures",
+    "poisonproof.learners.network.TorchClassifier",
+    "poisonproof.learners.network_in_network.network_in_network",
+)
+MEMBERS_PER_FILE = 64
+
+
+class UntrustedTypesError(DamagedFileError):
+    """A model that holds types nobody vouched for."""
+
+
+def members_file(block: int) -> str:
+    """The name of the file that holds a block of base classifiers."""
+    return f"members-{block:05d}.skops"
+
+
+def save_members(path: str | Path, members: Sequence[Member]) -> None:
+    """Write a block of base classifiers."""
+    state = [[m.index, m.model, m.codes, m.fallback, list(m.form) if m.form else None, m.failure] for m in members]
+    write_bytes(path, dumped(state))
+
+
+def load_members(path: str | Path, trusted: Sequence[str] = ()) -> list[Member]:
+    """Read a block of base classifiers; refuse types nobody vouched for."""
+    return [
+        Member(index, model, codes, fallback, None if form is None else _form(form), failure)
+        for index, model, codes, fallback, form, failure in load_state(path, trusted)
+    ]
+
+
+def types_of(estimator: Any) -> list[str]:
+    """Types in an estimator that skops does not vouch for; who brings the estimator does."""
+    import skops.io as sio
+
+    return list(sio.get_untrusted_types(data=sio.dumps(estimator)))
+
+
+def load_state(path: str | Path, trusted: Sequence[str] = ()) -> Any:
+    """What a file holds, such as an unfitted learner; refuses types nobody vouched for."""
+    import skops.io as sio
+
+    vouched = [*OWN_TYPES, *trusted]
+    with reading(path), open_zip(path) as archive:
+        check_arrays(archive)
+        unknown = sorted(set(sio.get_untrusted_types(file=path)) - set(vouched))
+    if unknown:
+        raise UntrustedTypesError(
+            f"{path} holds types that are not known to be safe: {', '.join(unknown)}. "
+            "If you trust where it comes from, name them in trusted=[…]."
+        )
+    with reading(path):
+        return sio.load(path, trusted=vouched)
+
+
+def dumped(state: Any) -> bytes:
+    """The skops file of a state: the same bytes for the same state, in whatever process and at whatever time.
+
+    skops numbers objects by their address and dates its entries. Here they are numbered as they come, and an
+    entry is named by its content. Nothing is shared between objects when they are read back.
+    """
+    import skops.io as sio
+
+    buffer = io.BytesIO()
+    with ZipFile(io.BytesIO(sio.dumps(state))) as source, ZipFile(buffer, "w") as target:
+        numbers, written = iter(range(1 << 62)), set()
+
+        def settle(node: Any) -> None:
+            if isinstance(node, list):
+                for part in node:
+                    settle(part)
+            elif isinstance(node, dict):
+                if "__id__" in node:
+                    node["__id__"] = next(numbers)
+                if "__loader__" in node and "file" in node:
+                    body = source.read(node["file"])
+                    node["file"] = hashlib.sha256(body).hexdigest()[:32] + Path(node["file"]).suffix
+                    if node["file"] not in written:
+                        target.writestr(ZipInfo(node["file"]), body, ZIP_DEFLATED)
+                        written.add(node["file"])
+                for part in node.values():
+                    settle(part)
+
+        schema = json.loads(source.read("schema.json"))
+        settle(schema)
+        target.writestr(ZipInfo("schema.json"), json.dumps(schema), ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def _form(form: list[Any]) -> tuple[Any, ...]:
+    return tuple(tuple(column) if isinstance(column, list | tuple) else column for column in form)

@@ -1,0 +1,375 @@
+"""Training samples that vote: their features, labels and contributors, and what they say of test samples.
+
+Counting is a sum over shards of voters, in whole numbers, so no result depends on shards, blocks, batches, threads or
+workers. The nearest voters stand in the order of (distance, hash of their canonical content, label): voters that agree
+in all three cast the same vote, so the order is one of content alone.
+
+Voters come and go in place: what is added goes behind the last, what is removed makes room for the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.errors import PoisonproofError
+from poisonproof.system.compiled import njit
+from poisonproof.system.threads import in_threads, n_cores, one_linear_algebra_thread
+from poisonproof.votes.nearness import (
+    Nearness,
+    count_near,
+    products_directly,
+    write_distances,
+)
+
+TESTS_AT_ONCE = 512
+NUMBERS_PER_BLOCK = 1 << 21  # of features in single precision, so that a block stays near the processor
+DISTANCE_BYTES = 1 << 26  # distances of a run of test samples to all voters, where they are ordered
+FEW = 4  # so many test samples are answered in integers, row by row
+DIRECT_ROWS = 4096
+SPARE = 64
+HASH_BITS = 37  # of a hash that fit beside a distance of 26 bits
+SIGN = np.uint64(1 << 63)  # turned round, an unsigned number sorts as a signed one
+
+
+class Described(NamedTuple):
+    """Samples as whole numbers: features, squared lengths, and which samples the map could read.
+
+    ``views``: what the map says of test samples seen otherwise, an array (n, views, features), and their squared
+    lengths; a voter is as near as it is to the nearest view.
+    """
+
+    rows: NDArray[Any]
+    lengths: NDArray[np.int64]
+    readable: NDArray[np.bool_]
+    views: NDArray[Any] | None = None
+    view_lengths: NDArray[np.int64] | None = None
+
+    def part(self, own: slice) -> Described:
+        """Some of the samples; no copy."""
+        return Described(*(None if array is None else array[own] for array in self))
+
+    def seen(self, own: slice) -> list[NDArray[Any]]:
+        """Some of the samples: their features, and those of every other view."""
+        views = () if self.views is None else np.moveaxis(self.views[own], 1, 0)
+        return [self.rows[own], *views]
+
+    def nearest_view(self, own: slice, products: list[NDArray[np.float32]]) -> NDArray[Any]:
+        """Products, one array for each view, as if the nearest view of a sample were as long as the sample.
+
+        Squared distances are lengths less twice these; halves of whole numbers, exact in double precision.
+        """
+        if self.view_lengths is None:
+            return products[0]
+        best = products[0].astype(np.float64)
+        for view, more in enumerate(products[1:]):
+            np.maximum(best, more + (self.lengths[own] - self.view_lengths[own, view])[:, None] / 2, out=best)
+        return best
+
+
+class Nearest(NamedTuple):
+    """The nearest voters of each test sample, nearest first: distances, hashes and class codes."""
+
+    distances: NDArray[np.int32]
+    hashes: NDArray[np.uint64]
+    codes: NDArray[np.int64]
+
+
+@dataclass
+class Voters:
+    """A growing and shrinking table of voters; the arrays may have room for more than ``count``.
+
+    ``cells``: what is counted together; the class, or a contributor's samples of one class. ``owners``: contributors,
+    all 0 where there are none.
+    """
+
+    rows: NDArray[Any]
+    lengths: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    hashes: NDArray[np.uint64]
+    owners: NDArray[np.int64]
+    count: int
+
+    @classmethod
+    def of(
+        cls,
+        described: Described,
+        codes: NDArray[np.int64],
+        hashes: NDArray[np.uint64],
+        owners: NDArray[np.int64],
+    ) -> Voters:
+        """The voters with these features."""
+        return cls(described.rows, described.lengths, codes, hashes, owners, len(codes))
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def width(self) -> int:
+        """Features of a voter."""
+        return int(self.rows.shape[1])
+
+    def part(self, start: int, stop: int) -> Voters:
+        """Some of the voters, as a shard; no copy."""
+        own = slice(start, stop)
+        arrays = (self.rows[own], self.lengths[own], self.codes[own], self.hashes[own], self.owners[own])
+        return Voters(*arrays, stop - start)
+
+    def whole(self) -> Voters:
+        """All of the voters, without the room for more."""
+        return self.part(0, self.count)
+
+    def add(self, more: Voters) -> None:
+        """Take voters in, behind the last."""
+        if more.width != self.width:
+            raise PoisonproofError(f"The voters have {self.width} features, the added ones {more.width}.")
+        total = self.count + more.count
+        wider = np.promote_types(self.rows.dtype, more.rows.dtype)
+        if total > len(self.rows) or wider != self.rows.dtype:
+            room = max(total + SPARE, int(total * 1.1))
+            for name in ("rows", "lengths", "codes", "hashes", "owners"):
+                old = getattr(self, name)
+                new = np.empty((room, *old.shape[1:]), wider if name == "rows" else old.dtype)
+                new[: self.count] = old[: self.count]
+                setattr(self, name, new)
+        for name in ("rows", "lengths", "codes", "hashes", "owners"):
+            getattr(self, name)[self.count : total] = getattr(more, name)[: more.count]
+        self.count = total
+
+    def remove(self, places: NDArray[np.int64]) -> list[tuple[int, int]]:
+        """Let voters go; nothing of them stays. Which others moved, as (from, to) in this order."""
+        moved = []
+        for place in sorted(places.tolist(), reverse=True):
+            last = self.count - 1
+            for name in ("rows", "lengths", "codes", "hashes", "owners"):
+                array = getattr(self, name)
+                array[place] = array[last]
+                array[last] = 0
+            if place != last:
+                moved.append((last, place))
+            self.count = last
+        return moved
+
+
+def count_cells(
+    voters: Voters, cells: NDArray[np.int64], n_cells: int, test: Described, nearness: Nearness, limit: int
+) -> NDArray[np.int64]:
+    """How many voters of each cell are within the limit of each test sample: an array (n_test, n_cells)."""
+    n_test, n_rows = len(test.rows), len(voters)
+    shards = _shards(n_rows, n_test)
+    counts = np.zeros((len(shards), n_test, n_cells), np.int64)
+
+    def count(shard: int, tests: slice, rows: slice, products: NDArray[np.float32]) -> None:
+        count_near(
+            products,
+            test.lengths[tests],
+            voters.lengths[rows],
+            nearness.cosine,
+            limit,
+            cells[rows],
+            counts[shard, tests],
+        )
+
+    _each_block(voters, test, nearness, shards, count)
+    return counts.sum(axis=0)
+
+
+def nearest_voters(
+    voters: Voters, test: Described, nearness: Nearness, most: int, *, one_per_owner: bool = False
+) -> Nearest:
+    """The nearest voters, at most so many, of every test sample; with ``one_per_owner`` each contributor's nearest.
+
+    A run of test samples at a time, so that their distances to all voters take a fixed amount of memory.
+    """
+    n_test, n_rows = len(test.rows), len(voters)
+    n_owners = int(voters.owners[:n_rows].max(initial=-1)) + 1 if one_per_owner else 0
+    most = min(most, len(np.unique(voters.owners[:n_rows])) if one_per_owner else n_rows)
+    nearest = Nearest(
+        np.empty((n_test, most), np.int32), np.empty((n_test, most), np.uint64), np.empty((n_test, most), np.int64)
+    )
+    run = max(FEW, DISTANCE_BYTES // (4 * max(1, n_rows)))
+    for start in range(0, n_test, run):
+        own = slice(start, min(start + run, n_test))
+        few = test.part(own)
+        distances = np.empty((len(few.rows), n_rows), np.int32)
+
+        def write(
+            shard: int,
+            tests: slice,
+            rows: slice,
+            products: NDArray[np.float32],
+            few: Described = few,
+            distances: NDArray[np.int32] = distances,
+        ) -> None:
+            out = distances[tests, rows]
+            write_distances(products, few.lengths[tests], voters.lengths[rows], nearness.cosine, out)
+
+        _each_block(voters, few, nearness, _shards(n_rows, len(few.rows)), write)
+        parts = [array[own] for array in nearest]
+
+        def select(
+            first: int, last: int, distances: NDArray[np.int32] = distances, parts: list[NDArray[Any]] = parts
+        ) -> None:
+            several = distances[first:last]
+            chosen = [part[first:last] for part in parts]
+            _select(several, voters.hashes[:n_rows], voters.codes[:n_rows], voters.owners[:n_rows], n_owners, *chosen)
+
+        in_threads(len(few.rows), 16, select)
+    return nearest
+
+
+def merged(parts: list[Nearest], most: int) -> Nearest:
+    """The nearest of the nearest: what shards gave, as if they had been one."""
+    distances, hashes, codes = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
+    most = min(most, distances.shape[1])
+    n_test = len(distances)
+    nearest = Nearest(
+        np.empty((n_test, most), np.int32), np.empty((n_test, most), np.uint64), np.empty((n_test, most), np.int64)
+    )
+    for t in range(n_test):
+        order = np.lexsort((codes[t], hashes[t], distances[t]))[:most]
+        nearest.distances[t] = distances[t, order]
+        nearest.hashes[t] = hashes[t, order]
+        nearest.codes[t] = codes[t, order]
+    return nearest
+
+
+def _shards(n_rows: int, n_test: int) -> list[slice]:
+    """All voters as one shard if there are test samples for every core, else a shard for each."""
+    count = 1 if n_test >= TESTS_AT_ONCE * n_cores() else n_cores()
+    edges = np.linspace(0, n_rows, count + 1).astype(np.int64)
+    return [slice(int(start), int(stop)) for start, stop in pairwise(edges)]
+
+
+def _each_block(voters: Voters, test: Described, nearness: Nearness, shards: list[slice], use: Any) -> None:
+    """Call ``use(shard, tests, rows, products)`` on every block of products, in threads."""
+    n_test = len(test.rows)
+    if n_test == 0 or len(voters) == 0:
+        return
+    if n_test <= FEW:
+        _each_row(voters, test, nearness, shards, use)
+        return
+    block = max(64, NUMBERS_PER_BLOCK // max(1, voters.width))
+    runs = range(0, n_test, TESTS_AT_ONCE)
+    tasks = [(shard, start) for shard in range(len(shards)) for start in runs]
+
+    def work(first: int, last: int) -> None:
+        for shard, start in tasks[first:last]:
+            tests = slice(start, min(start + TESTS_AT_ONCE, n_test))
+            fed = [nearness.fed(rows) for rows in test.seen(tests)]
+            for at in range(shards[shard].start, shards[shard].stop, block):
+                rows = slice(at, min(at + block, shards[shard].stop))
+                there = nearness.fed(voters.rows[rows])
+                use(shard, tests, rows, test.nearest_view(tests, [nearness.products(own, there) for own in fed]))
+
+    with one_linear_algebra_thread():
+        in_threads(len(tasks), 1, work)
+
+
+def _each_row(voters: Voters, test: Described, nearness: Nearness, shards: list[slice], use: Any) -> None:
+    everyone = slice(0, len(test.rows))
+    views = [rows.astype(np.int32) for rows in test.seen(everyone)]
+
+    def work(first: int, last: int) -> None:
+        for shard in range(first, last):
+            for at in range(shards[shard].start, shards[shard].stop, DIRECT_ROWS):
+                rows = slice(at, min(at + DIRECT_ROWS, shards[shard].stop))
+                products = [np.empty((len(wide), rows.stop - rows.start), np.float32) for wide in views]
+                for wide, out in zip(views, products, strict=True):
+                    for t in range(len(wide)):
+                        products_directly(voters.rows[rows], wide[t], nearness.mirrored, out[t])
+                use(shard, everyone, rows, test.nearest_view(everyone, products))
+
+    in_threads(len(shards), 1, work)
+
+
+@njit(nogil=True, cache=True)
+def _select(
+    distances: NDArray[np.int32],
+    hashes: NDArray[np.uint64],
+    codes: NDArray[np.int64],
+    owners: NDArray[np.int64],
+    n_owners: int,
+    out_distances: NDArray[np.int32],
+    out_hashes: NDArray[np.uint64],
+    out_codes: NDArray[np.int64],
+) -> None:
+    most = out_codes.shape[1]
+    if most == 0:
+        return
+    for t in range(len(distances)):
+        distance = distances[t]
+        if n_owners:
+            first = _first_of_each(distance, hashes, codes, owners, n_owners)
+            last = np.partition(distance[first], most - 1)[most - 1]
+            chosen = first[distance[first] <= last]
+        else:
+            last = np.partition(distance, most - 1)[most - 1]
+            chosen = np.flatnonzero(distance <= last)
+        keys = np.empty(len(chosen), np.int64)
+        for at in range(len(chosen)):
+            own = chosen[at]
+            keys[at] = (np.int64(distance[own]) << HASH_BITS) | np.int64(hashes[own] >> np.uint64(64 - HASH_BITS))
+        order = chosen[_sorted(keys)]
+        _settle(order, distance, hashes, codes)
+        for at in range(most):
+            out_distances[t, at] = distance[order[at]]
+            out_hashes[t, at] = hashes[order[at]]
+            out_codes[t, at] = codes[order[at]]
+
+
+@njit(nogil=True, cache=True)
+def _sorted(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The order of keys, stable; a function of its own because sorting takes long to compile."""
+    return np.argsort(keys, kind="mergesort")
+
+
+@njit(nogil=True, cache=True)
+def _before(
+    one: int, other: int, distance: NDArray[np.int32], hashes: NDArray[np.uint64], codes: NDArray[np.int64]
+) -> bool:
+    if distance[one] != distance[other]:
+        return distance[one] < distance[other]
+    if hashes[one] != hashes[other]:
+        return hashes[one] < hashes[other]
+    return codes[one] < codes[other]
+
+
+@njit(nogil=True, cache=True)
+def _first_of_each(
+    distance: NDArray[np.int32],
+    hashes: NDArray[np.uint64],
+    codes: NDArray[np.int64],
+    owners: NDArray[np.int64],
+    n_owners: int,
+) -> NDArray[np.int64]:
+    """The nearest voter of each owner that has one."""
+    first = np.full(n_owners, -1, np.int64)
+    for j in range(len(distance)):
+        owner = owners[j]
+        if first[owner] < 0 or _before(j, first[owner], distance, hashes, codes):
+            first[owner] = j
+    return first[first >= 0]
+
+
+@njit(nogil=True, cache=True)
+def _settle(
+    order: NDArray[np.int64], distance: NDArray[np.int32], hashes: NDArray[np.uint64], codes: NDArray[np.int64]
+) -> None:
+    """Put voters right that the first bits of a hash cannot tell apart: sort each run of equal keys by all of it."""
+    start = 0
+    shift = np.uint64(64 - HASH_BITS)
+    for at in range(1, len(order) + 1):
+        if at < len(order):
+            one, other = order[start], order[at]
+            if distance[one] == distance[other] and hashes[one] >> shift == hashes[other] >> shift:
+                continue
+        if at - start > 1:
+            run = order[start:at]
+            run[:] = run[_sorted(codes[run])]
+            run[:] = run[_sorted((hashes[run] ^ SIGN).view(np.int64))]
+        start = at

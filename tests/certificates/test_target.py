@@ -1,0 +1,192 @@
+"""Radii against one target: the formulas word for word, and attackers who try everything."""
+
+from math import inf
+
+import numpy as np
+import pytest
+from test_certificates import random_spread, random_votes
+from test_runoff import PLANE, ranked_votes
+
+from poisonproof import Spread, TargetCertificate, Votes, certify
+from runoff_oracle import random_case
+from target_oracle import (
+    runoff_against,
+    smallest_attack,
+    smallest_attack_trying_everything,
+    smallest_runoff_attack,
+    smallest_runoff_attack_trying_everything,
+    theorem_2_against,
+)
+
+METHODS = ("finite-aggregation", "dpa-bound", "tight")
+
+
+def random_votes_of(rng, n, n_classes, n_test):
+    return np.array([random_votes(rng, n, n_classes) for _ in range(n_test)])
+
+
+def test_to_give_everything_reached_to_the_target_is_the_worst_and_no_radius_is_broken():
+    """Every rewriting of the reached votes: 200 cases."""
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        n, n_classes = int(rng.integers(1, 6)), int(rng.integers(2, 4))
+        spread, c = random_spread(rng, n), int(rng.integers(n_classes))
+        row, table = random_votes(rng, n, n_classes).tolist(), spread.as_table()
+        smallest = smallest_attack_trying_everything(row, table, n_classes, c)
+        assert smallest == smallest_attack(np.array(row), table, n_classes, c)
+        for method in METHODS:
+            found = certify(Votes([row], spread, range(n_classes)), method, target=c)
+            assert found.already[0] if smallest == 0 else found.radius[0] < smallest, (method, spread, row, c)
+
+
+def test_no_radius_is_broken_and_with_d_1_each_is_exact():
+    """Every set of partitions, 600 cases; never below the radius against any change."""
+    rng = np.random.default_rng(2)
+    exact = above = 0
+    for case in range(60):
+        n, n_classes = int(rng.integers(2, 12)), int(rng.integers(2, 6))
+        spread, c, unseen = random_spread(rng, n), int(rng.integers(n_classes)), bool(case % 2)
+        votes = Votes(random_votes_of(rng, n, n_classes, 10), spread, range(n_classes), classes_inferred=unseen)
+        table = spread.as_table()
+        smallest = np.array([smallest_attack(row, table, n_classes, c) for row in votes.matrix.astype(np.int64)])
+        bounds = {}
+        for method in METHODS:
+            found, any_change = certify(votes, method, target=c), certify(votes, method)
+            bounds[method] = found.radius
+            assert np.array_equal(found.prediction, any_change.prediction)
+            assert np.array_equal(found.already, smallest == 0)
+            assert (found.radius[~found.already] < smallest[~found.already]).all(), (method, spread, votes.matrix, c)
+            assert (found.radius[~found.already] >= any_change.radius[~found.already]).all()
+            above += int((found.radius > any_change.radius).sum())
+            if method == "tight":
+                assert (found.radius[found.exact] + 1 == smallest[found.exact]).all(), (spread, votes.matrix, c)
+                exact += int(found.exact.sum())
+            if spread.d == 1 and method != "dpa-bound":
+                assert (found.radius + 1 == smallest)[~found.already].all(), (method, spread, votes.matrix, c)
+        assert (bounds["dpa-bound"] <= bounds["finite-aggregation"]).all()
+        assert (bounds["finite-aggregation"] <= bounds["tight"]).all()
+    assert exact > 200
+    assert above > 100
+
+
+def test_the_kernel_computes_the_formulas():
+    """500 cases with up to 30 base classifiers against plain Python, in any number of threads."""
+    rng = np.random.default_rng(3)
+    for case in range(50):
+        n, n_classes = int(rng.integers(2, 30)), int(rng.integers(2, 9))
+        spread, c = random_spread(rng, n), int(rng.integers(n_classes))
+        votes = Votes(random_votes_of(rng, n, n_classes, 10), spread, range(n_classes))
+        found = certify(votes, target=c, n_jobs=1 + case % 2)
+        table = spread.as_table().tolist()
+        twins = [theorem_2_against(row.tolist(), table, n_classes, c) for row in votes.matrix]
+        assert found.radius.tolist() == twins, (spread, votes.matrix, c)
+        counts = votes.counts()
+        leads = [counts[t, p] - counts[t, c] - (c < p) if p != c else 0 for t, p in enumerate(found.prediction)]
+        assert found.margin.tolist() == leads
+
+
+def test_all_classes_must_be_overtaken_not_the_prediction_alone():
+    """One vote moves class 0 past the prediction, but not past the two others that have as many votes."""
+    votes = Votes([[1, 1, 2, 2, 3, 3]], Spread.random(6, 1), range(4))
+    assert certify(votes).radius.tolist() == [0]
+    assert certify(votes, target=0).radius.tolist() == [1]
+
+
+def test_run_off_no_radius_is_broken_by_any_ranking():
+    """Every ranking of everything reached: 150 cases."""
+    rng = np.random.default_rng(4)
+    for case in range(150):
+        unseen = bool(case % 3 == 0)
+        n_classes = int(rng.integers(1, 3)) if unseen else int(rng.integers(2, 5))
+        n = int(rng.integers(1, 6 - n_classes // 4 - unseen))
+        spread, rankings = random_spread(rng, n), random_case(rng, n, n_classes)
+        c, table = int(rng.integers(n_classes)), spread.as_table().tolist()
+        smallest = smallest_runoff_attack_trying_everything(rankings, table, n_classes, c, unseen)
+        assert smallest == smallest_runoff_attack(rankings, table, n_classes, c, unseen), (rankings, table, c)
+        found = certify(ranked_votes([rankings], spread, n_classes, unseen), "run-off", target=c)
+        assert found.already[0] if smallest == 0 else found.radius[0] < smallest, (rankings, table, c)
+
+
+def test_run_off_no_radius_is_broken_and_the_kernel_computes_the_formulas():
+    """Every set of partitions, 600 cases."""
+    rng = np.random.default_rng(5)
+    exact = total = third = 0
+    for case in range(60):
+        unseen = bool(case % 2)
+        n, n_classes = int(rng.integers(2, 12)), int(rng.integers(1 if unseen else 2, 6))
+        spread = PLANE if case % 20 == 0 else random_spread(rng, n)
+        c, table = int(rng.integers(n_classes)), spread.as_table().tolist()
+        cases = [random_case(rng, spread.n_subsets, n_classes) for _ in range(10 if spread.n_subsets < 20 else 2)]
+        votes = ranked_votes(cases, spread, n_classes, unseen)
+        found, any_change = certify(votes, "run-off", target=c, n_jobs=1 + case % 2), certify(votes, "run-off")
+        for at, rankings in enumerate(cases):
+            smallest = smallest_runoff_attack(rankings, table, n_classes, c, unseen)
+            assert found.already[at] == (smallest == 0)
+            if found.already[at]:
+                assert found.radius[at] == 0
+                continue
+            twin = runoff_against(rankings, table, n_classes, c, unseen)
+            assert found.radius[at] == max(twin, any_change.radius[at]), (rankings, table, c)
+            assert found.radius[at] < smallest < inf, (rankings, table, c)
+            exact, total = exact + (found.radius[at] + 1 == smallest), total + 1
+            third += any_change.radius[at] < found.radius[at]
+    assert exact > 0.8 * total > 200
+    assert third > 50
+
+
+def test_reachable_partitions_and_targets_together():
+    votes = Votes([[0, 0, 0, 0, 1, 1]], Spread.random(6, 1), range(3))
+    assert certify(votes, target=2).radius.tolist() == [2]
+    assert certify(votes, target=2, reachable=[]).radius.tolist() == [6]
+    assert certify(votes, target=2, reachable=[0, 1, 2]).radius.tolist() == [2]
+    assert certify(votes, target=1, reachable=[4, 5]).radius.tolist() == [6]
+    assert "reachable partitions" in str(certify(votes, target=1, reachable=[4, 5]))
+
+
+def test_a_target_certificate_says_what_it_proves_and_is_saved(tmp_path):
+    votes = Votes([[0, 0, 0, 0], [0, 0, 1, 2], [2, 2, 2, 1]], Spread.random(4, 1), ["cat", "dog", "owl"], "content")
+    found = certify(votes, "tight", target="owl")
+    assert found.label == "owl"
+    assert found.already.tolist() == [False, False, True]
+    assert found.radius.tolist() == [2, 0, 0]
+    assert found.withstands(0).tolist() == [True, True, False]
+    assert found.certified_share([0, 1, 2, 3]).tolist() == [2 / 3, 1 / 3, 1 / 3, 0]
+    assert found.certified_share([0, 1], ["cat", "dog", "owl"]).tolist() == [1, 1 / 2]
+    assert found.radius_against("modify").tolist() == [1, 0, 0]
+    assert "against turning 2 predictions to 'owl'" in str(found)
+    found.save(tmp_path / "t.npz")
+    back = TargetCertificate.load(tmp_path / "t.npz")
+    assert str(back) == str(found)
+    assert back.exact.tolist() == found.exact.tolist()
+    with pytest.raises(ValueError, match="read-only"):
+        found.radius[0] = 9
+    with pytest.raises(ValueError, match=r"must be one of the 3 classes, as a label. Got 'eel'"):
+        certify(votes, target="eel")
+    with pytest.raises(ValueError, match="no test sample of another class"):
+        found.certified_share([0], ["owl"] * 3)
+    with pytest.raises(ValueError, match="3 predictions but 1 labels"):
+        found.certified_share([0], ["owl"])
+    with pytest.raises(ValueError, match="whole numbers ≥ 0"):
+        found.withstands(-1)
+    loose = certify(Votes(votes.matrix, votes.spread, range(3)), target=1)
+    assert loose.radius_against("insert_remove") is loose.radius
+    with pytest.raises(ValueError, match="depends on the split"):
+        loose.radius_against("modify")
+
+
+def test_an_altered_file_is_no_target_certificate(tmp_path):
+    from poisonproof.system.files import open_arrays, write_arrays
+
+    certify(Votes([[0, 0, 1, 1]], Spread.random(4, 1), range(2)), target=1).save(tmp_path / "t.npz")
+    arrays, facts = open_arrays(tmp_path / "t.npz")
+    for name, array, words in [
+        ("radius", np.array([-1]), "'radius' holds -1"),
+        ("margin", np.array([0, 0]), "'margin' is an array"),
+        ("prediction", np.array([2]), "beyond its 2 classes"),
+    ]:
+        write_arrays(tmp_path / "other.npz", {**arrays, name: array}, facts)
+        with pytest.raises(ValueError, match=words):
+            TargetCertificate.load(tmp_path / "other.npz")
+    write_arrays(tmp_path / "other.npz", arrays, {**facts, "target": 2})
+    with pytest.raises(ValueError, match="beyond its 2 classes"):
+        TargetCertificate.load(tmp_path / "other.npz")

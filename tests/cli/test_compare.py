@@ -1,0 +1,227 @@
+"""poisonproof compare: every row is what the method itself gives, and what does not apply says why."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.ensemble import VotingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from typer.testing import CliRunner
+
+from command_line import as_process as poisonproof
+from poisonproof import (
+    BinomialSelectionClassifier,
+    CertifiedBaggingClassifier,
+    FiniteAggregationClassifier,
+    InfiniteAggregationClassifier,
+    Spread,
+)
+from poisonproof.cli import app, options
+from poisonproof.comparison import METHODS, compare, nearest_design
+from poisonproof.data.dataset import Dataset
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.report.comparison import (
+    cells,
+    header,
+    markdown,
+    remarks,
+)
+from poisonproof.report.figures import LINES, comparison_curves
+
+K, CLASSIFIERS = 7, 28
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=260)
+    X = rng.normal(size=(260, 2)) + 2.5 * np.array([[0, 0], [1, 0], [0, 1]])[y]
+    return Dataset("blobs", X[:200], y[:200], X[200:], y[200:], np.arange(3))
+
+
+@pytest.fixture(scope="module")
+def compared(blobs):
+    return compare(blobs, GaussianNB(), k=K, n_classifiers=CLASSIFIERS, seed=5)
+
+
+def test_every_row_is_what_the_method_itself_gives(blobs, compared):
+    """In particular, methods that share base classifiers have the ones they would have alone."""
+    drawn = {"n_draws": CLASSIFIERS, "seed": 5, "classes": range(3)}
+    spreads = {"dpa": Spread.random(K, 1), "finite": Spread.random(K, 4), "designed": Spread.planes(2, 3)}
+    alone = {
+        "infinite": InfiniteAggregationClassifier(GaussianNB(), k=K, **drawn),
+        "binomial": BinomialSelectionClassifier(GaussianNB(), k=K, **drawn),
+        "bagging": CertifiedBaggingClassifier(GaussianNB(), subset_size=29, **drawn),
+    }
+    assert [row.name for row in compared.rows] == list(METHODS)
+    for row in compared.rows:
+        method = METHODS[row.name]
+        if row.name in alone:
+            certificate = alone[row.name].fit(blobs.x_train, blobs.y_train).certify(blobs.x_test)
+            assert row.certificate.abstained.tolist() == certificate.abstained.tolist()
+            assert (row.d, row.n_classifiers, row.k) == (None, CLASSIFIERS, K)
+            assert "99.9 %" in row.guarantee
+            assert "ideal classifier only" in row.guarantee
+        else:
+            spread = spreads[method.ensemble]
+            model = FiniteAggregationClassifier(GaussianNB(), spread=spread, classes=range(3))
+            certificate = model.fit(blobs.x_train, blobs.y_train).certify(blobs.x_test, method.certificate)
+            assert row.certificate.spread == spread
+            assert (row.k, row.d, row.n_classifiers) == (spread.k, spread.d, spread.n_subsets)
+            assert row.guarantee == "proof"
+        assert row.certificate.method == method.certificate
+        assert row.certificate.radius.tolist() == certificate.radius.tolist(), row.name
+        assert row.certificate.prediction.tolist() == certificate.prediction.tolist()
+        assert row.n_classifiers <= CLASSIFIERS
+    largest = {row.name: row.certificate.radius.max() for row in compared.rows}
+    assert largest["finite-tight"] >= largest["finite"] > 0
+    assert compared.attack_sizes[-1] == max(largest.values())
+
+
+def test_the_record_and_the_table_say_the_same(blobs, compared):
+    record = compared.as_dict()
+    assert record["attack_size"] == list(compared.attack_sizes)
+    names = header(compared)
+    for row, one in zip(compared.rows, record["rows"], strict=True):
+        right = row.certificate.right(blobs.y_test)
+        shares = [float((right & (row.certificate.radius >= size)).mean()) for size in compared.attack_sizes]
+        assert one["certified_fraction"] == pytest.approx(shares)
+        assert one["clean_accuracy"] == pytest.approx(shares[0])
+        assert one["unit"].startswith("training samples")
+        assert any(premise.startswith("learner: GaussianNB") for premise in one["premises"])
+        text = dict(zip(names, cells(compared, row), strict=True))
+        assert text["holds"] == ("proof" if row.proves else "99.9 %")
+        assert 100 * shares[1] - 0.1 < float(text["1"]) <= 100 * shares[1] + 1e-6
+        assert row.certificate.radius.mean() - 0.01 < float(text["mean radius"]) <= row.certificate.radius.mean()
+    said = remarks(compared)
+    assert any("99.9 %: holds with probability at least 99.9 %" in remark for remark in said)
+    assert markdown(compared).count("\n| ") == len(METHODS) + 2
+
+
+def test_the_figure_has_a_line_for_each_row(compared):
+    assert set(LINES) == set(METHODS)
+    svg = comparison_curves(compared)
+    assert all(row.title in svg for row in compared.rows)
+    assert "with probability 99.9 %" in svg
+    assert svg == comparison_curves(compared)
+    proofs = replace(compared, rows=compared.rows[:3])
+    assert "probability" not in comparison_curves(proofs)
+
+
+def test_the_designed_spread_keeps_to_the_budget_and_a_larger_k_is_remarked(blobs):
+    for k, d in ((50, 16), (20, 8), (20, 4), (7, 4), (300, 5)):
+        design = nearest_design(k, d, k * d)
+        assert design.n_subsets <= k * d
+        assert abs(design.k / k - 1) < 0.1
+    assert nearest_design(3, 2, 6) is None
+    found = compare(blobs, GaussianNB(), k=20, n_classifiers=160, rows=["designed"])
+    assert found.rows[0].k > 20
+    assert "a larger k alone gives larger radii" in " ".join(remarks(found))
+
+
+def test_what_does_not_apply_says_why(blobs):
+    only_votes = VotingClassifier([("nb", GaussianNB())])
+    found = compare(blobs, only_votes, k=3, n_classifiers=5, rows=["finite-run-off", "dpa-run-off", "finite"])
+    assert [row.guarantee for row in found.rows] == ["does not apply"] * 3
+    assert "neither decision_function nor predict_proba" in found.rows[1].why_not
+    assert "leave d = 1, which is DPA" in found.rows[2].why_not
+    assert [one["why_not"] for one in found.as_dict()["rows"]] == [row.why_not for row in found.rows]
+    assert sum("does not apply: " in remark for remark in remarks(found)) == 3
+    assert cells(found, found.rows[0])[1:3] == ["does not apply", "—"]
+    assert comparison_curves(found).startswith("<svg")
+    designed = compare(blobs, GaussianNB(), k=3, n_classifiers=6, rows=["designed"]).rows[0]
+    assert "no design near k = 3 with at most 6 base classifiers" in designed.why_not
+
+
+def test_contributors_are_counted_by_the_proofs_only(blobs):
+    grouped = replace(blobs, groups=np.arange(200) // 2)
+    found = compare(grouped, GaussianNB(), k=5, n_classifiers=10, rows=["finite", "infinite", "bagging"])
+    assert found.unit == "contributors"
+    assert found.rows[0].certificate.unit == "contributors"
+    assert all("contributors are counted" in row.why_not for row in found.rows[1:])
+
+
+def test_a_pooled_learner_has_every_row(blobs):
+    found = compare(blobs, KernelRidgeClassifier(kernel="rbf", gamma=0.5), k=K, n_classifiers=CLASSIFIERS)
+    assert all(row.certificate is not None for row in found.rows)
+    assert all(row.certificate.clean_accuracy(blobs.y_test) > 0.5 for row in found.rows[:7])
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "sentence"),
+    [
+        ({}, {"rows": ["finite", "nothing"]}, "There is no row 'nothing'; there are dpa, dpa-run-off"),
+        ({}, {"rows": []}, "There is no row ''"),
+        ({}, {"k": 201}, "k must lie in 1 … 200, the number of training samples.* Got 201"),
+        ({}, {"k": 0}, "k must lie in 1 … 200"),
+        ({}, {"k": 30}, "at least k = 30. Got 28"),
+        ({"x_test": np.zeros((0, 2)), "y_test": np.zeros(0, int)}, {}, "blobs has no test samples"),
+    ],
+)
+def test_bad_questions_get_one_sentence(blobs, changes, options, sentence):
+    settings = {"k": K, "n_classifiers": CLASSIFIERS, **options}
+    with pytest.raises(ValueError, match=sentence):
+        compare(replace(blobs, **changes), LogisticRegression(), **settings)
+
+
+def test_votes_of_other_draws_are_refused(blobs):
+    model = BinomialSelectionClassifier(GaussianNB(), k=3, n_draws=10).fit(blobs.x_train, blobs.y_train)
+    with pytest.raises(ValueError, match=r"a column for each of the 10 draws. Got \(4, 9\)"):
+        model.certify_matrix(np.zeros((4, 9), np.uint8))
+
+
+@pytest.fixture
+def table(tmp_path, blobs):
+    lines = [f"{a:.3f},{b:.3f},{'xyz'[label]}" for (a, b), label in zip(blobs.x_train, blobs.y_train, strict=True)]
+    path = tmp_path / "own.csv"
+    path.write_text("a,b,class\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def test_the_command_prints_one_table_and_writes_only_where_it_is_told(table, tmp_path):
+    words = ("compare", table, "--label", "class", "--k", 4, "--classifiers", 8, "--n-jobs", 1)
+    words += ("--rows", "dpa,finite-tight,binomial", "--attack-size", "0,1")
+    done = poisonproof(*words, cwd=tmp_path)
+    assert next(line for line in done.stdout.splitlines() if "DPA (d = 1)" in line).split()[4:6] == ["proof", "4"]
+    assert "training for Finite Aggregation, tight" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["own.csv"]
+    record = json.loads(poisonproof(*words, "--json", "--out", tmp_path / "out").stdout)
+    assert [row["name"] for row in record["rows"]] == ["dpa", "finite-tight", "binomial"]
+    assert record["attack_size"] == [0, 1]
+    assert json.loads((tmp_path / "out" / "compare.json").read_text()) == record
+    assert "Finite Aggregation, tight" in (tmp_path / "out" / "compare.svg").read_text()
+    assert "| DPA (d = 1) | proof |" in (tmp_path / "out" / "compare.md").read_text()
+
+
+def test_a_narrow_terminal_gets_the_columns_in_two_tables(table, monkeypatch):
+    words = ["compare", str(table), "--label", "class", "--k", "4", "--classifiers", "8", "--n-jobs", "1"]
+    wide = CliRunner().invoke(app, [*words, "--rows", "dpa,finite"]).stdout
+    monkeypatch.setattr(options, "fits_terminal", lambda header, rows: False)
+    narrow = CliRunner().invoke(app, [*words, "--rows", "dpa,finite"]).stdout
+    assert (wide.count("DPA (d = 1)"), narrow.count("DPA (d = 1)")) == (1, 2)
+    assert max(map(len, narrow.splitlines()[2:-1])) < max(map(len, wide.splitlines()[2:-1]))
+    cells_of = [line.split()[5:] for line in narrow.splitlines() if "Theorem 2" in line]
+    assert [len(cells) for cells in cells_of] == [8, len(header_of_sizes(wide))]
+
+
+def header_of_sizes(printed):
+    line = next(line for line in printed.splitlines() if "mean radius" in line)
+    return [word for word in line.split() if word.isdigit()]
+
+
+def test_the_command_refuses_in_one_sentence(table, tmp_path):
+    for words, sentence in (
+        (("--rows", "dpa,best"), "There is no row 'best'"),
+        (("--k", 5000, "--classifiers", 5000), "k must lie in 1 …"),
+        (("--k", 20, "--classifiers", 19), "at least k = 20"),
+        (("--attack-size", "1,x"), "--attack-size must be whole numbers"),
+        (("--out", table), "is a file; --out takes a folder"),
+        (("--learner", "nothing"), "There is no learner 'nothing'"),
+    ):
+        done = CliRunner().invoke(app, ["compare", str(table), "--label", "class", *map(str, words)])
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert sentence in done.stderr
+        assert "written" not in done.stderr
+    assert "no data set 'nowhere'" in poisonproof("compare", "nowhere", code=2).stderr

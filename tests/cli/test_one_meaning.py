@@ -1,0 +1,99 @@
+"""The same option has one name and one meaning in all commands, and the records made of options lose nothing."""
+
+import inspect
+from collections import defaultdict
+
+import pytest
+import typer.main
+
+from poisonproof.cli import app, options, reading
+from poisonproof.data import ReadOptions
+
+COMMANDS = typer.main.get_command(app).commands
+# What is written, drawn or listed differs from command to command by nature; these say for themselves what it is.
+OF_ONE_COMMAND = {
+    "--out": set(COMMANDS),
+    "--seed": set(COMMANDS),
+    "--method": {"audit", "accuracy"},  # fewer methods
+    "--k": {"plan"},  # several
+    "--d": {"plan"},
+    "--attack-size": {"plan"},  # the one to plan for
+    "--split": {"certify"},  # said of votes that were made elsewhere
+    "--votes-only": {"plan"},
+    "--max-size": {"verify"},  # of a stranger's files in all
+    "--learner": {"vote", "predict", "audit", "update", "verify"},  # named again
+}
+READ = ReadOptions(
+    label="kind",
+    group_column="maker",
+    test="test.csv",
+    held_out=0.25,
+    schema="schema.json",
+    classes=["a", "b"],
+    delimiter=";",
+    image_size=(8, 9),
+    colour=False,
+    n_features=12,
+    skip_bad=True,
+    most_bytes=2_500_000_000,
+)
+
+
+def options_of(command):
+    return {name: parameter for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+
+
+def test_an_option_says_the_same_wherever_it_stands():
+    meanings = defaultdict(set)
+    for name, command in COMMANDS.items():
+        for option, parameter in options_of(command).items():
+            if option.startswith("--") and name not in OF_ONE_COMMAND.get(option, ()):
+                meanings[option].add(parameter.help)
+    assert {option: said for option, said in meanings.items() if len(said) > 1} == {}
+    assert len(meanings) >= 60
+
+
+def test_every_command_prints_json_if_asked():
+    assert {name for name, command in COMMANDS.items() if "--json" not in options_of(command)} == set()
+
+
+def test_data_is_an_argument_and_its_folder_may_come_from_the_environment():
+    for name, command in COMMANDS.items():
+        taken = options_of(command)
+        assert not {"--data", "--dataset", "--file"} & taken.keys(), name
+        if "--data-dir" in taken:
+            assert taken["--data-dir"].envvar == "POISONPROOF_DATA"
+    by_argument = {name for name, command in COMMANDS.items() if "data" in options_of(command)}
+    assert by_argument == {
+        "plan", "run", "train", "vote", "predict", "audit", "update", "verify", "compare", "split",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["run", "train", "plan", "compare"])
+def test_every_command_that_reads_files_takes_all_options_about_them(name):
+    about_files = {parameter.name for parameter in COMMANDS[name].params}
+    assert set(inspect.signature(reading.read_options).parameters) <= about_files
+
+
+def test_a_run_keeps_how_its_files_were_read_and_nothing_is_lost():
+    words = reading.words_of(READ)
+    assert words["image-size"] == "8x9"
+    assert words["colour"] == "grey"
+    again = reading.options_of(words)
+    assert reading.words_of(again) == words
+    assert {name for name, value in vars(again).items() if value is None} == set()
+    assert reading.words_of(ReadOptions()) == {}
+    with pytest.raises(ValueError, match="'pickle' is no option of this version"):
+        reading.options_of({"pickle": "x"})
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"), [("a, b", ["a", "b"]), ("3", ["0", "1", "2"]), ("3,4", ["3", "4"]), ("x", ["x"])]
+)
+def test_classes_are_labels_or_their_number(text, labels):
+    assert options.named_classes(text) == labels
+
+
+def test_no_number_of_classes_fills_the_memory():
+    with pytest.raises(ValueError, match=r"--classes may be 65535 at the most\. Got 9999999999"):
+        options.named_classes("9999999999")

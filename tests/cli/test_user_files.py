@@ -1,0 +1,274 @@
+"""poisonproof run and poisonproof predict on a user's own files, as a person meets them."""
+
+import csv
+import gzip
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from command_line import poisonproof
+from poisonproof import Certificate, FiniteAggregationClassifier, Votes
+from poisonproof.data import ReadOptions, open_files
+from poisonproof.data.readers.lines import check_memory
+from poisonproof.system.files import read_record, sha256_of
+from poisonproof.system.memory import Memory
+from tables import wine_rows, write_csv
+
+NAMES, ROWS = wine_rows()
+SMALL = ("--k", 4, "--d", 2, "--n-jobs", 1)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A run on a table with contributors, and the table."""
+    folder = tmp_path_factory.mktemp("own")
+    table = write_csv(folder / "wine.csv", NAMES, [*ROWS, ["1", "2"]])
+    done = poisonproof("run", table, "--label", "class", "--group-column", "maker", "--out", folder / "run", *SMALL)
+    return folder, table, done
+
+
+def test_run_says_what_it_decided(made):
+    folder, _, done = made
+    said = done.stderr
+    assert "learner: table, because these are numbers and categories; --learner chooses another" in said
+    assert "wine.csv: 1 rows with another number of cells than the header were left out" in said
+    assert "premise: schema: number: alcohol, malic_acid" in said
+    assert "label: class; group: maker (chosen from this data)" in said
+    assert (
+        "premise: learner: TableClassifier(), because these are numbers and categories (chosen from this data)" in said
+    )
+    assert "held out by a hash of their contributor" in said
+    manifest = read_record(folder / "run" / "manifest.json")
+    assert manifest["unit"] == "contributors"
+    assert manifest["threat_model"]["change anything in the training samples of one contributor"] == 1
+    assert manifest["files"]["schema.json"] == sha256_of(folder / "run" / "schema.json")
+    assert manifest["notes"] == ["wine.csv: 1 rows with another number of cells than the header were left out"]
+    assert set(manifest["settings"]["dataset"]) > {"groups"}
+    assert "contributors" in (folder / "run" / "report.html").read_text()
+
+
+def test_a_run_goes_on_and_another_schema_is_another_run(made, tmp_path):
+    folder, table, _ = made
+    words = ("run", table, "--out", folder / "run", *SMALL, "--schema")
+    assert "going on with the run" in poisonproof(*words, folder / "run" / "schema.json").stderr
+    record = json.loads((folder / "run" / "schema.json").read_text())
+    record["columns"]["shade"] = "ignore"
+    (tmp_path / "other.json").write_text(json.dumps(record))
+    assert "holds another run: its dataset differs" in poisonproof(*words, tmp_path / "other.json", code=2).stderr
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_predict_answers_with_the_radii_of_the_model(made, tmp_path, suffix):
+    """On other columns, in another order, without labels, with a bad line in between."""
+    folder, table, _ = made
+    order = [name for name in reversed(NAMES) if name not in ("class", "maker")]
+    rows = [[row[NAMES.index(name)] for name in order] for row in ROWS[::5][:30]]
+    rows[7] = ["only one cell"]
+    new = write_csv(tmp_path / "new.csv", order, rows)
+    out = tmp_path / f"out.{suffix}"
+    done = poisonproof("predict", folder / "run", new, "--out", out, "--n-jobs", 1)
+    assert "29" in done.stdout
+    assert "contributors" in done.stdout
+    assert "1 rows with another number of cells than the header were left out" in done.stderr
+    text = out.read_text()
+    answers = (
+        [json.loads(line) for line in text.splitlines()]
+        if suffix == "jsonl"
+        else list(csv.DictReader(text.splitlines()))
+    )
+    assert list(answers[0]) == ["sample", "prediction", "radius", "runner_up", "vote_share"]
+    assert [int(answer["sample"]) for answer in answers] == [line for line in range(2, 32) if line != 9]
+    model = FiniteAggregationClassifier.load(folder / "run" / "models")
+    dataset = open_files(table, ReadOptions(schema=folder / "run" / "schema.json", test=table))
+    X = dataset.x_train.iloc[[5 * at for at in range(30) if at != 7]]
+    certificate, counts = model.certify(X), model.votes(X).counts()
+    assert [answer["prediction"] for answer in answers] == certificate.labels.tolist()
+    assert [int(answer["radius"]) for answer in answers] == certificate.radius.tolist()
+    shares = counts[np.arange(29), certificate.prediction] / 8
+    assert [float(answer["vote_share"]) for answer in answers] == shares.tolist()
+
+
+def test_predict_tells_how_many_poisons_turn_an_answer_to_a_target(made, tmp_path):
+    folder, _, _ = made
+    new = write_csv(tmp_path / "new.csv", NAMES, ROWS[::9])
+    model = FiniteAggregationClassifier.load(folder / "run" / "models")
+    label = model.classes_.tolist()[0]
+    out, words = tmp_path / "out.csv", ("predict", folder / "run", new, "--n-jobs", 1, "--target")
+    poisonproof(*words, label, "--out", out)
+    answers = list(csv.DictReader(out.read_text().splitlines()))
+    assert {answer["target_radius"] == "" for answer in answers if answer["prediction"] == str(label)} == {True}
+    others = [answer for answer in answers if answer["prediction"] != str(label)]
+    assert others
+    assert all(int(answer["target_radius"]) >= int(answer["radius"]) for answer in others)
+    assert any(int(answer["target_radius"]) > int(answer["radius"]) for answer in others)
+    assert "--target 'nobody' must name one of the" in poisonproof(*words, "nobody", "--out", out, code=2).stderr
+
+
+def test_predict_gives_the_certificate_of_the_run_on_its_own_test_samples(tmp_path):
+    table, test = (
+        write_csv(tmp_path / name, NAMES, rows) for name, rows in (("t.csv", ROWS[::2]), ("test.csv", ROWS[1::2]))
+    )
+    poisonproof(
+        "run", table, "--label", "class", "--classes", "a,b,c", "--test", test, "--out", tmp_path / "run", *SMALL
+    )
+    poisonproof("predict", tmp_path / "run", test, "--out", tmp_path / "p.csv", "--n-jobs", 1)
+    answers = list(csv.DictReader((tmp_path / "p.csv").open()))
+    certificate = Certificate.load(tmp_path / "run" / "certificate.npz")
+    assert [int(answer["radius"]) for answer in answers] == certificate.radius.tolist()
+    assert not Votes.load(tmp_path / "run" / "votes.npy").classes_inferred
+
+
+def test_images_from_folder_to_answers(tmp_path):
+    rng = np.random.default_rng(0)
+    for at in range(60):
+        home = tmp_path / "images" / ("dark", "bright")[at % 2]
+        home.mkdir(parents=True, exist_ok=True)
+        pixels = rng.integers(0, 120, (6, 6)) + 120 * (at % 2)
+        Image.fromarray(pixels.astype(np.uint8)).save(home / f"{at}.png")
+    done = poisonproof("run", tmp_path / "images", "--out", tmp_path / "run", *SMALL)
+    assert "learner: table, because these are images: logistic regression on their pixels" in done.stderr
+    poisonproof("predict", tmp_path / "run", tmp_path / "images" / "dark", "--out", tmp_path / "p.csv", "--n-jobs", 1)
+    answers = list(csv.DictReader((tmp_path / "p.csv").open()))
+    assert len(answers) == 30
+    assert np.mean([answer["prediction"] == "dark" for answer in answers]) > 0.9
+    assert all(answer["sample"].endswith(".png") for answer in answers)
+
+
+def test_predict_without_models_names_the_next_command(tmp_path):
+    table = write_csv(tmp_path / "wine.csv", NAMES, ROWS)
+    run = tmp_path / "run"
+    poisonproof("run", table, "--label", "class", "--out", run, "--votes-only", *SMALL)
+    words = ("predict", run, table, "--out", tmp_path / "p.csv")
+    command = f"poisonproof run wine.csv --schema {run}/schema.json --k 4 --d 2 --out {run}-models"
+    assert command in poisonproof(*words, code=2).stderr
+    assert not (tmp_path / "p.csv").exists()
+    assert (
+        "holds no run; make one with `poisonproof run DATA"
+        in poisonproof("predict", tmp_path, *words[2:], code=2).stderr
+    )
+
+
+def lines(*texts, end="\n"):
+    return end.join(texts).encode()
+
+
+DATA = [f"{i}.5,{'ab'[i % 2]}" for i in range(40)]
+GOOD = lines("x,y", *DATA)
+TEXTS = lines("x,y", *(f"so many words {row}" for row in DATA))
+IDS = lines("x,y", *(f"{i},{i}" for i in range(200)))
+T, Y = "t.csv", ["--label", "y"]
+WRONG = {
+    "missing label column": (T, lines("x,clas", *DATA), ["--label", "class"], "no column 'class'; did you mean 'clas'"),
+    "no label named": (T, GOOD, [], "holds the labels? Name it with --label"),
+    "one class": (T, lines("x,y", *["1,a"] * 40), Y, "have the label 'a'; two classes are needed"),
+    "three rows": (T, lines("x,y", *DATA[:3]), Y, "gives 3 training samples; at least 10"),
+    "empty": (T, b"", Y, "is empty; the first line must name the columns"),
+    "blank": (T, b"\n\n  \n", Y, "is empty; the first line must name the columns"),
+    "no header": (T, lines(*DATA), Y, "its first line looks like data"),
+    "delimiter": (T, lines("x;y", "1;a"), Y, "try --delimiter ';'"),
+    "tab": (T, lines("x\ty", "1\ta"), Y, "try --delimiter 'tab'"),
+    "odd delimiter": (T, GOOD, [*Y, "--delimiter", "ab"], "A delimiter is one character"),
+    "duplicate names": (T, lines("x,x,y", "1,2,a"), Y, "2 columns named 'x'"),
+    "UTF-16": (T, "x,y\n1,a".encode("utf-16"), Y, "is in UTF-16; save it as UTF-8"),
+    "UTF-16 without mark": (T, "x,y\n1,a".encode("utf-16-le"), Y, "has a header with NUL bytes"),
+    "Latin header": (T, b"x,\xe4\n1,a", Y, "The header of"),
+    "open header": (T, b'x,"y\n1,a', Y, "opens a quote and does not close it"),
+    "many labels": (T, IDS, Y, "is this the right column"),
+    "nothing to learn": (T, lines("x,y", *[",a", ",b"] * 20), Y, "there is nothing to learn from"),
+    "old Mac": (T, lines("x,y", *DATA, end="\r"), Y, "ends its lines with carriage returns"),
+    "huge": (T, GOOD, [*Y, "--max-size", "1e-8"], "takes about 819 B of memory"),
+    "label twice": (T, GOOD, [*Y, "--group-column", "y"], "both the label and the contributor"),
+    "test and held-out": (T, GOOD, [*Y, "--test", T, "--held-out", "0.5"], "not both"),
+    "no such test": (T, GOOD, [*Y, "--test", "nowhere.csv"], "no file or folder nowhere.csv"),
+    "share": (T, GOOD, [*Y, "--held-out", "0"], "must lie between 0 and 1"),
+    "schema of another kind": (T, GOOD, ["--schema", "sparse.json"], "is a schema for sparse"),
+    "no schema": (T, GOOD, ["--schema", "t.csv"], "t.csv is not a schema: it is not JSON"),
+    "schema with other columns": (T, GOOD, ["--schema", "table.json"], "which the schema reads; did you mean 'x'?"),
+    "what does not apply": (T, GOOD, [*Y, "--n-features", "3"], "--n-features says nothing about"),
+    "unknown kind": ("t.docx", b"PK", [], "is of no known kind"),
+    "image size": (T, b"", ["--image-size", "big"], "'big' is not a size of images"),
+    "learner for images": (T, GOOD, [*Y, "--learner", "digits", "--votes-only"], "need grey images"),
+    "learner for texts": (T, GOOD, [*Y, "--learner", "text"], "takes texts, and this data has none"),
+    "texts for tables": (T, TEXTS, [*Y, "--learner", "table"], "cannot take texts"),
+    "not gzip": ("t.csv.gz", b"x,y\n", Y, "not a whole gzip file"),
+    "not npz": ("t.npz", b"x,y\n", [], "is not a whole npz file"),
+    "options of a named set": (None, None, ["digits", "--label", "y"], "--label is for your own files"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_bad_input_gets_one_sentence_and_writes_nothing(tmp_path, monkeypatch, what):
+    name, body, words, message = WRONG[what]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sparse.json").write_text('{"format": "poisonproof schema 1", "kind": "sparse", "n_features": 3}')
+    columns = '{"ex": "number", "y": "label"}'
+    (tmp_path / "table.json").write_text(f'{{"format": "poisonproof schema 1", "kind": "table", "columns": {columns}}}')
+    if name is not None:
+        (tmp_path / name).write_bytes(body)
+        words = [name, *words]
+    before = sorted(item.name for item in tmp_path.iterdir())
+    done = poisonproof("run", *words, code=2)
+    sentence = done.stderr.splitlines()[-1]
+    assert message in sentence
+    assert len(sentence) < 400
+    assert sorted(item.name for item in tmp_path.iterdir()) == before
+
+
+def test_two_gigabytes_are_not_begun_where_memory_will_not_do(tmp_path, monkeypatch):
+    """Refused by its size before a line is read; where there is room, or where the user insists, it is read."""
+    with (tmp_path / "t.csv").open("wb") as file:
+        file.write(b"x,y\n1,a\n")
+        file.truncate(2_000_000_000)  # takes no room on disk
+    monkeypatch.setattr("poisonproof.data.readers.lines.memory", lambda: Memory(8_000_000_000, 5_900_000_000))
+    message = "holds 2 GB of data, and reading it takes about 6 GB of memory, of which 5.9 GB are free"
+    assert message in poisonproof("run", tmp_path / "t.csv", "--label", "y", code=2).stderr
+    check_memory(tmp_path / "t.csv", 1_900_000_000)
+    monkeypatch.setattr("poisonproof.data.readers.lines.memory", lambda: Memory(None, None))
+    check_memory(tmp_path / "t.csv", 2_000_000_000)
+
+
+def test_what_the_user_insists_on_is_read(tmp_path, monkeypatch):
+    (tmp_path / "t.csv").write_bytes(GOOD)
+    monkeypatch.setattr("poisonproof.data.readers.lines.memory", lambda: Memory(1, 1))
+    with pytest.raises(ValueError, match=r"insist with --max-size"):
+        open_files(tmp_path / "t.csv", ReadOptions(label="y"))
+    assert len(open_files(tmp_path / "t.csv", ReadOptions(label="y", most_bytes=10**9)).y_train) > 20
+
+
+def test_mixed_encodings_are_said_and_cost_nothing(tmp_path):
+    body = lines("x,shade,y", *(f"{i},d\u00fcster,{'ab'[i % 2]}" for i in range(40)))
+    (tmp_path / "t.csv").write_bytes(body + b"\n3,d\xfcster,a\n")
+    dataset = open_files(tmp_path / "t.csv", ReadOptions(label="y"))
+    assert dataset.notes == ("t.csv: 1 rows are not UTF-8 and were read as Latin-1, each by itself (mixed encodings)",)
+    assert set(pd.concat([dataset.x_train, dataset.x_test])["shade"]) == {"d\u00fcster"}
+
+
+def test_a_compressed_table_with_another_delimiter(tmp_path):
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(lines("x\ty", *(row.replace(",", "\t") for row in DATA))))
+    words = ("run", tmp_path / "t.csv.gz", "--label", "y", "--delimiter", "tab", "--out", tmp_path / "run", *SMALL)
+    record = json.loads(poisonproof(*words, "--json").stdout)
+    assert any(premise == "number of features: 1 (chosen from this data)" for premise in record["premises"])
+    assert json.loads((tmp_path / "run" / "schema.json").read_text())["delimiter"] == "\t"
+
+
+def test_tsv_is_csv_with_tabs(tmp_path):
+    names, rows = wine_rows()
+    write_csv(tmp_path / "wine.csv", names, rows)
+    text = (tmp_path / "wine.csv").read_text()
+    assert "\t" not in text
+    (tmp_path / "wine.tsv").write_text(text.replace(",", "\t"))
+    how = ReadOptions(label="class", group_column="maker")
+    comma, tabs = open_files(tmp_path / "wine.csv", how), open_files(tmp_path / "wine.tsv", how)
+    assert tabs.digests() == comma.digests()
+    assert tabs.schema.delimiter == "\t"
+    (tmp_path / "schema.json").write_text(json.dumps(comma.schema.as_dict()))
+    declared = open_files(tmp_path / "wine.tsv", ReadOptions(schema=tmp_path / "schema.json"))
+    assert declared.digests() == comma.digests()
+    assert declared.schema.delimiter == "\t"
+    odd = tmp_path / "odd.tsv"
+    odd.write_text(text)
+    assert open_files(odd, replace(how, delimiter=",")).digests() == comma.digests()

@@ -1,0 +1,247 @@
+"""Image folders, npz files and svmlight rows of a user's own: each sample by itself, and nothing believed unseen."""
+
+import io
+import struct
+import zipfile
+import zlib
+from collections import Counter
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from PIL import Image
+from sklearn.datasets import dump_svmlight_file, load_digits, load_svmlight_file
+
+from poisonproof.data import ReadOptions, open_files
+from poisonproof.data.readers.folder import read_folder
+from poisonproof.data.readers.npz import read_arrays
+from poisonproof.data.user_files import read_part
+from poisonproof.samples.kinds import to_samples
+from poisonproof.samples.schema import ImageSchema, SparseSchema, schema_from_dict
+
+DIGITS = load_digits()
+
+
+def contents(X, labels, dtype="float64", n_features=None):
+    samples = to_samples(X, dtype=dtype, n_features=n_features)
+    return Counter((samples.key(row), labels[row]) for row in range(len(samples)))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Forty grey digits of 8 × 8 pixels in two classes."""
+    for at in np.flatnonzero(DIGITS.target < 2)[:40]:
+        home = tmp_path / "images" / f"digit {DIGITS.target[at]}"
+        home.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((DIGITS.images[at] * 15).astype(np.uint8)).save(home / f"{at}.png")
+    return tmp_path / "images"
+
+
+def test_a_folder_of_images(folder):
+    dataset = open_files(folder, ReadOptions(held_out=0.3))
+    assert dataset.dtype == "uint8"
+    assert dataset.x_train.shape[1:] == (8, 8)
+    assert set(dataset.y_train) == {"digit 0", "digit 1"}
+    assert len(dataset.x_train) + len(dataset.x_test) == 40
+    assert dataset.schema == schema_from_dict(dataset.schema.as_dict()) == ImageSchema(8, 8, False)
+    assert any("images of 8×8 pixels, grey (chosen from this data)" in str(premise) for premise in dataset.premises)
+    given = open_files(folder, ReadOptions(held_out=0.3, image_size=(5, 4), colour=True))
+    assert given.x_train.shape[1:] == (4, 5, 3)
+    assert all(premise.declared for premise in given.premises)
+    assert any("number of features: 60" in str(premise) for premise in given.premises)
+
+
+def chunk(kind, body):
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def bomb():
+    """A small PNG that states 2 million by 2 million pixels."""
+    head = struct.pack(">IIBBBBB", 2_000_000, 2_000_000, 8, 0, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
+    )
+
+
+def picture(size, mode="L", kind="PNG"):
+    body = io.BytesIO()
+    Image.new(mode, size, 7).save(body, kind)
+    return body.getvalue()
+
+
+BAD = {
+    "no image": (b"hello", "is not a whole image"),
+    "cut": (picture((8, 8))[:-30], "is not a whole image"),
+    "empty": (b"", "is not a whole image"),
+    "another format": (picture((8, 8), kind="GIF"), "is not a whole image"),
+    "bomb": (bomb(), "states more than 67108864 pixels and is not expanded"),
+    "larger than bearable": (picture((9000, 8000), "1"), "states more than 67108864 pixels and is not expanded"),
+    "another size": (picture((9, 8)), "has 9×8 pixels and most have 8×8: resize all by --image-size 8x8"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_image_stops_or_is_left_out_alone(folder, what):
+    clean = open_files(folder, ReadOptions(held_out=0.3))
+    body, message = BAD[what]
+    (folder / "digit 0" / "000.png").write_bytes(body)
+    with pytest.raises(ValueError, match=f"1 of 41 images cannot be used; .*000.png {message}") as error:
+        open_files(folder, ReadOptions(held_out=0.3))
+    assert "--skip-bad" in str(error.value)
+    rest = open_files(folder, ReadOptions(held_out=0.3, skip_bad=True))
+    assert rest.digests() == clean.digests()
+    assert any("1 of 41 images were left out" in note for note in rest.notes)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
+def test_one_more_image_of_any_kind_changes_no_other(folder, mode):
+    """A colour image among grey ones, or one of another size where images are resized, is a matter of its own."""
+    how = ReadOptions(held_out=0.3, image_size=(8, 8))
+    clean = open_files(folder, how)
+    Image.new(mode, (30, 20)).save(folder / "digit 1" / "000.png")
+    more = open_files(folder, how)
+    assert more.schema == clean.schema
+    extra = Counter()
+    for side in ("train", "test"):
+        before, after = (
+            contents(getattr(some, f"x_{side}"), getattr(some, f"y_{side}"), "uint8") for some in (clean, more)
+        )
+        assert not before - after
+        extra += after - before
+    assert extra.total() == 1
+
+
+def test_links_that_lead_outside_are_refused(folder, tmp_path):
+    outside = tmp_path / "secret.png"
+    outside.write_bytes(picture((8, 8)))
+    link = folder / "digit 0" / "link.png"
+    link.symlink_to(outside)
+    with pytest.raises(ValueError, match=r"link\.png is a link that leads out of"):
+        open_files(folder, ReadOptions())
+    assert any("1 of 41 images were left out" in note for note in open_files(folder, ReadOptions(skip_bad=True)).notes)
+    link.unlink()
+    link.symlink_to(folder / "digit 1" / next((folder / "digit 1").iterdir()).name)
+    open_files(folder, ReadOptions())
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "digit 2").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="digit 2 is a link that leads out of"):
+        open_files(folder, ReadOptions())
+
+
+def test_a_folder_that_is_none_of_classes(tmp_path, folder):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="holds no sub-folders, one for each class, of images"):
+        open_files(tmp_path / "empty", ReadOptions())
+    with pytest.raises(ValueError, match=r"take 2\.56 kB at 8×8 pixels, of which at most 1 kB"):
+        open_files(folder, ReadOptions(most_bytes=1000))
+    schema = ImageSchema(8, 8, False)
+    part = read_folder(folder / "digit 0", schema, labelled=False, resize=False, skip_bad=False, most_bytes=None)
+    assert part.labels is None
+    assert all(name.endswith(".png") for name in part.names)
+
+
+def test_npz_of_ones_own(tmp_path):
+    X, y = DIGITS.data[:200], DIGITS.target[:200]
+    path = tmp_path / "own.npz"
+    np.savez(path, x_train=X[:150], y_train=y[:150, None], x_test=X[150:], y_test=y[150:], who=np.arange(150) % 7)
+    dataset = open_files(path, ReadOptions(group_column="who"))
+    assert (dataset.x_train == X[:150]).all()
+    assert dataset.y_test.tolist() == [str(label) for label in y[150:]]
+    assert set(dataset.groups) == set("0123456")
+    images = DIGITS.images[:100].astype(np.uint8)
+    np.savez(path, X=images, y=y[:100])
+    dataset = open_files(path, ReadOptions())
+    assert dataset.dtype == "uint8"
+    assert len(dataset.x_train) + len(dataset.x_test) == 100
+    assert schema_from_dict(dataset.schema.as_dict()) == dataset.schema
+    np.savez(path, X=X, y=y)
+    with pytest.raises(ValueError, match="holds arrays of 64 numbers, float64 in X, but the schema asks for"):
+        read_part(path, dataset.schema, labelled=True, options=ReadOptions())
+    odd = X.copy()
+    odd[3, 5] = np.inf
+    np.savez(path, X=odd, y=np.where(np.arange(200) == 9, np.nan, y))
+    dataset = open_files(path, ReadOptions(held_out=0.1))
+    assert np.isnan(dataset.x_train).sum() + np.isnan(dataset.x_test).sum() == 1
+    assert dataset.notes == ("own.npz: 1 rows without a label were left out",)
+
+
+def header_of(shape, kind="<f8"):
+    text = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    text += b" " * (117 - len(text)) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (header_of("(1000000000000, 1000)"), "8000000000000000 bytes, and holds"),
+        (header_of("(2,)", "|O") + b"\x80\x04N.", "holds Python objects, which only pickle could read"),
+        (b"no array", "is not a whole npz file with X"),
+        (np.zeros(3).tobytes(), "is not a whole npz file with X"),
+    ],
+)
+def test_absurd_arrays_are_refused_before_memory_is_taken(tmp_path, body, message):
+    path = tmp_path / "own.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("X.npy", body)
+        archive.writestr("y.npy", body)
+    with pytest.raises(ValueError, match=message):
+        open_files(path, ReadOptions())
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("X.npy", header_of("(1000000, 1)") + bytes(8_000_000))
+        archive.writestr("y.npy", body)
+    with pytest.raises(ValueError, match=r"X takes 8 MB; at most 1 MB unless --max-size"):
+        read_arrays(path, ["X"], 1_000_000)
+
+
+def svm_lines(tmp_path, n=60):
+    X = sp.random(n, 12, 0.4, "csr", rng=np.random.default_rng(0))
+    dump_svmlight_file(X, np.arange(n) % 2, str(tmp_path / "plain.svm"), zero_based=False)
+    return (tmp_path / "plain.svm").read_bytes().splitlines()
+
+
+def test_svmlight_is_read_as_scikit_learn_reads_it(tmp_path):
+    svm_lines(tmp_path)
+    path = tmp_path / "plain.svm"
+    part = read_part(path, SparseSchema(13), labelled=True, options=ReadOptions())
+    theirs, labels = load_svmlight_file(str(path), n_features=13, zero_based=True)
+    assert (theirs != part.X).nnz == 0
+    assert [float(label) for label in part.labels] == labels.tolist()
+    dataset = open_files(path, ReadOptions())
+    assert dataset.schema == SparseSchema(13)
+    assert "number of features: 13 (chosen from this data)" in map(str, dataset.premises)
+    given = open_files(path, ReadOptions(n_features=20))
+    assert given.n_features == 20
+    assert "number of features: 20 (declared)" in map(str, given.premises)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"1 5:0.5 3:1", b"1 5:1e999", b"1 4000000000000000000000:1", b"1 99:3", b"0 1:x", b"1 -3:2", b"0", b"1 qid:3 2:1",
+     b"\xff 1:1", b"1 1:1 # said \"so", b"x:y", b"1 2:1 2:3", b"1 0:4", b"# nothing", b"1 3:-0.0"],
+)  # fmt: skip
+def test_one_more_svmlight_line_changes_no_other(tmp_path, line):
+    lines = svm_lines(tmp_path)
+    schema = SparseSchema(13)
+    sides = []
+    for some in (lines, [*lines[:20], line, *lines[20:]]):
+        (tmp_path / "t.svm").write_bytes(b"\n".join(some))
+        part = read_part(tmp_path / "t.svm", schema, labelled=True, options=ReadOptions())
+        sides.append(contents(part.X, part.labels, n_features=13))
+    before, after = sides
+    assert not before - after
+    assert (after - before).total() <= 1
+
+
+def test_absurd_svmlight_indices_must_be_declared(tmp_path):
+    lines = svm_lines(tmp_path)
+    path = tmp_path / "t.svm"
+    path.write_bytes(b"\n".join([*lines, *[b"1 999999999999:1"] * 7]))
+    with pytest.raises(
+        ValueError, match=r"7 of 67 rows of .*, line 67 .* above 1000000; so many features must be decl"
+    ):
+        open_files(path, ReadOptions())
+    path.write_bytes(b"\n".join([*lines, b"1 999999999999:1"]))
+    assert open_files(path, ReadOptions()).n_features == 13
+    dataset = open_files(path, ReadOptions(n_features=13))
+    assert any("1 entries lie beyond feature 12" in note for note in dataset.notes)

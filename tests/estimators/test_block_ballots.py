@@ -1,0 +1,120 @@
+"""BlockBallotClassifier: what it answers is what its definition says, saved, updated and attacked for real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from poisonproof import BlockBallotClassifier, Certificate
+from poisonproof.errors import DamagedFileError, PoisonproofError
+from poisonproof.maps.vectors import VectorFeatures
+from poisonproof.maps.whitening import LENGTH, Whitening
+from poisonproof.partition.split import Split
+from poisonproof.partition.spread import Spread
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[np.ndarray, np.ndarray]:
+    X, y = load_digits(return_X_y=True)
+    return X, y
+
+
+def model(**changes: object) -> BlockBallotClassifier:
+    settings: dict[str, object] = {"near": 1.2, "k": 9, "directions": 12, "classes": range(10), "scale": 4.0}
+    return BlockBallotClassifier(**{**settings, **changes})  # type: ignore[arg-type]
+
+
+def slow_votes(X: np.ndarray, y: np.ndarray, x: np.ndarray, spread: Spread, near: float, directions: int) -> list[int]:
+    """What members say of one sample: everything anew, one pair of samples at a time."""
+    split = Split("content")
+    partitions = split.partitions(split.samples(X), spread.n_partitions)
+    rows = VectorFeatures(scale=4.0)(X)[:, 0]
+    asked = VectorFeatures(scale=4.0)(x[None])[:, 0]
+    said = []
+    for member in range(spread.n_subsets):
+        own = rows[[member in spread.subsets_of(int(partition)) for partition in partitions]]
+        own = own[sorted(range(len(own)), key=lambda row: own[row].tobytes())]
+        whitening = Whitening.of(own, directions, 0.5)
+        test, scores = whitening(asked)[0].astype(int), np.zeros(10, int)
+        for voter, label in zip(whitening(rows).astype(int), y, strict=True):
+            scores[label] += 1 if ((test - voter) ** 2).sum() <= (near * LENGTH) ** 2 else -1
+        said.append(int(scores.argmax()))
+    return said
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_members_say_what_the_definition_says(digits: tuple[np.ndarray, np.ndarray], d: int) -> None:
+    X, y = digits[0][:300], digits[1][:300]
+    fitted = model(k=5, d=d).fit(X, y)
+    test = digits[0][1000:1003]
+    for x, said in zip(test, fitted.verdicts(test).verdict, strict=True):
+        assert said.tolist() == slow_votes(X, y, x, Spread.random(5, d), 1.2, 12)
+
+
+def test_real_insertions_and_removals_within_the_radius_change_nothing(
+    digits: tuple[np.ndarray, np.ndarray],
+) -> None:
+    X, y = digits[0][:400], digits[1][:400]
+    test = digits[0][1500:1540]
+    fitted = model().fit(X, y)
+    certificate = fitted.certify(test)
+    assert (certificate.radius > 0).sum() > 10
+    random = np.random.default_rng(0)
+    for at in np.flatnonzero(certificate.radius > 0)[:6]:
+        radius, rival = int(certificate.radius[at]), int(certificate.runner_up[at])
+        copies = test[at] + random.integers(-1, 2, (radius, X.shape[1]))  # in as many partitions as may be
+        attacked = model().fit(np.concatenate([X, copies]), np.append(y, np.full(radius, rival)))
+        assert attacked.predict(test[at : at + 1])[0] == certificate.labels[at]
+        nearest = np.argsort(np.square(X - test[at]).sum(axis=1))[:radius]
+        attacked = model().fit(np.delete(X, nearest, axis=0), np.delete(y, nearest))
+        assert attacked.predict(test[at : at + 1])[0] == certificate.labels[at]
+
+
+def test_update_gives_what_fit_gives(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = digits
+    fitted = model().fit(X[:300], y[:300])
+    kept = list(fitted.maps_)
+    fitted.update(add=(X[300:302], y[300:302]), remove=[4])
+    again = model().fit(np.delete(X[:302], 4, axis=0), np.delete(y[:302], 4))
+    assert 0 < sum(old is new for old, new in zip(kept, fitted.maps_, strict=True)) < 9
+    for one, other in zip(fitted.maps_, again.maps_, strict=True):
+        assert one is not None and other is not None and one.digest == other.digest
+    answers, expected = fitted.certify(X[600:700]), again.certify(X[600:700])
+    assert np.array_equal(answers.radius, expected.radius) and np.array_equal(answers.prediction, expected.prediction)
+
+
+def test_saved_models_answer_alike_and_altered_ones_are_refused(
+    digits: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    X, y = digits
+    fitted = model(k=4, d=2).fit(X[:200], y[:200])
+    fitted.save(tmp_path / "model")
+    loaded = BlockBallotClassifier.load(tmp_path / "model")
+    first, second = fitted.certify(X[400:450]), loaded.certify(X[400:450])
+    assert np.array_equal(first.radius, second.radius) and np.array_equal(first.prediction, second.prediction)
+    first.save(tmp_path / "certificate.npz")
+    assert Certificate.load(tmp_path / "certificate.npz").voters == first.voters
+    other = model(k=4, d=2).fit(X[200:400], y[200:400])
+    other.save(tmp_path / "other")
+    (tmp_path / "model" / "maps.npz").write_bytes((tmp_path / "other" / "maps.npz").read_bytes())
+    with pytest.raises(DamagedFileError, match="learned from other samples"):
+        BlockBallotClassifier.load(tmp_path / "model")
+
+
+def test_members_with_nothing_to_learn_abstain() -> None:
+    X, y = np.array([[0.0], [1.0], [1.0]]), [0, 1, 1]
+    fitted = BlockBallotClassifier(near=0.5, k=50, classes=[0, 1]).fit(X, y)
+    assert all(learned is None for learned in fitted.maps_)
+    assert np.allclose(fitted.predict_proba(X), 0.5)
+    assert (fitted.certify(X).radius == 0).all()
+
+
+def test_contributors_are_refused() -> None:
+    with pytest.raises(PoisonproofError, match="takes no groups"):
+        BlockBallotClassifier(near=0.5).fit([[0.0], [1.0]], [0, 1], groups=["a", "b"])
+    with pytest.raises(PoisonproofError, match="must be by content"):
+        BlockBallotClassifier(near=0.5, split="group").fit([[0.0], [1.0]], [0, 1])
+

@@ -1,0 +1,207 @@
+"""Samples that vote: odd rows cost only themselves, odd parameters are refused; sizes, classes, maps."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from poisonproof import BallotClassifier, NeighborVoteClassifier, PremiseWarning, Split
+from poisonproof.maps.hashed import HashedFeatures
+from poisonproof.maps.tables import TableFeatures
+from sample_voters import DIGITS, LABELS, MODELS, TEST, TRAIN, same
+
+# One row never stops everything
+
+
+@pytest.mark.parametrize("make", [MODELS["ballots"], MODELS["neighbours"]])
+def test_odd_rows_are_left_out_one_by_one(make):
+    X, y = DIGITS[:60].astype(object), LABELS[:60].astype(object)
+    X[3, 0], X[4, 1], y[5] = "what", np.inf, None
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model = make(classes=range(10)).fit(X, y)
+    words = " ".join(str(one.message) for one in told if one.category is PremiseWarning)
+    assert "1 training samples have a label that is not one of the classes and were left out" in words
+    assert "1 cells are no numbers" in words
+    assert model.n_dropped_ == 1
+    assert len(model.predict(DIGITS[TEST])) == len(DIGITS[TEST])
+
+
+def test_few_samples_and_one_class_are_answered():
+    few = NeighborVoteClassifier(n_neighbors=50, classes=range(10)).fit(DIGITS[:3], LABELS[:3])
+    assert few.certify(DIGITS[TEST]).radius.max() <= 3
+    one = BallotClassifier(near=9.0).fit(DIGITS[:5], np.zeros(5))
+    certificate = one.certify(DIGITS[5:7])
+    assert certificate.radius.tolist() == [4, 4]
+    assert certificate.runner_up.tolist() == [1, 1]  # a class that nobody has shown
+
+
+def failing(X):
+    """A map that cannot read some rows: it raises on one and gives NaN for another."""
+    X = np.asarray(X)
+    if (X[:, 0] == 7).any():
+        raise RuntimeError("sevens")
+    return np.where(X[:, :1] == 5, np.nan, X)
+
+
+def test_a_row_that_the_map_cannot_read_costs_only_itself():
+    X, y = DIGITS[:80].copy(), LABELS[:80]
+    X[3, 0], X[4, 0] = 7, 5
+    with pytest.warns(PremiseWarning, match="2 training samples cannot be read by the feature map and were left out"):
+        model = NeighborVoteClassifier(failing, n_neighbors=5).fit(X, y)
+    others = np.delete(np.arange(80), [3, 4])
+    alone = NeighborVoteClassifier(failing, n_neighbors=5).fit(DIGITS[:80][others], y[others])
+    same(model.certify(DIGITS[TEST]), alone.certify(DIGITS[TEST]))
+    with pytest.warns(PremiseWarning, match="1 samples to be answered cannot be read"):
+        certificate = model.certify(X[3:6:2])
+    assert certificate.exact.tolist() == [False, False] or not certificate.exact[0]
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        (lambda X: np.full((len(X), 2), np.nan), "no usable numbers for any sample"),
+        (lambda X: np.random.default_rng().normal(size=(len(X), 4)), "other numbers when it was asked"),
+        (lambda X: np.ones(len(X)), "must give a row of numbers"),
+        (lambda X: np.array([["a"]] * len(X)), "must give a row of numbers"),
+        (lambda X: np.ones((len(X), 3 + int(X[0, 5] == DIGITS[512, 5] != DIGITS[0, 5]))), "as many for every sample"),
+        (object(), "must be a feature map"),
+        (lambda X: np.full((len(X), 9), 10**6), "vectors longer than"),
+    ],
+)
+def test_maps_that_are_none_are_refused(features, message):
+    with pytest.raises(ValueError, match=message):
+        BallotClassifier(features, near=1.0).fit(DIGITS, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"near": -1}, "a number from 0 on"),
+        ({"near": np.nan}, "a number from 0 on"),
+        ({"near": None}, "a number from 0 on"),
+        ({"near": 1.2, "metric": "cosine"}, "from -1 to 1"),
+        ({"near": 1, "metric": "manhattan"}, "'metric' parameter must be one of"),
+        ({"near": 1, "class_sizes": {0: 3, 1: -1}}, "size of class 1 must be a whole number"),
+        ({"near": 1, "class_sizes": {0: 3, 1: 4}, "classes": [0, 2]}, "keys of 'class_sizes' must be the classes"),
+        ({"near": 1, "class_sizes": {0: 3, 1: 4}, "one_sided": True}, "need no class sizes"),
+        ({"near": 1, "class_sizes": "guess"}, "must be sizes by label, or 'rows'"),
+        ({"near": 1, "class_sizes": [3, 4]}, "must be sizes by label"),
+        ({"near": 1, "voices": 0}, "'voices' parameter must be a whole number above 0"),
+        ({"near": 1, "scale": 0}, "'scale' parameter must be a number of steps"),
+        ({"near": 1, "split": "pixel-sum"}, "it is 'content' or 'group'"),
+    ],
+)
+def test_parameters_that_cannot_be_meant_are_refused(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        BallotClassifier(**parameters).fit(DIGITS[:20], LABELS[:20])
+
+
+def test_the_number_of_neighbours_is_checked():
+    for count in (0, 2.5, True):
+        with pytest.raises(ValueError, match="'n_neighbors' parameter must be a whole number above 0"):
+            NeighborVoteClassifier(n_neighbors=count).fit(DIGITS[:20], LABELS[:20])
+
+
+# Sizes and classes
+
+
+def test_sizes_read_off_the_rows_are_the_one_sided_form():
+    rows = BallotClassifier(near=1.6, class_sizes="rows").fit(DIGITS[TRAIN], LABELS[TRAIN])
+    same(rows.certify(DIGITS[TEST]), MODELS["one-sided"]().fit(DIGITS[TRAIN], LABELS[TRAIN]).certify(DIGITS[TEST]))
+    assert rows.certify(DIGITS[1200:1201]).method == "one-sided ballots"
+
+
+def test_declared_sizes_are_a_premise_that_says_from_where():
+    model = BallotClassifier(near=1.9, class_sizes={c: 100 + c for c in range(10)}, class_sizes_from="the paper")
+    model.fit(DIGITS[TRAIN], LABELS[TRAIN])
+    premises = {p.what: p for p in model.premises_}
+    assert premises["class sizes"].value.startswith("0: 100, 1: 101")
+    assert premises["class sizes"].value.endswith("from the paper")
+    assert premises["classes"].declared
+    plain = {p.what: p.value for p in MODELS["ballots"]().fit(DIGITS[TRAIN], LABELS[TRAIN]).premises_}
+    assert plain["class sizes"].startswith("none declared")
+    assert plain["near"].startswith("cosine ≥ 0.85")
+
+
+def test_inferred_classes_reckon_with_an_invented_one():
+    strict = MODELS["one-sided"](classes=range(10)).fit(DIGITS[TRAIN], LABELS[TRAIN]).certify(DIGITS[TEST])
+    loose = MODELS["one-sided"]().fit(DIGITS[TRAIN], LABELS[TRAIN]).certify(DIGITS[TEST])
+    assert (loose.radius <= strict.radius).all()
+    assert not loose.classes_inferred < strict.classes_inferred
+    assert {p.what: p.declared for p in loose.premises}["classes"] is False
+
+
+# Maps
+
+
+def test_text_and_sparse_rows_are_hashed():
+    texts = ["the cat sat on the mat", "cats and mats", "stocks fell today", "markets and stocks rose"] * 5
+    labels = ["pets", "pets", "money", "money"] * 5
+    model = NeighborVoteClassifier(n_neighbors=5, metric="cosine", classes=["pets", "money"]).fit(texts, labels)
+    assert model.predict(["a cat on a mat", "stocks rose today"]).tolist() == ["pets", "money"]
+    wide = sp.random(30, 5000, 0.02, random_state=0, format="csr")
+    assert HashedFeatures()(wide).shape == (30, 1, 1024)
+    assert HashedFeatures()(wide[:, :600]).shape == (30, 1, 600)
+    assert (HashedFeatures()(wide)[7] == HashedFeatures()(wide[7])[0]).all()
+
+
+def test_tables_have_units_and_categories():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(
+        {"age": [20.0, 30.0, np.nan, 50.0] * 10, "job": ["clerk", "baker", None, "clerk"] * 10, "id": range(40)}
+    )
+    labels = [0, 0, 1, 1] * 10
+    features = TableFeatures.declared({"age": 10, "job": "category"})
+    given = features(frame)[:, 0].astype(int)
+    assert given.shape == (40, 2 + 32)
+    assert (given[:, 0] == np.array([128, 192, 0, 320] * 10)).all()
+    assert (given[:, 1] > 0).tolist() == [False, False, True, False] * 10
+    model = NeighborVoteClassifier(features, n_neighbors=5, classes=[0, 1]).fit(frame, labels)
+    premise = {p.what: p for p in model.premises_}["map"]
+    assert premise.declared
+    assert "age in units of 10" in premise.value
+    odd = pd.DataFrame({"age": ["n/a"], "job": ["never seen"], "id": [1]})
+    assert model.certify(odd).radius.shape == (1,)
+    assert model.predict(frame).tolist()[:2] == [0, 0]
+    guessed = NeighborVoteClassifier(n_neighbors=5, classes=[0, 1]).fit(frame, labels)
+    premise = {p.what: p for p in guessed.premises_}["map"]
+    assert not premise.declared
+    assert "from 40 these training samples" in premise.value
+    trusted = TableFeatures.from_rows(frame[:10], trusted=True)
+    model = NeighborVoteClassifier(trusted, n_neighbors=5, classes=[0, 1]).fit(frame, labels)
+    assert {p.what: p for p in model.premises_}["map"].declared
+    with pytest.raises(ValueError, match="'age' needs a unit above 0"):
+        TableFeatures.declared({"age": 0})
+    with pytest.raises(ValueError, match="could read no sample; it said: The table lacks the columns age"):
+        NeighborVoteClassifier(features, n_neighbors=5).fit(frame[["job", "id"]], labels)
+
+
+def test_a_schema_says_how_cells_are_read():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"age": ["20", "30", "40", "50"] * 5, "job": ["a", "b", "a", "b"] * 5})
+    split = Split(schema={"age": "number", "job": "category"})
+    model = NeighborVoteClassifier(
+        TableFeatures.declared({"age": 10, "job": "category"}), n_neighbors=3, classes=[0, 1], split=split
+    ).fit(frame, [0, 0, 1, 1] * 5)
+    assert model.map_.features(model.split_.samples(frame).take([0]))[0, 0, 0] == 128
+    assert len(model.predict(frame[:3])) == 3
+
+
+class Mirrored:
+    """The first half of a vector is the sample, the second its mirror image."""
+
+    mirrored, scale = True, 16
+
+    def __call__(self, X):
+        return np.concatenate([X, X[:, ::-1]], axis=1)
+
+
+def test_the_mirror_image_of_a_sample_is_at_distance_zero():
+    X = np.random.default_rng(0).integers(0, 9, (12, 6)).astype(float)
+    model = BallotClassifier(Mirrored(), near=0.5, classes=[0, 1]).fit(X, np.arange(12) % 2)
+    assert model.ballots(X[:3, ::-1]).near.tolist() == [[1, 0], [0, 1], [1, 0]]
+    assert model.ballots(X[:3]).near.tolist() == [[1, 0], [0, 1], [1, 0]]
+    many = model.ballots(np.concatenate([X, X[:, ::-1]]))  # by matrices instead of row by row
+    assert (many.near == [[1, 0], [0, 1]] * 12).all()

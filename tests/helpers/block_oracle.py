@@ -1,0 +1,172 @@
+"""Blocks of ballots, slowly and plainly: the whole classifier on a few whole numbers, its certificate, an attacker.
+
+A sample is (place, label) with a small whole number for a place. Its partition and the map of a member are made by a
+hash of what they may depend on, so that one poison changes a map it reaches beyond recognition: no certificate that
+trusts a reached member can hold. Two places are near in a map if they lie within a reach that the map says.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import xxhash
+
+from poisonproof.certificates.blocks import certify_blocks, verdicts_of
+from poisonproof.partition.spread import Spread
+
+Sample = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything that is fixed before samples come: spread, classes, declared sizes, how far places go, a salt."""
+
+    spread: Spread
+    n_classes: int
+    sizes: tuple[int, ...]
+    n_places: int
+    salt: int
+    inferred: bool = False
+
+    def partition(self, place: int) -> int:
+        """The partition of a sample, by its place alone."""
+        return xxhash.xxh64_intdigest(f"{self.salt} {place}".encode()) % self.spread.n_partitions
+
+    def reach(self, member: int, samples: Sequence[Sample]) -> int | None:
+        """How far near is in a member's map: from its own samples without labels; None if it has none."""
+        own = sorted(place for place, _ in samples if member in self.spread.subsets_of(self.partition(place)))
+        return xxhash.xxh64_intdigest(f"{self.salt} {member} {own}".encode()) % (self.n_places + 1) - 1 if own else None
+
+    def scores(self, x: int, samples: Sequence[Sample], reach: int) -> dict[int, int]:
+        """The score of every class that is there."""
+        classes = sorted({label for _, label in samples}) if self.inferred else range(self.n_classes)
+        scores = {c: 0 if self.inferred else self.sizes[c] for c in classes}
+        for place, label in samples:
+            if label in scores:
+                scores[label] += 1 if abs(place - x) <= reach else -1
+        return scores
+
+    def verdict(self, x: int, samples: Sequence[Sample], member: int) -> int | None:
+        """What one member says; None if it abstains."""
+        reach = self.reach(member, samples)
+        if reach is None:
+            return None
+        scores = self.scores(x, samples, reach)
+        return max(scores, key=lambda c: (scores[c], -_rank(c, self.n_classes)))
+
+    def predict(self, x: int, samples: Sequence[Sample]) -> int:
+        """The class that most members say; ties to the smaller one, but an unseen class wins them."""
+        said = [self.verdict(x, samples, member) for member in range(self.spread.n_subsets)]
+        there = sorted({label for _, label in samples}) if self.inferred else range(self.n_classes)
+        votes = {c: said.count(c) for c in there}
+        return max(votes, key=lambda c: (votes[c], -_rank(c, self.n_classes)), default=0)
+
+    def certified(self, x: int, samples: Sequence[Sample]) -> tuple[int, int, int]:
+        """Prediction and both radii by the code under test, from the slow scores."""
+        n_members = self.spread.n_subsets
+        scores, abstains = np.zeros((1, n_members, self.n_classes), np.int64), np.zeros((1, n_members), np.bool_)
+        for member in range(n_members):
+            reach = self.reach(member, samples)
+            abstains[0, member] = reach is None
+            for c, score in self.scores(x, samples, -1 if reach is None else reach).items():
+                scores[0, member, c] = score
+        found = certify_blocks(
+            verdicts_of(scores, abstains, inferred=self.inferred), self.spread, self.n_classes, len(samples)
+        )
+        return int(found.prediction[0]), int(found.insert_remove[0]), int(found.label_flip[0])
+
+    def attacks(self, samples: Sequence[Sample], size: int, flips: bool) -> Iterator[list[Sample]]:
+        """All training sets within an attack of exactly this size: flipped labels, or insertions and removals."""
+        labels = range(self.n_classes + self.inferred)
+        if flips:
+            for rows in itertools.combinations(range(len(samples)), size):
+                for new in itertools.product(labels, repeat=size):
+                    changed = dict(zip(rows, new, strict=True))
+                    yield [(place, changed.get(row, label)) for row, (place, label) in enumerate(samples)]
+            return
+        inserted = list(itertools.product(range(self.n_places), labels))
+        for removals in range(min(size, len(samples) - 1) + 1):
+            for gone in itertools.combinations(range(len(samples)), removals):
+                rest = [sample for row, sample in enumerate(samples) if row not in gone]
+                for new in itertools.combinations_with_replacement(inserted, size - removals):
+                    yield rest + list(new)
+
+
+def _rank(c: int, n_classes: int) -> int:
+    return -1 if c >= n_classes else c
+
+
+def slow_radius(world: World, x: int, samples: Sequence[Sample]) -> tuple[int, int]:
+    """Both radii straight from the statement: all members of all subsets, sorted sums, one attack size at a time."""
+    n_members = world.spread.n_subsets
+    scores = []
+    for member in range(n_members):
+        reach = world.reach(member, samples)
+        scores.append(None if reach is None else world.scores(x, samples, reach))
+    prediction = world.predict(x, samples)
+    rivals: list[int] = [c for c in range(world.n_classes + world.inferred) if c != prediction]
+
+    def could_win(own: dict[int, int], c: int, moves: int) -> bool:
+        if c == world.n_classes:
+            return moves >= 1 and all(moves >= score for score in own.values())
+        return all(own.get(c, 0) + moves - score >= (e < c) for e, score in own.items() if e != c)
+
+    def worth(own: dict[int, int] | None, c: int, moves: int) -> int:
+        if own is None:
+            return 0
+        says = max(own, key=lambda e: (own[e], -e))
+        others = [e for e in range(world.n_classes + world.inferred) if e != prediction]
+        if says == prediction and not any(could_win(own, e, moves) for e in others):
+            return 1
+        return -1 if could_win(own, c, moves) else 0
+
+    def holds(size: int, flips: bool) -> bool:
+        for c in rivals:
+            worths = [worth(own, c, 2 * size if flips else size) for own in scores]
+            deltas = sorted(
+                (sum(1 + worths[i] for i in world.spread.subsets_of(j)) for j in range(world.spread.n_partitions)),
+                reverse=True,
+            )
+            reached = 0 if flips else sum(deltas[:size])
+            if reached > sum(worths) - (c < prediction or c == world.n_classes):
+                return False
+        return True
+
+    radius = max((size for size in range(1, world.spread.n_partitions + 1) if holds(size, False)), default=0)
+    flipped = max((size for size in range(1, len(samples) + 1) if holds(size, True)), default=0)
+    return radius, flipped
+
+
+def random_case(random: np.random.Generator) -> tuple[World, int, list[Sample]]:
+    """A small world, a test sample and training samples."""
+    n_classes = int(random.integers(2, 4))
+    d = int(random.integers(1, 4))
+    k = int(random.integers(3, 8)) if d == 1 else int(random.integers(2, 5))
+    inferred = bool(random.integers(0, 2))
+    sizes = tuple(int(size) for size in random.integers(0, 3, n_classes))
+    n_places = int(random.integers(4, 9))
+    world = World(Spread.random(k, d, int(random.integers(99))), n_classes, sizes, n_places, int(random.integers(1 << 30)), inferred)
+    count = int(random.integers(3, 9))
+    favoured = int(random.integers(n_classes))
+    samples = [
+        (int(random.integers(n_places)), favoured if random.random() < 0.8 else int(random.integers(n_classes)))
+        for _ in range(count)
+    ]
+    if inferred:  # codes are those of the classes that are there
+        there = sorted({label for _, label in samples})
+        samples = [(place, there.index(label)) for place, label in samples]
+        world = World(world.spread, len(there), sizes[: len(there)], n_places, world.salt, True)
+    return world, int(random.integers(n_places)), samples
+
+
+def broken(world: World, x: int, samples: Sequence[Sample], sizes: Iterable[int], flips: bool) -> list[Sample] | None:
+    """A training set within an attack of these sizes that changes the prediction."""
+    prediction = world.predict(x, samples)
+    for size in sizes:
+        for changed in world.attacks(samples, size, flips):
+            if world.predict(x, changed) != prediction:
+                return changed
+    return None

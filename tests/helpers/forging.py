@@ -1,0 +1,547 @@
+"""What forgers do: they have poisonproof's own save functions, change what they like and write every digest anew."""
+
+import hashlib
+import io
+import json
+import shutil
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+from sklearn.naive_bayes import GaussianNB
+
+from poisonproof import (
+    Certificate,
+    FiniteAggregationClassifier,
+    Spread,
+    Votes,
+    certify,
+    data,
+)
+from poisonproof.data import ReadOptions
+from poisonproof.estimators.prepared import prepare
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.learners.table import TableClassifier
+from poisonproof.maps.vectors import VectorFeatures
+from poisonproof.premises import Premise
+from poisonproof.runs.run import run, threat_model
+from poisonproof.system.files import (
+    open_arrays,
+    read_record,
+    sha256_of,
+    write_arrays,
+    write_record,
+    write_text,
+    write_whole,
+)
+from poisonproof.training.member_files import dumped, load_members, save_members
+
+DIGITS = data.load("digits")
+DATA = data.Dataset(
+    "digits", DIGITS.x_train[:300], DIGITS.y_train[:300], DIGITS.x_test[:40], DIGITS.y_test[:40], DIGITS.classes
+)
+GROUPED = replace(DATA, groups=np.arange(300) % 60)
+N = 10
+
+
+# The runs that are forged
+
+
+def make(folder, estimator=None, dataset=DATA, classes=range(10), split="content", **options):
+    model = FiniteAggregationClassifier(estimator or GaussianNB(), k=5, d=2, classes=classes, split=split)
+    run(dataset, model, folder, **options)
+    return folder
+
+
+def table_data(folder):
+    rng = np.random.default_rng(7)
+    rows = [f"{a:.2f},{b:.2f},{'yes' if a + b > 0 else 'no'}" for a, b in rng.normal(size=(240, 2))]
+    write_text(folder / "table.csv", "\n".join(["width,height,answer", *rows]) + "\n")
+    return data.open_files(folder / "table.csv", ReadOptions(label="answer", classes=["no", "yes"]))
+
+
+def make_runs(folder):
+    """Every run that is forged, with its data: name → (folder, data)."""
+    table = table_data(folder)
+    pooled = KernelRidgeClassifier(VectorFeatures(unit=16.0))
+    return {
+        "plain": (make(folder / "plain", rankings=True), DATA),
+        "inferred": (make(folder / "inferred", classes=None), DATA),
+        "pooled": (make(folder / "pooled", estimator=pooled), DATA),
+        "grouped": (make(folder / "grouped", dataset=GROUPED, split="group"), GROUPED),
+        "table": (make(folder / "table", TableClassifier(), table, ["no", "yes"]), table),
+    }
+
+
+# What a forger can do
+
+
+def sign(folder, edit=None):
+    """Every digest anew: of the base classifiers in model.json and in the blocks, and of all files in the manifest."""
+    record = folder / "models" / "model.json"
+    if record.exists():
+        model = read_record(record)
+        model["files"] = _digests(folder / "models", model["files"])
+        write_record(record, model)
+    for block in (folder / "votes").glob("block-*.npz"):
+        arrays, facts = open_arrays(block)
+        members = folder / "models" / f"members-{facts['first_subset'] // 64:05d}.skops"
+        if facts["members"] and members.exists():
+            write_arrays(block, arrays, {**facts, "members": sha256_of(members)})
+    manifest = read_record(folder / "manifest.json")
+    if edit:
+        edit(manifest)
+    if isinstance(manifest["files"], dict):
+        manifest["files"] = _digests(folder, manifest["files"])
+    write_record(folder / "manifest.json", manifest)
+
+
+def _digests(folder, stated):
+    return {name: sha256_of(folder / name) if (folder / name).is_file() else digest for name, digest in stated.items()}
+
+
+def edited(change):
+    """The manifest, changed."""
+    return lambda folder: sign(folder, change)
+
+
+def facts(change):
+    """What the certificate says about itself, changed."""
+
+    def forge(folder):
+        arrays, said = open_arrays(folder / "certificate.npz")
+        change(said)
+        write_arrays(folder / "certificate.npz", arrays, said)
+
+    return forge
+
+
+def both(of_manifest, of_certificate):
+    def forge(folder):
+        facts(of_certificate)(folder)
+        sign(folder, of_manifest)
+
+    return forge
+
+
+def arrays(change):
+    """The arrays of the certificate, changed."""
+
+    def forge(folder):
+        held, said = open_arrays(folder / "certificate.npz")
+        held = {name: array.copy() for name, array in held.items()}
+        change(held)
+        write_arrays(folder / "certificate.npz", held, said)
+
+    return forge
+
+
+def model(change):
+    """The record of the kept base classifiers, changed."""
+
+    def forge(folder):
+        record = read_record(folder / "models" / "model.json")
+        change(record)
+        write_record(folder / "models" / "model.json", record)
+
+    return forge
+
+
+def members(change):
+    """The kept base classifiers, changed."""
+
+    def forge(folder):
+        path = folder / "models" / "members-00000.skops"
+        save_members(path, change(load_members(path)))
+
+    return forge
+
+
+def ensemble(make_changes, *, recertify=True, digests=False, also=lambda manifest: None):
+    """Votes, spread, classes, split, premises … changed in every file, and certified by poisonproof itself.
+
+    ``make_changes`` gives the new values from the old votes; with ``digests`` the subset digests are computed anew.
+    """
+
+    def forge(folder):
+        old, certificate = Votes.load(folder / "votes.npy"), Certificate.load(folder / "certificate.npz")
+        names = ("matrix", "spread", "classes", "split", "classes_inferred", "premises", "rankings")
+        known = {name: getattr(old, name) for name in names}
+        for name in ("matrix", "rankings"):
+            known[name] = None if known[name] is None else np.array(known[name])
+        votes = Votes(**(known | make_changes(old)))
+        _write_votes(folder, votes)
+        made = certify(votes) if recertify else replace(certificate, spread=votes.spread, premises=votes.premises)
+        replace(made, origin=certificate.origin).save(folder / "certificate.npz")
+        if (folder / "models").exists():
+            model(lambda record: _describe_model(record, votes, digests))(folder)
+        right = int((made.labels == DATA.y_test[: votes.n_test]).sum()) if votes.n_test <= 40 else None
+
+        def manifest(there):
+            _describe(there, votes, certificate)
+            if right is not None and recertify and "schema" not in there["settings"]:
+                there["clean_accuracy"] = right / votes.n_test
+                there["majority_share"] = made.majority_share(DATA.y_test[: votes.n_test])
+                there["balanced_accuracy"] = made.balanced_accuracy(DATA.y_test[: votes.n_test])
+            also(there)
+
+        sign(folder, manifest)
+        facts(lambda said: said["origin"].update(threat_model=threat_model(votes.split)))(folder)
+
+    return forge
+
+
+def _write_votes(folder, votes):
+    votes.save(folder / "votes.npy")
+    votes.spread.save(folder / "spread.npz")
+    said = votes.matrix if votes.rankings is None else votes.rankings
+    for path in (folder / "votes").glob("*.npz"):
+        held, about = open_arrays(path)
+        width = held["votes"].shape[1]
+        part = said[:, about["first_subset"] :][:, :width] if "first_subset" in about else said
+        write_arrays(path, {**held, "votes": part}, about)
+
+
+def _describe_model(record, votes, digests):
+    sizes = np.zeros(votes.spread.n_subsets, int)
+    np.add.at(sizes, votes.spread.as_table(), np.array(record["partition_sizes"])[:, None])
+    record |= {
+        "spread": votes.spread.as_dict(),
+        "split": votes.split.as_dict(),
+        "premises": [[p.what, p.value, p.declared] for p in votes.premises],
+        "subset_sizes": sizes.tolist(),
+        "classes": {"kind": votes.classes.dtype.kind, "values": votes.classes.tolist()},
+        "classes_inferred": votes.classes_inferred,
+    }
+    if digests:
+        given = None if votes.classes_inferred else votes.classes.tolist()
+        again = FiniteAggregationClassifier(GaussianNB(), spread=votes.spread, split=votes.split, classes=given)
+        record["subset_digests"] = prepare(again, DATA.x_train, DATA.y_train).digests.tobytes().hex()
+
+
+def _describe(there, votes, certificate):
+    there["settings"] |= {
+        "k": votes.spread.k,
+        "d": votes.spread.d,
+        "spread_digest": votes.spread.digest,
+        "split": votes.split.as_dict(),
+        "classes": votes.classes.tolist(),
+    }
+    there |= {
+        "premises": [str(premise) for premise in votes.premises],
+        "threat_model": threat_model(votes.split),
+        "unit": "contributors" if votes.split.kind == "group" else "training samples",
+        "n_test": votes.n_test,
+    }
+
+
+def premise(what, **changes):
+    """The premises of the votes with one of them changed."""
+    return lambda votes: {
+        "premises": [replace(given, **changes) if given.what == what else given for given in votes.premises]
+    }
+
+
+def other_spread(shifts):
+    def change(votes):
+        spread = Spread(N, shifts)
+        said = f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}"
+        return {"spread": spread, **premise("spread", value=said)(votes)}
+
+    return change
+
+
+def other_split(kind):
+    def change(votes):
+        return {"split": replace(votes.split, kind=kind), **premise("split", value=f"{kind}, float64")(votes)}
+
+    return change
+
+
+def other_votes(change):
+    """Rankings with other first places, and the votes that they make."""
+
+    def changes(votes):
+        ranked = np.array(votes.rankings)
+        change(ranked)
+        return {"matrix": ranked[..., 0].copy(), "rankings": ranked}
+
+    return changes
+
+
+def vote_for(ranked, t, i, code):
+    """Put a class first in one ranking."""
+    rest = [place for place in ranked[t, i].tolist() if place != code]
+    ranked[t, i] = [code, *rest][: ranked.shape[2]]
+
+
+def all_right(ranked):
+    for t, label in enumerate(DATA.y_test):
+        for i in range(ranked.shape[1]):
+            vote_for(ranked, t, i, int(label))
+
+
+def exchange(array, one, other, axis=1):
+    places = np.arange(array.shape[axis])
+    places[[one, other]] = other, one
+    array[...] = np.take(array, places, axis)
+
+
+def fewer_rows(votes):
+    return {"matrix": np.array(votes.matrix)[:-5], "rankings": np.array(votes.rankings)[:-5]}
+
+
+def more_rows(votes):
+    best = np.argsort(-votes.counts().max(axis=1), kind="stable")[:10]
+    rows = np.concatenate([np.arange(votes.n_test), best])
+    return {"matrix": np.array(votes.matrix)[rows], "rankings": np.array(votes.rankings)[rows]}
+
+
+def renamed_classes(names):
+    def change(votes):
+        listed = ", ".join(map(str, names[:12]))
+        return {"classes": names, **premise("classes", value=f"{len(names)} labels, {listed}")(votes)}
+
+    return change
+
+
+def one_more_class(votes):
+    n, width = 11, votes.rankings.shape[2]
+    ranked = np.full((*votes.rankings.shape[:2], n), n, np.uint8)
+    ranked[..., :width] = np.where(np.array(votes.rankings) == width, n, votes.rankings)
+    return {"matrix": ranked[..., 0].copy(), "rankings": ranked, **renamed_classes(list(range(n)))(votes)}
+
+
+def partition(change):
+    def forge(folder):
+        held = np.load(folder / "split.npy")
+        change(held)
+        write_whole(folder / "split.npy", lambda file: np.save(file, held))
+
+    return forge
+
+
+def exchanged_samples(held):
+    other = int(np.flatnonzero(held != held[0])[0])
+    held[[0, other]] = held[[other, 0]]
+
+
+def spread_of_the_certificate(folder):
+    certificate = Certificate.load(folder / "certificate.npz")
+    replace(certificate, spread=Spread(N, (0, 1))).save(folder / "certificate.npz")
+
+
+def unbalanced(folder):
+    table = Spread(N, (0, 1)).as_table().tolist()
+    table[0] = [3, 4]
+    for change in (facts, model):
+        change(lambda said: said.update(spread={"n_subsets": N, "table": table}))(folder)
+
+
+def raw_votes(change):
+    """A vote matrix that poisonproof itself would not write."""
+
+    def forge(folder):
+        matrix = change(np.load(folder / "votes.npy"))
+        write_whole(folder / "votes.npy", lambda file: np.save(file, matrix))
+        record = read_record(folder / "votes.json")
+        record["matrix"]["sha256"] = sha256_of(folder / "votes.npy")
+        write_record(folder / "votes.json", record)
+
+    return forge
+
+
+def beyond(matrix):
+    matrix[0, 0] = 99
+    return matrix
+
+
+def abstaining(ranked):
+    ranked[4, 3] = 10
+
+
+def rankings_alone(change):
+    """Rankings changed in their file and in the blocks, while the votes stay."""
+
+    def forge(folder):
+        path = folder / "votes.rankings.npy"
+        ranked = np.load(path)
+        change(ranked)
+        write_whole(path, lambda file: np.save(file, ranked))
+        record = read_record(folder / "votes.json")
+        record["rankings"]["sha256"] = sha256_of(path)
+        write_record(folder / "votes.json", record)
+        for block in (folder / "votes").glob("*.npz"):
+            held, about = open_arrays(block)
+            write_arrays(block, {**held, "votes": ranked}, about)
+
+    return forge
+
+
+def lower_places(ranked):
+    ranked[..., [1, 2]] = ranked[..., [2, 1]]
+
+
+def other_first_place(ranked):
+    ranked[2, 5, [0, 1]] = ranked[2, 5, [1, 0]]
+
+
+def unnamed_rankings(folder):
+    record = read_record(folder / "votes.json")
+    del record["rankings"]
+    write_record(folder / "votes.json", record)
+
+
+def block_of_other_votes(folder):
+    block = folder / "votes" / "block-00000.npz"
+    held, about = open_arrays(block)
+    other_first_place(held["votes"])
+    write_arrays(block, held, about)
+
+
+def block_with_a_failure(folder):
+    block = folder / "votes" / "block-00000.npz"
+    held, about = open_arrays(block)
+    write_arrays(block, held, {**about, "failures": {"3": "ValueError: made up"}})
+
+
+def reversed_codes(kept):
+    return [replace(member, codes=member.codes[::-1].copy()) for member in kept]
+
+
+def exchanged_places(kept):
+    return [replace(kept[1], index=0), replace(kept[0], index=1), *kept[2:]]
+
+
+def exchanged_members(kept):
+    return [kept[1], kept[0], *kept[2:]]
+
+
+def constant_member(kept):
+    return [replace(kept[0], model=None, fallback=3), *kept[1:]]
+
+
+def members_of_another_run(kept):
+    other = FiniteAggregationClassifier(GaussianNB(), k=5, d=2, classes=range(10))
+    return other.fit(DIGITS.x_train[300:600], DIGITS.y_train[300:600]).members_
+
+
+def kept_learner(folder):
+    learner = dumped(GaussianNB(var_smoothing=0.1))
+    write_whole(folder / "models" / "estimator.skops", lambda file: file.write(learner))
+
+
+OTHER_LEARNER = "GaussianNB(var_smoothing=0.1)"
+
+
+def relabelled_learner(folder):
+    ensemble(premise("learner", value=OTHER_LEARNER))(folder)
+    facts(lambda said: said["origin"].update(learner=OTHER_LEARNER))(folder)
+    sign(folder, lambda manifest: manifest["settings"].update(learner=OTHER_LEARNER))
+
+
+def relabelled_and_kept_learner(folder):
+    kept_learner(folder)
+    relabelled_learner(folder)
+    again = FiniteAggregationClassifier(GaussianNB(var_smoothing=0.1), k=5, d=2, classes=range(10))
+    digests = prepare(again, DATA.x_train, DATA.y_train).digests
+    model(lambda record: record.update(subset_digests=digests.tobytes().hex()))(folder)
+
+
+def unnamed_members(folder):
+    shutil.copy(folder / "models" / "members-00000.skops", folder / "models" / "members-00009.skops")
+
+
+def pooled_file(name, change):
+    """One of the mapped files of pooled base classifiers, changed, with the digest that the pool states of it."""
+
+    def forge(folder):
+        path = folder / "models" / name
+        held = np.load(path)
+        held = change(held)
+        write_whole(path, lambda file: np.save(file, held))
+        pool, about = open_arrays(folder / "models" / "members-pool.npz")
+        about["files"][name] = sha256_of(path)
+        write_arrays(folder / "models" / "members-pool.npz", pool, about)
+
+    return forge
+
+
+def pooled_codes(folder):
+    path = folder / "models" / "members-pool.npz"
+    pool, about = open_arrays(path)
+    starts = np.concatenate(([0], np.cumsum(pool["n_codes"].astype(np.int64))))
+    for start, stop in pairwise(starts):
+        pool["codes"][start:stop] = pool["codes"][start:stop][::-1].copy()
+    write_arrays(path, pool, about)
+
+
+def one_premise_more(votes):
+    return {"premises": [*votes.premises, Premise("blessing", "by the maker", True)]}
+
+
+def one_premise_less(votes):
+    return {"premises": [given for given in votes.premises if given.what != "learner"]}
+
+
+def schema_of_the_manifest(manifest):
+    manifest["settings"]["schema"]["classes"] = ["no", "yes", "maybe"]
+
+
+def schema_everywhere(folder):
+    path = folder / "schema.json"
+    schema = json.loads(path.read_text())
+    schema["delimiter"] = ";"
+    write_text(path, json.dumps(schema, indent=1, ensure_ascii=False) + "\n")
+    sign(folder, lambda manifest: manifest["settings"].update(schema=schema))
+
+
+def other_digest(name, digest):
+    def change(settings):
+        settings["dataset"].pop(name)
+        if digest:
+            settings["dataset"][name] = digest
+
+    return both(lambda manifest: change(manifest["settings"]), lambda said: change(said["origin"]))
+
+
+def with_contributors(folder):
+    ensemble(other_split("group"))(folder)
+    other = {"groups": "0" * 64}
+    both(
+        lambda manifest: manifest["settings"]["dataset"].update(other),
+        lambda said: said["origin"]["dataset"].update(other),
+    )(folder)
+
+
+def one_more_right(manifest):
+    manifest["clean_accuracy"] = (round(manifest["clean_accuracy"] * 40) + 1) / 40
+
+
+def beside(name, text):
+    return lambda folder: write_text(folder / name, text)
+
+
+def linked(name):
+    """A file or folder of the run moved away, with a link in its place."""
+
+    def forge(folder):
+        elsewhere = folder.parent / f"{folder.name}-elsewhere"
+        (folder / name).rename(elsewhere)
+        (folder / name).symlink_to(elsewhere)
+
+    return forge
+
+
+def packed_certificate(folder):
+    held, said = open_arrays(folder / "certificate.npz")
+    body = io.BytesIO()
+    np.savez_compressed(body, facts=np.frombuffer(json.dumps(said, ensure_ascii=False).encode(), np.uint8), **held)
+    seal_whole(folder / "certificate.npz", body.getvalue())
+
+
+def seal_whole(path, body):
+    """A zip archive with the seal that poisonproof puts at the end of its own."""
+    seal = b"sha256 "
+    whole = body[:-2] + (len(seal) + 64).to_bytes(2, "little") + seal
+    path.write_bytes(whole + hashlib.sha256(whole).hexdigest().encode())

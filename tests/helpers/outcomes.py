@@ -1,0 +1,40 @@
+"""Completed runs made up from random votes, as the report is handed them."""
+
+import numpy as np
+
+from poisonproof import (
+    Split,
+    Spread,
+    Votes,
+    certify,
+)
+from poisonproof.runs.manifest import Identity, Manifest
+from poisonproof.runs.run import Outcome, threat_model
+
+
+def outcome(folder, X, y, classes, *, votes=None, name="made up", split="content", undefended=0.9, k=10, d=2, **more):
+    """A run on test samples ``X``. Without ``votes``, each is right with a chance that its sample drew."""
+    rng = np.random.default_rng(0)
+    spread = Spread.random(k, d)
+    split = Split(split)
+    if votes is None:
+        truth = np.array([list(classes).index(label) for label in np.asarray(y).tolist()])
+        guess = rng.integers(len(classes), size=(len(y), spread.n_subsets))
+        sure = rng.random((len(y), 1)) ** 0.5
+        votes = np.where(rng.random(guess.shape) < sure, truth[:, None], guess)
+    votes = Votes(votes, spread, classes, split, **more)
+    certificate = certify(votes)
+    about = (spread.k, spread.d, spread.digest, split.as_dict(), "made up", list(classes), True, None, None)
+    manifest = Manifest(
+        "complete",
+        Identity({"name": name}, *about),
+        {"poisonproof": "0"},
+        premises=("classes: as given (declared)",),
+        notes=(),
+        threat_model=threat_model(split),
+        n_train=1234,
+        empty_subsets=0,
+    )
+    sizes = rng.poisson(5, spread.n_partitions)
+    seconds = {"train and vote": 1.0}
+    return Outcome(folder, certificate, np.asarray(y), undefended, 0.5, seconds, manifest, X, votes, sizes)

@@ -1,0 +1,84 @@
+"""The versions we declare: the lowest are the tested ones, they agree, and none of them is known to be unsafe."""
+
+import io
+import json
+import re
+import tomllib
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import skops.io as sio
+from packaging.requirements import Requirement
+from packaging.version import Version
+from sklearn.naive_bayes import GaussianNB
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+# Not in the oldest environment: torch alone is larger than all the rest, and style and types are no user's concern.
+LEFT_OUT = {"torch", "ruff", "mypy", "pandas-stubs", "import-linter"}
+
+
+def declared():
+    """Every requirement that names a library, of the package and of its extras."""
+    lists = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    found = [Requirement(text) for texts in lists for text in texts]
+    return {one.name: one for one in found if one.name != PROJECT["name"] and one.name not in LEFT_OUT}
+
+
+def oldest():
+    lines = (ROOT / "constraints-oldest.txt").read_text("utf-8").splitlines()
+    return dict(line.split("==") for line in lines if line and not line.startswith("#"))
+
+
+def lowest(requirement):
+    return next(part.version for part in requirement.specifier if part.operator == ">=")
+
+
+def test_the_oldest_constraints_are_the_declared_bounds():
+    bounds = {name: Version(lowest(one)) for name, one in declared().items()}
+    assert {name: Version(number) for name, number in oldest().items()} == bounds
+
+
+@pytest.mark.parametrize("name", sorted(oldest()))
+def test_what_is_installed_here_is_declared(name):
+    """In the oldest environment this says that it is the oldest; in any other, that it is not older still."""
+    try:
+        here = version(name)
+    except ModuleNotFoundError:
+        assert name not in {Requirement(text).name for text in PROJECT["dependencies"]}
+    else:
+        assert declared()[name].specifier.contains(here), f"{name} {here}"
+
+
+def test_skops_loads_no_method_that_nobody_vouched_for():
+    """Before 0.12 a file could reach any attribute: a type was asked for, and the file said which, whatever it held."""
+    with zipfile.ZipFile(io.BytesIO(sio.dumps(GaussianNB().fit))) as file:
+        schema, rest = json.loads(file.read("schema.json")), {name: file.read(name) for name in file.namelist()}
+    schema |= {"__class__": "GaussianNB", "__module__": "sklearn.naive_bayes"}
+    schema["content"]["func"] = "__reduce__"
+    body = io.BytesIO()
+    with zipfile.ZipFile(body, "w") as file:
+        for name, content in (rest | {"schema.json": json.dumps(schema).encode()}).items():
+            file.writestr(name, content)
+    with pytest.raises(TypeError, match="__reduce__"):
+        sio.loads(body.getvalue(), trusted=["sklearn.naive_bayes.GaussianNB"])
+
+
+def test_the_bound_of_skops_leaves_out_the_unsafe_versions():
+    assert not any(declared()["skops"].specifier.contains(unsafe) for unsafe in ("0.11.0", "0.12.0"))
+
+
+def test_the_workflow_tests_oldest_newest_and_no_extras():
+    text = (ROOT / ".github" / "workflows" / "test.yml").read_text("utf-8")
+    assert all(system in text for system in ("ubuntu-", "macos-", "windows-"))
+    assert all(f"make {target}" in text for target in ("test", "test-oldest", "test-bare", "dist"))
+
+
+def test_hooks_and_workflows_call_only_targets_that_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M))
+    for path in (ROOT / ".github" / "workflows" / "test.yml", ROOT / ".pre-commit-config.yaml", ROOT / ".ci" / "run"):
+        called = re.findall(r"\bmake ([a-z-]+)", path.read_text("utf-8"))
+        assert called
+        assert set(called) <= targets, path

@@ -1,0 +1,299 @@
+"""The door matrix: whatever odd row comes through whatever door, it reaches its own base classifiers and nobody else.
+
+A share of the cases; benchmarks/doors.py goes through all of them.
+"""
+
+import csv
+import io
+import json
+import os
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+from typer.testing import CliRunner
+
+import doors
+from doors import ACTS, DOORS, PLACES, Brought, Case, Door, faults_of, honest_rows, odd_names, read
+from poisonproof.cli import app
+
+PER_DOOR = 6
+EXAMPLES = int(os.environ.get("POISONPROOF_FUZZ", "25"))
+
+
+def present(name):
+    door = DOORS[name]
+    if not doors.here(door):
+        pytest.skip(f"this door needs {door.needs}: pip install '.[test]'")
+    return door
+
+
+def some_of(name):
+    """A few odd rows of each door, other ones at each, so that together they cover the table."""
+    names = odd_names(name)
+    start = sum(map(ord, name))
+    step = max(1, len(names) // PER_DOOR)
+    return [names[(start + i * step) % len(names)] for i in range(min(PER_DOOR, len(names)))]
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_an_odd_row_reaches_nobody_else(name):
+    door = present(name)
+    faults = []
+    for at, odd in enumerate(some_of(name)):
+        case = Case(door, odd, ACTS[(at + len(name)) % 4], PLACES[(at + len(odd)) % 3], train=at == 0)
+        faults += [f"{case}: {fault}" for fault in faults_of(case)]
+    assert faults == []
+
+
+KNOWN = [
+    # What once got through, by name, whatever the rotation above picks.
+    ("pandas, inferred", "durations: microseconds"),
+    ("pandas, objects", "moments: a zone"),
+    (".parquet, declared", "durations: ten thousand years"),
+    (".parquet, declared", "moments: the year 30000"),
+    ("pandas, contributors above 2**53", "group: a neighbour above 2**53"),
+    ("list of lists, labels above 2**53", "label: a neighbour above 2**53"),
+    ("array float64", "cell a: infinity"),
+    ("array, learner without missing values", "cell a: NaN"),
+    ("array float64, contributors", "group: missing"),
+    ("sparse csr", "entries: signalling NaN"),
+    ("sparse coo", "entries: twice"),
+    ("list of lists", "cell a: a text"),
+    ("list of lists", "cell a: a list"),
+    ("array of objects", "cell b: Decimal signalling NaN"),
+    ("array of objects", "cell big: a moment"),
+    ("pandas, inferred", "cell b: complex"),
+    ("pandas, inferred", "cell a: a dict"),
+    ("texts, list", "sample: missing"),
+    ("array float64, classes inferred", "label: missing"),
+    ("array float64, classes inferred", "label: a fraction"),
+    ("array float64, classes inferred", "label: a float equal to one"),
+    ("sparse csr, in parts", "entries: unsorted"),
+    ("sparse coo, in parts", "entries: needs a double"),
+    ("sparse coo, bytes, in parts", "entries: above a byte"),
+    ("array of moments", "moment: nanoseconds"),
+    ("array of durations", "moment: microseconds"),
+    ("array float64, contributors by moment", "moment of a contributor: nanoseconds"),
+    ("array float64, contributors above 2**53 in a categorical", "group: missing"),
+    ("array float64, contributors above 2**53 in an array of pandas", "group: missing"),
+    ("array of texts", "cell a: a text"),
+    ("array, complex", "cell a: complex"),
+    ("list of images, arrays", "shape: another shape"),
+    ("list of images, lists", "shape: texts"),
+    ("list of lists, labels in a column", "label: undeclared"),
+    ("pandas, inferred", "moments: the year 30000"),
+    (".svm, inferred", "line: svmlight: above a million"),
+    ("image folder, declared", "picture: a link that leads out"),
+    ("image folder, declared", "picture: a link to itself"),
+    ("image folder, declared", "picture: a pipe"),
+]
+
+
+@pytest.mark.parametrize(("name", "odd"), KNOWN)
+@pytest.mark.parametrize("act", ["insert", "remove"])
+def test_what_once_got_through(name, odd, act):
+    case = Case(present(name), odd, act, "first" if act == "insert" else "last", train=True)
+    assert faults_of(case) == []
+
+
+# Hypothesis's own odd cells
+
+CELLS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=True, allow_infinity=True, allow_subnormal=True),
+    st.text(max_size=12),
+    st.binary(max_size=6),
+    st.decimals(),
+    st.fractions(),
+    st.complex_numbers(),
+    st.dates(),
+    st.datetimes(),
+    st.timedeltas(),
+    st.times(),
+    st.lists(st.integers(), max_size=2),
+)
+ANY_CELL = ["array of objects", "list of lists", "pandas, objects", "texts, list"]
+
+
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+@given(
+    name=st.sampled_from(ANY_CELL), cell=CELLS, label=CELLS, act=st.sampled_from(ACTS), place=st.sampled_from(PLACES)
+)
+def test_cells_that_nobody_thought_of(name, cell, label, act, place):
+    def odd(row, rows):
+        column = "words" if name == "texts, list" else "a"
+        return replace(row.having(**{column: cell}), label=label)
+
+    assert faults_of(Case(DOORS[name], repr(cell), act, place), odd) == []
+
+
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+@given(
+    name=st.sampled_from([".csv, declared", ".tsv, inferred", ".svm, declared"]),
+    line=st.binary(max_size=60).filter(lambda line: b"\n" not in line),
+    act=st.sampled_from(ACTS),
+    place=st.sampled_from(PLACES),
+)
+def test_lines_that_nobody_thought_of(name, line, act, place):
+    case = Case(DOORS[name], repr(line), act, place)
+    assert faults_of(case, lambda row, rows: replace(row, line=line)) == []
+
+
+# The commands themselves
+
+
+def run(path, out, *more):
+    words = ["run", path, "--label", "class", "--group-column", "maker", "--classes", "0,1", "--k", 5, "--d", 2]
+    done = CliRunner().invoke(
+        app, [str(word) for word in (*words, "--n-jobs", 1, "--no-undefended", "--out", out, *more)]
+    )
+    assert done.exit_code == 0, done.output
+    return np.load(out / "votes.npy", allow_pickle=False)
+
+
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
+@pytest.mark.parametrize("odd", ["cell a: a text", "group: unknown", "label: undeclared", "line: an open quote"])
+def test_commands_move_no_more_than_the_row_may(tmp_path, odd):
+    """`poisonproof run` before and after, the same test file; and `poisonproof update` gives what a fresh run gives."""
+    write = doors._write_csv()
+    honest = honest_rows("rows")
+    train, test = honest[8:], honest[:8]
+    (tmp_path / "test").mkdir()
+    tested = write(test, tmp_path / "test")
+    path = write(train, tmp_path)
+    before = run(path, tmp_path / "run", "--test", tested)
+    write(doors.change_of("insert", "middle", train, doors.odd_row(odd)).after, tmp_path)
+    after = run(path, tmp_path / "fresh", "--test", tested)
+    assert (before != after).any(axis=0).sum() <= doors.D
+    done = CliRunner().invoke(app, ["update", str(tmp_path / "run"), str(path), "--n-jobs", "1", "--json"])
+    assert done.exit_code == 0, done.output
+    assert sum(change["retrained"] for change in json.loads(done.stdout)["changes"]) <= doors.D
+    assert (np.load(tmp_path / "run" / "votes.npy", allow_pickle=False) == after).all()
+
+
+# A matrix that cannot fail proves nothing: doors that leak
+
+
+def by_type_inference(rows, folder):
+    """A CSV read by pandas, which gives each column one type."""
+    file = io.StringIO()
+    csv.writer(file).writerows([doors.NUMBERS, *([row.cells[name] for name in doors.NUMBERS] for row in rows)])
+    frame = pd.read_csv(io.StringIO(file.getvalue()))
+    return Brought(frame, [row.label for row in rows], None, doors.estimator(None))
+
+
+def behind_a_scaler(rows, folder):
+    X = StandardScaler().fit_transform(doors._floats(rows))
+    return Brought(X, [row.label for row in rows], None, doors.estimator())
+
+
+def rounded_like_the_largest(rows, folder):
+    """Numbers in the precision that the largest of them leaves."""
+    X = doors._floats(rows)
+    return Brought(X + np.nanmax(X) - np.nanmax(X), [row.label for row in rows], None, doors.estimator())
+
+
+def held_out_by_index(rows, folder):
+    X, y = doors._floats(rows), np.array([str(row.label) for row in rows], object)
+    parts = train_test_split(X, y, test_size=0.3, random_state=0)
+    model = doors.estimator(classes=["0", "1"])
+    return Brought(parts[0], parts[2], None, model, (parts[1], parts[3]))
+
+
+def partitioned_by_row_number(rows, folder):
+    return Brought(
+        doors._floats(rows), [row.label for row in rows], list(range(len(rows))), doors.estimator(split="group")
+    )
+
+
+def categories_from_the_data(rows, folder):
+    frame = pd.DataFrame({"a": [row.cells["a"] for row in rows], "city": [row.cells["city"] for row in rows]})
+    frame["city"] = pd.Categorical(frame["city"]).codes.astype(float)
+    return Brought(frame, [row.label for row in rows], None, doors.estimator(None))
+
+
+def labels_decide_the_learner(rows, folder):
+    learner = doors.DecisionTreeClassifier(max_depth=1 + len({str(row.label) for row in rows}))
+    return Brought(doors._floats(rows), [row.label for row in rows], None, doors.estimator(learner))
+
+
+def stopped_by_infinity(rows, folder):
+    X = doors._floats(rows)
+    if np.isinf(X).any():
+        raise ValueError("Input X contains infinity.")
+    return Brought(X, [row.label for row in rows], None, doors.estimator())
+
+
+ALL = ("insert", "remove", "replace")
+LEAKS = [
+    (by_type_inference, "cell b: a text", "rows went|rows came", ALL),
+    (behind_a_scaler, "cell a: huge", "rows went|rows came", ALL),
+    (rounded_like_the_largest, "cell a: huge", "rows went|rows came", ALL),
+    (held_out_by_index, "cell a: a fraction", "rows went|rows came", ("insert", "remove")),
+    (partitioned_by_row_number, "cell a: a fraction", "rows went|rows came", ("insert", "remove")),
+    (categories_from_the_data, "category: a formula", "rows went|rows came", ALL),
+    (labels_decide_the_learner, "label: undeclared", r"base classifiers .* moved", ALL),
+    (stopped_by_infinity, "cell a: infinity", "one row stops the training", ALL),
+]
+
+
+@pytest.mark.parametrize(
+    ("leak", "odd", "fault", "act"), [(leak, odd, fault, act) for leak, odd, fault, acts in LEAKS for act in acts]
+)
+def test_the_matrix_sees_a_door_that_leaks(leak, odd, fault, act):
+    faults = faults_of(Case(Door(leak.__name__, leak, ()), odd, act, "first"))
+    assert faults
+    assert re.search(fault, "\n".join(faults))
+
+
+def test_the_matrix_sees_votes_that_leak():
+    """Digests say nothing about a learner that remembers; votes do, and so does update."""
+    seen = []
+
+    class Remembering(doors.DecisionTreeClassifier):
+        def fit(self, X, y):
+            seen.append(len(X))
+            return super().fit(X, (y if len(seen) % 2 else y[::-1]))
+
+    def bring(rows, folder):
+        return Brought(
+            doors._floats(rows), [row.label for row in rows], None, doors.estimator(Remembering(max_depth=3))
+        )
+
+    faults = faults_of(Case(Door("remembering", bring, ()), "cell a: a fraction", "insert", "middle", train=True))
+    assert any("votes of" in fault or "other votes" in fault for fault in faults)
+
+
+def test_the_matrix_sees_an_update_that_forgets():
+    """A door whose single row is read otherwise than the same row among others."""
+
+    def bring(rows, folder):
+        X = doors._floats(rows)
+        return Brought(X if len(rows) > 1 else X + 1, [row.label for row in rows], None, doors.estimator())
+
+    faults = faults_of(Case(Door("forgetful", bring, ()), "cell a: a fraction", "insert", "middle", train=True))
+    assert "update gives other digests than a fresh fit" in faults
+
+
+def test_every_kind_of_oddity_comes_through_some_door():
+    through = {odd for name in DOORS for odd in odd_names(name)}
+    assert through == {odd for table in doors.odd_rows().values() for odd in table}
+    assert {kind for door in DOORS.values() for kind in door.takes} == set(doors.odd_rows())
+
+
+def test_honest_rows_feed_base_classifiers_and_both_sides():
+    """Otherwise nothing would be there to move."""
+    for name in ("array float64", ".csv, declared", ".parquet, command, contributors", "image folder, declared"):
+        reading = read(DOORS[name], honest_rows(DOORS[name].rows))
+        assert (reading.brought.model.subset_sizes_ > 0).mean() >= 0.9, name
+        sides = {row[0] for row in reading.rows} | set(reading.aside.values())
+        assert sides in ({"trained", "held out"}, {"trained", True, False}), name

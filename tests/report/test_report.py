@@ -1,0 +1,202 @@
+"""What the report holds, without a browser."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from outcomes import outcome
+from poisonproof.display.charts import histogram, stairs, survival, ticks
+from poisonproof.display.text import shown
+from poisonproof.report.gallery import (
+    PICTURES,
+    ROWS,
+    choose,
+    pixels,
+)
+from poisonproof.report.page import headline_size, write_report
+from poisonproof.report.published import published_for
+from poisonproof.report.summary import Summary
+
+
+def test_a_large_run_fits_and_stands_alone(tmp_path):
+    rng = np.random.default_rng(0)
+    images = rng.integers(256, size=(10_000, 28, 28), dtype=np.uint8)
+    done = outcome(tmp_path, images, rng.integers(10, size=10_000), range(10), k=50, d=4, name="mnist")
+    text = write_report(done).read_text()
+    assert len(text.encode()) < 3_000_000
+    assert "://" not in text
+    assert text.count("data:image/png") == 2 * PICTURES.ends + PICTURES.between + PICTURES.wrong
+    assert "best published" in text
+    assert text == write_report(done).read_text()
+
+
+def test_published_numbers_beyond_the_own_curve_are_not_hidden(tmp_path):
+    done = outcome(tmp_path, np.zeros((10_000, 5, 5)), [0, 1] * 5000, range(10), k=50, d=1, name="cifar10")
+    assert done.certificate.radius.max() == 25
+    assert 'max="26"' in write_report(done).read_text()
+    split_votes = np.tile(np.arange(50) % 2, (10_000, 1))
+    weak = outcome(tmp_path, done.x_test, done.y_test, range(10), votes=split_votes, k=50, d=1, name="cifar10")
+    text = write_report(weak).read_text()
+    assert weak.certificate.radius.max() == 0
+    assert 'max="21"' in text
+    assert "the largest radius is 0" in " ".join(text.split())
+    assert text.count('class="point') == 6 + 5 + 2
+
+
+def test_large_pictures_and_long_texts_are_cut(tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=200)
+    large = rng.integers(256, size=(200, 150, 200, 3), dtype=np.uint8)
+    assert len(write_report(outcome(tmp_path, large, y, [0, 1])).read_bytes()) < 3_000_000
+    assert len(write_report(outcome(tmp_path, ["x" * 100_000] * 200, y, [0, 1])).read_bytes()) < 300_000
+
+
+def test_what_was_given_never_becomes_markup(tmp_path):
+    hostile = ["</script><script>alert(1)</script>", "<!--", "lone \ud800 surrogate"]
+    done = outcome(tmp_path, hostile * 10, hostile * 10, hostile, name=hostile[0])
+    text = write_report(done).read_bytes().decode()
+    assert len(re.findall("<script", text)) == len(re.findall("</script", text)) == 2
+    assert "<!--" not in text
+    embedded = json.loads(re.search(r'id="data">(.*?)</script>', text).group(1))
+    assert embedded["tiles"][0]["cells"][0][1] in [shown(text) for text in hostile]
+
+
+def test_the_page_states_what_the_certificate_says(tmp_path):
+    done = outcome(tmp_path, np.zeros((500, 8, 8), np.uint8), [0, 1, 2, 1] * 125, range(4), k=20)
+    size = headline_size(done)
+    held = int((done.certificate.right(done.y_test) & (done.certificate.radius >= size)).sum())
+    text = write_report(done).read_text()
+    assert held * 2 >= 500 > 2 * (done.certificate.right(done.y_test) & (done.certificate.radius > size)).sum()
+    assert f"<strong>{held} of 500</strong> predictions are right and cannot be changed by any {size} poisoned" in text
+    embedded = json.loads(re.search(r'id="data">(.*?)</script>', text).group(1))
+    for at in range(embedded["top"] + 1):
+        counted = sum(n for one in embedded["classes"] for radius, n in one["radii"] if radius >= at)
+        assert counted == (done.certificate.right(done.y_test) & (done.certificate.radius >= at)).sum()
+    assert embedded["classes"][3] == {"n": 0, "radii": []}
+
+
+def test_the_balanced_curve_is_the_balanced_certified_fraction():
+    """Read back from the path, at every attack size."""
+    rng = np.random.default_rng(5)
+    for _ in range(30):
+        shares = np.sort(rng.random(int(rng.integers(2, 30))))[::-1].round(2)
+        path = re.findall(r"([MHV])(?:0 )?([\d.]+)", stairs(shares))
+        at, y, level = 0.0, float(path[0][1]), {}
+        for command, number in path[1:]:
+            if command == "V":
+                y = float(number)
+                continue
+            for size in range(len(shares) - 1):
+                if at - 0.01 <= 100 * size / (len(shares) - 1) < float(number) - 0.01:
+                    level[size] = y
+            at = float(number)
+        assert [100 - level[size] for size in range(len(shares) - 1)] == pytest.approx(100 * shares[:-1], abs=0.006)
+
+
+def test_a_summary_says_what_the_certificate_says(tmp_path):
+    done = outcome(tmp_path, np.zeros((300, 8, 8), np.uint8), [0, 0, 0, 1, 2] * 60, range(4), k=20)
+    certificate, y = done.certificate, done.y_test
+    summary = Summary.of(done, [0, 1, 2, 3, 4, 5, 6], feared=3)
+    record = json.loads(json.dumps(summary.as_dict()))
+    assert record["majority_share"] == 0.6
+    assert (summary.caution, record["warning"]) == (None, None)
+    assert record["certified_fraction"] == certificate.certified_fraction(y, range(7)).tolist()
+    assert record["certified_fraction_balanced"] == certificate.certified_fraction_balanced(y, range(7)).tolist()
+    assert [one["label"] for one in record["by_class"]] == [0, 1, 2]
+    header, rows = summary.classes_table()
+    assert header == ["class", "test samples", "at 0", "at 2", "at 3", "at 4", "at 6"]
+    assert rows[1][:2] == ["1", "60"]
+    assert "Always answering '0': 60.0 %, balanced 33.3 %" in summary.line
+    weak = outcome(tmp_path, done.x_test, y, range(4), votes=np.zeros((300, 40), np.uint8), k=20)
+    warning = Summary.of(weak, [0]).warning
+    assert "answers '0' to every test sample" in warning
+    assert "try a smaller --k (at k = 20 a base classifier learns from about 62 samples)" in warning
+
+
+def test_of_very_many_classes_the_worst_are_listed(tmp_path):
+    y = np.arange(400) % 50
+    done = outcome(tmp_path, np.zeros((400, 8, 8), np.uint8), y, range(50))
+    summary = Summary.of(done, [0, 1])
+    _, rows = summary.classes_table()
+    worst = sorted(summary.by_class, key=lambda one: one.clean_accuracy)[:20]
+    assert [row[0] for row in rows] == [str(one.label) for one in worst]
+    assert "the 20 of 50 with the lowest clean accuracy" in summary.classes_title
+
+
+@pytest.mark.parametrize("limits", [PICTURES, ROWS])
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 50, 5000])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_the_choice_is_limited_sorted_and_without_repeats(limits, n, share):
+    rng = np.random.default_rng(n)
+    radius, right = rng.integers(30, size=n), np.arange(n) < round(share * n)
+    groups = {title: rows for title, _, rows in choose(radius, right, limits)}
+    rows = np.concatenate(list(groups.values()))
+    assert len(set(rows.tolist())) == len(rows) <= 120
+    assert ("Wrong" in groups) == (not right.all())
+    for title, some in groups.items():
+        assert right[some].all() == (title != "Wrong")
+        assert (np.diff(radius[some]) * (-1 if title == "Wrong" else 1) >= 0).all()
+    if right.any():
+        assert radius[groups["Weakest"][0]] == radius[right].min()
+        assert radius[rows[right[rows]]].max() == radius[right].max()
+    if n <= 50 and limits is PICTURES:
+        assert set(np.flatnonzero(right)) <= set(rows.tolist())
+
+
+def test_the_curve_is_the_certified_fraction():
+    """Read back from the path: at every attack size, the share of radii that reach it."""
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        radii = rng.integers(rng.integers(1, 40), size=rng.integers(0, 60))
+        n, top = len(radii) + int(rng.integers(1, 20)), int(radii.max(initial=0)) + 1
+        at, y = 0.0, None
+        level = {}
+        for command, number in re.findall(r"([MHV])(?:0 )?([\d.]+)", survival(radii, n, top)):
+            if command == "H":
+                level.update(
+                    dict.fromkeys((s for s in range(top) if at - 0.02 <= 100 * s / top < float(number) - 0.02), y)
+                )
+                at = float(number)
+            else:
+                y = float(number)
+        for size in range(top):
+            assert abs(100 - level[size] - 100 * (radii >= size).sum() / n) < 0.006
+
+
+def test_bars_hold_every_number():
+    rng = np.random.default_rng(4)
+    for top in (1, 2, 39, 40, 41, 640, 1201):
+        one, two = rng.integers(top, size=300), rng.integers(top, size=50)
+        bars = histogram({"one": one, "two": two}, top, "size")
+        assert sum(int(bar.title.split(": ")[1]) for bar in bars) == 350
+        assert len(bars) <= 40
+        assert min(bar.left for bar in bars) >= 0
+        assert max(bar.left + bar.width for bar in bars) <= 100.001
+        assert min(part.y for bar in bars for part in bar.parts) == 0
+        marks = ticks(top)
+        assert marks[0].at == 0
+        assert marks[-1].at <= 100
+        assert len(marks) <= 7
+
+
+def test_pictures_are_told_from_other_numbers():
+    assert pixels(np.zeros((2, 64)), "other") is None
+    assert pixels(np.zeros((2, 64)), "digits").shape == (2, 8, 8)
+    assert pixels(np.zeros((2, 100, 3)), "series") is None
+    assert pixels(np.zeros((2, 9, 9, 1)), "grey").shape == (2, 9, 9)
+    assert pixels(["a"], "texts") is None
+    scaled = pixels(np.array([[-1.0, 0.0, 1.0, np.nan, 0.5]] * 5)[None], "floats")
+    assert scaled[0, 0].tolist() == [0, 127, 255, 127, 191]
+
+
+def test_published_numbers_stand_only_beside_what_they_compare_to():
+    points = published_for("mnist", 10_000, "training samples", 1200)
+    assert [(cell.attack_size, cell.percent) for cell in points][:2] == [(50, 94.63), (100, 92.97)]
+    assert published_for("mnist", 9_999, "training samples", 1200) == ()
+    assert published_for("mnist", 10_000, "contributors", 1200) == ()
+    assert published_for("digits", 10_000, "training samples", 1200) == ()
+    assert {cell.k for cell in published_for("gtsrb", 12_630, "training samples", 50)} == {50}
+    assert {cell.k for cell in published_for("gtsrb", 12_630, "training samples", 60)} == {50, 100}
+    assert any(cell.disputed for cell in published_for("cifar10", 10_000, "training samples", 50))

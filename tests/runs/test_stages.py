@@ -1,0 +1,182 @@
+"""Stages of a run by themselves (train, vote), and the memory that a pooled learner is given."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+from sklearn.naive_bayes import GaussianNB
+
+import poisonproof.training.pooled_memory as memory
+from command_line import as_process as poisonproof
+from heard import heard
+from poisonproof import (
+    FiniteAggregationClassifier,
+    Split,
+    Votes,
+    data,
+)
+from poisonproof.display.numbers import bytes_of
+from poisonproof.estimators.prepared import prepare
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.maps.digits import DigitFeatures
+from poisonproof.runs.layout import RESULTS
+from poisonproof.runs.manifest import RunSettings
+from poisonproof.runs.run import run
+from poisonproof.runs.train import train
+from poisonproof.system.files import read_record
+from poisonproof.training.engine import engine_named
+from poisonproof.training.member_files import ESTIMATOR
+
+IMAGES, LABELS = load_digits().images[:200].astype(np.uint8) * 15, load_digits().target[:200]
+TINY = data.Dataset("tiny", IMAGES[:150], LABELS[:150], IMAGES[150:], LABELS[150:], np.arange(10), "uint8")
+FLAT = data.Dataset(
+    "flat", IMAGES[:150].reshape(150, -1), LABELS[:150], IMAGES[150:].reshape(50, -1), LABELS[150:], np.arange(10)
+)
+POOLED = KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0)
+
+
+def ensemble(dataset):
+    learner = POOLED if dataset is TINY else GaussianNB()
+    split = Split(dtype="uint8") if dataset is TINY else Split()
+    return FiniteAggregationClassifier(learner, k=6, d=2, classes=range(10), split=split)
+
+
+@pytest.mark.parametrize("dataset", [TINY, FLAT], ids=["pooled", "plain"])
+def test_a_run_in_stages_is_the_run_at_once(dataset, tmp_path, monkeypatch):
+    run(dataset, ensemble(dataset), tmp_path / "once")
+    manifest = train(dataset, ensemble(dataset), tmp_path / "stages")
+    assert manifest.status == "trained"
+    assert read_record(tmp_path / "stages" / "manifest.json")["n_train"] == 150
+    assert not (tmp_path / "stages" / "votes.npy").exists()
+    early = FiniteAggregationClassifier.load(tmp_path / "stages" / "models").votes(dataset.x_test).matrix
+    with monkeypatch.context() as patch:
+        patch.setattr("poisonproof.training.pooled_engine.fit_pooled", None)
+        patch.setattr("poisonproof.training.member_by_member.fit_member", None)
+        outcome = run(dataset, ensemble(dataset), tmp_path / "stages")
+    assert (outcome.votes.matrix == early).all()
+    names = [*RESULTS, *(f"models/{name}" for name in (ESTIMATOR, *engine_named(pooled=dataset is TINY).files(12)))]
+    before = {name: (tmp_path / "stages" / name).read_bytes() for name in names}
+    assert before == {name: (tmp_path / "once" / name).read_bytes() for name in names}
+    assert train(dataset, ensemble(dataset), tmp_path / "stages").status == "complete", "and is left as it is"
+    assert before == {name: (tmp_path / "stages" / name).read_bytes() for name in names}
+
+
+def test_the_stages_on_the_command_line(tmp_path):
+    """A pooled learner on somebody's own pictures: trained, asked about new ones, completed."""
+    for at in range(120):
+        home = tmp_path / "images" / str(LABELS[at] % 3)
+        home.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(IMAGES[at]).save(home / f"{at}.png")
+    (tmp_path / "new").mkdir()
+    for at in range(150, 160):
+        Image.fromarray(IMAGES[at]).save(tmp_path / "new" / f"{at}.png")
+    folder = tmp_path / "run"
+    words = ("--learner", "digits", "--k", 4, "--d", 2, "--out", folder, "--max-memory", "4GB", "--json")
+    record = json.loads(poisonproof("train", tmp_path / "images", *words).stdout)
+    assert record["base_classifiers"] == 8
+    assert record["bytes"] == sum(path.stat().st_size for path in (folder / "models").iterdir())
+    assert "--out NAME.npy" in poisonproof("vote", folder, tmp_path / "new", code=2).stderr
+    poisonproof("vote", folder, tmp_path / "new", "--out", tmp_path / "new.npy")
+    said = json.loads(poisonproof("certify", tmp_path / "new.npy", "--json").stdout)
+    poisonproof("predict", folder, tmp_path / "new", "--out", tmp_path / "p.csv")
+    answers = list(csv.DictReader((tmp_path / "p.csv").open()))
+    assert [int(answer["radius"]) for answer in answers] == said["radius"]
+    assert Votes.load(tmp_path / "new.npy").matrix.shape == (10, 8)
+    done = json.loads(poisonproof("vote", folder, "--json").stdout)
+    assert done["clean_accuracy"] > 0.7
+    assert (folder / "report.html").exists()
+
+
+def test_memory_is_told_before_it_is_taken(tmp_path, monkeypatch):
+    with pytest.raises(
+        ValueError, match=r"--max-memory 10 MB is not enough: this needs [\d.]+ [MG]B; give at least that"
+    ):
+        run(TINY, ensemble(TINY), tmp_path / "run", RunSettings(max_memory=10**7))
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ValueError, match=r"bounds pooled learners, and GaussianNB\(\) is none"):
+        run(FLAT, ensemble(FLAT), tmp_path / "run", RunSettings(max_memory=10**12))
+    monkeypatch.setattr(memory, "_solving", lambda rows, width: 10**15)
+    with pytest.raises(MemoryError, match=r"this needs \d,\d+ TB and the machine has .* choose other subsets"):
+        run(TINY, ensemble(TINY), tmp_path / "run")
+
+
+def test_a_bound_changes_no_vote_and_shortens_the_chunks(tmp_path, monkeypatch):
+    expected = run(TINY, ensemble(TINY), tmp_path / "free").votes.matrix
+    training = prepare(ensemble(TINY), TINY.x_train, TINY.y_train).training
+    need = memory.pooled_memory(training, 10, 50)
+    assert need.kernel_bytes(need.least) < need.kernel_bytes(2 * need.least)
+    widths = []
+    monkeypatch.setattr(memory, "peak_bytes", lambda: 0)
+    least = memory.pooled_memory(training, 10, 50).least
+    real = KernelRidgeClassifier.pool_of
+
+    def watched(self, rows):
+        pool = real(self, rows)
+        columns = type(pool).kernel_columns
+        monkeypatch.setattr(
+            type(pool),
+            "kernel_columns",
+            lambda self, test: widths.append(len(test)) or columns(self, test),
+            raising=True,
+        )
+        monkeypatch.setattr(KernelRidgeClassifier, "pool_of", real)
+        return pool
+
+    monkeypatch.setattr(KernelRidgeClassifier, "pool_of", watched)
+    with heard() as said:
+        outcome = run(TINY, ensemble(TINY), tmp_path / "bound", RunSettings(max_memory=least))
+    assert (outcome.votes.matrix == expected).all()
+    assert widths[:4] == [16, 16, 16, 2]
+    assert any("needs more than --max-memory" in line for line in said) == (outcome.undefended_accuracy is None)
+
+
+@pytest.mark.posix
+def test_the_estimate_is_above_what_is_taken(tmp_path):
+    """Peak memory of a process of its own, on 4,000 images in 40 subsets, against the bound it was given."""
+    code = """
+import resource, sys
+import numpy as np
+from poisonproof import FiniteAggregationClassifier, Split, data
+from poisonproof.maps.digits import DigitFeatures
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.training.pooled_memory import pooled_memory
+from poisonproof.estimators.prepared import prepare
+from poisonproof.runs.manifest import RunSettings
+from poisonproof.runs.run import run
+rng = np.random.default_rng(0)
+X, y = rng.integers(0, 256, (4000, 8, 8), dtype=np.uint8), rng.integers(0, 10, 4000)
+dataset = data.Dataset("noise", X, y, X[:200], y[:200], np.arange(10), "uint8")
+model = FiniteAggregationClassifier(
+    KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0),
+    k=20, d=2, classes=range(10), split=Split(dtype="uint8"),
+)
+run(data.Dataset("few", X[:60], y[:60], X[:9], y[:9], np.arange(10), "uint8"), model, sys.argv[1] + "-few")
+need = pooled_memory(prepare(model, X, y).training, 10, 200)
+bound = need.least + 2 * 10**7
+run(dataset, model, sys.argv[1], RunSettings(max_memory=bound))
+print(bound, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "run")], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    bound, peak = map(int, done.stdout.split())
+    assert peak <= bound
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("4GB", 4 * 10**9), ("500mb", 5 * 10**8), ("1.5", 15 * 10**8), (" 2 GB", 2 * 10**9)]
+)
+def test_sizes_are_read(text, size):
+    assert bytes_of(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1GB", "nan", "inf", "4TB", "0"])
+def test_sizes_that_are_none(text):
+    with pytest.raises(ValueError, match="must be a size such as 4GB"):
+        bytes_of(text)

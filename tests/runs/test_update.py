@@ -1,0 +1,274 @@
+"""Updates: what was retrained is what had to be, and the result is a refit's, to the bit."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_digits, load_wine
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.linear_model import SGDClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import NearestCentroid
+from sklearn.pipeline import make_pipeline
+
+from heard import heard
+from poisonproof import FiniteAggregationClassifier, data
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, Pool
+from poisonproof.maps.digits import DigitFeatures
+from poisonproof.partition.split import Split
+from poisonproof.runs.layout import RESULTS
+from poisonproof.runs.manifest import RunSettings
+from poisonproof.runs.removal import commitment
+from poisonproof.runs.run import run
+from poisonproof.samples.rows import count_rows, join_rows, take_rows
+from poisonproof.system.files import read_record, sha256_of
+from poisonproof.training.member_by_member import train_and_vote
+
+X, Y = load_wine(return_X_y=True)
+WORDS = np.array([f"{'red' if row[0] > 13 else 'white'} {row[1]:.0f} {row[6]:.1f} {row[9]:.0f}" for row in X])
+FRAME = pd.DataFrame({"alcohol": X[:, 0], "kind": pd.Categorical(np.where(X[:, 6] > 2, "full", "thin")), "note": WORDS})
+IMAGES = load_digits().images[:150].astype(np.uint8) * 15
+DIGITS = load_digits().target[:150]
+
+KINDS = {
+    "numbers": (X, Y, GaussianNB(), {}),
+    "sparse": (sp.csr_matrix(np.maximum(X - X.mean(axis=0), 0)), Y, SGDClassifier(max_iter=3, tol=None), {}),
+    "texts": (WORDS.tolist(), Y, make_pipeline(HashingVectorizer(n_features=32), SGDClassifier()), {}),
+    "table": (FRAME, np.array(["a", "b", "c"])[Y], None, {"classes": ["a", "b", "c"]}),
+    "pooled": (
+        IMAGES,
+        DIGITS,
+        KernelRidgeClassifier(DigitFeatures(copies=1, hand=None), gamma=2.0),
+        {"classes": range(10), "split": Split(dtype="uint8")},
+    ),
+}
+
+
+def same(model, fresh, test):
+    assert model.classes_.tolist() == fresh.classes_.tolist()
+    assert (model.subset_digests_ == fresh.subset_digests_).all()
+    assert model.subset_sizes_.tolist() == fresh.subset_sizes_.tolist()
+    one, two = model.votes(test), fresh.votes(test)
+    assert one.matrix.tobytes() == two.matrix.tobytes()
+    assert [str(premise) for premise in one.premises] == [str(premise) for premise in two.premises]
+    assert model.certify(test).radius.tobytes() == fresh.certify(test).radius.tobytes()
+
+
+@pytest.mark.parametrize(("kind", "steps"), [(kind, 4) for kind in KINDS] + [("numbers", 25)])
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
+def test_random_sequences_of_additions_and_removals_equal_a_refit(kind, steps):
+    """A small share of the campaign in benchmarks/update.py."""
+    samples, labels, learner, options = KINDS[kind]
+    rng = np.random.default_rng(steps)
+
+    def ensemble():
+        return FiniteAggregationClassifier(learner, k=6, d=2, **options)
+
+    start = np.sort(rng.choice(len(labels), 70, replace=False))
+    now, now_y = take_rows(samples, start), labels[start].tolist()
+    model = ensemble().fit(now, now_y)
+    for _ in range(steps):
+        remove = rng.choice(count_rows(now), rng.integers(0, 4), replace=False)
+        more = rng.choice(len(labels), rng.integers(0, 4), replace=False)
+        add = (take_rows(samples, more), labels[more]) if len(more) else None
+        before = model.members_
+        done = model.update(add=add, remove=remove)
+        stay = np.setdiff1d(np.arange(count_rows(now)), remove)
+        now, now_y = take_rows(now, stay), [now_y[row] for row in stay]
+        if add is not None:
+            now, now_y = join_rows(now, add[0]), [*now_y, *add[1]]
+        fresh = ensemble().fit(now, now_y)
+        same(model, fresh, take_rows(samples, np.arange(40)))
+        assert (done.removed, done.added) == (len(remove), len(more))
+        assert len(done.retrained) <= model.spread_.d * (len(remove) + len(more))
+        if kind != "pooled":
+            untouched = np.setdiff1d(np.arange(12), done.retrained)
+            assert all(model.members_[i] is before[i] for i in untouched)
+
+
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
+def test_one_sample_reaches_d_of_the_base_classifiers():
+    model = FiniteAggregationClassifier(GaussianNB(), k=25, d=4, classes=range(3)).fit(X, Y)
+    assert len(model.update(remove=[3]).retrained) == 4
+    assert len(model.update(add=(X[3:4], Y[3:4])).retrained) == 4
+    same(model, FiniteAggregationClassifier(GaussianNB(), k=25, d=4, classes=range(3)).fit(X, Y), X)
+    assert len(model.update().retrained) == 0
+
+
+def test_a_new_class_read_off_the_data_retrains_everything_and_is_a_refit():
+    two = Y < 2
+    model = FiniteAggregationClassifier(GaussianNB(), k=3, d=2).fit(X[two], Y[two])
+    assert len(model.update(add=(X[~two], Y[~two])).retrained) == 6
+    same(model, FiniteAggregationClassifier(GaussianNB(), k=3, d=2).fit(np.vstack([X[two], X[~two]]), np.sort(Y)), X)
+
+
+def test_contributors():
+    groups = np.arange(len(Y)) % 40
+    options = {"k": 4, "d": 3, "split": "group", "classes": range(3)}
+    model = FiniteAggregationClassifier(GaussianNB(), **options).fit(X, Y, groups)
+    done = model.update(remove=groups == 7)
+    assert len(done.retrained) == 3
+    stay = groups != 7
+    same(model, FiniteAggregationClassifier(GaussianNB(), **options).fit(X[stay], Y[stay], groups[stay]), X)
+    model.update(add=(X[~stay], Y[~stay], groups[~stay]))
+    with pytest.raises(ValueError, match="for all training samples or for none"):
+        model.update(add=(X[:1], Y[:1]))
+
+
+def test_samples_changed_in_place_are_noticed():
+    mine = X.copy()
+    model = FiniteAggregationClassifier(GaussianNB(), k=4, d=2).fit(mine, Y)
+    mine[5] += 1
+    assert 0 < len(model.update().retrained) <= 4
+    same(model, FiniteAggregationClassifier(GaussianNB(), k=4, d=2).fit(mine, Y), X)
+
+
+def test_a_loaded_model_is_told_its_data_and_keeps_none(tmp_path):
+    model = FiniteAggregationClassifier(NearestCentroid(), k=4, d=2).fit(X, Y)
+    model.save(tmp_path / "model")
+    for loaded in (pickle.loads(pickle.dumps(model)), FiniteAggregationClassifier.load(tmp_path / "model")):
+        assert not hasattr(loaded, "_data")
+        with pytest.raises(ValueError, match=r"loaded without its training data; give it: update\(\.\.\., data="):
+            loaded.update(remove=[1])
+        loaded.update(remove=[1], data=(X, Y))
+        fresh = FiniteAggregationClassifier(NearestCentroid(), k=4, d=2).fit(np.delete(X, 1, axis=0), np.delete(Y, 1))
+        same(loaded, fresh, X)
+    assert len(model.update(remove=[1]).retrained) == 2, "pickling a model takes nothing from it"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"remove": [900]}, r"row numbers 0 … 177 or be a mask"),
+        ({"remove": [-1]}, "row numbers"),
+        ({"remove": [0.5]}, "row numbers"),
+        ({"remove": np.ones(5, bool)}, r"mask 'remove' has shape \(5,\), but there are 178"),
+        ({"remove": np.ones(178, bool)}, "Nothing would be left"),
+        ({"add": (X[:2], Y[:3])}, "2 samples but 3 labels"),
+        ({"add": (X[:2, :5], Y[:2])}, r"shape \(5,\) each, the others \(13,\)"),
+        ({"add": X[:2]}, r"must be \(X, y\)"),
+        ({"add": (np.full((1, 13), np.nan), [0])}, "NaN"),
+    ],
+)
+def test_a_refused_update_changes_nothing(change, message):
+    model = FiniteAggregationClassifier(GaussianNB(), k=3, d=2).fit(X, Y)
+    before = model.certify(X).radius
+    with pytest.raises((ValueError, TypeError), match=message):
+        model.update(**change)
+    assert (model.certify(X).radius == before).all()
+    assert len(model.update().retrained) == 0
+
+
+# Runs
+
+WINE = data.Dataset("wine", X[::2], Y[::2], X[1::2], Y[1::2], np.arange(3))
+
+
+def start(folder, dataset, **options):
+    model = FiniteAggregationClassifier(GaussianNB(), k=25, d=4, classes=range(3))
+    with heard() as said:
+        return run(dataset, model, folder, RunSettings(**options)), said
+
+
+def bytes_of(folder):
+    return {name: (folder / name).read_bytes() for name in RESULTS}
+
+
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
+@pytest.mark.parametrize("votes_only", [False, True])
+def test_an_updated_run_is_a_fresh_run_on_the_new_data(tmp_path, votes_only, monkeypatch):
+    start(tmp_path / "run", WINE, votes_only=votes_only)
+    changed = WINE.without([4, 40])
+    trained = []
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "poisonproof.training.member_by_member.train_and_vote",
+            lambda *rest, **more: trained.extend(more["wanted"]) or train_and_vote(*rest, **more),
+        )
+        outcome, said = start(tmp_path / "run", changed, update=True, votes_only=votes_only)
+    assert 4 < sum(map(len, trained)) <= 8
+    start(tmp_path / "fresh", changed, votes_only=votes_only)
+    assert bytes_of(tmp_path / "run") == bytes_of(tmp_path / "fresh")
+    change = outcome.manifest.changes[0]
+    assert (change["n_train_before"], change["n_train"], change["of"]) == (89, 87, 100)
+    assert change["retrained"] == sum(map(len, trained))
+    receipt = next(line.split()[4].rstrip(";") for line in said if line.startswith("receipt of this change: "))
+    assert change["commitment"] == commitment(receipt, {"name": "wine", **WINE.digests()})
+    if not votes_only:
+        served, fresh = (FiniteAggregationClassifier.load(tmp_path / name / "models") for name in ("run", "fresh"))
+        assert (served.votes(X).matrix == fresh.votes(X).matrix).all()
+
+
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
+@pytest.mark.parametrize("votes_only", [False, True])
+def test_test_samples_may_go_and_come(tmp_path, votes_only):
+    """A row that is deleted may have been held out for testing; then nothing of it stays in the votes."""
+    start(tmp_path / "run", WINE, votes_only=votes_only)
+    changed = data.Dataset("wine", WINE.x_train, WINE.y_train, X[3::3], Y[3::3], np.arange(3))
+    start(tmp_path / "run", changed, update=True, votes_only=votes_only)
+    start(tmp_path / "fresh", changed, votes_only=votes_only)
+    assert bytes_of(tmp_path / "run") == bytes_of(tmp_path / "fresh")
+    blocks = [path.name for path in (tmp_path / "fresh" / "votes").iterdir()]
+    for name in blocks if votes_only else []:
+        assert sha256_of(tmp_path / "run" / "votes" / name) == sha256_of(tmp_path / "fresh" / "votes" / name)
+
+
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
+def test_an_interrupted_update_leaves_no_old_certificate_and_goes_on(tmp_path, monkeypatch):
+    start(tmp_path / "run", WINE)
+    changed = WINE.without([4])
+    with monkeypatch.context() as patch:
+        patch.setattr("poisonproof.runs.blocks.write_block", lambda *rest: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            start(tmp_path / "run", changed, update=True)
+    assert read_record(tmp_path / "run" / "manifest.json")["status"] == "changing"
+    left = [name for name in RESULTS if (tmp_path / "run" / name).exists()]
+    assert left == ["spread.npz"], "nothing that was concluded from the old data"
+    with pytest.raises(ValueError, match="its dataset differs"):
+        start(tmp_path / "run", WINE)
+    start(tmp_path / "fresh", changed)
+    outcome, _ = start(tmp_path / "run", changed, update=True)
+    assert bytes_of(tmp_path / "run") == bytes_of(tmp_path / "fresh")
+    assert outcome.manifest.changes[0]["retrained"] == 4
+
+
+@pytest.mark.parametrize("votes_only", [True, False])
+def test_a_pooled_run_is_updated_too(votes_only, tmp_path, monkeypatch):
+    monkeypatch.setattr("poisonproof.training.pooled_engine.SAMPLES_PER_BLOCK", 16)
+    _, _, learner, options = KINDS["pooled"]
+    dataset = data.Dataset("tiny", IMAGES[:110], DIGITS[:110], IMAGES[110:], DIGITS[110:], np.arange(10), "uint8")
+
+    def once(folder, dataset, **more):
+        run(
+            dataset,
+            FiniteAggregationClassifier(learner, k=6, d=2, **options),
+            folder,
+            RunSettings(votes_only=votes_only, **more),
+        )
+
+    once(tmp_path / "run", dataset)
+    changed = dataset.without([17])
+    shared, solved = [], []
+    real, solve = learner.__class__.share, Pool.solve
+    monkeypatch.setattr(learner.__class__, "share", lambda self, X: shared.append(len(X)) or real(self, X))
+    monkeypatch.setattr(Pool, "solve", lambda self, *rest: solved.append(1) or solve(self, *rest))
+    once(tmp_path / "run", changed, update=True)
+    assert len(solved) == 3, "two base classifiers were trained again, and the undefended one"
+    if votes_only:
+        assert shared[1] < 80, "only the samples of the two subsets were looked at"
+    once(tmp_path / "fresh", changed)
+    assert bytes_of(tmp_path / "run") == bytes_of(tmp_path / "fresh")
+    fewer = replace(changed, x_test=changed.x_test[:20], y_test=changed.y_test[:20])
+    once(tmp_path / "run", fewer, update=True)
+    assert len(list((tmp_path / "run" / "votes").iterdir())) == 2, "nothing of test samples that are gone"
+
+
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
+def test_what_cannot_be_updated_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="holds no run to update"):
+        start(tmp_path / "none", WINE, update=True)
+    with pytest.raises(ValueError, match=r"rows of the training data, 0 … 88"):
+        WINE.without([89])

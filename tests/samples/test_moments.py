@@ -1,0 +1,137 @@
+"""Times are whole microseconds by one integer rule, whatever type and resolution they came in."""
+
+import datetime
+from fractions import Fraction
+from math import floor
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poisonproof import FiniteAggregationClassifier, Split
+from poisonproof.data import ReadOptions, open_files
+from poisonproof.samples.cells import canonical_cell
+from poisonproof.samples.kinds import to_samples
+from poisonproof.verification import content
+
+UNITS = {"as": Fraction(1, 10**12), "fs": Fraction(1, 10**9), "ps": Fraction(1, 10**6), "ns": Fraction(1, 1000)}
+UNITS |= {"us": Fraction(1), "ms": Fraction(1000), "s": Fraction(10**6), "m": Fraction(60 * 10**6)}
+UNITS |= {"h": Fraction(3600 * 10**6), "D": Fraction(86400 * 10**6), "W": Fraction(7 * 86400 * 10**6)}
+COUNTS = st.integers(-(2**62), 2**62)
+
+
+@given(COUNTS, st.sampled_from(sorted(UNITS)), st.sampled_from([np.timedelta64, np.datetime64]))
+def test_every_unit_of_numpy_is_floored_in_integers(count, unit, kind):
+    exact = floor(count * UNITS[unit])
+    assert canonical_cell(kind(count, unit), "here") == float(exact)
+
+
+@given(COUNTS, st.sampled_from(["s", "ms", "us", "ns"]))
+def test_pandas_counts_as_numpy_does(count, unit):
+    count = count // 2**30 if unit == "s" else count // 2**10 if unit in ("ms", "us") else count
+    exact = float(floor(count * UNITS[unit]))
+    assert canonical_cell(pd.Timedelta(np.timedelta64(count, unit)), "here") == exact
+    assert canonical_cell(pd.Timestamp(np.datetime64(count, unit)), "here") == exact
+
+
+@given(st.datetimes(), st.sampled_from(["UTC", "Asia/Kathmandu", "America/St_Johns"]))
+def test_python_pandas_and_numpy_agree_on_moments(moment, zone):
+    naive = np.datetime64(moment, "us")
+    assert canonical_cell(moment, "") == canonical_cell(naive, "") == canonical_cell(pd.Timestamp(moment), "")
+    aware = moment.replace(year=min(max(moment.year, 3), 9997), tzinfo=ZoneInfo(zone))
+    assert canonical_cell(aware, "") == canonical_cell(pd.Timestamp(aware), "")
+    assert canonical_cell(moment.date(), "") == canonical_cell(naive.astype("M8[D]"), "")
+
+
+@given(st.integers(-400_000, 400_000))
+def test_months_and_years_are_those_of_the_calendar(count):
+    for unit in ("M", "Y"):
+        days = np.datetime64(count, unit).astype("M8[D]").astype(int)
+        assert canonical_cell(np.datetime64(count, unit), "") == float(int(days) * 86400 * 10**6)
+
+
+def test_what_no_machine_word_holds_is_still_a_number_or_missing():
+    assert canonical_cell(np.datetime64(2**62, "Y"), "") == pytest.approx(2**62 * 31556952e6)
+    assert canonical_cell(np.timedelta64(2**62, "W"), "") == float(2**62 * 7 * 86400 * 10**6)
+    assert canonical_cell(datetime.time(1, 2, 3, 4), "") == 3723000004.0
+    assert canonical_cell(np.timedelta64("NaT"), "") is canonical_cell(pd.NaT, "") is None
+
+
+def durations(rng, n, columns):
+    return pd.DataFrame({f"t{i}": pd.to_timedelta(rng.integers(0, 10**13, n), unit="ns") for i in range(columns)})
+
+
+def forms(column):
+    """One column of durations in every type that a frame may bring it in."""
+    yield column
+    yield column.astype(object)
+    yield column.astype("m8[us]")
+    yield pd.Series([value.to_timedelta64() for value in column], dtype=object)
+    yield column.astype(pd.ArrowDtype(pa.duration("ns")))
+    yield column.astype("m8[us]").astype(pd.ArrowDtype(pa.duration("us")))
+    yield column.astype("category")
+
+
+def test_no_row_is_hashed_by_the_resolution_of_its_column():
+    column = durations(np.random.default_rng(0), 50, 1)["t0"]
+    seen = {tuple(to_samples(pd.DataFrame({"t": form})).hashes().tolist()) for form in forms(column)}
+    checked = {tuple(content.content_hashes(pd.DataFrame({"t": form}), "float64").tolist()) for form in forms(column)}
+    assert len(seen) == 1
+    assert checked == seen
+
+
+def test_dates_of_every_library_agree_and_the_checker_agrees_with_them():
+    moments = pd.Series(pd.to_datetime(np.random.default_rng(1).integers(-(10**18), 10**18, 40), unit="ns"))
+    columns = [
+        moments, moments.astype(object), moments.astype("M8[us]"), moments.dt.tz_localize("UTC"),
+        moments.dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo"), moments.astype(pd.ArrowDtype(pa.timestamp("ns"))),
+        pd.Series(moments.astype("M8[us]").dt.to_pydatetime(), dtype=object),
+    ]  # fmt: skip
+    assert len({tuple(to_samples(pd.DataFrame({"t": c})).hashes().tolist()) for c in columns}) == 1
+    assert len({tuple(content.content_hashes(pd.DataFrame({"t": c}), "float64").tolist()) for c in columns}) == 1
+    frame = pd.DataFrame({"t": moments})
+    assert to_samples(frame).hashes().tolist() == content.content_hashes(frame, "float64").tolist()
+
+
+@pytest.mark.parametrize("odd", [pd.Timedelta(days=200_000), "soon", None, 7, datetime.timedelta(days=1)], ids=str)
+def test_one_odd_duration_moves_only_its_own_member(odd):
+    """The campaign of issue 14: 24 columns of durations, k = 20, d = 1, and one row that turns their type."""
+    rng = np.random.default_rng(14)
+    frame = durations(rng, 120, 24)
+    labels = (rng.random(120) < 0.5).astype(int)
+    coarse = frame.astype("m8[us]") if isinstance(odd, datetime.timedelta) else frame.astype(object)
+    poisoned = pd.concat([coarse, pd.DataFrame([dict.fromkeys(frame, odd)])], ignore_index=True)
+    clean = FiniteAggregationClassifier(k=20, d=1, classes=[0, 1]).fit(frame, labels)
+    attacked = FiniteAggregationClassifier(k=20, d=1, classes=[0, 1]).fit(poisoned, [*labels, 1])
+    reached = int(clean.split_.partitions(clean.split_.samples(poisoned.iloc[[-1]]), 20)[0])
+    changed = np.flatnonzero((clean.subset_digests_ != attacked.subset_digests_).any(axis=1))
+    assert changed.tolist() == [clean.spread_.subsets_of(reached)[0]]
+    moved = (clean.votes(frame).matrix != attacked.votes(frame).matrix).any(axis=0)
+    assert set(np.flatnonzero(moved)) <= set(changed)
+
+
+def test_one_odd_duration_in_parquet_with_a_declared_schema(tmp_path):
+    """A writer that meets a duration too long for nanoseconds writes the whole column in microseconds."""
+    rng = np.random.default_rng(15)
+    frame = durations(rng, 80, 3)
+    frame.loc[0, "t1"] = -pd.Timedelta(1500, "ns")
+    labels = np.where(rng.random(80) < 0.5, "a", "b")
+    poison = pd.DataFrame([dict.fromkeys(frame, pd.Timedelta(days=200_000))]).astype("m8[us]")
+    frame.assign(y=labels).to_parquet(tmp_path / "clean.parquet")
+    poisoned = pd.concat([frame.astype("m8[us]"), poison], ignore_index=True).assign(y=[*labels, "a"])
+    poisoned.to_parquet(tmp_path / "poisoned.parquet")
+    schema = tmp_path / "schema.json"
+    columns = '"t0": "number", "t1": "number", "t2": "number", "y": "label"'
+    schema.write_text(f'{{"format": "poisonproof schema 1", "kind": "table", "columns": {{{columns}}}}}')
+    test = tmp_path / "clean.parquet"
+    read = [
+        open_files(tmp_path / name, ReadOptions(schema=schema, test=test, classes=["a", "b"]))
+        for name in ("clean.parquet", "poisoned.parquet")
+    ]
+    hashes = [Split().samples(data.x_train).hashes().tolist() for data in read]
+    assert hashes[1][:-1] == hashes[0]
+    assert Split().samples(frame).hashes().tolist() == hashes[0]

@@ -1,0 +1,459 @@
+"""Evidence: true of the run, valid by the official schemas, and refused where one word of it is false."""
+
+import base64
+import copy
+import hashlib
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from google.protobuf import json_format
+from in_toto_attestation.predicates.test_result.v0 import test_result_pb2
+from in_toto_attestation.v1 import statement_pb2
+from in_toto_attestation.v1.statement import Statement
+from jsonschema import Draft202012Validator
+from securesystemslib.dsse import Envelope
+from securesystemslib.signer import CryptoSigner, SSlibKey
+from sklearn.naive_bayes import GaussianNB
+from typer.testing import CliRunner
+
+from poisonproof import FiniteAggregationClassifier, Votes, certify, data, verify
+from poisonproof.cli import app
+from poisonproof.errors import PoisonproofError
+from poisonproof.evidence import gate as gates
+from poisonproof.evidence import signing
+from poisonproof.evidence.attest import ENVELOPES, attest
+from poisonproof.evidence.facts import UNSEEN, NotTrueError, figures, gather
+from poisonproof.evidence.sealed import check_sealed
+from poisonproof.evidence.statement import PAYLOAD, schema, violation
+from poisonproof.runs.run import run
+from poisonproof.system.files import read_record, write_record
+from poisonproof.votes.votes import UNSEEN_LABEL
+
+ROOT = Path(__file__).parents[1]
+HOSTILE = '</script><b>x</b> "quoted": [y]\n---'
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return data.load("digits")
+
+
+@pytest.fixture(scope="module")
+def made(digits, tmp_path_factory):
+    """A run that kept its base classifiers, and the facts about it."""
+    folder = tmp_path_factory.mktemp("runs") / "digits"
+    model = FiniteAggregationClassifier(GaussianNB(), k=6, d=3, classes=range(10), n_jobs=1)
+    run(digits, model, folder, undefended=False)
+    return folder, gather(folder, digits, verify(folder, data=digits))
+
+
+@pytest.fixture(scope="module")
+def keys():
+    return {"ed25519": ed25519.Ed25519PrivateKey.generate(), "ecdsa": ec.generate_private_key(ec.SECP256R1())}
+
+
+@pytest.fixture
+def signed(made, keys, tmp_path):
+    """A copy of the run with its signed evidence, which a test may spoil."""
+    folder, facts = made
+    shutil.copytree(folder, tmp_path / "run")
+    attest(facts, tmp_path / "evidence", keys["ed25519"])
+    return tmp_path / "run", tmp_path / "evidence", keys["ed25519"], facts
+
+
+def test_every_figure_is_counted_again(made, digits):
+    folder, facts = made
+    certificate = certify(Votes.load(folder / "votes.npy"))
+    y, found = digits.y_test, facts.figures
+    right = certificate.labels == y
+    assert found.right == right.sum()
+    for at, size in enumerate(found.attack_sizes):
+        held = right & (certificate.radius >= size)
+        assert found.certified[at] == held.sum()
+        assert found.balanced[at] == pytest.approx(np.mean([held[y == c].mean() for c in range(10)]))
+        assert facts.certified_fraction(size) == Fraction(int(held.sum()), len(y))
+        assert float(facts.certified_fraction(size, balanced=True)) == pytest.approx(found.balanced[at])
+    assert found.majority_share == np.bincount(y).max() / len(y)
+    assert found.majority_label == np.bincount(y).argmax()
+    for row in found.classes:
+        assert (row.n_test, row.right) == ((y == row.label).sum(), (right & (y == row.label)).sum())
+        target = certify(Votes.load(folder / "votes.npy"), target=row.label)
+        assert row.target_median == np.percentile(target.radius[~target.already], 50, method="lower")
+    assert facts.verdict.word == "VERIFIED"
+
+
+def test_labels_that_nobody_has_shown_count_as_wrong():
+    from poisonproof import Spread
+
+    votes = Votes([[0, 0], [1, 1], [0, 0]], Spread.random(2, 1), ["a", "b"], "content", classes_inferred=True)
+    found = figures(votes, certify(votes), np.array([0, 1, UNSEEN_LABEL]))
+    assert (found.right, found.n_test) == (2, 3)
+    assert [(row.label, row.right) for row in found.classes] == [("a", 1), ("b", 1), (UNSEEN, 0)]
+    assert found.balanced_accuracy == pytest.approx(2 / 3)
+
+
+def test_statements_are_in_toto_statements_of_our_schema_and_of_a_vetted_one(made, tmp_path):
+    _, facts = made
+    attest(facts, tmp_path)
+    Draft202012Validator.check_schema(schema())
+    for name, kind in (("statement.json", None), ("test-result.json", test_result_pb2.TestResult)):
+        text = (tmp_path / name).read_text()
+        read = json_format.Parse(text, statement_pb2.Statement())
+        Statement.copy_from_pb(read).validate()
+        assert {subject.name: subject.digest["sha256"] for subject in read.subject} == facts.artefacts
+        if kind is not None:
+            result = json_format.ParseDict(json_format.MessageToDict(read)["predicate"], kind())
+            assert result.result == "PASSED"
+            assert "radius" in result.passed_tests
+    record = json.loads((tmp_path / "statement.json").read_text())
+    assert violation(record) is None
+    assert record["predicate"]["premises"] == [
+        {"what": p.what, "value": p.value, "declared": p.declared} for p in facts.certificate.premises
+    ]
+    assert str(tmp_path) not in json.dumps(record)
+    for path, value in (("_type", "v2"), ("predicate.premises", None), ("predicate.evaluation.right", -1)):
+        wrong = copy.deepcopy(record)
+        *way, last = path.split(".")
+        place = wrong
+        for step in way:
+            place = place[step]
+        place[last] = value
+        assert path in violation(wrong)
+    less = copy.deepcopy(record)
+    del less["predicate"]["threat_model"]
+    assert "'threat_model' is a required property" in violation(less)
+
+
+def test_the_bill_of_materials_is_valid_cyclonedx_and_holds_the_figures(made, tmp_path):
+    _, facts = made
+    attest(facts, tmp_path)
+    text = (tmp_path / "bom.cdx.json").read_text()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    record = json.loads(text)
+    assert (record["bomFormat"], record["specVersion"]) == ("CycloneDX", "1.6")
+    model = record["metadata"]["component"]
+    assert model["type"] == "machine-learning-model"
+    hashes = {part["name"]: part["hashes"][0]["content"] for part in model["components"]}
+    assert hashes == facts.artefacts
+    digests = [(p["name"], p["value"]) for part in record["components"] for p in part["properties"]]
+    assert sorted(digests) == sorted((f"poisonproof:sha256:{name}", value) for name, value in facts.digests.items())
+    metrics = {
+        (m["type"], m["slice"]): m["value"] for m in model["modelCard"]["quantitativeAnalysis"]["performanceMetrics"]
+    }
+    assert float(metrics["certified fraction (pointwise)", "attack size 1"]) == float(facts.certified_fraction(1))
+    assert float(metrics["clean accuracy", "test set"]) == facts.figures.clean_accuracy
+    assert ("share of the largest class", "test set, a constant answer") in metrics
+    limits = " ".join(model["modelCard"]["considerations"]["technicalLimitations"])
+    assert all(premise.what in limits for premise in facts.certificate.premises)
+    assert "Not covered by the proof: change a test sample." in limits
+
+
+def test_an_encoder_that_a_run_names_is_a_component_with_licence_and_hash(made):
+    from poisonproof.evidence.bom import bom
+
+    _, facts = made
+    manifest = copy.deepcopy(facts.manifest)
+    manifest["settings"]["encoder"] = {"name": "lite0", "version": "1", "licence": "Apache-2.0", "sha256": "0" * 64}
+    found = {part["bom-ref"]: part for part in json.loads(bom(replace(facts, manifest=manifest)))["components"]}
+    assert found["encoder:lite0"]["licenses"] == [{"license": {"acknowledgement": "declared", "id": "Apache-2.0"}}] or (
+        found["encoder:lite0"]["licenses"][0]["license"]["id"] == "Apache-2.0"
+    )
+    assert found["encoder:lite0"]["hashes"][0]["content"] == "0" * 64
+
+
+def test_the_model_card_has_front_matter_that_hubs_read(made, tmp_path):
+    import yaml
+
+    _, facts = made
+    manifest = copy.deepcopy(facts.manifest)
+    manifest["settings"]["dataset"]["name"] = HOSTILE
+    attest(replace(facts, manifest=manifest), tmp_path)
+    text = (tmp_path / "model-card.md").read_text()
+    _, front, body = text.split("---\n", 2)
+    record = yaml.safe_load(front)
+    assert record["library_name"] == "poisonproof"
+    assert record["datasets"] == [HOSTILE.replace("\n", "\\n")]
+    results = record["model-index"][0]["results"][0]["metrics"]
+    assert results[0] == {"type": "accuracy", "name": "clean accuracy", "value": facts.figures.clean_accuracy}
+    assert len(results) == 1 + len(facts.figures.attack_sizes)
+    assert "<b>" not in body
+    assert "VERIFIED" in body
+    assert "chosen from this data" in body
+
+
+def test_a_forged_run_yields_no_evidence(made, digits, tmp_path):
+    folder, _ = made
+    shutil.copytree(folder, tmp_path / "run")
+    votes = np.load(tmp_path / "run" / "votes.npy")
+    votes[:, :] = digits.y_test[:, None]
+    with (tmp_path / "run" / "votes.npy").open("wb") as file:
+        np.save(file, votes)
+    with pytest.raises(NotTrueError, match=r"NOT VERIFIED: files: votes\.npy was altered"):
+        gather(tmp_path / "run", digits, verify(tmp_path / "run", data=digits))
+    verdict = verify(folder, data=digits)
+    with pytest.raises(NotTrueError, match=r"votes.npy of .* was altered"):
+        gather(tmp_path / "run", digits, verdict)
+    with pytest.raises(PoisonproofError, match="need the labels of the test samples"):
+        gather(folder, None, verify(folder))
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "ecdsa"])
+def test_what_we_sign_others_verify_and_the_other_way_round(keys, kind):
+    key, payload = keys[kind], b'{"a": 1}'
+    envelope = signing.sign(payload, PAYLOAD, key)
+    theirs = SSlibKey.from_crypto(key.public_key(), keyid=signing.key_id(key.public_key()))
+    assert Envelope.from_dict(copy.deepcopy(envelope)).verify([theirs], 1)
+    other = Envelope(payload, PAYLOAD, {})
+    other.sign(CryptoSigner(key, theirs))
+    assert signing.opened(other.to_dict(), PAYLOAD, key.public_key()) == payload
+    changed = {**envelope, "payload": base64.b64encode(b'{"a": 2}').decode()}
+    for wrong in (changed, {**envelope, "signatures": []}):
+        with pytest.raises(NotTrueError, match="not signed with this key"):
+            signing.opened(wrong, PAYLOAD, key.public_key())
+    with pytest.raises(NotTrueError, match=r"not 'application/vnd\.in-toto"):
+        signing.opened({**envelope, "payloadType": "text/plain"}, PAYLOAD, key.public_key())
+    for broken in ({}, [], {**envelope, "payload": "&"}):
+        with pytest.raises(NotTrueError, match="not a DSSE envelope"):
+            signing.opened(broken, PAYLOAD, key.public_key())
+    stranger = ed25519.Ed25519PrivateKey.generate().public_key()
+    with pytest.raises(NotTrueError, match="not signed with this key"):
+        signing.opened(envelope, PAYLOAD, stranger)
+
+
+def test_key_files_are_opened_or_refused_in_one_sentence(tmp_path, monkeypatch, keys):
+    def write(name, key, password=None):
+        how = NoEncryption() if password is None else BestAvailableEncryption(password)
+        (tmp_path / name).write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how))
+        pem = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        (tmp_path / f"{name}.pub").write_bytes(pem)
+        return tmp_path / name
+
+    for curve in (ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1()):
+        path = write("ec", ec.generate_private_key(curve))
+        envelope = signing.sign(b"x", PAYLOAD, signing.private_key(path))
+        assert signing.opened(envelope, PAYLOAD, signing.public_key(tmp_path / "ec.pub")) == b"x"
+    locked = write("locked", keys["ed25519"], b"secret")
+    with pytest.raises(PoisonproofError, match="POISONPROOF_KEY_PASSWORD"):
+        signing.private_key(locked)
+    monkeypatch.setenv("POISONPROOF_KEY_PASSWORD", "secret")
+    assert signing.key_id(signing.private_key(locked).public_key()) == signing.key_id(keys["ed25519"].public_key())
+    monkeypatch.delenv("POISONPROOF_KEY_PASSWORD")
+    for other in (rsa.generate_private_key(65537, 2048), ec.generate_private_key(ec.SECP256K1())):
+        with pytest.raises(PoisonproofError, match="must hold an ed25519 key, or one on the curve"):
+            signing.private_key(write("other", other))
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(PoisonproofError, match="is no private key"):
+        signing.private_key(tmp_path / "text")
+    with pytest.raises(PoisonproofError, match="is no public key"):
+        signing.public_key(tmp_path / "text")
+    with pytest.raises(PoisonproofError, match="No such file"):
+        signing.public_key(tmp_path / "nowhere")
+
+
+def test_signed_evidence_is_true_of_its_run(signed):
+    folder, evidence, key, facts = signed
+    said = check_sealed(folder, evidence, key.public_key(), facts)
+    assert f"is true of the run: {len(facts.artefacts)} files, {len(facts.certificate.premises)} premises." in said
+    assert "its figures were not compared" in check_sealed(folder, evidence, key.public_key(), None)
+
+
+def resign(evidence, key, change):
+    """The statement, changed and signed again with the same key: a maker who lies."""
+    lines = (evidence / ENVELOPES).read_text().splitlines()
+    record = json.loads(base64.b64decode(json.loads(lines[0])["payload"]))
+    change(record)
+    body = (json.dumps(record, indent=1) + "\n").encode()
+    (evidence / "statement.json").write_bytes(body)
+    lines[0] = json.dumps(signing.sign(body, PAYLOAD, key))
+    (evidence / ENVELOPES).write_text("\n".join(lines) + "\n")
+
+
+def without_premise(record):
+    record["predicate"]["premises"].pop(1)
+
+
+def more_certified(record):
+    record["predicate"]["evaluation"]["certified"][1]["right_and_certified"] += 1
+
+
+def another_learner(record):
+    record["predicate"]["certificate"]["learner"] = "magic"
+
+
+def kinder_threats(record):
+    record["predicate"]["threat_model"]["change a test sample"] = 1
+
+
+def a_premise_more(record):
+    record["predicate"]["premises"].append({"what": "blessing", "value": "yes", "declared": True})
+
+
+def other_subject(record):
+    record["subject"][2]["digest"]["sha256"] = "0" * 64
+
+
+def fewer_subjects(record):
+    record["subject"].pop()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (without_premise, "leaves out or changes the premise"),
+        (a_premise_more, "names the premise 'blessing', which the run does not have"),
+        (more_certified, r"says evaluation.certified.1.right_and_certified = \d+, but the run gives"),
+        (another_learner, "says certificate.learner = .magic., but"),
+        (kinder_threats, "says threat_model.change a test sample = 1, but"),
+        (other_subject, "is not the file that was signed"),
+        (fewer_subjects, "is not the file that was signed"),
+        (lambda record: record.pop("subject"), "no statement of ours .*'subject' is a required property"),
+    ],
+)
+def test_a_signed_lie_is_refused_and_named(signed, change, words):
+    folder, evidence, key, facts = signed
+    resign(evidence, key, change)
+    with pytest.raises(NotTrueError, match=words):
+        check_sealed(folder, evidence, key.public_key(), facts)
+
+
+def test_every_changed_byte_of_what_is_signed_is_refused(signed):
+    """The envelopes and all documents, a byte in every 97."""
+    folder, evidence, key, _ = signed
+    for path in sorted(evidence.iterdir()):
+        body = path.read_bytes()
+        for at in range(0, len(body), max(97, len(body) // 25)):
+            changed = bytearray(body)
+            changed[at] ^= 1
+            path.write_bytes(changed)
+            with pytest.raises(NotTrueError):
+                check_sealed(folder, evidence, key.public_key(), None)
+        path.write_bytes(body)
+    check_sealed(folder, evidence, key.public_key(), None)
+
+
+def test_a_swapped_file_another_run_and_missing_documents_are_named(signed, digits, tmp_path):
+    folder, evidence, key, _ = signed
+    manifest = read_record(folder / "manifest.json")
+    (folder / "split.npy").write_bytes((folder / "votes.npy").read_bytes())
+    changed = {**manifest["files"], "split.npy": hashlib.sha256((folder / "split.npy").read_bytes()).hexdigest()}
+    write_record(folder / "manifest.json", {**{k: v for k, v in manifest.items() if k != "digest"}, "files": changed})
+    with pytest.raises(NotTrueError, match=r"manifest.json of .* is not the file that was signed \(and 1 more\)"):
+        check_sealed(folder, evidence, key.public_key(), None)
+    other = tmp_path / "other"
+    run(digits, FiniteAggregationClassifier(GaussianNB(), k=3, d=1, n_jobs=1), other, votes_only=True, undefended=False)
+    with pytest.raises(NotTrueError, match="is about another run"):
+        check_sealed(other, evidence, key.public_key(), None)
+    attest(gather(other, digits, verify(other, data=digits)), evidence, key)
+    check_sealed(other, evidence, key.public_key(), None)
+    (evidence / "bom.cdx.json").unlink()
+    with pytest.raises(NotTrueError, match=r"'bom\.cdx\.json', which the statement names, is missing"):
+        check_sealed(other, evidence, key.public_key(), None)
+    (evidence / ENVELOPES).unlink()
+    with pytest.raises(PoisonproofError, match="holds no signed evidence"):
+        check_sealed(other, evidence, key.public_key(), None)
+
+
+def test_attest_anew_without_a_key_removes_the_old_signature(signed):
+    _, evidence, _, facts = signed
+    attest(facts, evidence)
+    assert not (evidence / ENVELOPES).exists()
+
+
+def test_a_gate_compares_exactly(made):
+    _, facts = made
+    share = facts.certified_fraction(1)
+    found = gates.conditions(facts, gates.Wanted(((1, share), (1, share + Fraction(1, 10**9))), clean=Fraction(1, 2)))
+    assert [row.met for row in found] == [True, True, False]
+    balanced = facts.certified_fraction(1, balanced=True)
+    assert balanced != share
+    (row,) = gates.conditions(facts, gates.Wanted(((1, balanced),), balanced=True))
+    assert row.met
+    assert "balanced" in row.what
+    same = gates.conditions(facts, gates.Wanted(((1, share),), drop=gates.Drop(facts, Fraction(0))))
+    assert [row.met for row in same] == [True, True, True]
+    worse = replace(facts, truth=(facts.truth + 1) % 10)
+    assert not any(row.met for row in gates.conditions(worse, gates.Wanted(drop=gates.Drop(facts, Fraction(1, 100)))))
+    with pytest.raises(PoisonproofError, match="asks for nothing"):
+        gates.conditions(facts, gates.Wanted())
+    elsewhere = replace(facts, digests={**facts.digests, "y_test": "0" * 64})
+    with pytest.raises(PoisonproofError, match="different test samples"):
+        gates.conditions(facts, gates.Wanted(drop=gates.Drop(elsewhere, Fraction(1))))
+
+
+def test_a_gate_speaks_junit(made):
+    from xml.etree import ElementTree
+
+    _, facts = made
+    found = gates.conditions(facts, gates.Wanted(((10**6, Fraction(1, 2)),), verified=True))
+    suites = ElementTree.fromstring(gates.as_junit(facts, found))
+    assert (suites.get("tests"), suites.get("failures")) == ("2", "1")
+    failed = suites.findall(".//testcase[failure]")
+    assert [case.get("name") for case in failed] == ["certified fraction (pointwise) at attack size 1000000"]
+    assert failed[0].find("failure").get("message") == "wanted ≥ 50 %, found 0.0 %"
+    record = gates.as_record(facts, found)
+    assert record["met"] is False
+    assert [row["met"] for row in record["conditions"]] == [True, False]
+
+
+def shell_blocks(page):
+    return re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S)
+
+
+def at_the_command_line(line, code=0):
+    """A line of the documentation; ours in this process, which has everything compiled."""
+    words = shlex.split(line)
+    if words[0] == "poisonproof":
+        done = CliRunner().invoke(app, words[1:])
+        found, said = done.exit_code, done.stdout + done.stderr
+    else:
+        done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False)
+        found, said = done.returncode, done.stdout + done.stderr
+    assert found == code, f"{line}: {found}\n{said}"
+    return said
+
+
+def test_the_documented_sequence_from_run_to_gate(tmp_path, monkeypatch):
+    """run, verify, attest, sign, verify the signature, gate: as docs/evidence.md says; and what is then refused."""
+    monkeypatch.chdir(tmp_path)
+    block = shell_blocks("evidence.md")[0]
+    lines = [line.partition(" #")[0].strip() for line in block.splitlines() if line.strip()]
+    assert [line.split()[1] for line in lines if line.startswith("poisonproof")] == [
+        *("run", "verify", "attest", "verify", "gate")
+    ]
+    for line in lines:
+        at_the_command_line(line)
+    assert {path.name for path in Path("runs/digits-evidence").iterdir()} == {
+        *("bom.cdx.json", "evidence.html", "evidence.intoto.jsonl", "model-card.md", "statement.json"),
+        "test-result.json",
+    }
+    at_the_command_line("poisonproof gate runs/digits --attack-size 9 --certified-fraction 0.99 --json", 6)
+    said = at_the_command_line("poisonproof gate runs/digits --attack-size 9", 2)
+    assert "Every --attack-size needs its --certified-fraction. Got 1 and 0." in said
+    assert "must be a share" in at_the_command_line("poisonproof gate runs/digits --clean 80", 2)
+    assert "give --signature KEY" in at_the_command_line("poisonproof verify runs/digits --no-ask --evidence x", 2)
+    card = Path("runs/digits-evidence/model-card.md")
+    card.write_text(card.read_text().replace("VERIFIED", "BLESSED"))
+    said = at_the_command_line("poisonproof verify runs/digits --no-ask --signature key.pub", 3)
+    assert "NOT VERIFIED: model-card.md" in said
+    np.save("runs/digits/votes.npy", np.zeros_like(np.load("runs/digits/votes.npy")))
+    for command in ("attest runs/digits --out elsewhere", "gate runs/digits --clean 0"):
+        assert "votes.npy was altered" in at_the_command_line(f"poisonproof {command}", 3)
+    assert not Path("elsewhere").exists()

@@ -1,0 +1,53 @@
+"""evidence.html in a real browser."""
+
+from dataclasses import replace
+
+import pytest
+from sklearn.naive_bayes import GaussianNB
+from test_browser import HOSTILE, browser, look, pytestmark  # noqa: F401
+
+from poisonproof import FiniteAggregationClassifier, data, verify
+from poisonproof.display.numbers import percent
+from poisonproof.evidence.facts import gather
+from poisonproof.evidence.page import page
+from poisonproof.runs.run import run
+
+
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory):
+    folder, digits = tmp_path_factory.mktemp("run"), replace(data.load("digits"), name=HOSTILE[0])
+    run(digits, FiniteAggregationClassifier(GaussianNB(), k=5, d=2, n_jobs=1), folder, votes_only=True)
+    facts = gather(folder, digits, verify(folder, data=digits))
+    classes = facts.figures.classes
+    facts = replace(
+        facts, figures=replace(facts.figures, classes=(replace(classes[0], label=HOSTILE[1]), *classes[1:]))
+    )
+    (folder / "evidence.html").write_text(page(facts))
+    return facts, folder / "evidence.html"
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
+def test_the_page_opens_without_errors_or_network_and_says_what_the_facts_say(evidence, look, width, scheme):  # noqa: F811
+    facts, path = evidence
+    page = look(path, width, scheme)
+    assert page.locator("#verdict").inner_text() == facts.verdict.word == "CONSISTENT"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    rows = [row.split("\t") for row in page.locator("#certified tbody tr").all_inner_texts()]
+    figures = facts.figures
+    assert rows[0] == [
+        "clean",
+        f"{figures.right:,}",
+        percent(figures.clean_accuracy),
+        percent(figures.balanced_accuracy),
+    ]
+    for row, size, count, balanced in zip(
+        rows[1:], figures.attack_sizes[1:], figures.certified[1:], figures.balanced[1:], strict=True
+    ):
+        assert row == [f"{size:,}", f"{count:,}", percent(count / figures.n_test), percent(balanced)]
+    assert page.locator("#classes tbody th").first.inner_text() == HOSTILE[1]
+    assert page.get_by_text(HOSTILE[0]).count() >= 1
+    assert page.locator("#premises li").count() == len(facts.certificate.premises)
+    assert page.locator("#unchecked li").count() == len(facts.verdict.unchecked)
+    assert page.locator("script").count() == 0
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

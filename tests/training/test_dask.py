@@ -1,0 +1,83 @@
+"""A run on a real Dask cluster of two worker processes, one of which dies in the middle."""
+
+import os
+import signal
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.naive_bayes import GaussianNB
+
+from poisonproof import FiniteAggregationClassifier, data
+from poisonproof.runs.manifest import RunSettings
+from poisonproof.runs.run import run
+from poisonproof.samples.kinds import NumberSamples
+from poisonproof.system.workers import WorkerDiedError
+
+pytestmark = pytest.mark.posix
+
+distributed = pytest.importorskip("distributed")
+
+DIGITS = data.load("digits")
+FEW = data.Dataset("few", DIGITS.x_train, DIGITS.y_train, DIGITS.x_test[:9], DIGITS.y_test[:9], DIGITS.classes)
+
+
+class Trapped(GaussianNB):
+    """Kills the process that trains base classifier 70: once, or as long as there is a trap."""
+
+    def __init__(self, trap="", once=True, random_state=None):
+        super().__init__()
+        self.trap, self.once, self.random_state = trap, once, random_state
+
+    def fit(self, X, y):
+        if self.random_state == 70 and Path(self.trap).exists():
+            if self.once:
+                Path(self.trap).unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().fit(X, y)
+
+
+def start(folder, trap, once=True):
+    model = FiniteAggregationClassifier(Trapped(str(trap), once), k=50, d=4, classes=range(10))
+    return run(FEW, model, folder, RunSettings(votes_only=True))
+
+
+def votes_of(folder):
+    return (folder / "votes.npy").read_bytes()
+
+
+def test_dask_workers_die_and_nothing_is_lost(tmp_path, monkeypatch):
+    sent = []
+
+    def counted(self, protocol):
+        sent.append(len(self))
+        return object.__reduce_ex__(self, protocol)
+
+    monkeypatch.setattr(NumberSamples, "__reduce_ex__", counted, raising=False)
+    trap = tmp_path / "trap"
+    start(tmp_path / "alone", trap)
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster) as client,
+        joblib.parallel_config("dask"),
+    ):
+        client.wait_for_workers(2, timeout=60)
+        trap.touch()
+        start(tmp_path / "once", trap)
+        assert not trap.exists()
+        assert votes_of(tmp_path / "once") == votes_of(tmp_path / "alone")
+        assert sorted(sent) == [9, len(DIGITS.x_train)]  # not once per task, of which there are four
+
+        client.wait_for_workers(2, timeout=60)  # with a single one joblib would work in this process
+        client.run_on_scheduler(lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 0))
+        trap.touch()
+        with pytest.raises(WorkerDiedError, match=r"^A worker process died, killed or out of memory \(\w+\)"):
+            start(tmp_path / "always", trap, once=False)
+        assert not (tmp_path / "always" / "votes.npy").exists()
+    trap.unlink()
+    start(tmp_path / "always", trap, once=False)
+    assert votes_of(tmp_path / "always") == votes_of(tmp_path / "alone")
+    assert np.load(tmp_path / "always" / "votes.npy").shape == (9, 200)

@@ -1,0 +1,112 @@
+"""Which base classifiers were made where, after a run has been on several machines."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, load_wine
+from sklearn.naive_bayes import GaussianNB
+
+from heard import heard
+from poisonproof import FiniteAggregationClassifier, Split, data
+from poisonproof.estimators.prepared import prepare
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.maps.digits import DigitFeatures
+from poisonproof.runs.manifest import RunSettings
+from poisonproof.runs.run import run
+from poisonproof.runs.train import train
+from poisonproof.system.environment import environment
+from poisonproof.system.files import open_arrays, read_record
+from poisonproof.training.provenance import packed, unpacked
+
+X, Y = load_wine(return_X_y=True)
+WINE = data.Dataset("wine", X[::2], Y[::2], X[1::2], Y[1::2], np.arange(3))
+IMAGES, LABELS = load_digits().images[:150].astype(np.uint8) * 15, load_digits().target[:150]
+TINY = data.Dataset("tiny", IMAGES[:110], LABELS[:110], IMAGES[110:], LABELS[110:], np.arange(10), "uint8")
+
+
+def plain():
+    return FiniteAggregationClassifier(GaussianNB(), k=25, d=4, classes=range(3))
+
+
+def pooled():
+    learner = KernelRidgeClassifier(DigitFeatures(copies=1, hand=None), gamma=2.0)
+    return FiniteAggregationClassifier(learner, k=6, d=2, classes=range(10), split=Split(dtype="uint8"))
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Says on which machine we are from now on."""
+
+    def move(name):
+        monkeypatch.setattr(
+            "poisonproof.system.environment._environment", lambda: {"poisonproof": "0", "processor": name}
+        )
+
+    return move
+
+
+def where(folder):
+    """The processors that had a part in each base classifier, as the manifest states."""
+    manifest = read_record(folder / "manifest.json")
+    names = [there["processor"] for there in manifest["environments"]]
+    return [{names[at] for at in places} for places, count in manifest["made_in"] for _ in range(count)]
+
+
+def test_an_environment_names_versions_kernel_and_processor():
+    here = environment()
+    assert here["numpy"] == np.__version__
+    assert any(word in here["linear algebra"] for word in ("openblas", "mkl", "blis", "flexiblas", "unknown"))
+    assert here["processor"]
+    assert json.loads(json.dumps(here)) == here
+
+
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
+@pytest.mark.parametrize("votes_only", [False, True])
+@pytest.mark.parametrize(("make", "dataset"), [(plain, WINE), (pooled, TINY)])
+def test_an_update_elsewhere_names_both_machines(tmp_path, machine, make, dataset, votes_only):
+    machine("old")
+    run(dataset, make(), tmp_path, RunSettings(votes_only=votes_only))
+    assert where(tmp_path) == [{"old"}] * prepare(make(), dataset.x_train, dataset.y_train).spread.n_subsets
+    machine("new")
+    with heard() as said:
+        outcome = run(dataset.without([4]), make(), tmp_path, RunSettings(update=True, votes_only=votes_only))
+    assert any("begun with another processor" in line for line in said)
+    made = where(tmp_path)
+    retrained = outcome.manifest.changes[0]["retrained"]
+    assert 0 < sum("new" in own for own in made) == retrained < len(made)
+    assert all(len(own) == 1 for own in made)
+    assert outcome.manifest.environment["processor"] == "new"
+
+
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
+@pytest.mark.parametrize(("make", "dataset"), [(plain, WINE), (pooled, TINY)])
+def test_trained_here_and_voted_there(tmp_path, machine, make, dataset):
+    machine("trainer")
+    train(dataset, make(), tmp_path)
+    assert set().union(*where(tmp_path)) == {"trainer"}
+    machine("voter")
+    run(dataset, make(), tmp_path)
+    assert all(own == {"trainer", "voter"} for own in where(tmp_path))
+
+
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
+def test_a_run_resumed_elsewhere_says_which_blocks_were_made_there(tmp_path, machine):
+    machine("one")
+    run(WINE, plain(), tmp_path)
+    (tmp_path / "votes" / "block-00001.npz").unlink()
+    machine("two")
+    run(WINE, plain(), tmp_path)
+    assert where(tmp_path) == [{"one"}] * 64 + [{"two"}] * 36
+    assert "environments" in open_arrays(tmp_path / "votes" / "block-00001.npz")[1]
+
+
+def test_packing_and_unpacking():
+    one, two = frozenset(['{"a": 1}']), frozenset(['{"a": 2}'])
+    made = [one, one, one | two, frozenset(), two]
+    assert unpacked(packed(made), 5) == made
+    assert packed(made)["made_in"] == [[[0], 2], [[0, 1], 1], [[], 1], [[1], 1]]
+    assert unpacked({}, 2) == [frozenset()] * 2
+    for runs in ([[[0], 10**12]], [[[0], 6], [[0], -1]], []):
+        with pytest.raises(ValueError, match="where each of 5 base classifiers was made"):
+            unpacked({"environments": [{"a": 1}], "made_in": runs}, 5)

@@ -1,0 +1,548 @@
+"""The independent checker: it agrees with slow twins, passes honest runs and catches forgers who recompute digests."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import combinations
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.naive_bayes import GaussianNB
+from typer.testing import CliRunner
+
+import oracle
+from forgeries import FORGERIES
+from forging import DATA, DIGITS, N, both, make, sign, table_data
+from poisonproof import (
+    Certificate,
+    FiniteAggregationClassifier,
+    Split,
+    Spread,
+    Votes,
+    certify,
+    data,
+    verify,
+)
+from poisonproof.cli import app
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.learners.presets import preset
+from poisonproof.maps.vectors import VectorFeatures
+from poisonproof.runs.run import run, threat_model
+from poisonproof.system.files import open_arrays, read_record
+from poisonproof.verification import claims, coverage, omissions
+from poisonproof.verification.content import data_digests, partitions
+from poisonproof.verification.coverage import attack_exists
+from poisonproof.verification.theorem import (
+    dpa_bound,
+    leads,
+    read_spread,
+    theorem_2,
+    weights,
+)
+from poisonproof.verification.verdict import detection_probability
+
+
+class OwnNB(GaussianNB):
+    """A learner of somebody's own."""
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("honest"))
+
+
+@pytest.fixture(scope="module")
+def ranked(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("ranked"), rankings=True)
+
+
+@pytest.fixture(scope="module")
+def inferred(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("inferred"), classes=None, votes_only=True)
+
+
+def outcomes(verdict):
+    return {check.name: check.outcome for check in verdict.checks}
+
+
+# Arithmetic against the slow twins
+
+
+def random_spread(rng):
+    n = int(rng.integers(1, 9))
+    d = int(rng.integers(1, n + 1))
+    spread = Spread(n, tuple(rng.choice(n, d, replace=False).tolist()))
+    if rng.random() < 0.5:
+        relabelled = rng.permutation(n)[spread.as_table()[rng.permutation(n)]]
+        spread = Spread.from_table(relabelled)
+    return spread
+
+
+def random_votes(rng, n, n_classes):
+    votes = rng.integers(0, n_classes + 1, n)
+    votes[rng.random(n) < rng.random()] = rng.integers(0, n_classes)
+    return votes.astype(np.uint8)
+
+
+def test_theorem_2_agrees_with_the_slow_twin():
+    rng = np.random.default_rng(1)
+    ties = abstentions = tables = 0
+    for case in range(600):
+        spread, n_classes, unseen = random_spread(rng), int(rng.integers(2, 6)), bool(case % 2)
+        votes = random_votes(rng, spread.n_subsets, n_classes)
+        plain = read_spread(spread.as_dict(), spread.n_subsets, "here")
+        assert (plain.digest, plain.k, plain.d) == (spread.digest, spread.k, spread.d)
+        twin = oracle.theorem_2(votes.tolist(), spread.as_table(), n_classes, unseen)
+        row, counted = theorem_2(votes, plain, n_classes, unseen), leads(votes, n_classes, unseen)
+        assert row.prediction == counted.prediction
+        assert {**row._asdict(), "margin": counted.margin, "rivals": None} == {**twin, "rivals": None}
+        bound = certify(Votes(votes[None], spread, range(n_classes), classes_inferred=unseen), "dpa-bound")
+        plain_bound = dpa_bound(row, spread.d)
+        assert (plain_bound.radius, plain_bound.runner_up) == (bound.radius[0], bound.runner_up[0])
+        top = np.sort(counted.counts)
+        ties += top[-1] == top[-2]
+        abstentions += n_classes in votes
+        tables += plain.shifts is None
+    assert min(ties, abstentions, tables) > 50
+
+
+def test_attacks_are_found_exactly_where_they_exist():
+    rng = np.random.default_rng(2)
+    seen = {True: 0, False: 0}
+    for _ in range(60):
+        spread, n_classes = random_spread(rng), int(rng.integers(2, 4))
+        n, table = spread.n_subsets, spread.as_table()
+        votes = random_votes(rng, n, n_classes)
+        row = theorem_2(votes, read_spread(spread.as_dict(), n, "here"), n_classes, True)
+        for rival in row.rivals:
+            w = weights(votes, row.prediction, rival, n_classes)
+            for size in range(n + 1):
+                covers = [int(w[oracle.reached_by(chosen, table)].sum()) for chosen in combinations(range(n), size)]
+                exists = max(covers) > rival.lead
+                assert attack_exists(w, table, size, rival.lead) is exists
+                assert exists or size == 0 or rival.radius <= n
+                assert not (exists and size <= rival.radius and rival.lead >= 0)
+                seen[exists] += 1
+    assert min(seen.values()) > 100
+
+
+def test_the_dual_never_proves_what_is_false_and_often_what_is_true(monkeypatch):
+    monkeypatch.setattr(coverage, "STEPS", 60)
+    rng = np.random.default_rng(5)
+    proved = tried = 0
+    for _ in range(60):
+        spread = random_spread(rng)
+        table, w = spread.as_table(), rng.integers(0, 3, spread.n_subsets)
+        for size in range(1, min(3, spread.n_subsets) + 1):
+            chosen = combinations(range(spread.n_subsets), size)
+            cover = max(int(w[oracle.reached_by(some, table)].sum()) for some in chosen)
+            assert not coverage._dual_proves_harmless(w, table, size, cover - 1)
+            proved += coverage._dual_proves_harmless(w, table, size, cover)
+            tried += 1
+    assert proved > 0.8 * tried
+
+
+def test_what_is_no_balanced_map_is_refused():
+    for record, words in (
+        ({"n_subsets": 4, "shifts": [0, 4]}, "different numbers in 0 … 3"),
+        ({"n_subsets": 4, "shifts": [1, 0]}, "in increasing order"),
+        ({"n_subsets": 4, "shifts": []}, "different numbers"),
+        ({"n_subsets": 5, "shifts": [0]}, "over 5 subsets, but the votes have 4"),
+        ({"n_subsets": 4, "table": [[0, 1], [0, 1], [0, 2], [3, 2]]}, "not balanced"),
+        ({"n_subsets": 4, "table": [[0, 0], [1, 1], [2, 2], [3, 3]]}, "d different subsets"),
+        ({"n_subsets": 4, "table": [[0], [1]]}, "one row"),
+        ({"n_subsets": 2, "shifts": [0], "table": [[1], [0]]}, "by shifts or by a table"),
+    ):
+        with pytest.raises(Exception, match=words):
+            read_spread(record, 4, "here")
+
+
+def test_detection_probability_is_the_share_of_draws_that_hold_a_bad_one():
+    for total in range(1, 8):
+        for bad in range(total + 1):
+            for drawn in range(total + 1):
+                draws = list(combinations(range(total), drawn))
+                hits = sum(any(i < bad for i in some) for some in draws)
+                assert detection_probability(total, bad, drawn) * len(draws) == hits
+    assert detection_probability(19_200, 192, 100) > 0.63
+    with pytest.raises(ValueError, match="5 bad and 1 drawn"):
+        detection_probability(4, 5, 1)
+
+
+# Content, split and digests against poisonproof's own
+
+
+def kinds_of_samples():
+    rng = np.random.default_rng(3)
+    numbers = rng.normal(size=(30, 5)).round(1)
+    numbers[0, 0], numbers[1, 1] = -0.0, np.nan
+    sparse = sp.random(30, 9, 0.3, "csr", random_state=0)
+    sparse.data[:4] = [-0.0, 0.0, -3.0, 2.0]
+    texts = [f"text {i % 7} ü" for i in range(30)]
+    table = pd.DataFrame({"a": numbers[:, 0], "b": texts, "c": pd.Categorical(texts), "d": [None, True, 3] * 10})
+    return {
+        "numbers": (numbers, Split()),
+        "whole": (numbers[:, 2:3].round() * np.arange(4), Split("pixel-sum")),
+        "images": (rng.integers(0, 255, (30, 4, 4)).astype(np.uint8), Split(dtype="uint8")),
+        "image sums": (rng.integers(0, 255, (30, 4, 4)).astype(np.uint8), Split("pixel-sum", dtype="uint8")),
+        "sparse": (sparse, Split()),
+        "narrow sparse": (sparse, Split(n_features=6)),
+        "texts": (texts, Split()),
+        "table": (table, Split()),
+        "labels": (numbers, Split(hash_labels=True)),
+        "groups": (numbers, Split("group")),
+    }
+
+
+@pytest.mark.parametrize("name", kinds_of_samples())
+@pytest.mark.parametrize("labels", [np.arange(30) % 3, np.array(["a", "b", "ü"] * 10), [1, "one", 1.5] * 10])
+def test_split_and_digests_agree_with_poisonproof(name, labels):
+    X, split = kinds_of_samples()[name]
+    groups = [f"contributor {i % 4}" if i % 2 else i for i in range(30)] if name == "groups" else None
+    expected = split.partitions(split.samples(X), 7, labels, groups)
+    assert partitions(split.as_dict(), 7, X, labels, groups).tolist() == expected.tolist()
+    some = data.Dataset(name, X, labels, X[:5], labels[:5], np.arange(3), split.dtype)
+    assert data_digests(some) == some.digests()
+
+
+@pytest.mark.parametrize("split", [Split(), Split("pixel-sum"), Split("group"), Split(hash_labels=True)])
+def test_the_threat_table_is_the_one_poisonproof_prints(split):
+    assert claims.threat_model(split.as_dict()) == threat_model(split)
+    assert claims.threat_model(split.as_dict())["change a test sample"] == "not covered"
+
+
+# Honest runs
+
+
+def test_an_honest_run_is_consistent_verified_by_asking_and_verified_by_retraining(honest):
+    verdict = verify(honest)
+    assert verdict.verdict.startswith(
+        "CONSISTENT: all 40 radii follow from the votes of 10 base classifiers by Theorem 2. "
+        "No base classifier was asked or trained again. Not checked: the votes and rankings; "
+    )
+    assert (verdict.word, verdict.ok, verdict.consistent, verdict.exit_code) == ("CONSISTENT", False, True, 5)
+    assert [check.name for check in verdict.not_checked] == ["split", "accuracy", "model", "members", "retraining"]
+    asked = verify(honest, data=DATA)
+    assert (asked.word, asked.ok, asked.exit_code) == ("VERIFIED", True, 0)
+    assert "On the data given, the 10 kept base classifiers, asked about all 40 test samples, vote as" in asked.verdict
+    assert omissions.TRAINING in asked.unchecked
+    assert verify(honest, data=DATA, source="the data that the run names").data == "the data that the run names"
+    whole = verify(honest, data=DATA, retrain=N)
+    assert set(outcomes(whole).values()) == {"ok"}, str(whole)
+    assert "1 with 100.0 %" in whole.verdict
+    assert omissions.TRAINING not in whole.unchecked
+    assert json.loads(json.dumps(whole.as_dict()))["not_checked"] == list(whole.unchecked)
+
+
+def test_inferred_classes_pooled_learners_and_tables_are_verified(inferred, tmp_path):
+    assert verify(inferred, data=DATA, estimator=GaussianNB(), retrain=N).ok
+    alone = verify(inferred, data=DATA, retrain=1)
+    assert outcomes(alone)["retraining"] == "not checked"
+    assert "give estimator=" in alone.not_checked[-1].words
+    pooled = make(tmp_path / "pooled", KernelRidgeClassifier(VectorFeatures(unit=16.0)), votes_only=True)
+    found = verify(pooled, data=DATA, estimator=KernelRidgeClassifier(VectorFeatures(unit=16.0)), retrain=3, seed=5)
+    assert found.ok, str(found)
+    other = verify(pooled, data=DATA, estimator=KernelRidgeClassifier(gamma=3.0), retrain=3)
+    assert "the learner at hand is KernelRidgeClassifier(gamma=3.0)" in other.failed[0].words
+
+
+def test_a_preset_is_known_by_its_description(tmp_path):
+    folder = make(tmp_path, preset("table"))
+    shutil.rmtree(folder / "models")
+    found = verify(folder, data=DATA, retrain=2)
+    assert found.ok
+    assert outcomes(found)["retraining"] == "ok"
+    assert "that it names are gone" in found.checks[0].words
+
+
+def test_a_sample_of_radii_says_how_likely_it_misses(honest):
+    verdict = verify(honest, sample=10, seed=0)
+    assert verdict.consistent
+    assert "10 of 40 (drawn at random)" in verdict.verdict
+    assert "1 with 25.0 %" in verdict.verdict
+    radius = next(check for check in verdict.as_dict()["checks"] if check["name"] == "radius")
+    assert radius["found_with"] == {"1": 0.25, "4": int(float(detection_probability(40, 4, 10)) * 1e6) / 1e6}
+    assert verify(honest, sample=10).seed != verify(honest, sample=10).seed
+
+
+# Forgers who have poisonproof's own save functions: tests/helpers/forgeries.py has the table, the rest is here
+
+
+def forged(honest, folder, name):
+    """A copy of an honest run after one forgery of the table."""
+    forgery = next(forgery for forgery in FORGERIES if forgery.name == name)
+    shutil.copytree(honest, folder)
+    forgery.forge(folder)
+    sign(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("two base classifiers’ votes exchanged, certified anew", {2, 8}),
+        ("the same, with subset digests computed anew", set(range(N))),
+    ],
+)
+def test_retraining_catches_what_it_draws(ranked, tmp_path, name, bad):
+    folder = forged(ranked, tmp_path / "run", name)
+    alone = verify(folder, data=DATA, ask=False)
+    assert alone.word == "CONSISTENT", str(alone)
+    for seed in range(4):
+        found = verify(folder, data=DATA, retrain=3, seed=seed, ask=False)
+        caught = {check.name for check in found.failed}
+        drawn = np.sort(np.random.default_rng([seed, 3]).choice(N, 3, replace=False))
+        assert caught == ({"retraining"} if bad & set(drawn.tolist()) else set())
+    assert "trained again, votes otherwise on" in verify(folder, data=DATA, retrain=N, ask=False).verdict
+
+
+def test_reversed_class_codes_of_kept_members_are_caught_although_retraining_agrees(honest, tmp_path):
+    """Digests redone, every base classifier trained again: the votes are true, but the models that people load lie."""
+    folder = forged(honest, tmp_path / "run", "class codes of all kept members reversed")
+    model = FiniteAggregationClassifier.load(folder / "models")
+    assert (model.predict(DATA.x_test) == DATA.y_test).mean() < 0.2
+    found = verify(folder, data=DATA, retrain=N)
+    assert found.word == "NOT VERIFIED"
+    assert outcomes(found)["retraining"] == "ok"
+    assert "members: base classifier 0 as kept, asked again, votes otherwise" in found.verdict
+
+
+def test_a_sample_of_test_samples_is_asked_about(honest, tmp_path):
+    found = verify(honest, data=DATA, sample=10, seed=1)
+    assert found.ok
+    assert "asked about 10 of 40 test samples, vote as stated to the bit; of false rows of votes" in found.verdict
+    assert omissions.NOT_DRAWN in found.unchecked
+    assert omissions.NOT_DRAWN not in verify(honest, data=DATA).unchecked
+
+
+def test_members_of_types_that_nobody_vouches_for_are_not_asked(tmp_path):
+    folder = make(tmp_path / "own", OwnNB())
+    found = verify(folder, data=DATA)
+    assert found.word == "CONSISTENT"
+    assert omissions.MEMBERS in found.unchecked
+    assert "types that are not known to be safe" in str(found)
+    assert verify(folder, data=DATA, estimator=OwnNB()).word == "VERIFIED"
+
+
+def test_another_environment_is_named_when_votes_differ(ranked, tmp_path):
+    folder = forged(ranked, tmp_path / "run", "two base classifiers’ votes exchanged, certified anew")
+    both(
+        lambda manifest: manifest["environment"].update(numpy="1.0"),
+        lambda facts: facts["origin"]["environment"].update(numpy="1.0"),
+    )(folder)
+    found = verify(folder, data=DATA, retrain=N)
+    assert [check.name for check in found.failed] == ["members", "retraining"]
+    assert all("made with another numpy (1.0 there," in check.words for check in found.failed)
+
+
+def test_dropping_the_unseen_class_gains_and_is_named(inferred, tmp_path):
+    honest_radii = Certificate.load(inferred / "certificate.npz").radius
+    folder = forged(inferred, tmp_path / "run", "the invented class dropped, and its premise too")
+    found = verify(folder)
+    assert found.consistent  # nothing in the files contradicts it any more, and the checker says whose word it is
+    assert "declared beforehand is the maker's word" in str(found)
+    assert (Certificate.load(folder / "certificate.npz").radius >= honest_radii).all()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["manifest.json", "votes.json", "votes.npy", "certificate.npz", "spread.npz", "split.npy", "votes", "models"],
+)
+def test_no_flipped_bit_goes_unnoticed(honest, tmp_path, name):
+    shutil.copytree(honest, tmp_path / "run")
+    place = tmp_path / "run" / name
+    for path in sorted(place.iterdir()) if place.is_dir() else [place]:
+        body = path.read_bytes()
+        for at in range(0, len(body), max(1, len(body) // 24)):
+            path.write_bytes(body[:at] + bytes([body[at] ^ 1 << at % 8]) + body[at + 1 :])
+            assert not verify(tmp_path / "run").consistent, (path.name, at)
+        path.write_bytes(body[:-1])
+        assert not verify(tmp_path / "run").consistent
+        path.write_bytes(body)
+    assert verify(tmp_path / "run").consistent
+
+
+# Loose certificates
+
+
+@pytest.fixture
+def loose(tmp_path):
+    rng = np.random.default_rng(4)
+    matrix = np.where(rng.random((60, 21)) < rng.random((60, 1)) / 2, rng.integers(0, 4, (60, 21)), 0)
+    votes = Votes(matrix, Spread(21, (0, 1, 4, 14, 16)), range(4))
+    votes.save(tmp_path / "votes.npy")
+    return tmp_path, votes
+
+
+@pytest.mark.parametrize("method", ["finite-aggregation", "dpa-bound", "tight"])
+def test_loose_certificates_of_every_method(loose, method):
+    folder, votes = loose
+    certify(votes, method).save(folder / "certificate.npz")
+    found = verify(folder / "certificate.npz", votes=folder / "votes.npy", sample=60)
+    assert found.word == "CONSISTENT", str(found)
+    (folder / "votes.json").unlink()
+    assert verify(folder / "certificate.npz", votes=folder / "votes.npy").consistent
+    alone = verify(folder / "certificate.npz")
+    assert alone.verdict.startswith("NOT VERIFIED: cannot check spread: the certificate comes without votes")
+    assert alone.exit_code == 3
+
+
+def test_a_tight_radius_that_is_too_large_is_refuted_by_an_attack(loose):
+    folder, votes = loose
+    tight = certify(votes, "tight")
+    raised = np.flatnonzero(tight.radius > certify(votes).radius)
+    exact = np.flatnonzero(tight.exact)
+    assert len(raised) > 5
+    assert len(exact) > 30
+
+    def forged(**arrays):
+        replace(tight, **arrays).save(folder / "certificate.npz")
+        return verify(folder / "certificate.npz", votes=folder / "votes.npy", sample=60)
+
+    for t in exact[:6]:
+        larger = tight.radius.copy()
+        larger[t] += 1
+        assert (
+            f"test sample {t} is stated as {larger[t]}, but {larger[t]} poisoned partitions can"
+            in forged(radius=larger).verdict
+        )
+    smaller = tight.radius.copy()
+    smaller[raised[0]] -= 1
+    claimed = tight.exact.copy()
+    claimed[raised[0]] = True
+    assert (
+        f"radius {smaller[raised[0]]} of test sample {raised[0]} is called exact, but no"
+        in forged(radius=smaller, exact=claimed).verdict
+    )
+    below = certify(votes).radius - 1
+    assert "but Theorem 2 alone gives" in forged(radius=np.maximum(below, -1)).verdict
+    assert ": no rival" in forged(runner_up=tight.prediction.copy()).verdict
+    assert forged().consistent
+    found = verify(folder / "certificate.npz", votes=folder / "votes.npy")
+    assert "called exact 25 were confirmed" in found.verdict
+
+
+def test_what_is_not_known_is_not_verified(loose):
+    folder, votes = loose
+    replace(certify(votes), method="run-off").save(folder / "certificate.npz")
+    found = verify(folder / "certificate.npz", votes=folder / "votes.npy")
+    assert found.verdict == "NOT VERIFIED: cannot check prediction: this checker does not know the method 'run-off'."
+    assert not found.consistent
+
+
+def test_certificates_describe_themselves(honest):
+    facts = open_arrays(honest / "certificate.npz")[1]
+    manifest = read_record(honest / "manifest.json")
+    assert facts["poisonproof"] == manifest["environment"]["poisonproof"]
+    assert facts["spread"]["shifts"]
+    assert facts["origin"] == {
+        "dataset": manifest["settings"]["dataset"],
+        "learner": "GaussianNB()",
+        "threat_model": manifest["threat_model"],
+        "environment": manifest["environment"],
+    }
+    assert Certificate.load(honest / "certificate.npz").origin == facts["origin"]
+    assert verify(
+        honest / "certificate.npz", votes=honest / "votes.npy", data=DATA, retrain=N, estimator=GaussianNB()
+    ).ok
+
+
+# The command, and what it does not import
+
+
+def cli(*words):
+    return CliRunner().invoke(app, ["verify", *map(str, words)])
+
+
+def test_the_command_says_one_line_and_a_code(honest, tmp_path):
+    done = cli(honest)
+    assert done.exit_code == 5
+    assert done.stdout.startswith("CONSISTENT: ")
+    assert done.stdout.count("\n") == 1
+    assert "no longer have the digests" in done.stderr  # "digits" by name is larger than the data of this run
+    assert "not checked: retraining" in done.stderr
+    forged(honest, tmp_path / "run", "one radius raised by 1")
+    done = cli(tmp_path / "run", "--json")
+    assert done.exit_code == 3
+    found = json.loads(done.stdout)
+    assert (found["ok"], found["word"]) == (False, "NOT VERIFIED")
+    for words, message in (
+        ((tmp_path / "nowhere",), "neither a run directory nor a certificate"),
+        ((tmp_path / "run" / "votes", "--retrain", 1), "does not say which data"),
+        ((tmp_path / "run", "--votes", "votes.npy"), "holds its own votes"),
+        ((tmp_path / "run", "--max-size", 0), "--max-size must be above 0"),
+    ):
+        done = cli(*words)
+        assert done.exit_code == 2, done.output
+        assert message in done.stderr
+
+
+def test_the_command_checks_against_the_data_the_run_names(tmp_path):
+    run(DIGITS, FiniteAggregationClassifier(GaussianNB(), k=3, d=2, classes=range(10)), tmp_path)
+    done = cli(tmp_path, "--retrain", 2, "--seed", 1, "--sample", 9)
+    assert done.exit_code == 0, done.output
+    assert "On the data that the run names, the 6 kept" in done.stdout
+    assert "2 of 6 base classifiers, drawn at random and trained again, vote as stated" in done.stdout
+    assert cli(tmp_path, "--no-ask").exit_code == 5
+
+
+@pytest.mark.posix
+def test_the_command_finds_the_file_that_the_run_was_made_from(tmp_path):
+    table_data(tmp_path)
+    table, folder = tmp_path / "table.csv", tmp_path / "run"
+    made = ["run", str(table), "--label", "answer", "--k", "3", "--d", "1", "--out", str(folder), "--n-jobs", "1"]
+    assert CliRunner().invoke(app, made).exit_code == 0
+    done = cli(folder)
+    assert done.exit_code == 0, done.output
+    assert "On the data that the run names" in done.stdout
+    table.write_text(table.read_text() + "9,9,yes\n")
+    done = cli(folder)
+    assert (done.exit_code, "no longer have the digests" in done.stderr) == (5, True), done.output
+    assert cli(folder, table).exit_code == 3  # data that were given must be the run's
+    table.unlink()
+    done = cli(folder)
+    assert (done.exit_code, "could not be read" in done.stderr) == (5, True), done.output
+    os.mkfifo(table)
+    done = cli(folder)
+    assert (done.exit_code, "is no regular file" in done.stderr) == (5, True), done.output
+
+
+def test_the_checker_shares_nothing_with_what_it_checks(honest, tmp_path):
+    np.savez(
+        tmp_path / "data.npz", **{name: getattr(DATA, name) for name in ("x_train", "y_train", "x_test", "y_test")}
+    )
+    program = f"""
+import sys
+from types import SimpleNamespace
+import numpy as np
+from poisonproof.verification import verify
+data = SimpleNamespace(dtype="float64", **np.load({str(tmp_path / "data.npz")!r}))
+verdict = verify({str(honest)!r}, data=data, ask=False)
+print(verdict.verdict)
+ours = [name for name in sys.modules if name.startswith("poisonproof.")]
+loaded = [name for name in ours if not name.startswith("poisonproof.verification") and name != "poisonproof.errors"]
+print(loaded, sorted({{"numba", "scipy", "sklearn"}} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    line, loaded = done.stdout.splitlines()
+    assert line.startswith("CONSISTENT: all 40 radii")
+    assert loaded == "[] []"
+
+
+def test_verify_says_what_is_wrong_with_its_own_arguments(honest):
+    for options, message in (
+        ({"max_bytes": 0}, "'max_bytes' .* at least 1"),
+        ({"sample": 0}, "'sample' .* at least 1"),
+        ({"retrain": -1}, "'retrain' .* at least 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            verify(honest, **options)
+    with pytest.raises(FileNotFoundError, match="No such file"):
+        verify(honest / "certificate.npz", votes=honest / "nothing.npy")
+    assert outcomes(verify(honest, data=SimpleNamespace(dtype="float64")))["split"] == "failed"
