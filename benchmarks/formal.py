@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from poisonproof import Spread, Votes, certify
+from poisonproof.certificates.ballots import certify_counts
+from poisonproof.certificates.neighbours import certify_order
 from poisonproof.verification.formal import ask_checker, find_checker
 from poisonproof.verification.theorem import read_spread
 from poisonproof.verification.witness import Electorate, write_ballots, write_ensemble, write_neighbours
@@ -109,20 +111,14 @@ def one_ensemble(rng: np.random.Generator, program: Path, folder: Path, tried: C
 
 
 def one_ballots(rng: np.random.Generator, program: Path, folder: Path, tried: Counter) -> None:
-    """Radii by LAB-2: the smallest lead; they are exact."""
     n_classes = int(rng.integers(1, 6))
     totals = rng.integers(0, 40, size=n_classes)
     near = rng.integers(0, totals + 1, size=(4, n_classes))
     sizes = totals if rng.random() < 0.5 else np.zeros(n_classes, int)
     two_sided, inferred = bool(rng.integers(2)), bool(rng.integers(2)) or n_classes == 1
-    scores = sizes + (2 * near - totals if two_sided else near)
-    prediction = scores.argmax(axis=1)
-    rows = np.arange(4)
-    leads = scores[rows, prediction][:, None] - scores - (np.arange(n_classes) < prediction[:, None])
-    leads[rows, prediction] = 1 << 40
-    radius = leads.min(axis=1)
-    if inferred:
-        radius = np.minimum(radius, np.maximum(scores[rows, prediction] - 1, 0))
+    sizes = np.zeros(n_classes, int) if inferred else sizes
+    radii = certify_counts(near, totals, sizes, one_sided=not two_sided, inferred=inferred)
+    prediction, radius = radii.prediction, radii.insert_remove
     answers = accepted(
         program,
         folder,
@@ -145,25 +141,11 @@ def one_ballots(rng: np.random.Generator, program: Path, folder: Path, tried: Co
 
 
 def one_neighbours(rng: np.random.Generator, program: Path, folder: Path, tried: Counter) -> None:
-    """Radii by the formula of LAB-2, word for word: min over e + q ≤ r of G(K − e + q) − e − q."""
     n_classes, n_training = int(rng.integers(2, 4)), int(rng.integers(1, 30))
-    n_voters, inferred = int(rng.integers(1, 20)), bool(rng.integers(2))
+    n_voters, inferred = int(rng.integers(1, n_training + 1)), bool(rng.integers(2))
     labels = [(rng.random(n_training) < rng.random()).astype(int) * rng.integers(1, n_classes) for _ in range(4)]
-    prediction, radius = np.empty(4, int), np.empty(4, int)
-    for t, row in enumerate(labels):
-        prediction[t] = p = np.bincount(row[:n_voters], minlength=n_classes).argmax()
-
-        def holds(r: int, row=row, p=p) -> bool:
-            rivals = [c for c in range(n_classes) if c != p] + ([-1] if inferred and r > 0 else [])
-            return all(
-                (row[: max(0, n_voters - e + q)] == p).sum() - (row[: max(0, n_voters - e + q)] == c).sum() - (c < p)
-                >= e + q
-                for c in rivals
-                for e in range(min(r, n_voters) + 1)
-                for q in range(r - e + 1)
-            )
-
-        radius[t] = next(r for r in range(n_voters + 2) if not holds(r + 1))
+    radii = certify_order(np.array(labels), n_voters, n_training, n_classes, inferred=inferred, n_jobs=1)
+    prediction, radius = radii.prediction, radii.insert_remove
     answers = accepted(
         program,
         folder,

@@ -25,7 +25,7 @@ from poisonproof.verification import formal, hints
 from poisonproof.verification.theorem import read_spread
 from poisonproof.verification.witness import Electorate, write_ballots, write_ensemble, write_neighbours
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PROOFS = ROOT / "proofs"
 SOURCES = sorted(path for path in PROOFS.glob("*.v") if path.name != "Assumptions.v")
 NO_COQ = "*** coq, ocaml and zarith are not here: `make proof` says how to get them ***"
