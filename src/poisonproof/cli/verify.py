@@ -69,7 +69,7 @@ def command(
     formal: Annotated[
         bool,
         typer.Option(
-            "--formal", help="Also let poisonproof-check, proved correct in Coq, check the radii (make proof)."
+            "--formal", help="Have radii checked by poisonproof-check, too, which is proved in Coq (make proof)."
         ),
     ] = False,
     witness: Annotated[
