@@ -34,12 +34,16 @@ Learner = Annotated[
 
 
 class ReopenedData(NamedTuple):
-    """A run with its data at hand: the source as it was read, and what the run leaves out of it."""
+    """A run with its data at hand: the source as it was read, what the run leaves out of it, and its learner.
+
+    ``learner`` is None where the run names one of somebody's own that the user has not named.
+    """
 
     manifest: Manifest
     dataset: Dataset
     source: Dataset
     left_out: LeftOut | None
+    learner: Any
 
 
 class Reopened(NamedTuple):
@@ -52,8 +56,9 @@ class Reopened(NamedTuple):
     left_out: LeftOut | None
 
 
-def reopen_data(run: Path, data: str | None, data_dir: Path | None) -> ReopenedData:
-    """The data set read as for the run. Nothing that the run's files name is imported."""
+def reopen_data(run: Path, data: str | None, data_dir: Path | None, learner: str | None = None) -> ReopenedData:
+    """The data set read as for the run, with its premises. Nothing that only the run's files name is imported."""
+    from poisonproof.learners.brought import is_brought
     from poisonproof.runs.manifest import Manifest
     from poisonproof.runs.plain import check_plain
 
@@ -73,11 +78,14 @@ def reopen_data(run: Path, data: str | None, data_dir: Path | None) -> ReopenedD
     read = reading.options_of(asked["options"])
     if read.schema is not None and not Path(str(read.schema)).exists():
         read = replace(read, schema=run / "schema.json")
-    source = reading.open_data(data or asked["data"], data_dir, read)
+    source, estimator = reading.open_data(data or asked["data"], data_dir, read), None
+    if not is_brought(asked["learner"]) or learner == asked["learner"]:
+        source, estimator = with_learner(source, asked["learner"])
+    source = following.with_premise(source, asked.get("plan"))
     if data is not None:
-        return ReopenedData(manifest, source, source, None)
+        return ReopenedData(manifest, source, source, None, estimator)
     dataset, left_out = _less_left_out(run, source, asked, manifest.settings.digests)
-    return ReopenedData(manifest, dataset, source, left_out)
+    return ReopenedData(manifest, dataset, source, left_out, estimator)
 
 
 def reopen(
@@ -86,10 +94,8 @@ def reopen(
     """The data set read as for the run, and its ensemble, not yet fitted."""
     from poisonproof import FiniteAggregationClassifier, Split, Spread
 
-    manifest, dataset, source, left_out = reopen_data(run, data, data_dir)
-    asked = manifest.asked or {}
-    dataset, estimator = with_learner(dataset, checked_learner(run, asked["learner"], learner))
-    dataset = following.with_premise(dataset, asked.get("plan"))
+    manifest, dataset, source, left_out, estimator = reopen_data(run, data, data_dir, learner)
+    checked_learner(run, (manifest.asked or {})["learner"], learner)
     model = FiniteAggregationClassifier(
         estimator,
         spread=Spread.load(run / "spread.npz"),
@@ -97,7 +103,7 @@ def reopen(
         classes=None if dataset.classes is None else dataset.classes.tolist(),
         n_jobs=n_jobs,
     )
-    return Reopened(manifest, dataset, model, replace(source, premises=dataset.premises), left_out)
+    return Reopened(manifest, dataset, model, source, left_out)
 
 
 def checked_learner(run: Path, of_run: str | None, given: str | None) -> str | None:

@@ -167,8 +167,10 @@ def premises(evidence: Evidence, data: Any) -> str:
         settings["classes"],
         evidence.facts["classes_inferred"],
     )
+    picked, declared = there.get("learner", [settings["learner"], True])
+    if picked == f"{settings['learner']}, brought as {(evidence.manifest.get('asked') or {}).get('learner')}":
+        wanted["learner"] = (picked, True)
     if "schema" in settings:  # a user's own files: the reader says why it picked the learner, and how it read
-        picked, declared = there.get("learner", [settings["learner"], True])
         if picked.startswith(f"{settings['learner']}, because "):
             wanted["learner"] = (picked, declared)
         wanted |= {"schema": (None, there.get("schema", [None, False])[1]), "test samples": (None, True)}
