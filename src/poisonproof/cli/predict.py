@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from poisonproof.data import ReadOptions
     from poisonproof.data.readers.part import Part
 
-EXAMPLES = "Example: `poisonproof predict runs/my.csv-k20-d16 new.csv --out answers.csv`"
+EXAMPLES = "Example: `poisonproof predict runs/my.csv-k20-d1 new.csv --out answers.csv`"
 COLUMNS = ("sample", "prediction", "radius", "runner_up", "vote_share")
 
 
