@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from label_flip_oracle import member_cost, radius, random_ensemble, smallest_attack
 from sklearn.naive_bayes import GaussianNB
 
+from label_flip_oracle import member_cost, radius, random_ensemble, smallest_attack
 from poisonproof import FiniteAggregationClassifier, Votes, data
 from poisonproof.certificates.label_flip_kernels import NEVER, flip_radii, member_costs
 from poisonproof.certificates.label_flips import _Inside, certify_label_flips

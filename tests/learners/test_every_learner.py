@@ -35,6 +35,12 @@ TEXTS = [" ".join(f"w{i}" for i in np.flatnonzero(row > 0.6)) for row in ROWS]
 SAMPLES = {
     "table": FRAME,
     "text": TEXTS,
+    "auto": FRAME,
+    "auto on texts": TEXTS,
+    "forest": FRAME,
+    "boosting": FRAME,
+    "bayes": TEXTS,
+    "ridge": TEXTS,
     "digits": IMAGES,
     "signs": COLOUR,
     "objects": COLOUR,
@@ -56,7 +62,7 @@ def learner(name):
         return KernelRidgeClassifier(kernel=name, gamma=0.2)
     if name == "averaged over seeds":
         return SeedAveragedClassifier(DecisionTreeClassifier(max_features=3), n_seeds=2)
-    return preset(name)
+    return preset("auto" if name == "auto on texts" else name)
 
 
 def test_every_preset_is_here():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from poisonproof.data.readers.part import Part
     from poisonproof.runs.manifest import Manifest
 
-EXAMPLES = "Example: `poisonproof predict runs/my.csv-k20-d16 new.csv --out answers.csv`"
+EXAMPLES = "Example: `poisonproof predict runs/my.csv-k20-d1 new.csv --out answers.csv`"
 COLUMNS = ("sample", "prediction", "radius", "runner_up", "vote_share")
 
 

@@ -23,14 +23,17 @@ EXAMPLES = (
     "`poisonproof run mnist --data-dir DIR --learner digits --k 1200 --d 16`"
 )
 
+DEFAULT_K = 20
+VOTES_PER_POISON = 4  # k for an attack size: it is withstood by a lead of half of the votes
+
 
 @dataclass(frozen=True)
 class EnsembleOptions:
     """What `poisonproof run` and `poisonproof train` are told about the ensemble and its folder."""
 
     data: options.Data
-    k: options.K = 50
-    d: options.D = 16
+    k: options.K = DEFAULT_K
+    d: options.D = 1
     out: Annotated[Path | None, typer.Option("--out", help="Run directory; an interrupted run goes on there.")] = None
     spread: options.SpreadName = None
     learner: options.Learner = None
@@ -73,7 +76,11 @@ def command(
     ] = True,
     attack_size: Annotated[
         int | None,
-        typer.Option("--attack-size", help="The attack size you fear: the table, the page and its headline show it."),
+        typer.Option(
+            "--attack-size",
+            help="The attack size you fear: the table, the page and its headline show it; k is 4 times that, at least "
+            "20, unless you give it.",
+        ),
     ] = None,
     json: options.Json = False,
     *,
@@ -92,6 +99,8 @@ def command(
 
     if attack_size is not None and attack_size < 0:
         raise PoisonproofError(f"--attack-size must be a whole number of 0 or more. Got {attack_size}.")
+    if attack_size is not None and ensemble.k == DEFAULT_K and ensemble.plan is None and ensemble.spread is None:
+        ensemble = replace(ensemble, k=max(DEFAULT_K, VOTES_PER_POISON * attack_size))
     asked = prepare(ensemble, read)
     if attack_size is not None:
         asked.how["asked"]["attack_size"] = attack_size
@@ -151,7 +160,7 @@ def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
     """The learner that was asked for, or the one for this kind of data; which is then said, and is a premise."""
     from poisonproof.learners.brought import brought
     from poisonproof.learners.describe import describe
-    from poisonproof.learners.presets import learner_for, preset
+    from poisonproof.learners.presets import ONLY_TEXTS, TEXT_LEARNERS, THERE_ARE_TEXTS, learner_for, preset
     from poisonproof.premises import Premise
 
     picked, why, texts = learner_for(samples.schema)
@@ -159,9 +168,12 @@ def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
         estimator = brought(name)
         premise = Premise("learner", f"{describe(estimator)}, brought as {name}", True)
         return samples.but(premises=(*samples.premises, premise)), estimator
-    if name == "text" and picked != "text":
-        raise PoisonproofError("The learner 'text' takes texts, and this data has none; use another --learner.")
-    if name not in (None, "text") and picked == "text" and not texts:
+    has_texts = why == THERE_ARE_TEXTS
+    if name in TEXT_LEARNERS and name != "auto" and not has_texts:
+        raise PoisonproofError(f"The learner '{name}' takes texts, and this data has none; use another --learner.")
+    if name in ONLY_TEXTS and texts:
+        raise PoisonproofError(f"The learner '{name}' takes texts alone, and there are other columns; use 'text'.")
+    if name is not None and name not in TEXT_LEARNERS and has_texts and not texts:
         raise PoisonproofError(f"The learner '{name}' cannot take texts; leave --learner {name} out.")
     estimator = preset(name or picked, texts)
     if name is None and samples.schema is not None:

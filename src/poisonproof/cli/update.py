@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from poisonproof.data import Dataset
     from poisonproof.runs.removal import LeftOut
 
-EXAMPLES = "Example: `poisonproof update runs/digits --remove 3,17`; `poisonproof update runs/my.csv-k20-d16 my.csv`"
+EXAMPLES = "Example: `poisonproof update runs/digits --remove 3,17`; `poisonproof update runs/my.csv-k20-d1 my.csv`"
 
 
 def command(

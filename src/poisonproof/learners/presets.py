@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from poisonproof.errors import PoisonproofError
 
@@ -25,6 +25,33 @@ def _text(texts: Sequence[str]) -> Any:
     from poisonproof.learners.text import TextClassifier
 
     return TextClassifier(list(texts))
+
+
+def _bayes(texts: Sequence[str]) -> Any:
+    from poisonproof.learners.words import BayesTextClassifier
+
+    return BayesTextClassifier()
+
+
+def _ridge(texts: Sequence[str]) -> Any:
+    from poisonproof.learners.words import RidgeTextClassifier
+
+    return RidgeTextClassifier()
+
+
+def _trees(method: Literal["forest", "boosting"]) -> Callable[[Sequence[str]], Any]:
+    def make(texts: Sequence[str]) -> Any:
+        from poisonproof.learners.trees import TreesClassifier
+
+        return TreesClassifier(method)
+
+    return make
+
+
+def _auto(texts: Sequence[str]) -> Any:
+    from poisonproof.learners.auto import AutoClassifier
+
+    return AutoClassifier(list(texts))
 
 
 def _digits(texts: Sequence[str]) -> Any:
@@ -61,6 +88,15 @@ def _network(mirror: bool) -> Callable[[Sequence[str]], Any]:
 PRESETS = {
     "table": Preset("logistic regression on numbers, categories and missing values", _table),
     "text": Preset("the same with hashed words, on texts or on a table with columns of texts", _text),
+    "auto": Preset(
+        "each base classifier chooses by cross-validation in its own subset: `table` or `forest`, for texts `bayes`, "
+        "`ridge` or `text`",
+        _auto,
+    ),
+    "forest": Preset("extremely randomised trees on numbers, categories and missing values", _trees("forest")),
+    "boosting": Preset("gradient boosting on the same; it wants subsets of some hundred samples", _trees("boosting")),
+    "bayes": Preset("for texts alone: naive Bayes on hashed words and pieces of words, classes held equal", _bayes),
+    "ridge": Preset("for texts alone: ridge regression on the same, its threshold set on texts left out", _ridge),
     "digits": Preset(
         "for grey images of single glyphs: pooled kernel ridge on stroke directions in a metric learned from drawn "
         "digits; constants chosen on MNIST training images held out from the training subsets",
@@ -89,6 +125,11 @@ def preset(name: str, texts: Sequence[str] = ()) -> Any:
     return PRESETS[name].make(texts)
 
 
+TEXT_LEARNERS = ("auto", "text", "bayes", "ridge")
+ONLY_TEXTS = ("bayes", "ridge")
+THERE_ARE_TEXTS = "there are texts"
+
+
 def learner_for(schema: Any) -> tuple[str, str, tuple[str, ...]]:
     """The learner for data of this schema, why, and the columns of texts it must know."""
     kind = getattr(schema, "kind", None)
@@ -96,5 +137,5 @@ def learner_for(schema: Any) -> tuple[str, str, tuple[str, ...]]:
         return "table", "these are images: logistic regression on their pixels", ()
     texts = tuple(schema.named("text")) if kind == "table" else ()
     if texts:
-        return "text", "there are texts", () if schema.only_texts else texts
+        return ("auto", THERE_ARE_TEXTS, ()) if schema.only_texts else ("text", THERE_ARE_TEXTS, texts)
     return "table", "these are numbers and categories", ()

@@ -66,7 +66,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         """Train on numbers (n, …), sparse rows or a DataFrame."""
         if y is None:
             raise PoisonproofError("TableClassifier requires y to be passed, but the target y is None.")
-        X, y = self._checked(X, reset=True), column_or_1d(y, warn=True)
+        X, y = self.checked(X, reset=True), column_or_1d(y, warn=True)
         check_classification_targets(y)
         check_consistent_length(X, y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -86,7 +86,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores, an array (n, classes), or (n,) for two classes as in scikit-learn."""
         check_is_fitted(self)
-        scores = scores_of(self.encode(self._checked(X, reset=False)), self.weights_, self.bias_)
+        scores = scores_of(self.encode(self.checked(X, reset=False)), self.weights_, self.bias_)
         return scores[:, 0] if len(self.bias_) == 1 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -94,7 +94,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
 
-    def _checked(self, X: Any, *, reset: bool) -> Any:
+    def checked(self, X: Any, *, reset: bool) -> Any:
+        """Samples in the form that encoding takes, or scikit-learn's refusal."""
         if not is_frame(X):
             X = check_array(
                 X,

@@ -19,6 +19,10 @@ ESTIMATOR = "estimator.skops"
 OWN_TYPES = (
     "poisonproof.learners.table.TableClassifier",
     "poisonproof.learners.text.TextClassifier",
+    "poisonproof.learners.words.BayesTextClassifier",
+    "poisonproof.learners.words.RidgeTextClassifier",
+    "poisonproof.learners.trees.TreesClassifier",
+    "poisonproof.learners.auto.AutoClassifier",
     "poisonproof.learners.seed_averaged.SeedAveragedClassifier",
     "poisonproof.learners.kernel_ridge.KernelRidgeClassifier",
     "poisonproof.maps.digits.DigitFeatures",

@@ -1,0 +1,125 @@
+"""A base classifier that chooses its own learner, inside its own subset.
+
+Which learner is best depends on the data. One choice for all base classifiers would be made from all samples, and who
+poisons one of them could turn it: a premise. Here every base classifier chooses for itself, among a fixed short list,
+by cross-validation inside its subset. The choice is a function of the subset like everything else it learns, and a
+poisoned sample turns only the choices of the base classifiers that it reaches anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from poisonproof.errors import PoisonproofError
+from poisonproof.learners.table import TableClassifier
+from poisonproof.learners.text import TextClassifier
+from poisonproof.learners.trees import TreesClassifier
+from poisonproof.learners.words import BayesTextClassifier, RidgeTextClassifier
+from poisonproof.samples.kinds import is_frame
+from poisonproof.samples.rows import take_rows
+
+FOLDS = 3
+MOST_TRIED = 600  # samples that cross-validation looks at, evenly spaced in the order of the subset
+
+
+class AutoClassifier(ClassifierMixin, BaseEstimator):
+    """The learner of a fixed list that is best in class-balanced cross-validation inside the subset.
+
+    Every class of the subset counts alike. Ties go to the one that stands first. For tables: `TableClassifier`
+    (logistic regression) and `TreesClassifier` (a forest). For texts: `BayesTextClassifier`, `RidgeTextClassifier` and
+    `TextClassifier`; for tables with columns of texts, only the last.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        The columns of a table that hold texts.
+    random_state : int, optional
+        What trees are drawn by; every base classifier is given its own index.
+    """
+
+    answers_one_by_one = True  # so do all on the list; see poisonproof.training.asking
+
+    def __init__(
+        self,
+        texts: Sequence[str] = (),
+        *,
+        random_state: int | None = None,
+    ) -> None:
+        self.texts = texts
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    def candidates(self, X: Any) -> list[Any]:
+        """The list for samples of this kind, unfitted, in the order in which ties are decided."""
+        if self.texts:
+            return [TextClassifier(self.texts)]
+        if is_frame(X) or sp.issparse(X) or np.asarray(X).dtype.kind in "biuf":
+            return [TableClassifier(), TreesClassifier(random_state=self.random_state)]
+        return [BayesTextClassifier(), RidgeTextClassifier(), TextClassifier()]
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Choose, then train what was chosen on all samples."""
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise PoisonproofError(
+                f"AutoClassifier needs samples of at least 2 classes; got {len(self.classes_)} class."
+            )
+        candidates = self.candidates(X)
+        self.scores_ = balanced_scores(candidates, X, codes) if len(candidates) > 1 else np.zeros(1)
+        self.chosen_ = candidates[int(self.scores_.argmax())].fit(X, codes)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """What the chosen learner says."""
+        check_is_fitted(self)
+        return self.classes_[self.chosen_.predict(X)]
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """The scores of the chosen learner, or its shares of classes."""
+        check_is_fitted(self)
+        if hasattr(self.chosen_, "decision_function"):
+            return np.asarray(self.chosen_.decision_function(X))
+        shares = np.asarray(self.chosen_.predict_proba(X))
+        return shares[:, 1] - shares[:, 0] if shares.shape[1] == 2 else shares
+
+
+def balanced_scores(candidates: Sequence[Any], X: Any, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The balanced accuracy of each learner in cross-validation: the mean over classes of their share that is right.
+
+    Samples go to folds in the order in which they stand, class by class, so every fold has its part of every class. A
+    learner that cannot be trained on a part is right on nothing there.
+    """
+    step = -(-len(codes) // MOST_TRIED)
+    rows = np.arange(0, len(codes), step)
+    tried = codes[rows]
+    place = np.empty(len(rows), np.int64)
+    for code in np.unique(tried):
+        place[tried == code] = np.arange((tried == code).sum())
+    scores = []
+    for candidate in candidates:
+        right = np.zeros(len(rows), np.bool_)
+        for fold in range(FOLDS):
+            asked = place % FOLDS == fold
+            if not asked.any() or len(np.unique(tried[~asked])) < 2:
+                continue
+            try:
+                model = clone(candidate).fit(take_rows(X, rows[~asked]), tried[~asked])
+                right[asked] = model.predict(take_rows(X, rows[asked])) == tried[asked]
+            except (ValueError, ArithmeticError, np.linalg.LinAlgError):
+                continue
+        scores.append(np.mean([right[tried == code].mean() for code in np.unique(tried)]))
+    return np.array(scores)

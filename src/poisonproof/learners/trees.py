@@ -1,0 +1,87 @@
+"""Trees for tables: a forest of extremely randomised trees, or gradient boosting, on columns encoded in the subset."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
+from sklearn.utils.validation import check_is_fitted
+
+from poisonproof.errors import PoisonproofError
+from poisonproof.learners.table import TableClassifier
+
+
+class TreesClassifier(ClassifierMixin, BaseEstimator):
+    """Trees on numbers, categories and missing values, encoded inside the subset as `TableClassifier` does.
+
+    Each sample walks down its trees alone, so its answer does not depend on the batch.
+
+    Parameters
+    ----------
+    method : "forest" or "boosting"
+        Extremely randomised trees, or histogram-based gradient boosting, which wants subsets of some hundred samples.
+    n_trees : int
+        How many trees, or rounds of boosting.
+    random_state : int, optional
+        What trees are drawn by; every base classifier is given its own index.
+    """
+
+    answers_one_by_one = True  # see poisonproof.training.asking
+
+    def __init__(
+        self, method: Literal["forest", "boosting"] = "forest", *, n_trees: int = 100, random_state: int | None = None
+    ) -> None:
+        self.method = method
+        self.n_trees = n_trees
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on numbers (n, …), sparse rows or a DataFrame."""
+        if self.method not in ("forest", "boosting"):
+            raise PoisonproofError(
+                f"The 'method' of trees must be 'forest' or 'boosting'. Got {self.method!r} instead."
+            )
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise PoisonproofError(
+                f"TreesClassifier needs samples of at least 2 classes; got {len(self.classes_)} class."
+            )
+        self.table_ = TableClassifier()
+        self.table_.learn_encoding(self.table_.checked(X, reset=True))
+        self.trees_ = self._trees().fit(self._encoded(X, fitting=True), codes)
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """The share of each class, an array (n, classes)."""
+        check_is_fitted(self)
+        return np.asarray(self.trees_.predict_proba(self._encoded(X)))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of the largest share; ties go to the smaller one."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def _trees(self) -> Any:
+        if self.method == "forest":
+            return ExtraTreesClassifier(self.n_trees, random_state=self.random_state, n_jobs=1)
+        return HistGradientBoostingClassifier(
+            max_iter=self.n_trees,
+            min_samples_leaf=5,
+            early_stopping=False,
+            random_state=self.random_state,
+        )
+
+    def _encoded(self, X: Any, fitting: bool = False) -> Any:
+        encoded = self.table_.encode(X if fitting and sp.issparse(X) else self.table_.checked(X, reset=False))
+        return encoded.toarray() if sp.issparse(encoded) and self.method == "boosting" else encoded

@@ -1,0 +1,76 @@
+"""Base classifiers of other packages, with the keywords that people really pass."""
+
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from poisonproof import FiniteAggregationClassifier, check_estimator_purity
+
+DATA = load_breast_cancer()
+X, Y = DATA.data[:240], DATA.target[:240]
+
+
+def lightgbm():
+    from lightgbm import LGBMClassifier
+
+    return LGBMClassifier(n_estimators=10, num_leaves=7, min_child_samples=5, verbose=-1, n_jobs=-1)
+
+
+def xgboost():
+    from xgboost import XGBClassifier
+
+    return XGBClassifier(n_estimators=10, max_depth=3, learning_rate=0.3, eval_metric="logloss", verbosity=0, n_jobs=-1)
+
+
+def catboost():
+    from catboost import CatBoostClassifier
+
+    return CatBoostClassifier(iterations=10, depth=3, verbose=False, allow_writing_files=False, thread_count=-1)
+
+
+def skorch():
+    import torch
+    from skorch import NeuralNetClassifier
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.Sequential(
+                torch.nn.BatchNorm1d(30), torch.nn.Linear(30, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)
+            ).double()
+
+        def forward(self, X):
+            return torch.nn.functional.softmax(self.layers(X), dim=-1)
+
+    return NeuralNetClassifier(
+        Net, max_epochs=8, lr=0.1, batch_size=32, verbose=0, iterator_train__shuffle=True, train_split=None
+    )
+
+
+def boosting():
+    return HistGradientBoostingClassifier(max_iter=10, min_samples_leaf=5, early_stopping=False, verbose=0)
+
+
+LEARNERS = {"lightgbm": lightgbm, "xgboost": xgboost, "catboost": catboost, "skorch": skorch, "sklearn": boosting}
+
+
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
+@pytest.mark.parametrize("package", LEARNERS)
+def test_learners_of_other_packages_are_base_classifiers(package):
+    needed = ("skorch", "torch") if package == "skorch" else (package,)
+    for name in needed:
+        if not find_spec(name):
+            pytest.skip(f"NOT TESTED: {name} is not installed; pip install {name}")
+    learner = LEARNERS[package]()
+    model = FiniteAggregationClassifier(learner, k=5, d=1, classes=[0, 1], n_jobs=1).fit(X[:180], Y[:180])
+    certificate = model.certify(X[180:])
+    assert all(member.failure is None for member in model.members_)
+    assert certificate.balanced_accuracy(Y[180:]) > 0.75
+    order = np.random.default_rng(0).permutation(180)
+    again = FiniteAggregationClassifier(learner, k=5, d=1, classes=[0, 1], n_jobs=1).fit(X[:180][order], Y[:180][order])
+    assert np.array_equal(again.votes(X[180:]).matrix, model.votes(X[180:]).matrix)
+    report = check_estimator_purity(learner, X[:60], Y[:60], max_test=10)
+    assert report.pure, str(report)
