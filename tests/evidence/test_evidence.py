@@ -43,6 +43,7 @@ from poisonproof.evidence.attest import ENVELOPES, attest
 from poisonproof.evidence.facts import UNSEEN, NotTrueError, figures, gather
 from poisonproof.evidence.sealed import check_sealed
 from poisonproof.evidence.statement import PAYLOAD, schema, violation
+from poisonproof.evidence.tracking import log
 from poisonproof.runs.run import run
 from poisonproof.system.files import read_record, write_record
 from poisonproof.votes.votes import UNSEEN_LABEL
@@ -197,6 +198,37 @@ def test_the_model_card_has_front_matter_that_hubs_read(made, tmp_path):
     assert "<b>" not in body
     assert "VERIFIED" in body
     assert "chosen from this data" in body
+
+
+def test_the_data_are_referred_to_by_their_digests(made, tmp_path):
+    _, facts = made
+    attest(facts, tmp_path)
+    record = json.loads((tmp_path / "croissant.json").read_text())
+    assert record["conformsTo"] == "http://mlcommons.org/croissant/1.0"
+    assert {part["@id"]: part["sha256"] for part in record["distribution"]} == facts.digests
+    assert record["name"] == "digits"
+
+
+def test_figures_are_logged_to_mlflow_as_curves(made, tmp_path, monkeypatch):
+    import mlflow
+
+    _, facts = made
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.chdir(tmp_path)
+    mlflow.set_tracking_uri((tmp_path / "mlruns").as_uri())
+    try:
+        attest(facts, tmp_path / "evidence")
+        said = log(facts, tmp_path / "evidence", "mlflow")
+        name = re.search("run ([0-9a-f]+)", said)[1]
+        client = mlflow.MlflowClient()
+        curve = {point.step: point.value for point in client.get_metric_history(name, "certified_fraction")}
+        assert curve == dict(zip(facts.figures.attack_sizes, facts.figures.certified_fractions, strict=True))
+        assert client.get_run(name).data.params["k"] == "6"
+        assert "evidence/statement.json" in {item.path for item in client.list_artifacts(name, "evidence")}
+    finally:
+        mlflow.set_tracking_uri(None)
+    with pytest.raises(PoisonproofError, match=r"--log must be one of mlflow\. Got 'wandb'"):
+        log(facts, tmp_path, "wandb")
 
 
 def test_a_forged_run_yields_no_evidence(made, digits, tmp_path):
@@ -441,8 +473,8 @@ def test_the_documented_sequence_from_run_to_gate(tmp_path, monkeypatch):
     for line in lines:
         at_the_command_line(line)
     assert {path.name for path in Path("runs/digits-evidence").iterdir()} == {
-        *("bom.cdx.json", "evidence.html", "evidence.intoto.jsonl", "model-card.md", "statement.json"),
-        "test-result.json",
+        *("bom.cdx.json", "croissant.json", "evidence.html", "evidence.intoto.jsonl", "model-card.md"),
+        *("statement.json", "test-result.json"),
     }
     at_the_command_line("poisonproof gate runs/digits --attack-size 9 --certified-fraction 0.99 --json", 6)
     said = at_the_command_line("poisonproof gate runs/digits --attack-size 9", 2)

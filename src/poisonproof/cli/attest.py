@@ -26,13 +26,18 @@ def command(
     dataset: DataName = None,
     data_dir: options.DataDir = None,
     retrain: Retrain = 0,
+    log: Annotated[
+        str | None,
+        typer.Option("--log", help="`mlflow`: also log parameters, curves and the evidence to a tracking server."),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Verify a run, compute every figure again, and write evidence about it.
 
     `statement.json` (in-toto statement v1), `test-result.json` (the verdict, in-toto test result), `bom.cdx.json`
-    (CycloneDX 1.6 with a model card), `model-card.md`, `evidence.html`, and with `--key` `evidence.intoto.jsonl`, both
-    statements signed (DSSE). A run about which something is false yields no evidence: exit code 3.
+    (CycloneDX 1.6 with a model card), `croissant.json` (a reference for the data), `model-card.md`, `evidence.html`,
+    and with `--key` `evidence.intoto.jsonl`, both statements signed (DSSE). A run about which something is false yields
+    no evidence: exit code 3.
     """
     from poisonproof.evidence.attest import attest, folder_beside
     from poisonproof.evidence.signing import private_key
@@ -41,6 +46,10 @@ def command(
     facts = verified_facts(run, dataset, data_dir, retrain)
     folder = folder_beside(run) if out is None else out
     written = attest(facts, folder, signer)
+    if log is not None:
+        from poisonproof.evidence.tracking import log as log_to
+
+        options.note(f"logged as {log_to(facts, folder, log)}")
     if json:
         options.print_json({"out": str(folder), "verdict": facts.verdict.word, "sha256": written})
         return

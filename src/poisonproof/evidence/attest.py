@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from poisonproof.evidence.bom import bom
+from poisonproof.evidence.croissant import croissant
 from poisonproof.evidence.facts import Facts
 from poisonproof.evidence.model_card import model_card
 from poisonproof.evidence.page import page
@@ -29,6 +30,7 @@ def attest(facts: Facts, folder: Path, key: Any = None) -> dict[str, str]:
         "bom.cdx.json": bom(facts).encode(),
         "model-card.md": model_card(facts).encode(),
         "evidence.html": page(facts).encode("utf-8", "replace"),
+        "croissant.json": _json(croissant(facts)),
         TEST_RESULT: result,
     }
     stated = _json(statement(facts, {name: hashlib.sha256(body).hexdigest() for name, body in bodies.items()}))
