@@ -34,6 +34,8 @@ WORDS_OF_THE_MAKER = {
     "notes": "the notes",
     "seconds": "the timings",
     "environment": "the environment",
+    "environments": "the environment",
+    "made_in": "the environment",
     "changes": "the change log",
     "asked": "how the data are said to have been read (asked)",
 }
