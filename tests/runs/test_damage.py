@@ -198,7 +198,8 @@ def test_a_second_writer_is_refused_while_the_first_writes(tmp_path):
         said.append(no)
 
     model = FiniteAggregationClassifier(GaussianNB(), k=35, d=2, classes=range(10))
-    run(FEW, model, tmp_path, progress=meanwhile)
+    with watched(meanwhile):
+        run(FEW, model, tmp_path)
     assert len(said) == 3
     assert damage(tmp_path) == []
 
