@@ -17,7 +17,7 @@ import numpy as np
 
 import poisonproof.certificates.methods as certificates
 from poisonproof import Spread, Votes, certify
-from poisonproof.certificates.overlap import find_groups
+from poisonproof.certificates.overlap import find_blocks
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "certificates"))
@@ -31,22 +31,22 @@ from test_grouped import (
     weights_and_leads,
 )
 
-LIMITS = {  # dual iterations, partitions that T2 may visit, partitions that the search inside groups may visit
-    "tight: T1 and T2 off, no search in groups (T3)": (0, 0, 0),
-    "tight": (certificates.DUAL_ITERATIONS, certificates.PARTITION_VISITS, certificates.GROUP_VISITS),
+LIMITS = {  # dual iterations, partitions that T2 may visit, partitions that the search inside blocks may visit
+    "tight: T1 and T2 off, no search in blocks (T3)": (0, 0, 0),
+    "tight": (certificates.DUAL_ITERATIONS, certificates.PARTITION_VISITS, certificates.BLOCK_VISITS),
 }
 
 
-def limit(iterations: int, visits: int, group_visits: int) -> None:
+def limit(iterations: int, visits: int, block_visits: int) -> None:
     certificates.DUAL_ITERATIONS = iterations
     certificates.PARTITION_VISITS = visits
-    certificates.GROUP_VISITS = group_visits
+    certificates.BLOCK_VISITS = block_visits
 
 
 def compare(path: Path) -> None:
     votes = Votes.load(path)
-    groups = find_groups(votes.spread)
-    found = "not grouped" if groups is None else f"{groups.n_groups} groups, overlap {groups.overlap.min()}"
+    blocks = find_blocks(votes.spread)
+    found = "not grouped" if blocks is None else f"{blocks.n_blocks} blocks, overlap {blocks.overlap.min()}"
     print(f"\n{path}: {votes.n_test} test samples, {votes.spread.n_subsets} base classifiers, ", end="")
     print(f"k = {votes.spread.k:.1f}, d = {votes.spread.d}, {found}\n")
     certify(Votes(votes.matrix[:1], votes.spread, votes.classes), "tight")  # compile
@@ -79,18 +79,18 @@ def compare(path: Path) -> None:
 def campaign(total: int) -> None:
     """Random and structured votes; ties, abstentions, classes without votes and classes not seen are common."""
     designs = [
-        *((Spread.planes(2, groups), groups) for groups in (1, 2, 3, 6)),
-        *((Spread.planes(3, groups), groups) for groups in (1, 2, 5)),
-        *((Spread.from_difference_set(11, (1, 3, 4, 5, 9), groups), groups) for groups in (1, 4)),
-        *((Spread.from_difference_set(7, (0, 1, 2, 4), groups), groups) for groups in (2, 5)),
+        *((Spread.planes(2, blocks), blocks) for blocks in (1, 2, 3, 6)),
+        *((Spread.planes(3, blocks), blocks) for blocks in (1, 2, 5)),
+        *((Spread.from_difference_set(11, (1, 3, 4, 5, 9), blocks), blocks) for blocks in (1, 4)),
+        *((Spread.from_difference_set(7, (0, 1, 2, 4), blocks), blocks) for blocks in (2, 5)),
         (Spread.from_difference_set(15, (0, 1, 2, 4, 5, 8, 10), 3), 3),
     ]
     rng = np.random.default_rng(0)
     each = -(-total // (len(designs) * len(LIMITS)))
     print("| spread | limits | radii | violations | wrong exact flags | larger than Theorem 2 | exact, % |")
     print("|---|---|---|---|---|---|---|")
-    for spread, n_groups in designs:
-        covers = partial(largest_covers_by_residue, spread=spread, n_groups=n_groups)
+    for spread, n_blocks in designs:
+        covers = partial(largest_covers_by_residue, spread=spread, n_blocks=n_blocks)
         for name, limits in LIMITS.items():
             limit(*limits)
             broken = wrong = larger = exact = 0
@@ -105,7 +105,7 @@ def campaign(total: int) -> None:
                 larger += int((tight.radius > plain.radius).sum())
                 exact += int(tight.exact.sum())
             count = 25 * (case + 1)
-            shown = f"{spread.n_subsets} of {spread.d} in {n_groups}"
+            shown = f"{spread.n_subsets} of {spread.d} in {n_blocks}"
             print(
                 f"| {shown} | {name} | {count} | {broken} | {wrong} | {larger} | {exact / count * 100:.1f} |",
                 flush=True,
@@ -120,17 +120,17 @@ def every_lead(designs: list[tuple[Spread, int]], rng: np.random.Generator, n_we
         "\n| spread | nodes | weights × leads | violations | wrong attacks | harmless size = smallest attack − 1, % |"
     )
     print("|---|---|---|---|---|---|")
-    for spread, n_groups in designs:
+    for spread, n_blocks in designs:
         for nodes in (0, 100_000):
             count = broken = wrong = tight = 0
             for _ in range(-(-n_weights // (2 * len(designs)))):
                 weight = structured_weights(rng, spread)
-                for size, ceiling, smallest in search_every_lead(spread, n_groups, nodes, weight):
+                for size, ceiling, smallest in search_every_lead(spread, n_blocks, nodes, weight):
                     count += 1
                     broken += size >= smallest
                     wrong += ceiling not in (spread.n_subsets, smallest)
                     tight += size + 1 == smallest
-            shown = f"{spread.n_subsets} of {spread.d} in {n_groups}"
+            shown = f"{spread.n_subsets} of {spread.d} in {n_blocks}"
             print(f"| {shown} | {nodes} | {count} | {broken} | {wrong} | {tight / count * 100:.1f} |", flush=True)
 
 

@@ -90,10 +90,9 @@ def parts_of(name: str, options: argparse.Namespace) -> dict[str, Any]:
     random = np.random.default_rng(16)
     if name == "gtsrb":  # tracks of 30 frames, in the order of the files
         starts = np.concatenate([[0], np.cumsum(np.bincount(data.y_train))])
-        track = np.concatenate(
-            [np.arange(count) // 30 + 1000 * c for c, count in enumerate(np.bincount(data.y_train))]
-        )
-        assert starts[-1] == n and (np.diff(data.y_train) >= 0).all()
+        track = np.concatenate([np.arange(count) // 30 + 1000 * c for c, count in enumerate(np.bincount(data.y_train))])
+        assert starts[-1] == n
+        assert (np.diff(data.y_train) >= 0).all()
         tracks = random.permutation(np.unique(track))
         aside = np.flatnonzero(np.isin(track, tracks[:100]))
         shaping = aside[np.arange(len(aside)) % 3 == 1][:1000]
@@ -357,7 +356,9 @@ def ensembles() -> list[Row]:
         ]
         chosen: dict[int, Any] = {}
         for size in SIZES:
-            best = max(range(len(candidates)), key=lambda i: (at(candidates[i][2], size), -candidates[i][0]["n_subsets"]))
+            best = max(
+                range(len(candidates)), key=lambda i: (at(candidates[i][2], size), -candidates[i][0]["n_subsets"])
+            )
             if at(candidates[best][2], size):
                 chosen[best] = candidates[best]
         for row, method, counts in chosen.values():
@@ -368,7 +369,12 @@ def ensembles() -> list[Row]:
                     "track": "from scratch",
                     "family": "ensemble",
                     "method": f"base classifiers vote ({method})",
-                    "parameters": {"k": row["k"], "d": row["d"], "n_subsets": row["n_subsets"], "learner": row["learner"]},
+                    "parameters": {
+                        "k": row["k"],
+                        "d": row["d"],
+                        "n_subsets": row["n_subsets"],
+                        "learner": row["learner"],
+                    },
                     "threat": "insert_remove",
                     "n_test": n_test,
                     "n_voters": row["n_subsets"],
@@ -392,7 +398,9 @@ def ensembles() -> list[Row]:
 def words(result: Row) -> str:
     """A row for people."""
     figures = ", ".join(
-        f"{share:g} at {size}" for size, share in zip(SIZES, result["certified_fraction"], strict=True) if size and share
+        f"{share:g} at {size}"
+        for size, share in zip(SIZES, result["certified_fraction"], strict=True)
+        if size and share
     )
     settings = {key: value for key, value in result["parameters"].items() if key != "map"}
     chosen = result["parameters"]["map"]["name"]

@@ -71,9 +71,7 @@ class Part:
     rows: NDArray[np.int64]
 
 
-def described(
-    dataset: str, data: Any, shape: Shape, part: Part, folder: Path, views: int = 1
-) -> NDArray[Any]:
+def described(dataset: str, data: Any, shape: Shape, part: Part, folder: Path, views: int = 1) -> NDArray[Any]:
     """Features (n, views, n_features) of a part; those of whole sets are kept in a folder."""
     key = hashlib.sha256(f"{shape.base!r} {views} {bool(shape.whitened_by)}".encode()).hexdigest()[:12]
     path = folder / f"{dataset}-{part.of}-{key}.npy"

@@ -1,6 +1,6 @@
 """Draw docs/frontier.svg from benchmarks/frontier/results.json: the best certified fraction of each family.
 
-    python docs/draw_frontier.py
+python docs/draw_frontier.py
 """
 
 from __future__ import annotations

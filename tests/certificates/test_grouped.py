@@ -12,8 +12,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 import poisonproof.certificates.methods
 from oracle import largest_covers
 from poisonproof import Spread, Votes, certify
-from poisonproof.certificates.grouped import allocate, bound_groups, raise_by_groups
-from poisonproof.certificates.overlap import find_groups
+from poisonproof.certificates.grouped import allocate, bound_blocks, raise_by_blocks
+from poisonproof.certificates.overlap import find_blocks
 
 BIPLANE = (11, (1, 3, 4, 5, 9))  # quadratic residues: (11, 5, 2)
 UNEVEN = Spread.from_table(  # a plane of order 2, and three partitions that all reach the same three subsets
@@ -68,14 +68,14 @@ def weights_and_leads(votes, n_classes, unseen):
         yield 1 + (votes == p).astype(int), counts[p] - 1
 
 
-def largest_covers_by_residue(weight, spread, n_groups):
-    """`largest_covers` of a spread that never leaves a residue modulo n_groups: all sets in each, then all sums."""
+def largest_covers_by_residue(weight, spread, n_blocks):
+    """`largest_covers` of a spread that never leaves a residue modulo n_blocks: all sets in each, then all sums."""
     table = spread.as_table()
     together = np.zeros(1, np.int64)
-    for g in range(n_groups):
-        rows = table[g::n_groups]
-        assert (rows % n_groups == rows[0, 0] % n_groups).all()
-        covers = largest_covers(weight[rows[0, 0] % n_groups :: n_groups], rows // n_groups)
+    for g in range(n_blocks):
+        rows = table[g::n_blocks]
+        assert (rows % n_blocks == rows[0, 0] % n_blocks).all()
+        covers = largest_covers(weight[rows[0, 0] % n_blocks :: n_blocks], rows // n_blocks)
         sums = together[:, None] + covers
         size = np.add.outer(np.arange(len(together)), np.arange(len(covers)))
         together = np.array([sums[size == m].max() for m in range(size.max() + 1)])
@@ -84,9 +84,9 @@ def largest_covers_by_residue(weight, spread, n_groups):
 
 def test_two_ways_to_try_everything_agree():
     rng = np.random.default_rng(2)
-    for spread, n_groups in ((Spread.planes(2, 2), 2), (Spread(14, (1, 3, 7)), 2), (Spread(12, (2, 5, 8)), 3)):
+    for spread, n_blocks in ((Spread.planes(2, 2), 2), (Spread(14, (1, 3, 7)), 2), (Spread(12, (2, 5, 8)), 3)):
         weight = rng.integers(0, 3, spread.n_subsets)
-        both = largest_covers(weight, spread.as_table()), largest_covers_by_residue(weight, spread, n_groups)
+        both = largest_covers(weight, spread.as_table()), largest_covers_by_residue(weight, spread, n_blocks)
         assert both[0].tolist() == both[1].tolist()
 
 
@@ -121,8 +121,8 @@ def test_no_radius_is_broken_on_the_smallest_designs(spread):
 
 
 @pytest.mark.parametrize("visits", [4_000_000, 300, 0])
-@pytest.mark.parametrize(("spread", "n_groups"), LARGER, ids=lambda value: str(getattr(value, "n_subsets", "")))
-def test_no_radius_is_broken_and_with_enough_nodes_each_is_exact(spread, n_groups, visits, monkeypatch):
+@pytest.mark.parametrize(("spread", "n_blocks"), LARGER, ids=lambda value: str(getattr(value, "n_subsets", "")))
+def test_no_radius_is_broken_and_with_enough_nodes_each_is_exact(spread, n_blocks, visits, monkeypatch):
     """Without nodes only Theorem 2, T3 and the greedy attacker are left, and T3 alone raises radii."""
     monkeypatch.setattr(poisonproof.certificates.methods, "DUAL_ITERATIONS", 40 if visits else 0)
     monkeypatch.setattr(poisonproof.certificates.methods, "PARTITION_VISITS", visits)
@@ -132,14 +132,14 @@ def test_no_radius_is_broken_and_with_enough_nodes_each_is_exact(spread, n_group
         n_classes = int(rng.integers(2, 5))
         matrix = np.array([structured_votes(rng, spread, n_classes) for _ in range(30)])
         matrix[0] = 1
-        covers = partial(largest_covers_by_residue, spread=spread, n_groups=n_groups)
+        covers = partial(largest_covers_by_residue, spread=spread, n_blocks=n_blocks)
         raised += check_radii(spread, matrix, n_classes, unseen, covers, visits == 4_000_000)
     assert raised > 0 or spread not in (Spread.planes(2, 6), Spread.planes(3, 5))
 
 
 def test_a_rival_that_theorem_2_does_not_see_sets_the_radius():
     """Rivals with equally many votes, scattered or in whole partitions: none is skipped that has an attack."""
-    spread, n_groups = Spread.planes(3, 10), 10
+    spread, n_blocks = Spread.planes(3, 10), 10
     rng = np.random.default_rng(7)
     matrix = np.full((150, spread.n_subsets), 0)
     for row in matrix:
@@ -152,7 +152,7 @@ def test_a_rival_that_theorem_2_does_not_see_sets_the_radius():
     votes = Votes(matrix, spread, range(4))
     others = certify(votes).runner_up != certify(votes, "tight").runner_up
     assert others.sum() >= 5
-    covers = partial(largest_covers_by_residue, spread=spread, n_groups=n_groups)
+    covers = partial(largest_covers_by_residue, spread=spread, n_blocks=n_blocks)
     check_radii(spread, matrix, 4, False, covers, True)
 
 
@@ -170,32 +170,32 @@ def structured_weights(rng, spread):
     return weight
 
 
-def search_every_lead(spread, n_groups, nodes, by_subset):
+def search_every_lead(spread, n_blocks, nodes, by_subset):
     """(size called harmless, attack found or n, smallest attack) for every lead that some attack exceeds."""
-    groups, table = in_order(spread)
+    blocks, table = in_order(spread)
     n = spread.n_subsets
-    origin = np.repeat(groups.starts[:-1], np.diff(groups.starts))[:, None]
+    origin = np.repeat(blocks.starts[:-1], np.diff(blocks.starts))[:, None]
     feeding = np.argsort(table.ravel(), kind="stable").reshape(table.shape) // spread.d
-    weight = by_subset[groups.classifiers]
-    bounds, found = np.empty((2, n + groups.n_groups), np.int64)
-    facts = groups.starts, groups.overlap, groups.exactly_one
-    bound_groups(n, weight, table - origin, *facts, bounds, found)
-    maps = table - origin, feeding - origin, groups.starts, np.zeros(groups.n_groups, np.int64)
+    weight = by_subset[blocks.classifiers]
+    bounds, found = np.empty((2, n + blocks.n_blocks), np.int64)
+    facts = blocks.starts, blocks.overlap, blocks.exactly_one
+    bound_blocks(n, weight, table - origin, *facts, bounds, found)
+    maps = table - origin, feeding - origin, blocks.starts, np.zeros(blocks.n_blocks, np.int64)
     scratch = [*np.empty((3, n), np.int64), np.empty(2 * spread.d + 1, np.int64)]
-    covers = largest_covers_by_residue(by_subset, spread, n_groups)
+    covers = largest_covers_by_residue(by_subset, spread, n_blocks)
     for lead in range(int(weight.sum())):
         arrays = weight, weight[table].sum(axis=1), *maps, bounds, found, *scratch
-        yield *raise_by_groups(0, n, lead, nodes, *arrays), int(np.argmax(covers > lead))
+        yield *raise_by_blocks(0, n, lead, nodes, *arrays), int(np.argmax(covers > lead))
 
 
 @pytest.mark.parametrize("nodes", [100_000, 20, 0])
-@pytest.mark.parametrize(("spread", "n_groups"), LARGER, ids=lambda value: str(getattr(value, "n_subsets", "")))
-def test_every_lead_with_weights_that_no_votes_need_have(spread, n_groups, nodes):
+@pytest.mark.parametrize(("spread", "n_blocks"), LARGER, ids=lambda value: str(getattr(value, "n_subsets", "")))
+def test_every_lead_with_weights_that_no_votes_need_have(spread, n_blocks, nodes):
     """The search by itself, for any weights and every lead: what it calls harmless is, and so with attacks."""
     rng = np.random.default_rng(nodes)
     undecided = 0
     for _ in range(8):
-        for size, ceiling, smallest in search_every_lead(spread, n_groups, nodes, structured_weights(rng, spread)):
+        for size, ceiling, smallest in search_every_lead(spread, n_blocks, nodes, structured_weights(rng, spread)):
             assert size < smallest
             assert ceiling in (spread.n_subsets, smallest)
             assert nodes < 100_000 or size + 1 == ceiling == smallest
@@ -204,23 +204,23 @@ def test_every_lead_with_weights_that_no_votes_need_have(spread, n_groups, nodes
 
 
 def in_order(spread):
-    """The groups of a spread, and its table with partitions and subsets numbered group by group."""
-    groups = find_groups(spread)
-    place = np.argsort(groups.classifiers)
-    return groups, np.sort(place[spread.as_table()[groups.partitions]], axis=1)
+    """The blocks of a spread, and its table with partitions and subsets numbered block by block."""
+    blocks = find_blocks(spread)
+    place = np.argsort(blocks.classifiers)
+    return blocks, np.sort(place[spread.as_table()[blocks.partitions]], axis=1)
 
 
 def bounds_of(weight, spread, picks):
-    """What the kernel says, as one list of bounds for each group; weights in the order of the groups."""
-    groups, table = in_order(spread)
-    bounds = np.full(spread.n_subsets + groups.n_groups, -1)
-    origin = np.repeat(groups.starts[:-1], np.diff(groups.starts))[:, None]
-    bound_groups(
-        picks, weight, table - origin, groups.starts, groups.overlap, groups.exactly_one, bounds, bounds.copy()
+    """What the kernel says, as one list of bounds for each block; weights in the order of the blocks."""
+    blocks, table = in_order(spread)
+    bounds = np.full(spread.n_subsets + blocks.n_blocks, -1)
+    origin = np.repeat(blocks.starts[:-1], np.diff(blocks.starts))[:, None]
+    bound_blocks(
+        picks, weight, table - origin, blocks.starts, blocks.overlap, blocks.exactly_one, bounds, bounds.copy()
     )
     return [
         bounds[start + g : stop + g + 1].tolist()
-        for g, (start, stop) in enumerate(zip(groups.starts[:-1], groups.starts[1:], strict=True))
+        for g, (start, stop) in enumerate(zip(blocks.starts[:-1], blocks.starts[1:], strict=True))
     ]
 
 
@@ -259,14 +259,14 @@ def closed(line):
 )
 def test_the_kernel_is_the_bound_in_fractions(spread):
     rng = np.random.default_rng(spread.n_subsets)
-    groups, table = in_order(spread)
+    blocks, table = in_order(spread)
     for case in range(12):
         weight = rng.choice(3, spread.n_subsets, p=rng.dirichlet([0.7, 0.7, 1.5]) if case else [0, 0, 1])
         lines = bounds_of(weight, spread, spread.n_subsets)
         for g, line in enumerate(lines):
-            start, stop = groups.starts[g : g + 2]
+            start, stop = blocks.starts[g : g + 2]
             rows = (table[start:stop] - start).tolist()
-            facts = int(groups.overlap[g]), bool(groups.exactly_one[g])
+            facts = int(blocks.overlap[g]), bool(blocks.exactly_one[g])
             inside = weight[start:stop].tolist()
             slow = [grouped_bound_in_fractions(inside, rows, *facts, t) for t in range(1, stop - start + 1)]
             assert line == closed([0, *slow])
@@ -277,13 +277,13 @@ def test_the_kernel_is_the_bound_in_fractions(spread):
 def test_no_cover_exceeds_the_bounds_of_its_groups(spread, picks):
     """T3 by itself, without any search; all sets of partitions tried."""
     rng = np.random.default_rng(picks)
-    groups, table = in_order(spread)
+    blocks, table = in_order(spread)
     for _ in range(40):
         weight = rng.choice(3, spread.n_subsets, p=rng.dirichlet([0.7, 0.7, 1.5]))
         lines = bounds_of(weight, spread, picks)
         flat = np.concatenate(lines)
         for g, line in enumerate(lines):
-            start, stop = groups.starts[g : g + 2]
+            start, stop = blocks.starts[g : g + 2]
             true = largest_covers(weight[start:stop], table[start:stop] - start)
             assert (line >= true).all()
         together = largest_covers(weight, table)
@@ -291,8 +291,8 @@ def test_no_cover_exceeds_the_bounds_of_its_groups(spread, picks):
             for lead in (together[m] - 1, together[m], together[m] + 2):
                 best = max(sum(line[t] for line, t in zip(lines, ts, strict=True)) for ts in shared_out(m, lines))
                 assert best >= together[m]
-                allocation = np.full(groups.n_groups, -1)
-                possible = allocate(m, lead, spread.d, flat, groups.starts, allocation)
+                allocation = np.full(blocks.n_blocks, -1)
+                possible = allocate(m, lead, spread.d, flat, blocks.starts, allocation)
                 assert possible == (best > lead)
                 if possible:
                     assert allocation.sum() == m
@@ -314,8 +314,8 @@ def test_three_concurrent_lines_of_the_plane_of_order_3():
     for j in lines:
         weight[spread.subsets_of(j)] = 2
     weight[0] = 0
-    groups, table = in_order(spread)
-    assert groups.classifiers.tolist() == list(range(13))
+    blocks, table = in_order(spread)
+    assert blocks.classifiers.tolist() == list(range(13))
     assert largest_covers(weight, table)[3] == 18
     assert bounds_of(weight, spread, 13)[0][3] == 18
 
@@ -376,17 +376,17 @@ def test_designs_pass_the_wall_at_half_of_k():
 
 
 def pairwise_groups(spread):
-    """Groups by looking at every pair of partitions."""
+    """Blocks by looking at every pair of partitions."""
     sets = [set(row) for row in spread.as_table().tolist()]
     shared = {pair: len(sets[pair[0]] & sets[pair[1]]) for pair in combinations(range(len(sets)), 2)}
-    group = list(range(len(sets)))
+    block = list(range(len(sets)))
     for (a, b), common in sorted(shared.items()):
         if common:
-            group = [group[a] if label == group[b] else label for label in group]
-    inside = {pair: common for pair, common in shared.items() if group[pair[0]] == group[pair[1]]}
+            block = [block[a] if label == block[b] else label for label in block]
+    inside = {pair: common for pair, common in shared.items() if block[pair[0]] == block[pair[1]]}
     if not inside or min(inside.values()) == 0:
         return None
-    parts = {label: frozenset(j for j in range(len(sets)) if group[j] == label) for label in group}
+    parts = {label: frozenset(j for j in range(len(sets)) if block[j] == label) for label in block}
     return {
         part: (
             min(common for pair, common in inside.items() if set(pair) <= part),
@@ -397,14 +397,14 @@ def pairwise_groups(spread):
 
 
 def found(spread):
-    groups = find_groups(spread)
-    if groups is None:
+    blocks = find_blocks(spread)
+    if blocks is None:
         return None
-    sets = [frozenset(p.tolist()) for p in np.split(groups.partitions, groups.starts[1:-1])]
-    reached = [set(c.tolist()) for c in np.split(groups.classifiers, groups.starts[1:-1])]
+    sets = [frozenset(p.tolist()) for p in np.split(blocks.partitions, blocks.starts[1:-1])]
+    reached = [set(c.tolist()) for c in np.split(blocks.classifiers, blocks.starts[1:-1])]
     for part, subsets in zip(sets, reached, strict=True):
         assert {i for j in part for i in spread.subsets_of(j).tolist()} == subsets
-    return dict(zip(sets, zip(groups.overlap.tolist(), groups.exactly_one.tolist(), strict=True), strict=True))
+    return dict(zip(sets, zip(blocks.overlap.tolist(), blocks.exactly_one.tolist(), strict=True), strict=True))
 
 
 def relabelled(spread, rng):
@@ -420,21 +420,21 @@ def test_groups_are_found_in_the_map_itself():
         again = relabelled(spread, rng)
         assert again.shifts is None
         assert found(again) == pairwise_groups(again) is not None
-    plane = find_groups(Spread.planes(7, 3))
-    assert (plane.n_groups, set(plane.overlap), plane.exactly_one.all()) == (3, {1}, True)
-    biplane = find_groups(Spread.quartic(37, 12))
-    assert (biplane.n_groups, set(biplane.overlap), biplane.exactly_one.any()) == (12, {2}, False)
+    plane = find_blocks(Spread.planes(7, 3))
+    assert (plane.n_blocks, set(plane.overlap), plane.exactly_one.all()) == (3, {1}, True)
+    biplane = find_blocks(Spread.quartic(37, 12))
+    assert (biplane.n_blocks, set(biplane.overlap), biplane.exactly_one.any()) == (12, {2}, False)
 
 
 def test_random_spreads_are_not_grouped():
     rng = np.random.default_rng(1)
     for k, d in ((50, 16), (10, 4), (250, 5), (30, 1), (1200, 32)):
-        assert find_groups(Spread.random(k, d)) is None
-        assert find_groups(Spread.paper(k, d)) is None
-    assert find_groups(relabelled(Spread.random(20, 4), rng)) is None
+        assert find_blocks(Spread.random(k, d)) is None
+        assert find_blocks(Spread.paper(k, d)) is None
+    assert find_blocks(relabelled(Spread.random(20, 4), rng)) is None
     near = Spread.planes(3, 2).as_table().copy()
     near[0], near[1] = np.sort([near[1, 0], *near[0, 1:]]), np.sort([near[0, 0], *near[1, 1:]])
-    assert find_groups(Spread.from_table(near)) is None
+    assert find_blocks(Spread.from_table(near)) is None
     for _ in range(300):
         n = int(rng.integers(2, 16))
         spread = Spread(n, tuple(rng.choice(n, rng.integers(1, n + 1), replace=False).tolist()))

@@ -122,9 +122,9 @@ def test_bash_completes_commands_options_and_values(tmp_path):
 @pytest.mark.parametrize(
     ("command", "option", "known"),
     [
-        ("run", "dataset", DATASETS),
-        ("compare", "dataset", DATASETS),
-        ("verify", "dataset", DATASETS),
+        ("run", "data", DATASETS),
+        ("compare", "data", DATASETS),
+        ("verify", "data", DATASETS),
         ("update", "data", DATASETS),
         ("run", "learner", LEARNERS),
         ("compare", "learner", LEARNERS),

@@ -81,9 +81,12 @@ def test_update_gives_what_fit_gives(digits: tuple[np.ndarray, np.ndarray]) -> N
     again = model().fit(np.delete(X[:302], 4, axis=0), np.delete(y[:302], 4))
     assert 0 < sum(old is new for old, new in zip(kept, fitted.maps_, strict=True)) < 9
     for one, other in zip(fitted.maps_, again.maps_, strict=True):
-        assert one is not None and other is not None and one.digest == other.digest
+        assert one is not None
+        assert other is not None
+        assert one.digest == other.digest
     answers, expected = fitted.certify(X[600:700]), again.certify(X[600:700])
-    assert np.array_equal(answers.radius, expected.radius) and np.array_equal(answers.prediction, expected.prediction)
+    assert np.array_equal(answers.radius, expected.radius)
+    assert np.array_equal(answers.prediction, expected.prediction)
 
 
 def test_saved_models_answer_alike_and_altered_ones_are_refused(
@@ -94,7 +97,8 @@ def test_saved_models_answer_alike_and_altered_ones_are_refused(
     fitted.save(tmp_path / "model")
     loaded = BlockBallotClassifier.load(tmp_path / "model")
     first, second = fitted.certify(X[400:450]), loaded.certify(X[400:450])
-    assert np.array_equal(first.radius, second.radius) and np.array_equal(first.prediction, second.prediction)
+    assert np.array_equal(first.radius, second.radius)
+    assert np.array_equal(first.prediction, second.prediction)
     first.save(tmp_path / "certificate.npz")
     assert Certificate.load(tmp_path / "certificate.npz").voters == first.voters
     other = model(k=4, d=2).fit(X[200:400], y[200:400])
@@ -117,4 +121,3 @@ def test_contributors_are_refused() -> None:
         BlockBallotClassifier(near=0.5).fit([[0.0], [1.0]], [0, 1], groups=["a", "b"])
     with pytest.raises(PoisonproofError, match="must be by content"):
         BlockBallotClassifier(near=0.5, split="group").fit([[0.0], [1.0]], [0, 1])
-

@@ -115,7 +115,7 @@ def neighbours(seed, verdict):
     duplicates = len({place for place, _ in drawn}) < n
     for threat in THREATS:
         radius = int(getattr(radii, threat)[0])
-        most = min({"modify": 2, "insert_remove": 3}.get(threat, MOST), radius + 1)
+        most = min({"modify": 3}.get(threat, MOST), radius + 1)
         most = min(most, n if threat not in GROWING else MOST)
         exact = first == 1 if threat in GROWING else threat != "modify" and not duplicates and not inferred
         verdict.compare(radius, world.smallest_attack(threat, most), most, exact, (threat, *what, radius))
@@ -162,7 +162,7 @@ def contributors(seed, verdict):
         sizes[label] + sum(ballots[label] for ballots, _ in said) for label in range(inferred, n_labels)
     ], what
     for threat, radius in (("insert_remove", radii.insert_remove), ("insert", radii.insert), ("remove", radii.remove)):
-        most = min(2 if threat == "insert_remove" else 3, int(radius[0]) + 1)
+        most = min(3, int(radius[0]) + 1)
         most = min(most, len(said) if threat not in GROWING else MOST)
         attack = smallest_coalition(
             said, n_labels, sizes, voices, one_sided=one_sided, inferred=inferred, most=most, threat=threat
@@ -190,7 +190,7 @@ def contributing_neighbours(seed, verdict):
     radii = certify_order(order, k, len(groups), n_classes, inferred=inferred, contributors=True)
     radius = int(radii.insert_remove[0])
     kinds = [(place, label) for place in range(far + 2) for label in range(n_labels)]
-    most = min(2, radius + 1)
+    most = min(3, radius + 1)
     attack = smallest_coalition_of_neighbours(groups, kinds, n_labels, k, inferred=inferred, most=most)
     verdict.compare(radius, attack, most, first == 1, (drawn, k, inferred, radius))
 

@@ -148,7 +148,14 @@ def random_case(random: np.random.Generator) -> tuple[World, int, list[Sample]]:
     inferred = bool(random.integers(0, 2))
     sizes = tuple(int(size) for size in random.integers(0, 3, n_classes))
     n_places = int(random.integers(4, 9))
-    world = World(Spread.random(k, d, int(random.integers(99))), n_classes, sizes, n_places, int(random.integers(1 << 30)), inferred)
+    world = World(
+        Spread.random(k, d, int(random.integers(99))),
+        n_classes,
+        sizes,
+        n_places,
+        int(random.integers(1 << 30)),
+        inferred,
+    )
     count = int(random.integers(3, 9))
     favoured = int(random.integers(n_classes))
     samples = [

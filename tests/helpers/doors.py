@@ -1193,7 +1193,7 @@ def _doors() -> Iterator[Door]:
         frame = (*kinds, "cell", "category", "flag", "time", *more)
         yield Door(f"pandas, inferred{by}", _of_frames(_records, grouped), frame, holds=_in_pandas_text)
         yield Door(f"pandas, concatenated{by}", _of_frames(_typed, grouped), frame, holds=_concatenable)
-        yield Door(f"pandas, categories{by}", _of_frames(_categories, grouped), frame, holds=_hashable)
+        yield Door(f"pandas, categories{by}", _of_frames(_categories, grouped), frame, holds=_in_pandas_text)
         yield Door(f"pandas, objects{by}", _of_frames(_object_frame, grouped, _objects), frame)
         yield Door(f"pandas, nullable{by}", _of_frames(_nullable, grouped), frame, holds=_in_pandas_text)
         yield Door(f"pandas, of Arrow types{by}", _of_frames(_by_arrow, grouped), frame, holds=_holds_typed)

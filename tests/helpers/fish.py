@@ -1,6 +1,9 @@
 """A small table of made-up fish: a number, a category, a contributor and a label."""
 
 import numpy as np
+import pytest
+
+pytest.importorskip("pandas", reason="NO TABLES HERE: pip install '.[tables]'")
 
 HEADER = "length,colour,maker,kind"
 

@@ -3,7 +3,10 @@
 import csv
 
 import numpy as np
+import pytest
 from sklearn.datasets import load_wine
+
+pytest.importorskip("pandas", reason="NO TABLES HERE: pip install '.[tables]'")
 
 MAKERS = 40
 

@@ -47,7 +47,9 @@ def slow(whitening: Whitening, row: NDArray[np.int16]) -> list[int]:
 @pytest.mark.parametrize("width", [6, 40])
 def test_whitening_is_exact_and_alike_in_any_company(width: int) -> None:
     whitening = Whitening.of(rows(20, width), 5, 0.35)
-    asked = np.concatenate([rows(50, width, 1), np.full((1, width), 32000, np.int16), whitening.offsets[None].astype(np.int16)])
+    asked = np.concatenate(
+        [rows(50, width, 1), np.full((1, width), 32000, np.int16), whitening.offsets[None].astype(np.int16)]
+    )
     together = whitening(asked)
     assert together.tolist() == [slow(whitening, row) for row in asked]
     assert np.array_equal(together, np.concatenate([whitening(asked[i : i + 1]) for i in range(len(asked))]))
@@ -89,8 +91,10 @@ def test_the_order_of_trusted_samples_does_not_matter() -> None:
     images = np.random.default_rng(0).integers(0, 256, (12, 16, 16, 3), dtype=np.uint8)
     one = TrustedFeatures.of(SMALL, images, directions=5, exponent=0.5)
     other = TrustedFeatures.of(SMALL, images[::-1], directions=5, exponent=0.5)
-    assert one.whitening.digest == other.whitening.digest and one.trusted_digest == other.trusted_digest
-    assert "12 samples (trusted)" in one.premise.value and one.trusted_digest[:16] in one.premise.value
+    assert one.whitening.digest == other.whitening.digest
+    assert one.trusted_digest == other.trusted_digest
+    assert "12 samples (trusted)" in one.premise.value
+    assert one.trusted_digest[:16] in one.premise.value
     mirrored = images[:, :, ::-1]
     assert np.array_equal(one(images), one(mirrored))  # of mirrored features, what mirroring does not change
 

@@ -508,7 +508,7 @@ def test_the_command_refuses_in_one_sentence(table, tmp_path):
         ((*own, "--attack-size", 0), "The attack size must be at least 1"),
         ((*own, "--attack-size", -2), "The attack size must be at least 1"),
         ((*own, "--attack-size", 5000), "must be below a quarter of the"),
-        ((*own, "--attack-size", 3, "--k", "9,x"), "--k must be whole numbers with commas between"),
+        ((*own, "--attack-size", 3, "--k", "9,x"), "--k must be whole numbers ≥ 0 with commas between"),
         ((*own, "--attack-size", 3, "--out", tmp_path / "taken.json"), "exists and is not a plan"),
         ((), "Give DATA and --attack-size or, to estimate without data, --samples and --classes."),
         (("--samples", 100), "--samples and --classes"),

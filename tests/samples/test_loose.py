@@ -9,6 +9,7 @@ import pytest
 
 from poisonproof.samples.kinds import to_samples
 from poisonproof.samples.loose import read_loose
+from poisonproof.verification import content
 
 ROWS = [[0.1, 2, 3.5], [1.5, 7, 0.25], [2.5, 4, 1e-9], [3.5, 2, 8.0]]
 ODD = {
@@ -97,9 +98,11 @@ def test_a_declared_width_decides_which_shape_rows_have():
 @pytest.mark.parametrize("kind", ["M8", "m8"])
 def test_arrays_of_times_are_whole_microseconds_whatever_their_unit(kind, unit):
     seconds = np.array([[1_700_000_000, 5], [-7, 0]], f"{kind}[s]")
-    assert to_samples(seconds.astype(f"{kind}[{unit}]")).take([0, 1]).tolist() == [
-        [1_700_000_000e6, 5e6], [-7e6, 0.0],
-    ]  # fmt: skip
+    times = seconds.astype(f"{kind}[{unit}]")
+    assert to_samples(times).take([0, 1]).tolist() == [[1_700_000_000e6, 5e6], [-7e6, 0.0]]
+    times[0, 0] = "NaT"
+    assert to_samples(times).hashes().tolist() == content.content_hashes(times, "float64").tolist()
+    assert to_samples(times).complete().tolist() == content.complete(times).tolist() == [False, True]
 
 
 def test_arrays_of_texts_and_complex_numbers_are_read_cell_by_cell():

@@ -151,9 +151,7 @@ def _worths(t: int, c: int, moves: int, own: Counts, needed: Counts, worth: Coun
 
 
 @njit(nogil=True, cache=True)
-def _withstood_flips(
-    t: int, c: int, most: int, own: Counts, needed: Counts, tie: int, worth: Counts
-) -> int:
+def _withstood_flips(t: int, c: int, most: int, own: Counts, needed: Counts, tie: int, worth: Counts) -> int:
     """The most flipped labels, up to a number, after which the members' worths are still enough; 0 if none are."""
     low, high = 0, most
     while low < high:

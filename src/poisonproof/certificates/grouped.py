@@ -1,16 +1,16 @@
 """The grouped bound (T3): spreads whose partitions overlap by design.
 
-Partitions fall into groups (`poisonproof.certificates.overlap`): two partitions of one group share at least λ ≥ 1 base
-classifiers, of different groups none. Every base classifier is fed by d partitions. Notation as in
+Partitions fall into blocks (`poisonproof.certificates.overlap`): two partitions of one block share at least λ ≥ 1 base
+classifiers, of different blocks none. Every base classifier is fed by d partitions. Notation as in
 `poisonproof.certificates.tight`.
 
-*Groups.* They touch different base classifiers, so cov(H) is the sum over groups of the cover inside each, and
+*Blocks.* They touch different base classifiers, so cov(H) is the sum over blocks of the cover inside each, and
 
     max cov(H) over |H| = m  =  max { Σ_g F*_g(t_g) : Σ_g t_g = m },   F*_g(t) = the largest cover by t picks in g.
 
 (Fewer than m picks cover no more than m.) With upper bounds F_g ≥ F*_g this bounds every attack of size m.
 
-*T3.* Let S be t picks of a group, t_i the number of them that feed base classifier i, τ = min(d, t). Then
+*T3.* Let S be t picks of a block, t_i the number of them that feed base classifier i, τ = min(d, t). Then
 cov(S) = Σ_{j ∈ S} Σ_{i ∈ spread(j)} w_i / t_i. Put a_i = t_i − 1. For i ∈ spread(j), j ∈ S: 0 ≤ a_i ≤ τ − 1, and
 Σ_{i ∈ spread(j)} a_i ≥ λ(t − 1), because every other pick shares at least λ base classifiers with j. By concavity
 1 − 1/(1 + a) ≥ a/τ on 0 ≤ a ≤ τ − 1 (equal at both ends). So the share of j in cov(S) is at most Δ_j − pen_j(t)/τ with
@@ -26,18 +26,18 @@ C(t_i − 1, 2) = C(t_i, 2)·(t_i − 2)/t_i ≤ C(t_i, 2)·(t − 2)/t; the C(t
 it is at most 2·C(t − 1, 2). Hence cov(S) ≤ ⌊(sum of the t largest 2Δ_j − pen_j(t)) / 2⌋ + 2·C(t − 1, 2). All t − 1
 overlaps of a pick may fall on *one* cheap base classifier, which is why pen_j(t) is the same as above.
 
-*Any bounds.* F*_g(t) is at most the group's total weight and at most F*_g(t + 1); and F*_g(t) ≤ F*_g(t − 1)·t/(t − 1):
+*Any bounds.* F*_g(t) is at most the block's total weight and at most F*_g(t + 1); and F*_g(t) ≤ F*_g(t − 1)·t/(t − 1):
 the parts of a cover that only one of its t picks reaches sum to at most the cover, so leaving out the pick with the
 smallest part costs at most a t-th. All are applied in integers, rounded down, because covers are integers.
 
 *The best allocation of m picks.* For any μ ≥ 0, with V_g = max_t (F_g(t) − μt), an allocation is worth
 μm + Σ_g V_g − Σ_g slack_g(t_g) where slack_g(t) = V_g − F_g(t) + μt ≥ 0. Only those t whose slack is at most
-μm + Σ_g V_g − lead − 1 can be part of an allocation worth more than the lead; the dynamic programme over groups, which
+μm + Σ_g V_g − lead − 1 can be part of an allocation worth more than the lead; the dynamic programme over blocks, which
 finds the allocation with the least slack, looks at no others.
 
-*Exact.* If the best allocation is worth more than the lead, branch and bound inside the groups looks for covers that
-are worth that much: either one group cannot keep its promise, its F_g(t) is lowered and the allocation is made anew; or
-every group keeps it, and the covers together are an attack. Out of nodes: undecided, which costs radius and never
+*Exact.* If the best allocation is worth more than the lead, branch and bound inside the blocks looks for covers that
+are worth that much: either one block cannot keep its promise, its F_g(t) is lowered and the allocation is made anew; or
+every block keeps it, and the covers together are an attack. Out of nodes: undecided, which costs radius and never
 soundness.
 """
 
@@ -57,13 +57,13 @@ from poisonproof.system.compiled import njit
 
 
 @njit(nogil=True, cache=True)
-def picks_to_bound(most: int, n_groups: int) -> int:
-    """Up to how many picks in one group T3 is worked out, when ``most`` picks are shared out; far above the average."""
-    return 4 * (most // n_groups + 1) + 4
+def picks_to_bound(most: int, n_blocks: int) -> int:
+    """Up to how many picks in one block T3 is worked out, when ``most`` picks are shared out; far above the average."""
+    return 4 * (most // n_blocks + 1) + 4
 
 
 @njit(nogil=True, cache=True)
-def bound_groups(
+def bound_blocks(
     picks: int,
     weight: NDArray[np.int64],
     table: NDArray[np.int64],
@@ -73,9 +73,9 @@ def bound_groups(
     bounds: NDArray[np.int64],
     covers: NDArray[np.int64],
 ) -> None:
-    """Fill bounds[starts[g] + g + t] ≥ F*_g(t) for t = 0 … the size of group g, by T3 for t ≤ picks; covers with 0.
+    """Fill bounds[starts[g] + g + t] ≥ F*_g(t) for t = 0 … the size of block g, by T3 for t ≤ picks; covers with 0.
 
-    Partitions and base classifiers are numbered group by group; row j of the table holds positions inside j's group.
+    Partitions and base classifiers are numbered block by block; row j of the table holds positions inside j's block.
     """
     d = table.shape[1]
     zeros = np.empty(len(table), np.int64)
@@ -132,7 +132,7 @@ def _sum_of_shares(
 
 @njit(nogil=True, cache=True)
 def _close(line: NDArray[np.int64]) -> None:
-    """Lower a group's bounds to what follows from one another."""
+    """Lower a block's bounds to what follows from one another."""
     for t in range(len(line) - 2, 0, -1):
         line[t] = min(line[t], line[t + 1])
     for t in range(2, len(line)):
@@ -168,8 +168,8 @@ def allocate(
     allocation: NDArray[np.int64],
 ) -> bool:
     """Whether picks t_g with Σ t_g = size and Σ_g bounds of t_g > lead exist; then the best are in ``allocation``."""
-    n_groups = len(starts) - 1
-    best = np.empty(n_groups, np.int64)
+    n_blocks = len(starts) - 1
+    best = np.empty(n_blocks, np.int64)
     low, high = 0, 2 * d
     while low < high:
         mu = (low + high) // 2
@@ -186,10 +186,10 @@ def allocate(
 
     least = np.full(size + 1, excess + 1, np.int64)
     after = np.empty(size + 1, np.int64)
-    choice = np.empty((n_groups, size + 1), np.int32)
+    choice = np.empty((n_blocks, size + 1), np.int32)
     least[0] = 0
     first = last = 0
-    for g in range(n_groups):
+    for g in range(n_blocks):
         line = bounds[starts[g] + g : starts[g + 1] + g + 1]
         after[:] = excess + 1
         for t in range(min(len(line) - 1, size) + 1):
@@ -207,7 +207,7 @@ def allocate(
     if least[size] > excess:
         return False
     x = size
-    for g in range(n_groups - 1, -1, -1):
+    for g in range(n_blocks - 1, -1, -1):
         allocation[g] = choice[g, x]
         x -= choice[g, x]
     return True
@@ -222,7 +222,7 @@ def _share(
     bounds: NDArray[np.int64],
     covers: NDArray[np.int64],
 ) -> None:
-    """Tell what is known of a group to all groups with the same map and the same weights."""
+    """Tell what is known of a block to all blocks with the same map and the same weights."""
     start, size = starts[g], starts[g + 1] - starts[g]
     for h in range(len(twin)):
         if h != g and twin[h] == twin[g]:
@@ -255,7 +255,7 @@ def _settle(
     allowed: NDArray[np.int64],
     histogram: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Hold an allocation to its promise: SAFE (a bound was lowered), ATTACK (every group keeps it) or UNKNOWN.
+    """Hold an allocation to its promise: SAFE (a bound was lowered), ATTACK (every block keeps it) or UNKNOWN.
 
     Also returns how many nodes are left.
     """
@@ -297,7 +297,7 @@ def _settle(
 
 
 @njit(nogil=True, cache=True)
-def raise_by_groups(
+def raise_by_blocks(
     size: int,
     ceiling: int,
     lead: int,
@@ -317,8 +317,8 @@ def raise_by_groups(
 ) -> tuple[int, int]:
     """The largest size below the ceiling proved harmless, and the ceiling, lowered to an attack if one was found.
 
-    ``size`` is known to be harmless. ``bounds`` and ``covers`` come from `bound_groups`; bounds are lowered and covers
-    raised in place, and stay true for these weights whatever the lead. Groups with the same ``twin`` have the same map.
+    ``size`` is known to be harmless. ``bounds`` and ``covers`` come from `bound_blocks`; bounds are lowered and covers
+    raised in place, and stay true for these weights whatever the lead. Blocks with the same ``twin`` have the same map.
     """
     d = table.shape[1]
     allocation = np.empty(len(starts) - 1, np.int64)

@@ -23,7 +23,7 @@ __all__ = ["Certificate", "TargetCertificate", "certify"]
 Method = Literal["finite-aggregation", "dpa-bound", "tight", "run-off"]
 DUAL_ITERATIONS = 40
 PARTITION_VISITS = 4_000_000  # what branch and bound may look at for one rival and attack size
-GROUP_VISITS = 4_000_000  # what branch and bound inside groups may look at for one rival
+BLOCK_VISITS = 4_000_000  # what branch and bound inside blocks may look at for one rival
 BYTES_PER_TASK = 1 << 20
 
 
@@ -89,7 +89,9 @@ def certify(
     """
     if isinstance(votes, Ballots | Neighbours):
         if target is not None or reachable is not None:
-            raise PoisonproofError("'target' and 'reachable' ask about votes of base classifiers, and here samples vote.")
+            raise PoisonproofError(
+                "'target' and 'reachable' ask about votes of base classifiers, and here samples vote."
+            )
         return _of_samples(votes, n_jobs)
     if not isinstance(votes, Votes):
         raise WrongTypeError(
@@ -162,7 +164,7 @@ def _against_target(
         from poisonproof.certificates.tight_tables import tight_tables
 
         tables = tight_tables(votes.spread)
-        found = against.by_overlap(votes, code, tables, _limits(votes.spread, tables.group_size), n_jobs)
+        found = against.by_overlap(votes, code, tables, _limits(votes.spread, tables.block_size), n_jobs)
     elif method == "dpa-bound":
         found = against.by_the_bound(votes, code)
     else:
@@ -182,9 +184,9 @@ def _against_target(
     )
 
 
-def _limits(spread: Spread, group_size: int) -> tuple[int, int, int]:
+def _limits(spread: Spread, block_size: int) -> tuple[int, int, int]:
     """What the searches of method "tight" may look at for one rival."""
-    return DUAL_ITERATIONS, PARTITION_VISITS // spread.n_partitions, GROUP_VISITS // group_size
+    return DUAL_ITERATIONS, PARTITION_VISITS // spread.n_partitions, BLOCK_VISITS // block_size
 
 
 def _tighten(
@@ -194,8 +196,8 @@ def _tighten(
     from poisonproof.certificates.tight import tighten_rows
     from poisonproof.certificates.tight_tables import tight_tables
 
-    columns, tables, group_size = tight_tables(votes.spread)
-    limits = _limits(votes.spread, group_size)
+    columns, tables, block_size = tight_tables(votes.spread)
+    limits = _limits(votes.spread, block_size)
     exact = np.zeros(votes.n_test, np.bool_)
 
     def work(start: int, stop: int) -> None:

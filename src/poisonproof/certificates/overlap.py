@@ -1,4 +1,4 @@
-"""Groups: whether a spread's partitions fall into groups that overlap inside and never across.
+"""Blocks: whether a spread's partitions fall into blocks that overlap inside and never across.
 
 Found in the map itself, never taken from a label: a wrong answer here would make radii wrong.
 """
@@ -16,21 +16,21 @@ PAIRS = 200_000_000  # shared base classifiers that may be looked at; a larger s
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
-    """Two partitions of group g share at least ``overlap[g]`` ≥ 1 base classifiers; of different groups, none.
+class Blocks:
+    """Two partitions of block g share at least ``overlap[g]`` ≥ 1 base classifiers; of different blocks, none.
 
-    A group of P partitions has P base classifiers, because every partition reaches d of them and every one is fed by d.
+    A block of P partitions has P base classifiers, because every partition reaches d of them and every one is fed by d.
 
     Attributes
     ----------
-    starts : array (n_groups + 1,)
-        Group g is ``partitions[starts[g]:starts[g + 1]]`` and ``classifiers[starts[g]:starts[g + 1]]``.
+    starts : array (n_blocks + 1,)
+        Block g is ``partitions[starts[g]:starts[g + 1]]`` and ``classifiers[starts[g]:starts[g + 1]]``.
     partitions, classifiers : arrays (n,)
-        All partitions and all base classifiers, group by group.
-    overlap : array (n_groups,)
-        λ: the fewest base classifiers that two partitions of the group share.
-    exactly_one : array (n_groups,) of bool
-        Whether any two partitions of the group share exactly one.
+        All partitions and all base classifiers, block by block.
+    overlap : array (n_blocks,)
+        λ: the fewest base classifiers that two partitions of the block share.
+    exactly_one : array (n_blocks,) of bool
+        Whether any two partitions of the block share exactly one.
     """
 
     starts: NDArray[np.int64]
@@ -40,26 +40,26 @@ class Groups:
     exactly_one: NDArray[np.bool_]
 
     @property
-    def n_groups(self) -> int:
-        """Number of groups."""
+    def n_blocks(self) -> int:
+        """Number of blocks."""
         return len(self.overlap)
 
 
-def find_groups(spread: Spread) -> Groups | None:
-    """The groups of a spread, or None if two partitions of a would-be group share nothing.
+def find_blocks(spread: Spread) -> Blocks | None:
+    """The blocks of a spread, or None if two partitions of a would-be block share nothing.
 
-    None too if every group would hold one partition (d = 1), where there is no overlap to count, and if looking would
+    None too if every block would hold one partition (d = 1), where there is no overlap to count, and if looking would
     take more than `PAIRS` steps. Shifts are looked at once for all partitions: j and j + δ share as many base
     classifiers as δ is a difference of two shifts.
     """
     n, d = spread.n_subsets, spread.d
     if d == 1 or (d * d if spread.shifts else n * d * d) > PAIRS:
         return None
-    return _groups_of_shifts(n, np.array(spread.shifts)) if spread.shifts else _groups_of_table(spread)
+    return _blocks_of_shifts(n, np.array(spread.shifts)) if spread.shifts else _blocks_of_table(spread)
 
 
-def _groups_of_shifts(n: int, shifts: NDArray[np.int64]) -> Groups | None:
-    """The neighbours of partition 0 are the differences of shifts; they are its group if they are closed under +."""
+def _blocks_of_shifts(n: int, shifts: NDArray[np.int64]) -> Blocks | None:
+    """The neighbours of partition 0 are the differences of shifts; they are its block if they are closed under +."""
     shared = np.zeros(n, np.int64)
     for shift in shifts:
         shared += np.bincount((shift - shifts) % n, minlength=n)
@@ -69,7 +69,7 @@ def _groups_of_shifts(n: int, shifts: NDArray[np.int64]) -> Groups | None:
         return None
     partitions = np.arange(n).reshape(-1, step).T
     times = shared[neighbours[1:]]
-    return Groups(
+    return Blocks(
         starts=np.arange(step + 1) * len(neighbours),
         partitions=partitions.ravel(),
         classifiers=((partitions + shifts[0]) % n).ravel(),
@@ -78,33 +78,33 @@ def _groups_of_shifts(n: int, shifts: NDArray[np.int64]) -> Groups | None:
     )
 
 
-def _groups_of_table(spread: Spread) -> Groups | None:
-    """Each partition must be a neighbour of exactly the same partitions as the first of its group."""
+def _blocks_of_table(spread: Spread) -> Blocks | None:
+    """Each partition must be a neighbour of exactly the same partitions as the first of its block."""
     table = spread.as_table()
     feeding = np.array([spread.partitions_of(i) for i in range(spread.n_subsets)])
-    group_of = np.full(spread.n_partitions, -1)
+    block_of = np.full(spread.n_partitions, -1)
     members: list[NDArray[np.int64]] = []
     fewest: list[int] = []
     most: list[int] = []
     for j in range(spread.n_partitions):
         neighbours, shared = np.unique(feeding[table[j]], return_counts=True)
-        if group_of[j] < 0:
-            if (group_of[neighbours] >= 0).any():
+        if block_of[j] < 0:
+            if (block_of[neighbours] >= 0).any():
                 return None
-            group_of[neighbours] = len(members)
+            block_of[neighbours] = len(members)
             members.append(neighbours)
             fewest.append(spread.d)
             most.append(0)
-        g = group_of[j]
+        g = block_of[j]
         if not np.array_equal(neighbours, members[g]):
             return None
         others = shared[neighbours != j]
         fewest[g] = min([fewest[g], *others.tolist()])
         most[g] = max([most[g], *others.tolist()])
-    return Groups(
-        starts=np.cumsum([0, *(len(group) for group in members)]),
+    return Blocks(
+        starts=np.cumsum([0, *(len(block) for block in members)]),
         partitions=np.concatenate(members),
-        classifiers=np.concatenate([np.unique(table[group]) for group in members]),
+        classifiers=np.concatenate([np.unique(table[block]) for block in members]),
         overlap=np.array(fewest),
         exactly_one=np.array([low == high == 1 for low, high in zip(fewest, most, strict=True)]),
     )

@@ -8,7 +8,7 @@ harmless for rival c **if and only if** cov(H) ≤ m_c for every H of at most m 
 1. *Theorem 2.* If the m largest Δ_j sum to at most m_c, m is harmless: a first radius, from below.
 2. *Greedy attack.* Take partitions one after the other, each with the largest residual gain. As soon as their cover
    exceeds m_c, it is an attack: a first limit, from above. Where both meet, the radius is **exact**.
-3. *Grouped bound (T3)*, only where the spread falls into groups that overlap by design, found in the spread itself
+3. *Grouped bound (T3)*, only where the spread falls into blocks that overlap by design, found in the spread itself
    (`poisonproof.certificates.overlap`): see `poisonproof.certificates.grouped`.
 
 and then for m = radius + 1, radius + 2, … until an attack is met or both of the following fail:
@@ -39,9 +39,9 @@ from poisonproof.certificates.cover import (
 )
 from poisonproof.certificates.grouped import (
     allocate,
-    bound_groups,
+    bound_blocks,
     picks_to_bound,
-    raise_by_groups,
+    raise_by_blocks,
 )
 from poisonproof.certificates.kernels import how_many_fit
 from poisonproof.system.compiled import njit
@@ -126,7 +126,7 @@ def tighten_rows(
     unseen_class: bool,
     iterations: int,
     nodes: int,
-    group_nodes: int,
+    block_nodes: int,
     prediction: NDArray[np.int64],
     runner_up: NDArray[np.int64],
     radius: NDArray[np.int64],
@@ -135,21 +135,21 @@ def tighten_rows(
     """Raise Theorem 2's radii where no larger attack exists; say where an attack one larger was found.
 
     ``prediction`` and ``runner_up`` come from Theorem 2; ``runner_up``, ``radius`` and ``exact`` are filled.
-    For a grouped spread, partitions and base classifiers come group by group, ``starts``, ``overlap``,
-    ``exactly_one`` and ``twin`` describe the groups, and the inside tables hold positions inside a group; else there
-    are no groups.
+    For a grouped spread, partitions and base classifiers come block by block, ``starts``, ``overlap``,
+    ``exactly_one`` and ``twin`` describe the blocks, and the inside tables hold positions inside a block; else there
+    are no blocks.
     """
     n, d = table.shape
-    n_groups = len(overlap)
+    n_blocks = len(overlap)
     counts = np.zeros(n_classes + 1, np.int64)
     weight = np.empty(n, np.int64)
     delta = np.empty(n, np.int64)
     gain, covered, allowed = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     u, sums, times = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     histogram = np.zeros(2 * d + 1, np.int64)
-    bounds, covers = np.empty(n + n_groups, np.int64), np.empty(n + n_groups, np.int64)
-    unseen_bounds, unseen_covers = np.empty(n + n_groups, np.int64), np.empty(n + n_groups, np.int64)
-    allocation = np.empty(n_groups, np.int64)
+    bounds, covers = np.empty(n + n_blocks, np.int64), np.empty(n + n_blocks, np.int64)
+    unseen_bounds, unseen_covers = np.empty(n + n_blocks, np.int64), np.empty(n + n_blocks, np.int64)
+    allocation = np.empty(n_blocks, np.int64)
     for t in range(votes.shape[0]):
         row = votes[t]
         counts[:] = 0
@@ -168,13 +168,13 @@ def tighten_rows(
             lead = counts[p] - hits - (c < p or c == n_classes)
             if step >= 0 and lead // (2 * d) >= best_radius:
                 continue
-            if n_groups and step >= 0:
+            if n_blocks and step >= 0:
                 # A rival with votes has no larger weights than one without, so its covers are no larger.
                 if not unseen_known:
                     for i in range(n):
                         weight[i] = 1 + (row[i] == p)
-                    picks = picks_to_bound(best_radius, n_groups)
-                    bound_groups(
+                    picks = picks_to_bound(best_radius, n_blocks)
+                    bound_blocks(
                         picks, weight, inside_table, starts, overlap, exactly_one, unseen_bounds, unseen_covers
                     )
                     unseen_known = True
@@ -193,17 +193,17 @@ def tighten_rows(
                 ceiling = best_radius + 1
             if size < best_radius and lead >= 0:
                 ceiling = greedy_attack(best_radius, lead, weight, delta, table, feeding, covered, gain)
-            if n_groups and size + 1 < ceiling:
+            if n_blocks and size + 1 < ceiling:
                 own, own_covers = (bounds, covers) if hits else (unseen_bounds, unseen_covers)
                 if hits or not unseen_known:
-                    picks = picks_to_bound(ceiling, n_groups)
-                    bound_groups(picks, weight, inside_table, starts, overlap, exactly_one, own, own_covers)
+                    picks = picks_to_bound(ceiling, n_blocks)
+                    bound_blocks(picks, weight, inside_table, starts, overlap, exactly_one, own, own_covers)
                     unseen_known |= hits == 0
-                size, ceiling = raise_by_groups(
+                size, ceiling = raise_by_blocks(
                     size,
                     ceiling,
                     lead,
-                    group_nodes,
+                    block_nodes,
                     weight,
                     delta,
                     inside_table,

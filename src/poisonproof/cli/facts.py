@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from poisonproof.cli import completion, options
+from poisonproof.cli import options
 from poisonproof.cli.run import progress_bar
 from poisonproof.cli.verify import at_hand
 from poisonproof.errors import PoisonproofError
@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 DataName = Annotated[
     str | None,
-    typer.Option(
-        "--dataset",
-        autocompletion=completion.of_data,
-        help="Data to check against; by default what the run was made from, if it is still there.",
-    ),
+    options.data_argument("Data to check against; by default what the run was made from, if it is still there."),
 ]
 Retrain = Annotated[
     int, typer.Option("--retrain", min=0, help="Train that many base classifiers again, drawn at random.")

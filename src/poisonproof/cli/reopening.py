@@ -97,7 +97,7 @@ def reopen(
         classes=None if dataset.classes is None else dataset.classes.tolist(),
         n_jobs=n_jobs,
     )
-    return Reopened(manifest, dataset, model, source, left_out)
+    return Reopened(manifest, dataset, model, replace(source, premises=dataset.premises), left_out)
 
 
 def checked_learner(run: Path, of_run: str | None, given: str | None) -> str | None:

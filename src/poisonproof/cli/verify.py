@@ -68,7 +68,9 @@ def command(
     ] = None,
     formal: Annotated[
         bool,
-        typer.Option("--formal", help="Also let poisonproof-check, proved correct in Coq, check the radii (make proof)."),
+        typer.Option(
+            "--formal", help="Have radii checked by poisonproof-check, too, which is proved in Coq (make proof)."
+        ),
     ] = False,
     witness: Annotated[
         Path | None, typer.Option("--witness", help="Keep what poisonproof-check was shown in this file.")

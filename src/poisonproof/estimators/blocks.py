@@ -65,6 +65,10 @@ class BlockBallotClassifier(BallotClassifier):
     maps_ : list of Whitening, or None for members with fewer than two different samples, which abstain
     """
 
+    spread_: Spread
+    maps_: list[Whitening | None]
+    map_digests_: list[str]
+
     def __init__(
         self,
         features: Any = None,
@@ -120,7 +124,8 @@ class BlockBallotClassifier(BallotClassifier):
             )
         self.spread_ = resolve_spread(self.spread, self.k, self.d, unless=(DEFAULT_K, 1))
         super().fit(X, y)
-        self.maps_, self.map_digests_ = [], []
+        self.maps_ = []
+        self.map_digests_ = []
         self._learn()
         return self
 

@@ -34,8 +34,8 @@ FORMAT = "poisonproof voters 1"
 RECORD, VOTERS, MAP = "model.json", "voters.npz", "map.skops"
 ARRAYS = ("rows", "codes", "hashes", "owners", "places")
 PLAIN = ("n_features_in_", "n_dropped_", "kind_of_samples_", "classes_inferred_")
-PARAMETERS = ("near", "n_neighbors", "metric", "class_sizes_from", "one_sided", "voices", "scale")
-PARAMETERS = (*PARAMETERS, "k", "d", "directions", "exponent")  # of blocks
+OF_BLOCKS = ("k", "d", "directions", "exponent")
+PARAMETERS = ("near", "n_neighbors", "metric", "class_sizes_from", "one_sided", "voices", "scale", *OF_BLOCKS)
 OWN_MAPS = (
     "poisonproof.maps.hashed.HashedFeatures",
     "poisonproof.maps.tables.CategoryColumn",

@@ -202,6 +202,15 @@ class Pool:
                 return Solution(coefficients, ridge)
             ridge = max(2 * ridge, least)
 
+    def system(self, samples: NDArray[np.int64], ridge: float) -> NDArray[np.float64]:
+        """The matrix that the subset of these samples is solved with, at this ridge."""
+        rows = self.rows_of(samples)
+        fed = self._fed(self.rows[rows])
+        matrix = np.empty((len(rows), len(rows)))
+        self._kernel_of(fed, fed.T, self.lengths[rows], self.lengths[rows], matrix)
+        matrix[np.diag_indices(len(rows))] += ridge
+        return matrix
+
     def kernel_columns(self, test: NDArray[Any]) -> NDArray[np.float32]:
         """Kernel between every row and these test features, an array (rows, test)."""
         fed = np.ascontiguousarray(self._fed(test).T)

@@ -31,7 +31,7 @@ class Views:
     def __post_init__(self) -> None:
         if getattr(self.features, "copies", 1) < 2 or getattr(self.features, "mirrored", False):
             raise PoisonproofError(
-                f"Views need a feature map with 2 copies of a sample or more, not a mirrored one. Got {self.features!r}."
+                f"Views need a feature map with 2 copies of a sample or more, not mirrored. Got {self.features!r}."
             )
 
     @property

@@ -133,7 +133,7 @@ def _principal(centred: NDArray[np.float64], most: int) -> tuple[NDArray[np.floa
 def _shorten(rows: NDArray[np.int32]) -> None:
     """Bring rows longer than LONGEST to that length, in place."""
     for i in range(rows.shape[0]):
-        square = 0
+        square = np.int64(0)
         for j in range(rows.shape[1]):
             square += np.int64(rows[i, j]) * np.int64(rows[i, j])
         if square > LONGEST * LONGEST:

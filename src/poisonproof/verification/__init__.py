@@ -100,7 +100,9 @@ def verify(
 
         find_checker()  # before hours of work, not after
     elif witness is not None:
-        raise PoisonproofError("'witness' is what the machine-checked checker is shown; give formal=True (--formal) too.")
+        raise PoisonproofError(
+            "'witness' is what the machine-checked checker is shown; give formal=True (--formal) too."
+        )
     seed = secrets.randbits(64) if seed is None else seed
     groups = getattr(data, "groups", None) if groups is None else groups
     opened: list[Evidence] = []

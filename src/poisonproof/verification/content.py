@@ -86,7 +86,7 @@ def content_hashes(X: Any, dtype: str, n_features: int | None = None) -> NDArray
         return _xxh64(row.tobytes() for row in np.column_stack(cells))
     if _are_texts(X):
         return _xxh64(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b"" for text in X)
-    values = np.asarray(X).astype("u1" if dtype == "uint8" else "<f8", copy=False)
+    values = _dense(X).astype("u1" if dtype == "uint8" else "<f8", copy=False)
     return _xxh64(_canonical(row).tobytes() for row in values)
 
 
@@ -103,7 +103,15 @@ def complete(X: Any) -> NDArray[np.bool_]:
         matrix = X.tocsr()
         parts = [matrix.data[matrix.indptr[row] : matrix.indptr[row + 1]] for row in range(matrix.shape[0])]
         return np.array([bool(np.isfinite(part).all()) for part in parts], np.bool_)
-    return np.array([bool(np.isfinite(row).all()) for row in np.asarray(X, np.float64)], np.bool_)
+    return np.array([bool(np.isfinite(row).all()) for row in _dense(X).astype(np.float64)], np.bool_)
+
+
+def _dense(X: Any) -> NDArray[Any]:
+    """Times by their own rule, whatever the unit of the array."""
+    values = np.asarray(X)
+    if values.dtype.kind not in "mM":
+        return values
+    return np.array(_codes(list(values.ravel()), float)).reshape(values.shape)
 
 
 def _by_schema(X: Any, schema: dict[str, Any]) -> NDArray[np.uint64]:

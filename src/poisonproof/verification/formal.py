@@ -22,10 +22,11 @@ from poisonproof.verification.witness import Electorate, write_ensemble
 PROGRAM = "poisonproof-check"
 SETTING = "POISONPROOF_CHECK"
 BUILT = Path(__file__).parents[3] / "proofs" / "checker" / PROGRAM  # where `make proof` leaves it in a checkout
+END_TO_END = "from training sets to predictions (end_to_end in proofs/Checker.v)"
 STATEMENTS = {
-    "finite-aggregation": "Theorem 2, from training sets to predictions (end_to_end in proofs/Checker.v)",
-    "dpa-bound": "Theorem 2, from training sets to predictions (end_to_end in proofs/Checker.v)",
-    "tight": "covers by dual bounds, trees and groups, from training sets to predictions (end_to_end in proofs/Checker.v)",
+    "finite-aggregation": f"Theorem 2, {END_TO_END}",
+    "dpa-bound": f"Theorem 2, {END_TO_END}",
+    "tight": f"covers by dual bounds, trees and groups, {END_TO_END}",
 }
 TRUSTED = (
     "Trusted: that every base classifier is a function of its own subset, the hash of the split, that these votes are "
@@ -101,8 +102,8 @@ def checked_formally(
     refused = rows[~answers.accepted]
     if len(refused):
         words = (
-            f"{len(refused)} of {len(rows)} radii were refused by {PROGRAM}, the first that of test sample {refused[0]} "
-            f"({arrays['radius'][refused[0]]})"
+            f"{len(refused)} of {len(rows)} radii were refused by {PROGRAM}, the first that of test sample "
+            f"{refused[0]} ({arrays['radius'][refused[0]]})"
         )
         if method == "tight":  # a radius whose proof was not found may still be true
             raise NotCheckedError(f"{words}: no proof of it was found.")

@@ -28,7 +28,7 @@ NODES_IN_GROUP = 20_000
 
 
 class Groups(NamedTuple):
-    """Two partitions of one group share at least ``overlap`` members (exactly one, if so); of different groups, none."""
+    """Two partitions of a group share at least ``overlap`` members, or exactly one; of different groups, none."""
 
     members: tuple[NDArray[np.int64], ...]
     overlap: int

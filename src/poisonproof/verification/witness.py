@@ -145,8 +145,8 @@ def write_neighbours(
         needed = min(n_training, n_voters + r)
         if len(row) < needed:
             raise PoisonproofError(
-                f"A witness of radius {r} among {n_voters} neighbours needs the labels of the {needed} nearest training "
-                f"samples. Got {len(row)}."
+                f"A witness of radius {r} among {n_voters} neighbours needs the labels of the {needed} nearest "
+                f"training samples. Got {len(row)}."
             )
         _write(file, "sample", p, r, "labels", *np.asarray(row)[:needed].tolist())
     _write(file, "end")

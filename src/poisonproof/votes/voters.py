@@ -31,6 +31,7 @@ NUMBERS_PER_BLOCK = 1 << 21  # of features in single precision, so that a block 
 DISTANCE_BYTES = 1 << 26  # distances of a run of test samples to all voters, where they are ordered
 FEW = 4  # so many test samples are answered in integers, row by row
 DIRECT_ROWS = 4096
+WORTH_THREADS = 1 << 27  # products; fewer are done before a thread has started
 SPARE = 64
 HASH_BITS = 37  # of a hash that fit beside a distance of 26 bits
 SIGN = np.uint64(1 << 63)  # turned round, an unsigned number sorts as a signed one
@@ -51,7 +52,9 @@ class Described(NamedTuple):
 
     def part(self, own: slice) -> Described:
         """Some of the samples; no copy."""
-        return Described(*(None if array is None else array[own] for array in self))
+        views = None if self.views is None else self.views[own]
+        lengths = None if self.view_lengths is None else self.view_lengths[own]
+        return Described(self.rows[own], self.lengths[own], self.readable[own], views, lengths)
 
     def seen(self, own: slice) -> list[NDArray[Any]]:
         """Some of the samples: their features, and those of every other view."""
@@ -272,19 +275,20 @@ def _each_block(voters: Voters, test: Described, nearness: Nearness, shards: lis
 
 def _each_row(voters: Voters, test: Described, nearness: Nearness, shards: list[slice], use: Any) -> None:
     everyone = slice(0, len(test.rows))
-    views = [rows.astype(np.int32) for rows in test.seen(everyone)]
+    views = [np.ascontiguousarray(rows, dtype=np.int16) for rows in test.seen(everyone)]
 
     def work(first: int, last: int) -> None:
         for shard in range(first, last):
             for at in range(shards[shard].start, shards[shard].stop, DIRECT_ROWS):
                 rows = slice(at, min(at + DIRECT_ROWS, shards[shard].stop))
-                products = [np.empty((len(wide), rows.stop - rows.start), np.float32) for wide in views]
-                for wide, out in zip(views, products, strict=True):
-                    for t in range(len(wide)):
-                        products_directly(voters.rows[rows], wide[t], nearness.mirrored, out[t])
+                products = [np.empty((len(view), rows.stop - rows.start), np.float32) for view in views]
+                for view, out in zip(views, products, strict=True):
+                    for t in range(len(view)):
+                        products_directly(voters.rows[rows], view[t], nearness.mirrored, out[t])
                 use(shard, everyone, rows, test.nearest_view(everyone, products))
 
-    in_threads(len(shards), 1, work)
+    small = sum(map(len, views)) * len(voters) * voters.width < WORTH_THREADS
+    in_threads(len(shards), 1, work, 1 if small else -1)
 
 
 @njit(nogil=True, cache=True)

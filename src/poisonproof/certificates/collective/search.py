@@ -2,7 +2,7 @@
 
 From above, any number of seconds gives a sound bound:
 
-1. *Root.* HiGHS maximises Σ θ_g over fractional attacks 0 ≤ w ≤ 1, Σ w ≤ size, with θ_g, the flips of a group of test
+1. *Root.* HiGHS maximises Σ θ_g over fractional attacks 0 ≤ w ≤ 1, Σ w ≤ size, with θ_g, the flips of a bundle of test
    samples, below cuts "constant + column · w" that the kernels make at one w after another. Its number is not used:
    its multipliers are rounded to a grid, and the weighted sum of the cuts is a bound in whole numbers, whatever the
    multipliers are.
@@ -194,8 +194,8 @@ def _root(problem: Flippable, deadline: float) -> tuple[int, NDArray[np.float64]
     n, size = problem.n, problem.size
     n_rounds = min(ROUNDS, max(1, MASTER_CELLS // n))
     edges = np.linspace(0, len(problem), min(GROUPS, len(problem), max(1, MASTER_CELLS // (n * n_rounds))) + 1)
-    groups = [(int(a), int(b)) for a, b in pairwise(edges)]
-    sizes = np.array([stop - start for start, stop in groups])
+    bundles = [(int(a), int(b)) for a, b in pairwise(edges)]
+    sizes = np.array([stop - start for start, stop in bundles])
     most, at = len(problem), np.full(n, size / n)
     weights = at
     constants: list[int] = []
@@ -203,11 +203,11 @@ def _root(problem: Flippable, deadline: float) -> tuple[int, NDArray[np.float64]
     owner: list[int] = []
     for _ in range(n_rounds):
         value = 0.0
-        for group, (start, stop) in enumerate(groups):
+        for bundle, (start, stop) in enumerate(bundles):
             column = problem.columns()
             constants.append(cut_at(at, size, problem.d, *problem.part(start, stop), problem.columns(), column))
             columns.append(column)
-            owner.append(group)
+            owner.append(bundle)
             value += constants[-1] + float(column @ at) / GRID
         seconds = deadline - monotonic()
         if seconds <= 0:
@@ -221,7 +221,7 @@ def _root(problem: Flippable, deadline: float) -> tuple[int, NDArray[np.float64]
             break
         at = 0.7 * at + 0.3 * weights
     # The last cuts break ties between partitions that the solution leaves out.
-    last = np.sum(columns[-len(groups) :], axis=0, dtype=np.float64)
+    last = np.sum(columns[-len(bundles) :], axis=0, dtype=np.float64)
     return most, weights + 1e-6 * last / max(last.max(), 1.0)
 
 
@@ -229,14 +229,14 @@ def _solve_master(
     constants: list[int], columns: list[NDArray[Any]], owner: list[int], sizes: NDArray[Any], size: int, seconds: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float] | None:
     """max Σ θ_g, θ_g ≤ its cuts: the fractional attack, one multiplier per cut, the value; None if time ran out."""
-    n, n_groups, n_cuts = len(columns[0]), len(sizes), len(owner)
-    rows = np.zeros((n_cuts + 1, n + n_groups))
+    n, n_bundles, n_cuts = len(columns[0]), len(sizes), len(owner)
+    rows = np.zeros((n_cuts + 1, n + n_bundles))
     rows[:n_cuts, :n] = np.array(columns) / -GRID
     rows[np.arange(n_cuts), n + np.array(owner)] = 1.0
     rows[n_cuts, :n] = 1.0
     limits = np.array([[0.0, 1.0]] * n + [[0.0, float(members)] for members in sizes])
     answer = linprog(
-        np.concatenate([np.zeros(n), np.full(n_groups, -1.0)]),
+        np.concatenate([np.zeros(n), np.full(n_bundles, -1.0)]),
         A_ub=rows,
         b_ub=np.array([*constants, size], np.float64),
         bounds=limits,
@@ -256,9 +256,9 @@ def _bound_from(
     sizes: NDArray[Any],
     size: int,
 ) -> int:
-    """⌊Σ multiplier · cut⌋ at the worst attack; what a group's multipliers lack of 1 goes to "all of its samples".
+    """⌊Σ multiplier · cut⌋ at the worst attack; what a bundle's multipliers lack of 1 goes to "all of its samples".
 
-    Each cut holds for every attack, so any multipliers ≥ 0 that sum to at most 1 in each group are sound.
+    Each cut holds for every attack, so any multipliers ≥ 0 that sum to at most 1 in each bundle are sound.
     """
     left = [MULTIPLIER_GRID] * len(sizes)
     constant, column = 0, np.zeros(len(columns[0]), np.int64)

@@ -47,7 +47,7 @@ from poisonproof.runs.run import run
 from poisonproof.system.files import read_record, write_record
 from poisonproof.votes.votes import UNSEEN_LABEL
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 HOSTILE = '</script><b>x</b> "quoted": [y]\n---'
 
 

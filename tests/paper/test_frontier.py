@@ -1,0 +1,102 @@
+"""The frontier of samples that vote: its record is whole, and what it measures is what the library's classifiers say."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from poisonproof import BallotClassifier, BlockBallotClassifier, NeighborVoteClassifier
+from poisonproof.maps.digits import DigitFeatures
+from poisonproof.maps.hand import Hand
+from poisonproof.maps.views import Views
+from poisonproof.partition.split import Split
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "benchmarks" / "frontier"
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import frontier  # noqa: E402
+from frontier_maps import Shape  # noqa: E402
+
+ROWS = json.loads((FOLDER / "results.json").read_text("utf-8"))["rows"]
+PLAIN = {"dataset": "mnist", "track": "from scratch", "threat": "insert_remove", "method": ""}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row['dataset']}-{number}" for number, row in enumerate(ROWS)])
+def test_every_row_is_whole(row: dict) -> None:
+    assert row["dataset"] in ("mnist", "cifar10", "gtsrb")
+    assert row["track"] in ("from scratch", "trusted images", "public encoder")
+    assert row["attack_size"] == list(frontier.SIZES)
+    shares = row["certified_fraction"]
+    assert len(shares) == len(row["attack_size"])
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] == row["clean"]
+    half_at = -1 if row["half_at"] is None else row["half_at"]
+    for size, share in zip(row["attack_size"], shares, strict=True):
+        assert (share >= 50) == (size <= half_at) or share == 50.0
+    assert {"class_sizes_from", "cost", "versions", "arrays_sha256", "majority_share", "balanced"} <= set(row)
+
+
+def test_measured_rows_are_frozen_configurations() -> None:
+    frozen = json.loads((FOLDER / "configurations.json").read_text("utf-8"))
+    keys = {frontier.key_of(row) for row in frozen["rows"]}
+    for row in ROWS:
+        if row["family"] != "ensemble":
+            assert frontier.key_of(row) in keys
+            name = row["parameters"]["map"]["name"]
+            assert row["parameters"]["map"] == Shape(name=name, **frozen["maps"][name]).as_dict()
+
+
+@pytest.fixture(scope="module")
+def images() -> tuple[np.ndarray, np.ndarray]:
+    X, y = load_digits(return_X_y=True)
+    return X.reshape(-1, 8, 8), y
+
+
+def in_order(images: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    order = np.lexsort((y, Split("content").samples(images).content_hashes))
+    return images[order], y[order]
+
+
+def test_shared_distances_give_what_the_classifiers_say(images: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = in_order(images[0][:500], images[1][:500])
+    test = images[0][600:640]
+    shape = Shape(name="small", features="digits", reach=0.3, views=3)
+    base = shape.base
+    totals = np.bincount(y, minlength=10)
+    rows = [
+        {**PLAIN, "parameters": {"n_neighbors": 25}},
+        {**PLAIN, "parameters": {"near": 0.42, "class_sizes": "declared"}},
+        {**PLAIN, "parameters": {"near": 0.42, "class_sizes": "none", "one_sided": True}},
+    ]
+    found = frontier.votes(shape, rows, base(X)[:, 0], base(test, training=True), y, totals)
+    features = Views(DigitFeatures(hand=Hand(), copies=3))
+    sizes = dict(enumerate(totals.tolist()))
+    models = [
+        NeighborVoteClassifier(features, n_neighbors=25, classes=range(10)),
+        BallotClassifier(features, near=0.42, class_sizes=sizes),
+        BallotClassifier(features, near=0.42, one_sided=True, classes=range(10)),
+    ]
+    for measured, model in zip(found, models, strict=True):
+        certificate = model.fit(X, y).certify(test)
+        assert np.array_equal(measured.prediction, certificate.prediction)
+        assert np.array_equal(measured.radius, certificate.radius)
+    assert found[1].radius.max() > 20
+
+
+def test_blocks_of_the_frontier_are_the_classifier(images: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = in_order(images[0][:300], images[1][:300])
+    test = images[0][600:620]
+    shape = Shape(name="s", features="digits", whitened_by="blocks", directions=8, exponent=0.5, blocks=5)
+    totals = np.bincount(y, minlength=10)
+    rows = [{**PLAIN, "parameters": {"near": 1.1, "class_sizes": "none"}}]
+    features = DigitFeatures(hand=None)
+    found = frontier.blocks(shape, rows, features(X), features(test), y, totals, X)
+    model = BlockBallotClassifier(features, near=1.1, k=5, directions=8, classes=range(10)).fit(X, y)
+    certificate = model.certify(test)
+    assert np.array_equal(found[0].prediction, certificate.prediction)
+    assert np.array_equal(found[0].radius, certificate.radius)
