@@ -44,6 +44,7 @@ from poisonproof.evidence.facts import UNSEEN, NotTrueError, figures, gather
 from poisonproof.evidence.sealed import check_sealed
 from poisonproof.evidence.statement import PAYLOAD, schema, violation
 from poisonproof.evidence.tracking import log
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.files import read_record, write_record
 from poisonproof.votes.votes import UNSEEN_LABEL
@@ -62,7 +63,7 @@ def made(digits, tmp_path_factory):
     """A run that kept its base classifiers, and the facts about it."""
     folder = tmp_path_factory.mktemp("runs") / "digits"
     model = FiniteAggregationClassifier(GaussianNB(), k=6, d=3, classes=range(10), n_jobs=1)
-    run(digits, model, folder, undefended=False)
+    run(digits, model, folder, RunSettings(undefended=False))
     return folder, gather(folder, digits, verify(folder, data=digits))
 
 
@@ -390,7 +391,8 @@ def test_a_swapped_file_another_run_and_missing_documents_are_named(signed, digi
     with pytest.raises(NotTrueError, match=r"manifest.json of .* is not the file that was signed \(and 1 more\)"):
         check_sealed(folder, evidence, key.public_key(), None)
     other = tmp_path / "other"
-    run(digits, FiniteAggregationClassifier(GaussianNB(), k=3, d=1, n_jobs=1), other, votes_only=True, undefended=False)
+    model = FiniteAggregationClassifier(GaussianNB(), k=3, d=1, n_jobs=1)
+    run(digits, model, other, RunSettings(votes_only=True, undefended=False))
     with pytest.raises(NotTrueError, match="is about another run"):
         check_sealed(other, evidence, key.public_key(), None)
     attest(gather(other, digits, verify(other, data=digits)), evidence, key)

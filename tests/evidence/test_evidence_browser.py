@@ -10,13 +10,14 @@ from poisonproof import FiniteAggregationClassifier, data, verify
 from poisonproof.display.numbers import percent
 from poisonproof.evidence.facts import gather
 from poisonproof.evidence.page import page
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 
 
 @pytest.fixture(scope="module")
 def evidence(tmp_path_factory):
     folder, digits = tmp_path_factory.mktemp("run"), replace(data.load("digits"), name=HOSTILE[0])
-    run(digits, FiniteAggregationClassifier(GaussianNB(), k=5, d=2, n_jobs=1), folder, votes_only=True)
+    run(digits, FiniteAggregationClassifier(GaussianNB(), k=5, d=2, n_jobs=1), folder, RunSettings(votes_only=True))
     facts = gather(folder, digits, verify(folder, data=digits))
     classes = facts.figures.classes
     facts = replace(

@@ -457,7 +457,7 @@ FORGERIES = (
         "entries of manifest.json that this checker does not know ('blessed_by')",
     ),
     caught("a run that is not complete", edited(lambda m: m.update(status="running")), "not complete"),
-    caught("another format", edited(lambda m: m.update(format="poisonproof run 2")), "of format 'poisonproof run 2'"),
+    caught("another format", edited(lambda m: m.update(format="poisonproof run 9")), "of format 'poisonproof run 9'"),
     caught("settings that are none", edited(lambda m: m.update(settings=[])), "could not be followed"),
     # files
     caught(

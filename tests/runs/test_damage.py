@@ -26,6 +26,7 @@ from poisonproof.runs.layout import damage
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.files import open_arrays, write_arrays, write_bytes, write_whole
+from poisonproof.system.progress import watched
 from poisonproof.system.workers import WorkerDiedError
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
@@ -198,7 +199,8 @@ def test_a_second_writer_is_refused_while_the_first_writes(tmp_path):
         said.append(no)
 
     model = FiniteAggregationClassifier(GaussianNB(), k=35, d=2, classes=range(10))
-    run(FEW, model, tmp_path, progress=meanwhile)
+    with watched(meanwhile):
+        run(FEW, model, tmp_path)
     assert len(said) == 3
     assert damage(tmp_path) == []
 

@@ -17,6 +17,7 @@ from poisonproof.certificates.methods import Certificate
 from poisonproof.display.text import shown
 from poisonproof.samples.kinds import (
     NumberSamples,
+    Samples,
     SparseSamples,
     TableSamples,
     TextSamples,
@@ -79,7 +80,12 @@ class Group:
 
 
 def gallery(
-    certificate: Certificate, truth: NDArray[np.int64], X: Any, votes: Votes, dataset: str
+    certificate: Certificate,
+    truth: NDArray[np.int64],
+    X: Any,
+    votes: Votes,
+    dataset: str,
+    samples: Samples | None = None,
 ) -> tuple[Group, ...]:
     """A limited choice that anyone would make again: the weakest, the strongest, those between, and the wrong."""
     right = certificate.prediction == truth
@@ -87,7 +93,13 @@ def gallery(
     shown_as_pictures = pixels(take_rows(X, [0]), dataset) is not None
     chosen = choose(certificate.radius, right, PICTURES if shown_as_pictures else ROWS)
     rows = np.concatenate([rows for _, _, rows in chosen])
-    looks = dict(zip(rows.tolist(), _looks(take_rows(X, rows), dataset), strict=True))
+    looks = dict(
+        zip(
+            rows.tolist(),
+            _looks(take_rows(X, rows), dataset, None if samples is None else samples.subset(rows)),
+            strict=True,
+        )
+    )
     names = [*(shown(str(name)) for name in certificate.classes.tolist()), UNSEEN]
     groups = []
     for title, about, rows in chosen:
@@ -157,11 +169,11 @@ def pixels(X: Any, dataset: str) -> NDArray[np.uint8] | None:
     return ((values - lowest) * (255 / ((values.max() - lowest) or 1.0))).astype(np.uint8)
 
 
-def _looks(X: Any, dataset: str) -> Iterable[tuple[str, tuple[Cell, ...]]]:
+def _looks(X: Any, dataset: str, samples: Samples | None) -> Iterable[tuple[str, tuple[Cell, ...]]]:
     pictures = pixels(X, dataset)
     if pictures is not None:
         return [(_png(picture), ()) for picture in pictures]
-    return [("", cells) for cells in _cells(X)]
+    return [("", cells) for cells in _cells(to_samples(X) if samples is None else samples)]
 
 
 def _png(picture: NDArray[np.uint8]) -> str:
@@ -175,9 +187,8 @@ def _png(picture: NDArray[np.uint8]) -> str:
     return "data:image/png;base64," + base64.b64encode(body.getvalue()).decode()
 
 
-def _cells(X: Any) -> list[tuple[Cell, ...]]:
+def _cells(samples: Samples) -> list[tuple[Cell, ...]]:
     """The content of samples that are no pictures, as names and values."""
-    samples = to_samples(X)
     rows = range(len(samples))
     if isinstance(samples, TextSamples):
         return [(("text", _cut(text, LONGEST_TEXT)),) for text in samples.texts.tolist()]

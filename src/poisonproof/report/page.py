@@ -57,7 +57,7 @@ def page(outcome: Outcome) -> str:
     dataset = manifest.settings.name
     classes = class_rows(outcome, truth, size)
     filled = [row for row in classes if row.n]
-    groups = gallery(certificate, truth, outcome.x_test, outcome.votes, dataset)
+    groups = gallery(certificate, truth, outcome.x_test, outcome.votes, dataset, outcome.test)
     published = published_for(dataset, len(certificate), certificate.unit, certificate.spread.k)
     alike = [cell.attack_size for cell in published if cell.k == certificate.spread.k]
     strongest = int(certificate.radius.max(initial=0))

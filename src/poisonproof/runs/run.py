@@ -28,6 +28,7 @@ from poisonproof.runs.blocks import vote_all
 from poisonproof.runs.folder import noted_stale, opened_run
 from poisonproof.runs.layout import SCHEMA, SCRATCH, results_of
 from poisonproof.runs.manifest import Identity, Manifest, RunSettings
+from poisonproof.samples.kinds import Samples
 from poisonproof.samples.schema import Schema
 from poisonproof.system.environment import environment
 from poisonproof.system.files import sha256_of, write_text, write_whole
@@ -59,6 +60,8 @@ class Outcome:
     x_test: Any
     votes: Votes
     partition_sizes: NDArray[np.int64]
+    test: Samples | None = None
+    """The test samples in canonical form."""
 
 
 def run(
@@ -121,6 +124,7 @@ def run(
             dataset.x_test,
             votes,
             ensemble.subsets.partition_sizes,
+            test,
         )
 
 

@@ -34,6 +34,8 @@ WORDS_OF_THE_MAKER = {
     "notes": "the notes",
     "seconds": "the timings",
     "environment": "the environment",
+    "environments": "the environment",
+    "made_in": "the environment",
     "changes": "the change log",
     "asked": "how the data are said to have been read (asked)",
 }
@@ -134,7 +136,7 @@ def _unknown(evidence: Evidence) -> Iterator[str]:
     for where, record in records.items():
         if strange := [name for name in record if name not in KNOWN[where]]:
             yield f"entries of {where} that this checker does not know ({_some(strange)})"
-    known = (*claims.PREMISES, "schema", "test samples", "categorical columns")
+    known = (*claims.PREMISES, "schema", "test samples", "categorical columns", "fitted before the split")
     if strange := [str(premise[0]) for premise in evidence.facts["premises"] if premise[0] not in known]:
         yield f"premises that this checker does not know ({_some(strange)})"
 
