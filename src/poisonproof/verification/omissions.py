@@ -23,7 +23,10 @@ ACCURACY = "the clean accuracy"
 MODEL_RECORD = f"what {MODEL} says of subset digests, features and dropped samples"
 SCHEMA_READ = "the schema"
 TEST_SAMPLES = "how test samples were held out"
-BEFOREHAND = "that classes, k, d and the learner were chosen beforehand, and that no premise was left unsaid"
+BEFOREHAND = (
+    "that classes, k, d and the learner were chosen beforehand, what was fitted before the split, and that no premise "
+    "was left unsaid"
+)
 PURITY = "the purity of the learner"
 ORIGIN = "the learner, data and environment that the certificate names as its origin"
 BLOCKS = "what blocks of votes hold besides votes, and how many subsets are in one"
@@ -33,6 +36,8 @@ WORDS_OF_THE_MAKER = {
     "notes": "the notes",
     "seconds": "the timings",
     "environment": "the environment",
+    "environments": "where each base classifier was made",
+    "made_in": "where each base classifier was made",
     "changes": "the change log",
     "asked": "how the data are said to have been read (asked)",
 }
@@ -130,7 +135,7 @@ def _unknown(evidence: Evidence) -> Iterator[str]:
     for where, record in records.items():
         if strange := [name for name in record if name not in KNOWN[where]]:
             yield f"entries of {where} that this checker does not know ({_some(strange)})"
-    known = (*claims.PREMISES, "schema", "test samples", "categorical columns")
+    known = (*claims.PREMISES, "schema", "test samples", "categorical columns", "fitted before the split")
     if strange := [str(premise[0]) for premise in evidence.facts["premises"] if premise[0] not in known]:
         yield f"premises that this checker does not know ({_some(strange)})"
 
