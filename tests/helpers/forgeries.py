@@ -387,6 +387,16 @@ FORGERIES = (
     ),
     caught("premises of the manifest alone", edited(lambda m: m["premises"].pop()), "list different premises"),
     never("a premise added", ensemble(one_premise_more), "premises that this checker does not know ('blessing')"),
+    never(
+        "what was fitted before the split",
+        ensemble(premise("fitted before the split", value="nothing at all")),
+        words.BEFOREHAND,
+    ),
+    never(
+        "where base classifiers were made",
+        edited(lambda m: m.update(made_in=[[0, len(m["made_in"])]])),
+        "where each base classifier was made",
+    ),
     with_data(
         "how test samples were held out",
         ensemble(premise("test samples", value="those of the file")),

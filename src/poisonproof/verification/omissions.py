@@ -24,7 +24,10 @@ BALANCED = "the balanced accuracy and the share of the most frequent class"
 MODEL_RECORD = f"what {MODEL} says of subset digests, features and dropped samples"
 SCHEMA_READ = "the schema"
 TEST_SAMPLES = "how test samples were held out"
-BEFOREHAND = "that classes, k, d and the learner were chosen beforehand, and that no premise was left unsaid"
+BEFOREHAND = (
+    "that classes, k, d and the learner were chosen beforehand, what was fitted before the split, and that no premise "
+    "was left unsaid"
+)
 PURITY = "the purity of the learner"
 ORIGIN = "the learner, data and environment that the certificate names as its origin"
 BLOCKS = "what blocks of votes hold besides votes"
@@ -34,8 +37,8 @@ WORDS_OF_THE_MAKER = {
     "notes": "the notes",
     "seconds": "the timings",
     "environment": "the environment",
-    "environments": "the environment",
-    "made_in": "the environment",
+    "environments": "where each base classifier was made",
+    "made_in": "where each base classifier was made",
     "changes": "the change log",
     "asked": "how the data are said to have been read (asked)",
 }
