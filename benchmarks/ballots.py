@@ -1,14 +1,16 @@
 """Samples that vote: attackers against their radii, and what counting costs.
 
     python benchmarks/ballots.py --brute-force CASES
+    python benchmarks/ballots.py --attack SAMPLES
     python benchmarks/ballots.py --costs
     python benchmarks/ballots.py --growth
 
 --brute-force draws so many small training sets of every family (ballots, neighbours, and contributors of both), with
-ties, duplicates, classes without votes and invented ones, and tries every attack of up to four acts. --costs measures
-MNIST from arrays to certificate (POISONPROOF_DATA), one prediction, one sample added and removed, and a million voters.
---growth doubles voters and test samples in turn. CPU seconds are this process's, threads together. No label of a test
-set is read.
+ties, duplicates, classes without votes and invented ones, and tries every attack of up to four acts. --attack changes
+fitted models for real, about so many samples held out from them: copies of x, the nearest of the prediction removed or
+relabelled, and mixtures, at the radius and one beyond. --costs measures MNIST from arrays to certificate
+(POISONPROOF_DATA), one prediction, one sample added and removed, and a million voters. --growth doubles voters and test
+samples in turn. CPU seconds are this process's, threads together. No label of a test set is read.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,8 @@ import numpy as np
 
 from poisonproof import BallotClassifier, NeighborVoteClassifier, Split, data
 from poisonproof.maps.digits import DigitFeatures
+from poisonproof.maps.tables import TableFeatures
+from poisonproof.samples.rows import join_rows, take_rows
 from poisonproof.votes.nearness import Nearness, squared_lengths
 from poisonproof.votes.voters import Described, Voters, count_cells, nearest_voters
 
@@ -49,6 +54,100 @@ def brute_force(n_cases: int) -> None:
         print("| " + " | ".join(map(str, cells)) + " |", flush=True)
         failed |= bool(verdict.broken or wrong)
     sys.exit(3 if failed else 0)
+
+
+def attack(n_asked: int) -> None:
+    """Real attacks on fitted models: none within a radius may move the prediction."""
+    print(
+        "| voters | method | attacks | violations | one beyond: moved, of those called exact |\n|---|---|---|---|---|"
+    )
+    failed = False
+    for name, (X, y, parameters) in _attacked_data().items():
+        for method, model in _attacked_models(parameters).items():
+            n = len(y) - n_asked
+            model.fit(take_rows(X, range(n)), y[:n])
+            counts = _attack(model, X, y, n, n_asked)
+            failed |= counts[1] > 0
+            print(f"| {name}, {n} | {method} | {counts[0]} | {counts[1]} | {counts[2]} of {counts[3]} |", flush=True)
+    sys.exit(3 if failed else 0)
+
+
+def _attacked_data() -> dict[str, Any]:
+    import pandas as pd
+    from sklearn.datasets import load_breast_cancer, load_digits
+
+    random = np.random.default_rng(0)
+    digits, cancer = load_digits(), load_breast_cancer(as_frame=True)
+    rows = random.permutation(len(cancer.target))
+    table = cancer.data.iloc[rows].reset_index(drop=True)
+    table["size"] = pd.Series(np.where(table["mean radius"] > 14, "large", "small"), dtype=object)
+    table.loc[::9, "mean texture"] = np.nan
+    units = {column: float(f"{cancer.data[column].std():.1g}") for column in cancer.data}
+    features = TableFeatures.declared(units | {"size": "category"})
+    mixed = random.permutation(len(digits.target))
+    mnist = data.load("mnist")
+    digit = {"features": DigitFeatures(copies=1), "split": Split("content", dtype="uint8")}
+    return {
+        "digits": (digits.data[mixed] / 16, digits.target[mixed], {"near": 1.9, "features": None}),
+        "table": (table, cancer.target.to_numpy()[rows], {"near": 7.0, "features": features}),
+        "MNIST": (mnist.x_train[:3000], mnist.y_train[:3000], {"near": 0.2**0.5, **digit}),
+    }
+
+
+def _attacked_models(parameters: dict[str, Any]) -> dict[str, Any]:
+    shared = {name: value for name, value in parameters.items() if name != "near"}
+    near = parameters["near"]
+    return {
+        "one-sided ballots, classes inferred": BallotClassifier(near=near, one_sided=True, **shared),
+        "ballots": BallotClassifier(
+            near=near, classes=range(2 if shared["features"].__class__ is TableFeatures else 10), **shared
+        ),
+        "51 neighbours": NeighborVoteClassifier(n_neighbors=51, **shared),
+    }
+
+
+def _attack(model: Any, X: Any, y: Any, n: int, n_asked: int) -> list[int]:
+    """How many attacks there were, how many moved a prediction within its radius, and what one act more did."""
+    counts = [0, 0, 0, 0]
+    certificate = model.certify(take_rows(X, range(n, n + n_asked)))
+    flips = certificate.radius_against("label_flip")
+    training = take_rows(X, range(n))
+    for t in range(n_asked):
+        x, own = take_rows(X, [n + t]), certificate.labels[t]
+        rival, radius = int(certificate.runner_up[t]), int(certificate.radius[t])
+        label = -1 if rival == len(certificate.classes) else certificate.classes[rival]
+        alike = np.flatnonzero(y[:n] == own)
+        distance = _distances(model, x)[alike]
+        nearest = alike[np.argsort(distance, kind="stable")]
+        half = radius // 2
+        plans = [
+            ([], radius, False),
+            (nearest[:radius], 0, False),
+            (nearest[: radius - half], half, False),
+            (nearest[: flips[t]], 0, True),
+            ([], radius + 1, False),
+        ]
+        for number, (leaving, copies, relabel) in enumerate(plans):
+            changed = deepcopy(model)
+            coming, labels = [take_rows(training, leaving)] * relabel, [label] * (len(leaving) * relabel + copies)
+            coming += [take_rows(x, [0] * copies)] * (copies > 0)
+            add = (join_rows(*coming) if len(coming) > 1 else coming[0], labels) if labels else None
+            changed.update(add, leaving)
+            moved = bool(changed.predict(x)[0] != own)
+            if number < 4:
+                counts[0] += 1
+                counts[1] += moved
+            elif certificate.exact[t] and isinstance(model, BallotClassifier):
+                counts[2] += moved
+                counts[3] += 1
+    return counts
+
+
+def _distances(model: Any, x: Any) -> Any:
+    test, nearness = model.describe_test(x), model.nearness
+    rows = model.voters_.whole()
+    products = nearness.products(nearness.fed(test.rows), nearness.fed(rows.rows))
+    return (test.lengths[:, None] + rows.lengths - 2 * products)[0]
 
 
 def measured(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -182,6 +281,8 @@ def growth() -> None:
 def main() -> None:
     if sys.argv[1:2] == ["--brute-force"]:
         brute_force(int(sys.argv[2]))
+    elif sys.argv[1:2] == ["--attack"]:
+        attack(int(sys.argv[2]))
     elif sys.argv[1:] == ["--costs"]:
         costs()
     elif sys.argv[1:] == ["--growth"]:
