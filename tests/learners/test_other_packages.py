@@ -31,39 +31,18 @@ def catboost():
     return CatBoostClassifier(iterations=10, depth=3, verbose=False, allow_writing_files=False, thread_count=-1)
 
 
-def skorch():
-    import torch
-    from skorch import NeuralNetClassifier
-
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layers = torch.nn.Sequential(
-                torch.nn.BatchNorm1d(30), torch.nn.Linear(30, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)
-            ).double()
-
-        def forward(self, X):
-            return torch.nn.functional.softmax(self.layers(X), dim=-1)
-
-    return NeuralNetClassifier(
-        Net, max_epochs=8, lr=0.1, batch_size=32, verbose=0, iterator_train__shuffle=True, train_split=None
-    )
-
-
 def boosting():
     return HistGradientBoostingClassifier(max_iter=10, min_samples_leaf=5, early_stopping=False, verbose=0)
 
 
-LEARNERS = {"lightgbm": lightgbm, "xgboost": xgboost, "catboost": catboost, "skorch": skorch, "sklearn": boosting}
+LEARNERS = {"lightgbm": lightgbm, "xgboost": xgboost, "catboost": catboost, "sklearn": boosting}
 
 
 @pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 @pytest.mark.parametrize("package", LEARNERS)
 def test_learners_of_other_packages_are_base_classifiers(package):
-    needed = ("skorch", "torch") if package == "skorch" else (package,)
-    for name in needed:
-        if not find_spec(name):
-            pytest.skip(f"NOT TESTED: {name} is not installed; pip install {name}")
+    if not find_spec(package):
+        pytest.skip(f"NOT TESTED: {package} is not installed; pip install {package}")
     learner = LEARNERS[package]()
     model = FiniteAggregationClassifier(learner, k=5, d=1, classes=[0, 1], n_jobs=1).fit(X[:180], Y[:180])
     certificate = model.certify(X[180:])
