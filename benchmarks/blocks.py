@@ -2,9 +2,9 @@
 
     python benchmarks/blocks.py --cases 20000
 
-Every case is a small world whose maps one poison changes beyond recognition (tests/helpers/block_oracle.py). Checked: the
-fast certificate is the slow one; no attack of up to `--size` acts within a radius changes a prediction. Printed: how many
-radii were attacked, and how many of those that were attacked one past it (where that is within `--size`) fell.
+Every case is a small world whose maps one poison changes beyond recognition (tests/helpers/block_oracle.py). Checked:
+the fast certificate is the slow one; no attack of up to `--size` acts within a radius changes a prediction. Printed:
+how many radii were attacked, and how many radii of 0 fell to one act.
 """
 
 from __future__ import annotations

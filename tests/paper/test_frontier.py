@@ -1,4 +1,4 @@
-"""The frontier of samples that vote: its record is whole, and what it measures is what the library's classifiers say."""
+"""The frontier of samples that vote: its record is whole, and it measures what the library's classifiers say."""
 
 from __future__ import annotations
 
