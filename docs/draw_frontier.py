@@ -36,7 +36,7 @@ def drawn() -> Figure:
             own = [row for row in rows if row["dataset"] == dataset and belongs(row)]
             if own:
                 best = [max(shares) for shares in zip(*(row["certified_fraction"] for row in own), strict=True)]
-                axes.plot(own[0]["attack_size"], best, "o-", color=colour, markersize=2.5, linewidth=1.4, label=label)
+                axes.plot(own[0]["attack_size"], best, color=colour, linewidth=1.4, label=label)
         axes.set_xscale("symlog", linthresh=10)
         axes.set_xlim(0, 10000)
         axes.set_ylim(0, 100)

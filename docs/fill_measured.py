@@ -17,6 +17,7 @@ from poisonproof.paper.tables import joined, tables
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "paper" / "results.json"
 FRONTIER = DOCS.parent / "benchmarks" / "frontier" / "results.json"
+FROZEN = FRONTIER.with_name("configurations.json")
 COLUMNS = {
     "mnist": (50, 100, 200, 300, 500, 1000, 2000, 4000, 6000, 8000),
     "cifar10": (5, 10, 20, 30, 40, 50, 100, 200, 300, 500, 1000),
@@ -29,6 +30,7 @@ def filled(page: str) -> str:
     made = {name: joined(table, "markdown") for name, table in tables(json.loads(RESULTS.read_text("utf-8"))).items()}
     rows = json.loads(FRONTIER.read_text("utf-8"))["rows"]
     made |= {f"frontier_{name}": frontier_table(rows, name) for name in COLUMNS}
+    made["frontier_missing"] = missing(rows)
     return re.sub(
         r"<!-- (\w+) -->\n.*?<!-- end -->",
         lambda place: f"<!-- {place[1]} -->\n{made[place[1]]}\n<!-- end -->",
@@ -52,6 +54,20 @@ def frontier_table(rows: list[dict[str, Any]], dataset: str) -> str:
             cells.append("–" if row["half_at"] is None else f"{row['half_at']:,}")
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def missing(rows: list[dict[str, Any]]) -> str:
+    """How many frozen configurations of each map have no result yet."""
+    measured = [_words(row) + row["dataset"] for row in rows]
+    counts: dict[str, int] = {}
+    for row in json.loads(FROZEN.read_text("utf-8"))["rows"]:
+        named = {**row, "family": "", "parameters": {**row["parameters"], "map": {"name": row["map"]}}}
+        if _words(named) + row["dataset"] not in measured:
+            counts[row["map"]] = counts.get(row["map"], 0) + 1
+    if not counts:
+        return "Every frozen configuration was measured.\n"
+    listed = "; ".join(f"{name} ({count})" for name, count in counts.items())
+    return f"Frozen and not measured yet, with the number of configurations: {listed}.\n"
 
 
 def _words(row: dict[str, Any]) -> str:
