@@ -4,11 +4,7 @@
 
 Every case is a small world whose maps one poison changes beyond recognition (tests/helpers/block_oracle.py). Checked:
 the fast certificate is the slow one; no attack of up to `--size` acts within a radius changes a prediction. Printed:
-<<<<<<< HEAD
-how many radii were attacked, and how many of those that were attacked one past it (where that is within `--size`) fell.
-=======
 how many radii were attacked, and how many radii of 0 fell to one act.
->>>>>>> frontier
 """
 
 from __future__ import annotations
