@@ -18,6 +18,7 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -1607,8 +1608,9 @@ def _retrained(case: Case, change: Change, before: Reading, after: Reading) -> l
 
 
 def _fitted(reading: Reading) -> FiniteAggregationClassifier:
+    """A model of its own: what the honest rows gave is kept for other cases, and `update` changes a model."""
     brought = reading.brought
-    return brought.model.fit(brought.X, brought.y, brought.groups)
+    return copy(brought.model).fit(brought.X, brought.y, brought.groups)
 
 
 def _votes(model: FiniteAggregationClassifier, test: Any) -> np.ndarray:

@@ -284,6 +284,12 @@ def test_the_matrix_sees_an_update_that_forgets():
     assert "update gives other digests than a fresh fit" in faults
 
 
+def test_a_case_leaves_nothing_behind_for_the_next():
+    """The reading of the honest rows is kept; training and updating must not change it."""
+    case = Case(DOORS["pandas, classes inferred"], "label: a neighbour above 2**53", "insert", "last", train=True)
+    assert faults_of(case) == faults_of(case) == []
+
+
 def test_every_kind_of_oddity_comes_through_some_door():
     through = {odd for name in DOORS for odd in odd_names(name)}
     assert through == {odd for table in doors.odd_rows().values() for odd in table}

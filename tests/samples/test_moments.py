@@ -97,7 +97,9 @@ def test_dates_of_every_library_agree_and_the_checker_agrees_with_them():
     assert to_samples(frame).hashes().tolist() == content.content_hashes(frame, "float64").tolist()
 
 
-@pytest.mark.parametrize("odd", [pd.Timedelta(days=200_000), "soon", None, 7, datetime.timedelta(days=1)], ids=str)
+@pytest.mark.parametrize(
+    "odd", [pd.Timedelta(np.timedelta64(200_000 * 86_400, "s")), "soon", None, 7, datetime.timedelta(days=1)], ids=str
+)
 def test_one_odd_duration_moves_only_its_own_member(odd):
     """The campaign of issue 14: 24 columns of durations, k = 20, d = 1, and one row that turns their type."""
     rng = np.random.default_rng(14)
@@ -120,7 +122,7 @@ def test_one_odd_duration_in_parquet_with_a_declared_schema(tmp_path):
     frame = durations(rng, 80, 3)
     frame.loc[0, "t1"] = -pd.Timedelta(1500, "ns")
     labels = np.where(rng.random(80) < 0.5, "a", "b")
-    poison = pd.DataFrame([dict.fromkeys(frame, pd.Timedelta(days=200_000))]).astype("m8[us]")
+    poison = pd.DataFrame({name: np.array([200_000], "m8[D]").astype("m8[us]") for name in frame})
     frame.assign(y=labels).to_parquet(tmp_path / "clean.parquet")
     poisoned = pd.concat([frame.astype("m8[us]"), poison], ignore_index=True).assign(y=[*labels, "a"])
     poisoned.to_parquet(tmp_path / "poisoned.parquet")
