@@ -140,6 +140,26 @@ Section Ballots.
     modified r D D' -> elects L K D' p.
   Proof. intros E M F. apply (ballots_sound L K D D' p (2 * r)); auto. apply modification_counts_two. assumption. Qed.
 
+  (** Where classes were inferred, a class vanishes with its last sample. A rival may; the elected class does not, since
+      the checker holds r below its score. *)
+  Theorem elected_class_keeps_a_sample D D' p r :
+    sizes p = 0 -> within r D D' -> r < score D p -> exists s, In s D' /\ label s = p.
+  Proof.
+    intros ZERO (C & R & I & ED & ED' & S) LESS. unfold score in LESS.
+    set (f := fun s => one_if (label s =? p) * ballot s) in *.
+    assert (bound : forall l, - size l <= sum f l <= size l).
+    { unfold size. induction l as [|s l IH]; cbn [sum length]; [lia|]. unfold f at 1 3. specialize (BALLOT s).
+      destruct (label s =? p); cbn [one_if]; lia. }
+    assert (LEFT : 0 < sum f D').
+    { rewrite (sum_permuted _ _ _ ED), sum_app in LESS. rewrite (sum_permuted _ _ _ ED'), sum_app.
+      pose proof (bound R). pose proof (bound I). lia. }
+    clear - LEFT. induction D' as [|s D' IH]; cbn [sum] in LEFT; [lia|].
+    destruct (Z.eqb_spec (label s) p) as [E|E]; [exists s; split; [left; reflexivity|assumption]|].
+    destruct IH as (x & X & EX).
+    - unfold f in LEFT at 1. destruct (Z.eqb_spec (label s) p); [contradiction|]. cbn [one_if] in LEFT. lia.
+    - exists x. split; [right; assumption|assumption].
+  Qed.
+
   (** The elected class is one and no other. *)
   Theorem elects_unique L K D p q : elects L K D p -> elects L K D q -> p = q.
   Proof.

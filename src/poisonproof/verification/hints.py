@@ -20,7 +20,8 @@ from poisonproof.verification.theorem import SpreadMap
 GRID = 256
 DUAL_STEPS = 150
 # Trees whose leaves are Theorem 2 are looked for first: a node of them costs a fraction of one with a dual bound.
-TREES = ((0, 6_000), (40, 1_000))  # steps towards a dual bound at each node, and how many nodes
+VISITS = 4_000_000  # partitions looked at by such a search: no tree that certify walks through is larger
+STEPS_AT_NODES, NODES_WITH_DUALS = 40, 300
 
 
 class Largest(NamedTuple):
@@ -100,7 +101,7 @@ def prove(
     dual = _dual(weight, partitions, allowed, size, lead, DUAL_STEPS)
     if dual is not None:
         return dual
-    for dual_steps, nodes in TREES:
+    for dual_steps, nodes in ((0, max(VISITS // len(weight), 1_000)), (STEPS_AT_NODES, NODES_WITH_DUALS)):
         try:
             return Search(weight, partitions, dual_steps, nodes).tree(weight, allowed, size, lead)
         except (GivenUpError, RecursionError):
