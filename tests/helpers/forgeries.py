@@ -387,10 +387,10 @@ FORGERIES = (
     ),
     caught("premises of the manifest alone", edited(lambda m: m["premises"].pop()), "list different premises"),
     never("a premise added", ensemble(one_premise_more), "premises that this checker does not know ('blessing')"),
-    never(
+    caught(
         "what was fitted before the split",
         ensemble(premise("fitted before the split", value="nothing at all")),
-        words.BEFOREHAND,
+        "the premise 'fitted before the split: nothing at all",
     ),
     never(
         "where base classifiers were made",
