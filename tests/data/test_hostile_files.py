@@ -33,7 +33,7 @@ from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.archives import map_npy, read_npz
 from poisonproof.system.files import reading, sha256_of, write_record
-from poisonproof.training.model_files import _load
+from poisonproof.training.member_files import load_state
 
 LARGE = 160 << 20
 MOST_MEMORY = 120 << 20
@@ -124,7 +124,7 @@ def test_pickles_are_never_opened(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"members-00000\.skops is altered"):
         FiniteAggregationClassifier.load("model")
     with pytest.raises(ValueError, match=r"members-00000\.skops is damaged"):
-        _load("model/members-00000.skops", ())
+        load_state("model/members-00000.skops", ())
     assert not Path("evil").exists()
 
 
@@ -135,7 +135,7 @@ def test_a_model_that_is_a_bomb(tmp_path):
             archive.writestr(name, body)
             archive.writestr("schema.json", "{}")
         with pytest.raises(ValueError, match=r"m\.skops is damaged .*states an array"):
-            _load(path, ())
+            load_state(path, ())
 
 
 def npz_bytes(members):

@@ -18,6 +18,7 @@ from poisonproof.data.readers.csvfile import CsvTable, cells_of
 from poisonproof.data.readers.lines import LONGEST_LINE
 from poisonproof.data.readers.parquet import ParquetTable
 from poisonproof.data.readers.tables import guess_schema, read_table
+from poisonproof.estimators.prepared import prepare_dataset
 from poisonproof.learners.presets import learner_for, preset
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
@@ -74,7 +75,7 @@ def votes_of(dataset, folder, k=6, d=3):
     split = Split("content" if dataset.groups is None else "group", n_features=dataset.n_features)
     model = FiniteAggregationClassifier(preset(name, texts), k=k, d=d, split=split, classes=CLASSES)
     run(dataset, model, folder, RunSettings(votes_only=True))
-    return np.load(folder / "votes.npy"), model
+    return np.load(folder / "votes.npy"), prepare_dataset(model, dataset)
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +118,7 @@ POISONS = {
 def test_one_poisoned_line_reaches_its_own_subsets_only(place, clean, tmp_path, what):
     """Wherever it is inserted, every other line is read as before, and at most d base classifiers vote otherwise."""
     line, read = POISONS[what]
-    dataset, expected, model = clean
+    dataset, expected, ensemble = clean
     before = contents(dataset.x_train, dataset.y_train)
     for at in (0, len(TRAINING) // 2, len(TRAINING)):
         poisoned = opened(place, [*TRAINING[:at], line, *TRAINING[at:]])
@@ -130,8 +131,8 @@ def test_one_poisoned_line_reaches_its_own_subsets_only(place, clean, tmp_path, 
     moved = np.flatnonzero((votes != expected).any(axis=0))
     if read:
         extra = to_samples(poisoned.x_train).subset([len(TRAINING)])
-        partition = int(model.split_.partitions(extra, model.spread_.n_partitions)[0])
-        assert set(moved) <= set(model.spread_.subsets_of(partition))
+        partition = int(ensemble.split.partitions(extra, ensemble.spread.n_partitions)[0])
+        assert set(moved) <= set(ensemble.spread.subsets_of(partition))
     else:
         assert len(moved) == 0
 
@@ -188,8 +189,8 @@ def test_one_contributor_reaches_d_base_classifiers(place, tmp_path):
     dataset = opened(place, TRAINING, **how)
     assert "maker" not in dataset.x_train.columns
     assert dataset.digests()["groups"] != opened(place, TRAINING[::-1], **how).digests()["groups"]
-    expected, model = votes_of(dataset, tmp_path / "clean")
-    assert model.split_.kind == "group"
+    expected, ensemble = votes_of(dataset, tmp_path / "clean")
+    assert ensemble.split.kind == "group"
     maker = dataset.groups[0]
     place_of = NAMES.index("maker")
     lines = []
@@ -202,9 +203,9 @@ def test_one_contributor_reaches_d_base_classifiers(place, tmp_path):
     votes, _ = votes_of(opened(place, lines, **how), tmp_path / "poisoned")
     moved = np.flatnonzero((votes != expected).any(axis=0))
     own = to_samples(dataset.x_train).subset([0])
-    partition = int(model.split_.partitions(own, model.spread_.n_partitions, groups=[maker])[0])
-    assert 0 < len(moved) <= model.spread_.d
-    assert set(moved) <= set(model.spread_.subsets_of(partition))
+    partition = int(ensemble.split.partitions(own, ensemble.spread.n_partitions, groups=[maker])[0])
+    assert 0 < len(moved) <= ensemble.spread.d
+    assert set(moved) <= set(ensemble.spread.subsets_of(partition))
     held = opened(place, BASE, test=None, held_out=0.3, **how)
     names = [line.decode().split(",")[place_of] for line in BASE]
     aside = dict(zip(names, held_out(None, 0.3, groups=names), strict=True))
@@ -368,7 +369,7 @@ def test_texts_alone_and_among_other_columns(tmp_path):
             dataset = open_files(tmp_path / "t.csv", how)
             assert dataset.schema.named("text", "number") == columns
             learner, _, texts = learner_for(dataset.schema)
-            assert learner == "text"
+            assert learner == ("auto" if len(columns) == 1 else "text")
             split = Split(n_features=dataset.n_features)
             model = FiniteAggregationClassifier(preset("text", texts), k=4, d=2, split=split, classes=("hot", "cold"))
             folder = tmp_path / f"{name}-{len(columns)}"
@@ -381,8 +382,8 @@ def test_texts_alone_and_among_other_columns(tmp_path):
         assert (np.array(one_by_one) == matrices[1][:8]).all()
         moved = np.flatnonzero((matrices[0] != matrices[1]).any(axis=0))
         extra = to_samples(dataset.x_train).subset([80])
-        partition = int(model.split_.partitions(extra, model.spread_.n_partitions)[0])
-        assert set(moved) <= set(model.spread_.subsets_of(partition))
+        partition = int(split.partitions(extra, served.spread_.n_partitions)[0])
+        assert set(moved) <= set(served.spread_.subsets_of(partition))
 
 
 def to_rows(X, at):

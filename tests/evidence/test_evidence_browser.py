@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 from sklearn.naive_bayes import GaussianNB
-from test_browser import HOSTILE, browser, look, pytestmark  # noqa: F401
 
+from browsing import HOSTILE, browser, look, pytestmark  # noqa: F401
 from poisonproof import FiniteAggregationClassifier, data, verify
 from poisonproof.display.numbers import percent
 from poisonproof.evidence.facts import gather

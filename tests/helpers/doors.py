@@ -41,7 +41,7 @@ from sklearn.tree import DecisionTreeClassifier
 from poisonproof import FiniteAggregationClassifier, Split
 from poisonproof.data import ReadOptions, open_files
 from poisonproof.data.dataset import held_out
-from poisonproof.estimators.prepared import prepare
+from poisonproof.estimators.prepared import prepare, split_of
 from poisonproof.samples.frames import as_values
 from poisonproof.samples.labels import label_cells
 from poisonproof.samples.rows import count_rows, take_rows
@@ -1068,33 +1068,15 @@ def _schema(write: Any, how: tuple[tuple[str, Any], ...], grouped: bool, kind: s
         return json.dumps(open_files(path, ReadOptions(**options)).schema.as_dict())
 
 
-def _of_commands(write: Any, said: dict[str, Any], *, grouped: bool = False) -> Any:
+def _of_commands(write: Any, how: dict[str, Any], *, grouped: bool = False) -> Any:
     """Files read as `poisonproof run` reads them: what stands behind the command, in this process."""
 
     def bring(rows: tuple[Row, ...], folder: Path) -> Brought:
-        from poisonproof.cli.run import prepare
+        from poisonproof.cli.run import EnsembleOptions, prepare
 
-        options = dict.fromkeys(
-            (
-                "label",
-                "test",
-                "held-out",
-                "schema",
-                "group-column",
-                "classes",
-                "delimiter",
-                "image-size",
-                "colour",
-                "n-features",
-                "skip-bad",
-                "max-size",
-            )
-        )
-        options |= {"held-out": SHARE, "classes": "0,1", **said}
-        if grouped:
-            options["group-column"] = "maker"
+        options = {"held_out": SHARE, "classes": ["0", "1"], **how, **({"group_column": "maker"} if grouped else {})}
         path = str(write(rows, folder))
-        asked = prepare(path, K, D, None, None, None, None, False, "content", 1, None, None, options)
+        asked = prepare(EnsembleOptions(path, k=K, d=D, n_jobs=1), ReadOptions(**options))
         dataset, model, _ = asked.what
         return _brought(dataset, model)
 
@@ -1349,7 +1331,7 @@ def _doors() -> Iterator[Door]:
         ("declared", {"n_features": N_FEATURES}, ()),
     ):
         yield Door(f".svm, {how}", _of_files(_write_svm, said, STUMP), lines, holds=_word, alone=False, chosen=chosen)
-    yield Door(".svm, command", _of_commands(_write_svm, {"n-features": N_FEATURES}), lines, holds=_word, alone=False)
+    yield Door(".svm, command", _of_commands(_write_svm, {"n_features": N_FEATURES}), lines, holds=_word, alone=False)
     pictures = ("row", "picture", "label")
     for how, make in (
         ("inferred", _of_files(_write_folder, {"skip_bad": True}, IMAGE_LEARNER)),
@@ -1358,7 +1340,7 @@ def _doors() -> Iterator[Door]:
             "in colour",
             _of_files(_write_folder, {"skip_bad": True, "image_size": (3, 5), "colour": True}, IMAGE_LEARNER),
         ),
-        ("command", _of_commands(_write_folder, {"skip-bad": True, "image-size": "4x4", "colour": False})),
+        ("command", _of_commands(_write_folder, {"skip_bad": True, "image_size": (4, 4), "colour": False})),
     ):
         yield Door(f"image folder, {how}", make, pictures, rows="images", holds=_folder_name, alone=False)
 
@@ -1510,7 +1492,7 @@ def _tested(brought: Brought) -> Counter[Any]:
     if brought.tested is None:
         return Counter()
     X, y = brought.tested
-    samples = brought.model.split_.samples(X)
+    samples = split_of(brought.model).samples(X)
     return Counter(("held out", samples.key(row), str(label), None) for row, label in enumerate(y))
 
 
@@ -1518,7 +1500,7 @@ def _aside(brought: Brought, rows: tuple[Row, ...]) -> dict[int, bool]:
     """Where no reader held rows out: whether `held_out` would, for each row."""
     if brought.tested is not None:
         return {}
-    aside = held_out(brought.X, SHARE, groups=as_values(brought.groups), dtype=brought.model.split_.dtype)
+    aside = held_out(brought.X, SHARE, groups=as_values(brought.groups), dtype=split_of(brought.model).dtype)
     return {id(row): bool(out) for row, out in zip(rows, aside, strict=True)}
 
 
@@ -1663,7 +1645,7 @@ def _differing(here: Brought, there: Brought) -> list[int]:
 
 
 def _identities(brought: Brought) -> list[Any]:
-    samples = brought.model.split_.samples(brought.X)
+    samples = split_of(brought.model).samples(brought.X)
     groups = [None] * len(samples) if brought.groups is None else list(brought.groups)
     return [(samples.key(row), str(brought.y[row]), str(groups[row])) for row in range(len(samples))]
 

@@ -10,7 +10,8 @@ from sklearn.preprocessing import StandardScaler
 
 from poisonproof import FiniteAggregationClassifier
 from poisonproof.system.files import read_record, write_record
-from poisonproof.training.model_files import FORMAT, MEMBERS_PER_FILE, RECORD
+from poisonproof.training.member_files import MEMBERS_PER_FILE
+from poisonproof.training.model_files import FORMAT, RECORD
 
 X, Y = load_wine(return_X_y=True)
 FRAME = pd.DataFrame(X[:, :4]).rename(columns=str).assign(kind=np.array(["dry", "sweet"])[(X[:, 0] > 13).astype(int)])
