@@ -28,7 +28,7 @@ def evidence(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
-def test_the_page_opens_without_errors_or_network_and_says_what_the_facts_say(evidence, look, width, scheme):  # noqa: F811
+def test_the_page_opens_without_errors_or_network_and_says_what_the_facts_say(evidence, look, width, scheme):
     facts, path = evidence
     page = look(path, width, scheme)
     assert page.locator("#verdict").inner_text() == facts.verdict.word == "CONSISTENT"

@@ -41,7 +41,7 @@ from sklearn.tree import DecisionTreeClassifier
 from poisonproof import FiniteAggregationClassifier, Split
 from poisonproof.data import ReadOptions, open_files
 from poisonproof.data.dataset import held_out
-from poisonproof.estimators.prepared import prepare, split_of
+from poisonproof.estimators.prepared import Prepared, prepare, split_of
 from poisonproof.samples.frames import as_values
 from poisonproof.samples.labels import label_cells
 from poisonproof.samples.rows import count_rows, take_rows
@@ -1435,6 +1435,7 @@ class Reading:
     aside: dict[int, bool]
     digests: np.ndarray
     schema: str
+    ensemble: Prepared
 
 
 @dataclass(frozen=True)
@@ -1480,7 +1481,7 @@ def read(door: Door, rows: tuple[Row, ...]) -> Reading:
         counted = Counter(zip(["trained"] * len(keys), keys, names, partition.tolist(), strict=True))
         counted.update(_tested(brought))
         schema = f"{training.samples.layout} {brought.schema}"
-        return Reading(brought, counted, _aside(brought, rows), prepared.digests, schema)
+        return Reading(brought, counted, _aside(brought, rows), prepared.digests, schema, prepared)
 
 
 def _fast() -> str | None:
@@ -1552,13 +1553,13 @@ def _moved(case: Case, change: Change, before: Reading, after: Reading) -> list[
 
 def _classes_moved(before: Reading, after: Reading) -> bool:
     """Whether inferred classes differ, be it in their type alone: digests name them."""
-    models = before.brought.model, after.brought.model
-    return models[0].classes is None and len({repr(model.classes_.tolist()) for model in models}) > 1
+    lists = {repr(reading.ensemble.classes.tolist()) for reading in (before, after)}
+    return before.brought.model.classes is None and len(lists) > 1
 
 
 def _may_notice(before: Reading, after: Reading) -> set[int]:
     """The base classifiers that the rows which came or went feed."""
-    spread = before.brought.model.spread_
+    spread = before.ensemble.spread
     moved = [*(before.rows - after.rows), *(after.rows - before.rows)]
     return {int(i) for row in moved if row[0] == "trained" for i in spread.subsets_of(row[3])}
 

@@ -240,7 +240,7 @@ def as_rgb(colour):
 @pytest.mark.parametrize("size", [0, 2, 40])
 def test_the_page_opens_at_the_attack_size_that_was_asked_about(size, look, tmp_path):
     done = outcome(tmp_path, np.zeros((90, 9, 9)), [0, 1, 2] * 30, range(3), k=20)
-    done.manifest["asked"] = {"attack_size": size}
+    done = replace(done, manifest=done.manifest.but(asked={"attack_size": size}))
     page = look(write_report(done))
     assert int(page.locator("#size").input_value()) == size
     check_state_at(page, done, size)

@@ -55,7 +55,7 @@ def test_a_saved_model_serves_the_same_certificate(estimator, samples, options, 
 def test_types_nobody_vouched_for_are_refused(tmp_path):
     model = FiniteAggregationClassifier(Own(), k=3, d=2).fit(X, Y)
     model.save(tmp_path)
-    with pytest.raises(ValueError, match=r"types that are not known to be safe: .*test_store\.Own"):
+    with pytest.raises(ValueError, match=r"types that are not known to be safe: .*test_model_files\.Own"):
         FiniteAggregationClassifier.load(tmp_path)
     name = f"{Own.__module__}.Own"
     assert FiniteAggregationClassifier.load(tmp_path, trusted=[name]).predict(X).tolist() == model.predict(X).tolist()
