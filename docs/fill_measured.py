@@ -25,12 +25,17 @@ COLUMNS = {
 }
 
 
-def filled(page: str) -> str:
-    """The page with its tables from the committed results."""
+def parts() -> dict[str, str]:
+    """What the page is filled with, by name, from the committed results."""
     made = {name: joined(table, "markdown") for name, table in tables(json.loads(RESULTS.read_text("utf-8"))).items()}
     rows = json.loads(FRONTIER.read_text("utf-8"))["rows"]
     made |= {f"frontier_{name}": frontier_table(rows, name) for name in COLUMNS}
-    made["frontier_missing"] = missing(rows)
+    return {**made, "frontier_missing": missing(rows)}
+
+
+def filled(page: str) -> str:
+    """The page with its tables."""
+    made = parts()
     return re.sub(
         r"<!-- (\w+) -->\n.*?<!-- end -->",
         lambda place: f"<!-- {place[1]} -->\n{made[place[1]]}\n<!-- end -->",

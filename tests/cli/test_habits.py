@@ -226,7 +226,8 @@ def test_every_long_command_has_a_bar():
     folder = Path(poisonproof.cli.__file__).parent
     quick = {"split", "spread", "example", "doctor", "table", "plot"}
     for name in set(typer.main.get_command(app).commands) - quick:
-        assert re.search(r"with (\w+\.)?progress_bar\(", (folder / f"{name}.py").read_text()), name
+        source = "facts" if name in ("attest", "gate") else name  # what these two do first, and long
+        assert re.search(r"with (\w+\.)?progress_bar\(", (folder / f"{source}.py").read_text()), name
 
 
 def test_retraining_and_recomputing_are_counted(tmp_path):

@@ -182,14 +182,23 @@ def ensemble(make_changes, *, recertify=True, digests=False, also=lambda manifes
             _describe(there, votes, certificate)
             if right is not None and recertify and "schema" not in there["settings"]:
                 there["clean_accuracy"] = right / votes.n_test
-                there["majority_share"] = made.majority_share(DATA.y_test[: votes.n_test])
-                there["balanced_accuracy"] = made.balanced_accuracy(DATA.y_test[: votes.n_test])
+                there["majority_share"], there["balanced_accuracy"] = _by_label(
+                    made.labels, DATA.y_test[: votes.n_test]
+                )
             also(there)
 
         sign(folder, manifest)
         facts(lambda said: said["origin"].update(threat_model=threat_model(votes.split)))(folder)
 
     return forge
+
+
+def _by_label(answers, truth):
+    """The share of the most frequent label, and the mean over labels of how many are answered right."""
+    labels, counts = np.unique(truth, return_counts=True)
+    return float(counts.max() / len(truth)), float(
+        np.mean([(answers[truth == label] == label).mean() for label in labels])
+    )
 
 
 def _write_votes(folder, votes):

@@ -525,7 +525,7 @@ def test_run_refuses_a_plan_that_does_not_fit(table, planned, tmp_path):
     file = tmp_path / "plan.json"
     planned.save(file)
     for words, sentence in (
-        (("--k", 20), "--plan says what --k is; leave one of them out."),
+        (("--k", 30), "--plan says what --k is; leave one of them out."),
         (("--spread", "dpa:20"), "--plan says what --spread is"),
         ((), "The plan was made with the learner GaussianNB"),
     ):

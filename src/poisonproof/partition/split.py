@@ -97,7 +97,7 @@ class Split:
 
     def samples(self, X: Any) -> Samples:
         """X in canonical form, as declared."""
-        if self.schema is not None:
+        if self.schema is not None and not isinstance(X, Samples):
             from poisonproof.samples.by_schema import read_by_schema
 
             return read_by_schema(as_frame(X, exact=True), self.schema)
