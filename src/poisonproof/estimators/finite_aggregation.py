@@ -19,7 +19,7 @@ from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
 from poisonproof.samples.frames import as_frame, as_values
 from poisonproof.samples.labels import one_by_one
-from poisonproof.samples.rows import count_rows, join_rows, take_rows
+from poisonproof.samples.rows import count_rows, join_rows, row_numbers, take_rows
 from poisonproof.training.engine import engine_of
 from poisonproof.training.work import Kept
 from poisonproof.votes.votes import Votes
@@ -154,7 +154,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         check_is_fitted(self, "members_")
         X, y, groups = _with_groups(data if data is not None else getattr(self, "_data", None), "data")
         X = as_frame(X)
-        stay = np.setdiff1d(np.arange(count_rows(X)), _row_numbers(remove, count_rows(X)))
+        stay = np.setdiff1d(np.arange(count_rows(X)), row_numbers(remove, count_rows(X)))
         n_removed = count_rows(X) - len(stay)
         labels = one_by_one(y)
         X, labels = take_rows(X, stay), [labels[row] for row in stay]
@@ -294,20 +294,3 @@ def _with_groups(parts: Any, name: str) -> tuple[Any, Any, Any]:
     if count_rows(X) != len(y):
         raise PoisonproofError(f"The '{name}' of update has {count_rows(X)} samples but {len(y)} labels.")
     return X, y, groups
-
-
-def _row_numbers(remove: Any, n_rows: int) -> NDArray[np.int64]:
-    """The rows that an index array or a mask names."""
-    chosen = np.asarray([] if remove is None else remove)
-    if chosen.dtype == np.bool_:
-        if chosen.shape != (n_rows,):
-            raise PoisonproofError(
-                f"The mask 'remove' has shape {chosen.shape}, but there are {n_rows} training samples."
-            )
-        return np.flatnonzero(chosen)
-    rows = np.unique(chosen.ravel())
-    if len(rows) == 0:
-        return np.zeros(0, np.int64)
-    if not np.issubdtype(rows.dtype, np.integer) or rows[0] < 0 or rows[-1] >= n_rows:
-        raise PoisonproofError(f"'remove' must hold row numbers 0 … {n_rows - 1} or be a mask. Got {remove!r} instead.")
-    return rows.astype(np.int64)

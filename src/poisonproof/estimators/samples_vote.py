@@ -23,6 +23,7 @@ from poisonproof.premises import Premise
 from poisonproof.samples.frames import as_frame, as_values
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import Cell, label_cells, one_by_one, read_labels
+from poisonproof.samples.rows import row_numbers
 from poisonproof.votes.describing import Map
 from poisonproof.votes.nearness import Metric, Nearness
 from poisonproof.votes.voters import Described, Voters
@@ -377,20 +378,3 @@ class SampleVoteClassifier(CertifiedClassifier):
                 f"In the pipeline, {around.words}, in front of the vote; one poisoned sample can move every other one "
                 "that way, and then no radius holds; use a fixed map (features=) instead."
             )
-
-
-def row_numbers(remove: Any, n_rows: int) -> NDArray[np.int64]:
-    """The rows that an index array or a mask names."""
-    chosen = np.asarray([] if remove is None else remove)
-    if chosen.dtype == np.bool_:
-        if chosen.shape != (n_rows,):
-            raise PoisonproofError(
-                f"The mask 'remove' has shape {chosen.shape}, but there are {n_rows} training samples."
-            )
-        return np.flatnonzero(chosen)
-    rows = np.unique(chosen.ravel())
-    if len(rows) == 0:
-        return np.zeros(0, np.int64)
-    if not np.issubdtype(rows.dtype, np.integer) or rows[0] < 0 or rows[-1] >= n_rows:
-        raise PoisonproofError(f"'remove' must hold row numbers 0 … {n_rows - 1} or be a mask. Got {remove!r} instead.")
-    return rows.astype(np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.frames import as_frame, python_values
@@ -79,3 +80,20 @@ def _is_hashable(value: Any) -> bool:
     except TypeError:
         return False
     return True
+
+
+def row_numbers(remove: Any, n_rows: int) -> NDArray[np.int64]:
+    """The rows that an index array or a mask names."""
+    chosen = np.asarray([] if remove is None else remove)
+    if chosen.dtype == np.bool_:
+        if chosen.shape != (n_rows,):
+            raise PoisonproofError(
+                f"The mask 'remove' has shape {chosen.shape}, but there are {n_rows} training samples."
+            )
+        return np.flatnonzero(chosen)
+    rows = np.unique(chosen.ravel())
+    if len(rows) == 0:
+        return np.zeros(0, np.int64)
+    if not np.issubdtype(rows.dtype, np.integer) or rows[0] < 0 or rows[-1] >= n_rows:
+        raise PoisonproofError(f"'remove' must hold row numbers 0 … {n_rows - 1} or be a mask. Got {remove!r} instead.")
+    return rows.astype(np.int64)
