@@ -30,8 +30,7 @@ def certify_few(
     ``table`` holds the d subsets of every partition. ``unseen_class`` adds one rival without votes that wins ties; its
     code is ``n_classes``.
     """
-    n_test, n = votes.shape
-    rivals = n_classes + unseen_class
+    n_test, rivals = len(votes), n_classes + unseen_class
     counts = np.stack([(votes == c).sum(axis=1) for c in range(rivals)], axis=1)
     counts[:, n_classes:] = 0  # what stands there are abstentions
     prediction = counts[:, :n_classes].argmax(axis=1)

@@ -1,4 +1,4 @@
-"""xxh64 of many rows of numbers at once, compiled; `poisonproof.samples.hashing` loads it when there are numbers to hash."""
+"""xxh64 of many rows of numbers at once, compiled; `hashing` loads it when there are numbers to hash."""
 
 from __future__ import annotations
 
