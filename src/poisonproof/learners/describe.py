@@ -51,7 +51,8 @@ def _described(value: Any) -> str:
         changed = [part for name, part in parts.items() if plain.get(name) != part]
         return f"{type(value).__name__}({', '.join(changed)})"
     if is_dataclass(value) and not isinstance(value, type):
-        return _with_parts(value, {part.name: getattr(value, part.name) for part in fields(value)})
+        own = [part.name for part in fields(value) if part.compare]  # where something lies is not what it is
+        return _with_parts(value, {name: getattr(value, name) for name in own})
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_described(key)}: {_described(part)}" for key, part in value.items()) + "}"
     if isinstance(value, set | frozenset):
