@@ -146,7 +146,8 @@ def learner_for(schema: Any) -> tuple[str, str, tuple[str, ...]]:
     """The learner for data of this schema, why, and the columns of texts it must know."""
     kind = getattr(schema, "kind", None)
     if kind == "images":
-        return "table", "these are images: logistic regression on their pixels", ()
+        picked = "objects" if schema.colour else "digits"
+        return picked, f"these are {'colour' if schema.colour else 'grey'} images and no encoder is wanted or there", ()
     texts = tuple(schema.named("text")) if kind == "table" else ()
     if texts:
         return ("auto", THERE_ARE_TEXTS, ()) if schema.only_texts else ("text", THERE_ARE_TEXTS, texts)

@@ -223,8 +223,8 @@ class Encoder(ABC):
         widths = {len(answer) for answer in answers if isinstance(answer, np.ndarray)}
         if len(widths) > 1:
             raise PoisonproofError(
-                f"The encoder {self.record.name} gave {min(widths)} numbers for one sample and {max(widths)} for another; "
-                "it must give as many for every sample."
+                f"The encoder {self.record.name} gave {min(widths)} numbers for one sample and {max(widths)} for "
+                "another; it must give as many for every sample."
             )
         return widths.pop() if widths else self.width
 

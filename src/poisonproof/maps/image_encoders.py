@@ -68,7 +68,7 @@ class Picture:
             )
 
     def __str__(self) -> str:
-        mean, scale = (", ".join(f"{number:g}" for number in numbers) for numbers in (self.mean, self.scale))
+        mean, scale = (", ".join(f"{number!r}" for number in numbers) for numbers in (self.mean, self.scale))
         return (
             f"bicubic to {self.width}×{self.height} in whole numbers, (level − ({mean})) / ({scale}), RGB {self.layout}"
         )

@@ -12,6 +12,8 @@ from typing import NamedTuple
 from poisonproof.errors import PoisonproofError, missing_extra
 from poisonproof.maps.encoders import NOT_COVERED, Encoder, EncoderRecord
 from poisonproof.maps.image_encoders import PACKAGE, ImageEncoder, Picture
+from poisonproof.maps.onnx_files import onnx_encoder
+from poisonproof.maps.outside_embeddings import open_embeddings
 from poisonproof.maps.text_encoders import TokenSumEncoder
 
 IMAGENET = f"ImageNet-1k, {NOT_COVERED}"
@@ -62,6 +64,23 @@ def named_encoder(name: str) -> Encoder:
     raise PoisonproofError(
         f"There is no encoder '{name}'; there are {', '.join(ENCODERS)}, FILE.onnx, embeddings.npz and MODULE:OBJECT."
     )
+
+
+def encoder(name: str) -> Encoder:
+    """An encoder by its name, or from a file.
+
+    Parameters
+    ----------
+    name : str
+        ``efficientnet-lite0`` (1, 2; ``@160`` sets the pixels), ``wordllama``; ``FILE.onnx``, a network for pictures
+        with a ``FILE.json`` beside it that declares how pictures enter; or ``FILE.npz``, embeddings that
+        `write_embeddings` wrote.
+    """
+    if name.endswith(".onnx"):
+        return onnx_encoder(name)
+    if name.endswith(".npz"):
+        return open_embeddings(name)
+    return named_encoder(name)
 
 
 def is_installed(name: str) -> bool:

@@ -158,9 +158,13 @@ def open_embeddings(path: str | Path) -> OutsideEmbeddings:
     if not whole or rows.dtype != np.int16 or rows.ndim != 2 or len(rows) != len(keys) or rows.shape[1] == 0:
         raise DamagedFileError(f"{path} is altered: it holds no keys and rows of embeddings.")
     with reading(path):
-        words = {name: str(facts[name]) for name in ("name", "version", "source", "licence", "trained_on", "takes")}
         record = EncoderRecord(
-            **words,
+            name=str(facts["name"]),
+            version=str(facts["version"]),
+            source=str(facts["source"]),
+            licence=str(facts["licence"]),
+            trained_on=str(facts["trained_on"]),
+            takes=str(facts["takes"]),
             weights=sha256_of(path),
             preprocessing=f"computed elsewhere, {rows.shape[1]} numbers, looked up by content",
             length=float(facts["length"]),
