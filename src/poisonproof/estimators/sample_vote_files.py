@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
+from poisonproof.learners.encoded import map_without_cache
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
 from poisonproof.system.files import (
@@ -37,6 +38,11 @@ PLAIN = ("n_features_in_", "n_dropped_", "kind_of_samples_", "classes_inferred_"
 OF_BLOCKS = ("k", "d", "directions", "exponent")
 PARAMETERS = ("near", "n_neighbors", "metric", "class_sizes_from", "one_sided", "voices", "scale", *OF_BLOCKS)
 OWN_MAPS = (
+    "poisonproof.maps.encoders.EncoderRecord",
+    "poisonproof.maps.image_encoders.ImageEncoder",
+    "poisonproof.maps.image_encoders.Picture",
+    "poisonproof.maps.outside_embeddings.OutsideEmbeddings",
+    "poisonproof.maps.text_encoders.TokenSumEncoder",
     "poisonproof.maps.hashed.HashedFeatures",
     "poisonproof.maps.tables.CategoryColumn",
     "poisonproof.maps.tables.NumberColumn",
@@ -56,7 +62,7 @@ def save_model(model: Any, path: str | Path) -> None:
     voters = model.voters_.whole()
     arrays = {name: getattr(voters, name) for name in ARRAYS if name != "places"}
     write_arrays(folder / VOTERS, arrays | {"places": model.places_}, {"format": FORMAT})
-    write_bytes(folder / MAP, sio.dumps(model.map_.features))
+    write_bytes(folder / MAP, sio.dumps(map_without_cache(model.map_.features)))
     sizes = getattr(model, "class_sizes", None)
     names = getattr(model, "feature_names_in_", None)
     write_record(

@@ -16,6 +16,8 @@ from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.base import CertifiedClassifier, data_premises, outline, table_premises, warn
 from poisonproof.estimators.surroundings import seen_around
 from poisonproof.learners.describe import describe
+from poisonproof.learners.encoded import as_encoder, check_encoder
+from poisonproof.maps.encoders import Encoder
 from poisonproof.maps.tables import TableFeatures, describe_columns
 from poisonproof.maps.trusted import TrustedFeatures
 from poisonproof.partition.split import Split
@@ -56,6 +58,7 @@ class SampleVoteClassifier(CertifiedClassifier):
     """
 
     features: Any
+    encoder: Any
     metric: Metric
     scale: float
     split: str | Split
@@ -97,7 +100,7 @@ class SampleVoteClassifier(CertifiedClassifier):
         self.classes_, codes, _ = read_labels(y, declared)
         self.classes_inferred_ = declared is None
         self.split_, self.kind_of_samples_ = split, samples.kind
-        self.map_ = Map.of(self.features, self.scale, samples)
+        self.map_ = Map.of(self._chosen_map(samples), self.scale, samples)
         Nearness(self.metric, self.map_.mirrored)
         if self.metric == "cosine" and hasattr(self.map_.features, "views"):
             raise PoisonproofError("A feature map with several views of a sample needs the metric 'euclidean'.")
@@ -222,7 +225,10 @@ class SampleVoteClassifier(CertifiedClassifier):
         if isinstance(features, TableFeatures):
             words = f"table, {describe_columns(features.columns)}; {features.origin}"
         premises = [Premise("map", f"{words}, {self.map_.scale:g} steps per unit, {self.metric}", not chosen)]
-        return [*premises, features.premise] if isinstance(features, TrustedFeatures) else premises
+        if isinstance(features, TrustedFeatures):
+            premises.append(features.premise)
+        encoder = features.features if isinstance(features, TrustedFeatures) else features
+        return [*premises, encoder.premise] if isinstance(encoder, Encoder) else premises
 
     def within_premises(self, certificate: Certificate) -> Certificate:
         """The certificate, less what the map does not allow to claim.
@@ -238,6 +244,15 @@ class SampleVoteClassifier(CertifiedClassifier):
         return replace(certificate, radius=nothing, radii=radii, exact=None)
 
     # Reading
+
+    def _chosen_map(self, samples: Samples) -> Any:
+        """The map that was given, by either name; an encoder is held to what it takes."""
+        if self.encoder is not None and self.features is not None:
+            raise PoisonproofError(f"Give {type(self).__name__} a map as 'features' or 'encoder', not both.")
+        chosen = self.features if self.encoder is None else as_encoder(self.encoder)
+        if isinstance(chosen, Encoder):
+            check_encoder(chosen, samples)
+        return chosen
 
     @property
     def nearness(self) -> Nearness:

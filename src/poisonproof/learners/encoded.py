@@ -21,6 +21,7 @@ from poisonproof.learners.describe import describe
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.maps.callable_encoders import CallableEncoder
 from poisonproof.maps.encoders import Encoder
+from poisonproof.maps.trusted import TrustedFeatures
 from poisonproof.samples.kinds import NumberSamples, Samples
 
 ASKED_TWICE = 8
@@ -117,6 +118,15 @@ def without_cache(learner: Any) -> Any:
         if isinstance(part, Encoder) and part.cache is not None:
             return clone(learner).set_params(**{name: replace(part, cache=None)})
     return learner
+
+
+def map_without_cache(features: Any) -> Any:
+    """The same of a feature map, which may be an encoder or stand behind one."""
+    if isinstance(features, Encoder):
+        return replace(features, cache=None)
+    if isinstance(features, TrustedFeatures) and isinstance(features.features, Encoder):
+        return replace(features, features=replace(features.features, cache=None))
+    return features
 
 
 def check_encoder(encoder: Encoder, samples: Samples) -> None:

@@ -93,7 +93,12 @@ def texts_of(X: Any, name: str) -> Sequence[str]:
         raise PoisonproofError(
             f"The encoder {name} takes texts: a list of strings. Got an array of {array.dtype} of shape {array.shape}."
         )
-    return [text if isinstance(text, str) else "" for text in array]  # each by itself: none can stop the others
+    return [_plain(text) if isinstance(text, str) else "" for text in array]  # none can stop the others
+
+
+def _plain(text: str) -> str:
+    """The text with a question mark for each half of a character, which no tokenizer takes."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def opened_tokenizer(path: str, digest: str, name: str) -> Any:

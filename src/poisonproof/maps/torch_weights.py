@@ -85,4 +85,4 @@ def _placed(tensor: _Tensor, storages: dict[str, NDArray[Any]]) -> NDArray[Any]:
     if min((0, tensor.offset, *tensor.shape, *tensor.steps)) < 0 or (0 not in tensor.shape and last >= len(numbers)):
         raise DamagedFileError("These are no plain weights: a tensor reaches beyond the numbers of the file.")
     steps = [step * numbers.itemsize for step in tensor.steps]
-    return np.ascontiguousarray(np.lib.stride_tricks.as_strided(numbers[tensor.offset :], tensor.shape, steps))
+    return np.array(np.lib.stride_tricks.as_strided(numbers[tensor.offset :], tensor.shape, steps), order="C")
