@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from poisonproof.certificates.certificate import Certificate
 from poisonproof.certificates.reachable import reachable_partitions, reachable_premise
 from poisonproof.certificates.target_certificate import TargetCertificate
+from poisonproof.certificates.theorem import certify_few, is_quicker
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.partition.spread import Spread
 from poisonproof.premises import Premise
@@ -239,9 +240,11 @@ def _run_off(votes: Votes, n_jobs: int) -> tuple[list[NDArray[np.int64]], NDArra
 
 
 def _finite_aggregation(votes: Votes, n_jobs: int, within: NDArray[np.int64] | None = None) -> list[NDArray[np.int64]]:
+    spread = votes.spread
+    if within is None and is_quicker(votes.n_test, spread, len(votes.classes)):
+        return certify_few(votes.matrix, spread.as_table(), len(votes.classes), unseen_class=votes.classes_inferred)
     from poisonproof.certificates.kernels import certify_rows
 
-    spread = votes.spread
     shifts = np.array(spread.shifts or (), np.int64)
     table = spread.table if spread.table is not None else np.empty((0, 0), np.int64)
     if within is not None:
