@@ -60,8 +60,7 @@ def certify_neighbours(neighbours: Neighbours, *, n_jobs: int = -1) -> Certifica
 def certify_target(votes: Ballots | Neighbours, target: Any, *, n_jobs: int = -1) -> TargetCertificate:
     """How many poisons it takes at least until the prediction could become the target, a label."""
     code = target_code(votes, target)
-    by = by_ballots if isinstance(votes, Ballots) else by_neighbours
-    found = by(votes, code, n_jobs)  # type: ignore[operator]
+    found = by_ballots(votes, code, n_jobs) if isinstance(votes, Ballots) else by_neighbours(votes, code, n_jobs)
     election = election_of(votes)
     return TargetCertificate(
         found.prediction,

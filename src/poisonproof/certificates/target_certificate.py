@@ -156,12 +156,12 @@ class TargetCertificate:
         arrays, facts = open_arrays(path, ARRAYS)
         check_format(path, facts.get("format"), FORMAT)
         with reading(path):
+            parts: dict[str, Any] = arrays | voters_of(facts)
             certificate = cls(
-                **arrays,
+                **parts,
                 target=facts["target"],
                 method=facts["method"],
                 classes=labels_from_json(facts["classes"]),
-                **voters_of(facts),
                 split=Split.from_dict(facts["split"]) if facts["split"] else None,
                 classes_inferred=facts["classes_inferred"],
                 premises=tuple(Premise(*premise) for premise in facts["premises"]),
