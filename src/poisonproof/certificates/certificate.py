@@ -83,8 +83,7 @@ class Certificate:
     radius: NDArray[np.int64]
     method: str
     classes: NDArray[Any] = field(repr=False)
-    # None where samples vote (then there is an election). Not in its type: who asks for it asks about an ensemble.
-    spread: Spread = field(default=None, repr=False)  # type: ignore[assignment]
+    spread: Spread | None = field(default=None, repr=False)
     split: Split | None = None
     classes_inferred: bool = False
     premises: tuple[Premise, ...] = field(default=(), repr=False)
@@ -164,7 +163,15 @@ class Certificate:
         """Who voted, in words."""
         if self.election is not None:
             return str(self.election["words"])
-        return f"{self.spread.n_subsets} base classifiers, k = {self.spread.k:g}, d = {self.spread.d}"
+        spread = self.ensemble
+        return f"{spread.n_subsets} base classifiers, k = {spread.k:g}, d = {spread.d}"
+
+    @property
+    def ensemble(self) -> Spread:
+        """The spread of the base classifiers that voted; one sentence where training samples did."""
+        if self.spread is None:
+            raise PoisonproofError(f"There are no base classifiers here, and no spread: {self.voters}.")
+        return self.spread
 
     def radius_against(self, threat: Act) -> NDArray[np.int64]:
         """How many acts of this kind each prediction withstands.
@@ -218,12 +225,13 @@ class Certificate:
     def _facts_of_voters(self) -> dict[str, Any]:
         if self.election is not None:
             return {"spread": None, "election": self.election}
+        spread = self.ensemble
         return {
-            "k": self.spread.k,
-            "d": self.spread.d,
-            "n_subsets": self.spread.n_subsets,
-            "spread": self.spread.as_dict(),
-            "spread_digest": self.spread.digest,
+            "k": spread.k,
+            "d": spread.d,
+            "n_subsets": spread.n_subsets,
+            "spread": spread.as_dict(),
+            "spread_digest": spread.digest,
         }
 
     def save(self, path: str | Path) -> None:
