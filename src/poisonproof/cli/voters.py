@@ -97,8 +97,8 @@ class VoterOptions:
         str | None,
         typer.Option(
             "--units",
-            help="Map `table`: what counts as 1 in each column, `age=10,job=category`, or a JSON file. Otherwise they "
-            "are read off the data, which is a premise.",
+            help="Map `table`: what counts as 1 in each column, and from where, `age=10@40,job=category`, or a JSON "
+            "file. Otherwise they are read off the data, which is a premise.",
             rich_help_panel=PANEL,
         ),
     ] = None
@@ -210,12 +210,13 @@ def class_sizes(text: str, dataset: Dataset) -> dict[Any, int] | str:
     return sizes
 
 
-def column_units(text: str) -> dict[str, float | str]:
-    """The units of `--units`, by column: a number, or "category"."""
-    units: dict[str, float | str] = {}
+def column_units(text: str) -> dict[str, float | str | tuple[float, float]]:
+    """The units of `--units`, by column: a number, `UNIT@CENTRE`, or "category"."""
+    units: dict[str, float | str | tuple[float, float]] = {}
     for name, unit in named_values("--units", text).items():
+        one, at, centre = str(unit).partition("@")
         try:
-            units[name] = unit if unit == "category" else float(unit)
+            units[name] = unit if unit == "category" else (float(one), float(centre)) if at else float(one)
         except ValueError:
             raise PoisonproofError(f"--units: column '{name}' needs a number, or 'category'. Got '{unit}'.") from None
     return units

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from poisonproof.data import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.maps.declared import MAPS, PICTURES
 from poisonproof.maps.hashed import HashedFeatures
 from poisonproof.maps.tables import TableFeatures
 from poisonproof.maps.vectors import VectorFeatures
-from poisonproof.samples.kinds import SparseSamples, TableSamples, TextSamples
+from poisonproof.samples.kinds import NumberSamples, SparseSamples, TableSamples, TextSamples
+from poisonproof.samples.schema import FEATURES
 
 OF_NAMED = {"mnist": "digits", "gtsrb": "signs", "cifar10": "objects"}
 LARGEST = {"digits": 16.0}  # what the numbers of a named set go up to; of bytes it is 255
@@ -28,7 +31,8 @@ def map_name(dataset: Dataset) -> str:
         return OF_NAMED[dataset.name]
     if isinstance(dataset.train, TextSamples | SparseSamples):
         return "words"
-    return "table" if isinstance(dataset.train, TableSamples) else "numbers"
+    is_table = isinstance(dataset.train, TableSamples) or (dataset.schema is not None and _is_flat(dataset))
+    return "table" if is_table else "numbers"
 
 
 def map_for(
@@ -36,7 +40,7 @@ def map_for(
     name: str | None = None,
     *,
     unit: float | None = None,
-    units: Mapping[str, float | str] | None = None,
+    units: Mapping[str, Any] | None = None,
 ) -> Any:
     """A map by name, or the one of this kind of samples.
 
@@ -63,14 +67,26 @@ def map_for(
     return VectorFeatures(unit=one)
 
 
-def _table(dataset: Dataset, units: Mapping[str, float | str] | None) -> TableFeatures:
+def _table(dataset: Dataset, units: Mapping[str, Any] | None) -> TableFeatures:
     samples = dataset.train
-    if not isinstance(samples, TableSamples):
+    if isinstance(samples, TableSamples):
+        names, more = [str(column.name) for column in samples.columns], {}
+    elif _is_flat(dataset):
+        schema: Any = dataset.schema
+        named = list(schema.named(*FEATURES)) if getattr(schema, "kind", None) == "table" else []
+        names = named or [str(at) for at in range(samples.n_features)]
+        more = {"names": tuple(names)}
+    else:
         raise PoisonproofError(f"The map 'table' reads tables, and these are {samples.kind}; use 'numbers' or 'words'.")
     if units is None:
-        return TableFeatures.from_rows(samples, trusted=False)
-    names = [str(column.name) for column in samples.columns]
+        return TableFeatures.from_rows(samples, trusted=False, **more)
     unknown = [name for name in units if name not in names]
     if unknown:
         raise PoisonproofError(f"--units names the column '{unknown[0]}', which the table lacks ({', '.join(names)}).")
-    return TableFeatures.declared(units)
+    return TableFeatures.declared(units, **more)
+
+
+def _is_flat(dataset: Dataset) -> bool:
+    """Whether samples are plain rows of numbers, no pictures."""
+    samples = dataset.train
+    return isinstance(samples, NumberSamples) and samples.values.ndim == 2 and samples.values.dtype != np.uint8

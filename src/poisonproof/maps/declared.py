@@ -44,6 +44,7 @@ def record_of(features: Any) -> dict[str, Any]:
             return {"name": name, **asdict(features)}
     if type(features) is TableFeatures:
         record = {part.name: getattr(features, part.name) for part in fields(features) if part.name != "columns"}
+        record["names"] = None if features.names is None else list(features.names)
         return {"name": "table", "columns": [asdict(column) for column in features.columns], **record}
     for name, make in PICTURES.items():
         if type(features).__name__ == type(make()).__name__ and features == make():
@@ -65,4 +66,5 @@ def map_of(record: Mapping[str, Any]) -> Any:
     if name != "table":
         raise PoisonproofError(f"There is no feature map '{name}'; there are {', '.join(MAPS)}.")
     columns = tuple((NumberColumn if "unit" in column else CategoryColumn)(**column) for column in values["columns"])
-    return TableFeatures(**{**values, "columns": columns})
+    names = None if values.get("names") is None else tuple(values["names"])
+    return TableFeatures(**{**values, "columns": columns, "names": names})
