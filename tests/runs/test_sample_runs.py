@@ -46,7 +46,7 @@ def command(folder, method, *more, out="run", code=0):
 def schema(folder):
     with (folder / "wine.csv").open() as file:
         header = next(csv.reader(file))
-    roles = {name: "ignore" for name in header} | {"alcohol": "number", "malic_acid": "number", "shade": "category"}
+    roles = dict.fromkeys(header, "ignore") | {"alcohol": "number", "malic_acid": "number", "shade": "category"}
     record = {"format": "poisonproof schema 1", "kind": "table", "columns": roles | {"class": "label"}}
     (folder / "schema.json").write_text(json.dumps(record))
     return folder / "schema.json"
@@ -78,7 +78,7 @@ def distance(one, other):
 
 
 def by_ballots(x, voters, near=1.5):
-    scores = {c: 0 for c in CLASSES}
+    scores = dict.fromkeys(CLASSES, 0)
     for z, label in voters:
         scores[label] += 1 if distance(x, z) <= math.floor((near * 64) ** 2) else -1
     p = max(CLASSES, key=lambda c: (scores[c], -CLASSES.index(c)))
@@ -291,7 +291,7 @@ def test_a_map_of_somebodys_own_has_a_name_only():
     ("words", "sentence"),
     [
         (["--method", "ballots", "--near", "-1"], "'near' parameter is the greatest distance"),
-        (["--method", "ballots", "--near", "2", "--metric", "cosine"], "least cosine that counts as near, from -1 to 1"),
+        (["--method", "ballots", "--near", "2", "--metric", "cosine"], "least cosine that counts as near"),
         (["--method", "ballots"], "--method ballots needs --near"),
         (["--method", "neighbours"], "needs --n-neighbors"),
         (["--method", "neighbours", "--n-neighbors", "0"], "must be a whole number above 0"),

@@ -162,11 +162,7 @@ class Certificate:
     @property
     def voters(self) -> str:
         """Who voted, in words."""
-<<<<<<< HEAD
-        if self.election is not None:
-            return str(self.election["words"])
-        spread = self.ensemble
-        return f"{spread.n_subsets} base classifiers, k = {spread.k:g}, d = {spread.d}"
+        return voters_in_words(self.spread, self.election)
 
     @property
     def ensemble(self) -> Spread:
@@ -174,9 +170,6 @@ class Certificate:
         if self.spread is None:
             raise PoisonproofError(f"There are no base classifiers here, and no spread: {self.voters}.")
         return self.spread
-=======
-        return voters_in_words(self.spread, self.election)
->>>>>>> main
 
     def radius_against(self, threat: Act) -> NDArray[np.int64]:
         """How many acts of this kind each prediction withstands.
@@ -227,21 +220,6 @@ class Certificate:
             "origin": self.origin,
         }
 
-<<<<<<< HEAD
-    def _facts_of_voters(self) -> dict[str, Any]:
-        if self.election is not None:
-            return {"spread": None, "election": self.election}
-        spread = self.ensemble
-        return {
-            "k": spread.k,
-            "d": spread.d,
-            "n_subsets": spread.n_subsets,
-            "spread": spread.as_dict(),
-            "spread_digest": spread.digest,
-        }
-
-=======
->>>>>>> main
     def save(self, path: str | Path) -> None:
         """Write a self-describing npz file with digests."""
         write_arrays(path, self._arrays(), {"format": FORMAT, "poisonproof": __version__, **self.facts()})

@@ -14,12 +14,8 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
-<<<<<<< HEAD
 from poisonproof.certificates.certificate import UNSEEN, Certificate, attack_sizes
-=======
-from poisonproof.certificates.certificate import UNSEEN, attack_sizes
 from poisonproof.certificates.target_medians import median_radii_against_targets
->>>>>>> main
 from poisonproof.display.charts import histogram, stairs, survival, ticks
 from poisonproof.display.numbers import percent
 from poisonproof.display.text import shown, shown_lines
