@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
-from poisonproof.estimators.samples_vote import Known
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
 from poisonproof.system.files import (
@@ -28,7 +27,7 @@ from poisonproof.system.files import (
 from poisonproof.training.member_files import dumped, load_state
 from poisonproof.votes.describing import Map
 from poisonproof.votes.nearness import squared_lengths
-from poisonproof.votes.voters import Voters
+from poisonproof.votes.voters import Known, Voters
 from poisonproof.votes.votes import labels_from_json, labels_to_json
 
 FORMAT = "poisonproof voters 1"

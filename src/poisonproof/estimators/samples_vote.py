@@ -28,7 +28,7 @@ from poisonproof.votes.ballots import Ballots
 from poisonproof.votes.describing import Map
 from poisonproof.votes.nearness import Metric, Nearness, squared_lengths
 from poisonproof.votes.neighbours import Neighbours
-from poisonproof.votes.voters import Described, Voters
+from poisonproof.votes.voters import Described, Known, Voters
 
 DEFAULT_SCALE = 64.0
 
@@ -49,13 +49,6 @@ class Heard(NamedTuple):
 
     said: NDArray[Any]
     own: NDArray[np.bool_]
-
-
-class Known(NamedTuple):
-    """Features that an earlier fit gave to samples, by the hash of their content, which need not be computed again."""
-
-    hashes: NDArray[np.uint64]
-    rows: NDArray[Any]
 
 
 class Arrivals(NamedTuple):

@@ -16,7 +16,7 @@ from poisonproof.data import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.prepared import split_of
 from poisonproof.estimators.sample_vote_files import known_features
-from poisonproof.estimators.samples_vote import Known, SampleVoteClassifier
+from poisonproof.estimators.samples_vote import SampleVoteClassifier
 from poisonproof.maps.declared import OWN, record_of
 from poisonproof.runs.counts import count_all
 from poisonproof.runs.election import election_of, voters_in_words
@@ -28,6 +28,7 @@ from poisonproof.runs.plain import check_plain
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.environment import environment
 from poisonproof.system.files import sha256_of, write_text
+from poisonproof.votes.voters import Known
 
 log = logging.getLogger(__name__)
 
