@@ -122,7 +122,7 @@ def read_part(path: Path, schema: Schema, *, labelled: bool, options: ReadOption
     if kind != schema.kind:
         raise PoisonproofError(f"{path} holds {kind}, but the schema reads {schema.kind}; give data of the same kind.")
     if isinstance(schema, TableSchema):
-        return read_table(_table(path, schema.delimiter, options), schema, labelled=labelled)
+        return read_table(open_table(path, schema.delimiter, options), schema, labelled=labelled)
     if isinstance(schema, ImageSchema):
         return read_folder(
             path,
@@ -158,7 +158,7 @@ def _schema_for(path: Path, kind: str, options: ReadOptions, labelled: bool = Tr
         if options.label is None:
             raise PoisonproofError(f"Which column of {path} holds the labels? Name it with --label.")
         delimiter = _delimiter(path, ",", options)
-        return guess_schema(_table(path, delimiter, options), options.label, options.group_column, delimiter), False
+        return guess_schema(open_table(path, delimiter, options), options.label, options.group_column, delimiter), False
     if kind == "images":
         declared = options.image_size is not None and options.colour is not None
         return guess_image_schema(path, options.image_size, options.colour), declared
@@ -212,10 +212,12 @@ def _read_all(path: Path, schema: Schema, options: ReadOptions) -> tuple[Part, P
     return part, read_npz(path, x_test, y_test, None, schema, options.most_bytes)[0]
 
 
-def _table(path: Path, delimiter: str, options: ReadOptions) -> Table:
+def open_table(path: Path, delimiter: str, options: ReadOptions, most_bytes: int | None = None) -> Table:
+    """The rows of a table, by the kind of its file; ``most_bytes`` of them, if not as the options say."""
+    most_bytes = most_bytes or options.most_bytes
     if path.name.lower().endswith(".parquet"):
-        return ParquetTable(path, options.most_bytes)
-    return CsvTable(path, _delimiter(path, delimiter, options), options.most_bytes)
+        return ParquetTable(path, most_bytes)
+    return CsvTable(path, _delimiter(path, delimiter, options), most_bytes)
 
 
 def _delimiter(path: Path, otherwise: str, options: ReadOptions) -> str:

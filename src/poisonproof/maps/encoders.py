@@ -125,6 +125,11 @@ class Encoder(ABC):
         """Whether embeddings are the same on every machine; floating point inside rounds as processors like."""
         return False
 
+    @property
+    def spec(self) -> str | None:
+        """What `poisonproof.encoder` makes it from: a name or a file; None if nothing does."""
+        return None
+
     def cached(self, folder: str | Path) -> Self:
         """The same, keeping its embeddings in this folder."""
         return replace(self, cache=str(folder))

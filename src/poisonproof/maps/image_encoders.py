@@ -97,6 +97,11 @@ class ImageEncoder(Encoder):
     picture: Picture = Picture(224, 224)
     graph: str = "onnx"
 
+    @property
+    def spec(self) -> str:
+        """Its name with the pixels of a side, or its file."""
+        return self.place if self.graph == "onnx" else f"{self.record.name}@{self.picture.height}"
+
     def read(self, X: Any) -> Sequence[NDArray[np.uint8]]:
         """Colour pictures; grey ones get three equal colours."""
         return images_of(X, self.record.name)

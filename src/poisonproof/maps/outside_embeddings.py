@@ -32,6 +32,11 @@ _tables: dict[str, dict[bytes, NDArray[np.int16]]] = {}
 class OutsideEmbeddings(Encoder):
     """A table of embeddings as an encoder; `write_embeddings` makes one, `open_embeddings` opens it."""
 
+    @property
+    def spec(self) -> str:
+        """Its file."""
+        return self.place
+
     def read(self, X: Any) -> Sequence[Any]:
         """Samples one by one, in the form that their keys are made of."""
         return plain_samples(X)

@@ -50,6 +50,11 @@ class TokenSumEncoder(Encoder):
     tokenizer_digest: str = ""
 
     @property
+    def spec(self) -> str:
+        """Its name."""
+        return self.record.name
+
+    @property
     def exact(self) -> bool:
         """It is."""
         return True
