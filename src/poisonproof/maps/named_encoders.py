@@ -51,7 +51,7 @@ NETWORKS = {
 WORDLLAMA_WEIGHTS = "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5"
 WORDLLAMA_TOKENIZER = "93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68"
 ENCODERS = (*NETWORKS, "wordllama")
-DEFAULT_FOR = {"images": "efficientnet-lite0", "texts": "wordllama"}
+DEFAULT_FOR = {"images": "efficientnet-lite0@160"}  # kinds of data that get an encoder if nobody names a learner
 
 
 def named_encoder(name: str) -> Encoder:
@@ -85,8 +85,9 @@ def encoder(name: str) -> Encoder:
 
 def is_installed(name: str) -> bool:
     """Whether what an encoder of this name needs is there."""
-    if name in NETWORKS:
-        return all(find_spec(library) is not None for library in ("onnxruntime", "onnx", NETWORKS[name].package))
+    plain = name.partition("@")[0]
+    if plain in NETWORKS:
+        return all(find_spec(library) is not None for library in ("onnxruntime", "onnx", NETWORKS[plain].package))
     return all(find_spec(library) is not None for library in ("tokenizers", "wordllama"))
 
 
