@@ -1,12 +1,12 @@
 """The paper's own effect in its own regime: base classifiers as weak as the paper's, d as in the paper.
 
-    python benchmarks/weak.py --data-dir DIR --held-out mnist cifar10 gtsrb         # base accuracy, training images only
+    python benchmarks/weak.py --data-dir DIR --held-out mnist cifar10 gtsrb        # base accuracy, training images
     python benchmarks/weak.py --data-dir DIR --out runs/weak mnist cifar10 gtsrb    # all rows on the test sets, once
     python benchmarks/weak.py --out runs/weak --collect                             # benchmarks/paper/weak.json anew
 
 The learners below are bad on purpose. One constant of each (how much edges weigh, how many patches are known, how
-narrow the kernel is) was turned until base classifiers were right about as often as the paper's, on training images held
-out from theirs (GTSRB: held-out tracks), and was committed before a test set was met. Everything else is what
+narrow the kernel is) was turned until base classifiers were right about as often as the paper's, on training images
+held out from theirs (GTSRB: held-out tracks), and was committed before a test set was met. Everything else is what
 `poisonproof paper` does. Interrupted, the same command goes on.
 """
 

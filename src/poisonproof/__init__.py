@@ -37,12 +37,14 @@ if TYPE_CHECKING:
     from poisonproof.learners.seed_averaged import SeedAveragedClassifier
     from poisonproof.learners.table import TableClassifier
     from poisonproof.learners.text import TextClassifier
+    from poisonproof.maps.trusted_samples import TrustedSamples
     from poisonproof.partition.split import Split
     from poisonproof.partition.spread import Spread
     from poisonproof.planning.plan import Plan
     from poisonproof.planning.plan import make_plan as plan
     from poisonproof.premises import Premise, PremiseWarning
-    from poisonproof.runs.run import Outcome, run
+    from poisonproof.runs.outcome import Outcome
+    from poisonproof.runs.run import run
     from poisonproof.verification import Verdict, verify
     from poisonproof.votes.votes import Votes
 
@@ -64,7 +66,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "InfiniteAggregationClassifier": "estimators.stochastic",
     "KernelRidgeClassifier": "learners.kernel_ridge",
     "MissingExtraError": "errors",
-    "Outcome": "runs.run",
+    "Outcome": "runs.outcome",
     "Plan": "planning.plan",
     "PoisonproofError": "errors",
     "Premise": "premises",
@@ -80,6 +82,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "TableClassifier": "learners.table",
     "TextClassifier": "learners.text",
     "TorchClassifier": "learners.network",
+    "TrustedSamples": "maps.trusted_samples",
     "TargetCertificate": "certificates.methods",
     "Verdict": "verification",
     "Votes": "votes.votes",
@@ -131,6 +134,7 @@ __all__ = [
     "TargetCertificate",
     "TextClassifier",
     "TorchClassifier",
+    "TrustedSamples",
     "Verdict",
     "Votes",
     "WrongTypeError",

@@ -14,7 +14,7 @@ COMMANDS = typer.main.get_command(app).commands
 OF_ONE_COMMAND = {
     "--out": set(COMMANDS),
     "--seed": set(COMMANDS),
-    "--method": {"audit", "accuracy"},  # fewer methods
+    "--method": {"audit", "accuracy", "run"},  # fewer methods; who votes
     "--k": {"plan"},  # several
     "--d": {"plan"},
     "--attack-size": {"plan", "run", "gate"},  # one: to plan for, to show, and of each condition

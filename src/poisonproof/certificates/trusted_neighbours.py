@@ -2,8 +2,8 @@
 
 G(M) is how many more of the first M samples are of the prediction p than of a rival c, u_p(M) and u_o(M) how many
 samples of p, and of neither, among the first M an attacker can remove. e insertions and q removals leave a lead of
-G(M) − e − min(q, u_p(M)) at least, with M = K − e + q, and to remove samples of c is never better than not to. So q is at
-most u_p(M) + u_o(M). Proof: docs/ballots.md, Theorem 8. Without trusted voters this is what `neighbours` computes.
+G(M) − e − min(q, u_p(M)) at least, with M = K − e + q, and to remove samples of c is never better than not to. So q is
+at most u_p(M) + u_o(M). Proof: docs/ballots.md, Theorem 8. Without trusted voters this is what `neighbours` computes.
 """
 
 from __future__ import annotations
@@ -159,9 +159,7 @@ def _inserted(leads: Counts, k: int, tie: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _removed(
-    leads: Counts, free_p: Counts, free_other: Counts, k: int, n_samples: int, n_free: int, tie: int
-) -> int:
+def _removed(leads: Counts, free_p: Counts, free_other: Counts, k: int, n_samples: int, n_free: int, tie: int) -> int:
     """The least q with G(K + q) − min(q, u_p) < tie, no sample of the rival having to go."""
     for size in range(n_free + 1):
         first = min(k + size, n_samples)

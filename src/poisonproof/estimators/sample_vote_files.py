@@ -6,13 +6,14 @@ read those; deleting a sample means updating the model and writing it again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
+from poisonproof.maps.trusted_samples import KeptTrusted
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
 from poisonproof.system.files import (
@@ -24,14 +25,14 @@ from poisonproof.system.files import (
     write_bytes,
     write_record,
 )
-from poisonproof.training.member_files import load_state
+from poisonproof.training.member_files import dumped, load_state
 from poisonproof.votes.describing import Map
 from poisonproof.votes.nearness import squared_lengths
-from poisonproof.votes.voters import Voters
+from poisonproof.votes.voters import Known, Voters
 from poisonproof.votes.votes import labels_from_json, labels_to_json
 
 FORMAT = "poisonproof voters 1"
-RECORD, VOTERS, MAP = "model.json", "voters.npz", "map.skops"
+RECORD, VOTERS, MAP, TRUSTED = "model.json", "voters.npz", "map.skops", "trusted.npz"
 ARRAYS = ("rows", "codes", "hashes", "owners", "places")
 PLAIN = ("n_features_in_", "n_dropped_", "kind_of_samples_", "classes_inferred_")
 OF_BLOCKS = ("k", "d", "directions", "exponent")
@@ -49,14 +50,17 @@ OWN_MAPS = (
 
 def save_model(model: Any, path: str | Path) -> None:
     """Write a fitted model into a folder."""
-    import skops.io as sio
-
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     voters = model.voters_.whole()
     arrays = {name: getattr(voters, name) for name in ARRAYS if name != "places"}
     write_arrays(folder / VOTERS, arrays | {"places": model.places_}, {"format": FORMAT})
-    write_bytes(folder / MAP, sio.dumps(model.map_.features))
+    write_bytes(folder / MAP, dumped(model.map_.features))
+    files = [VOTERS, MAP]
+    if model.trusted_voters_ is not None:
+        arrays = {name: getattr(model.trusted_voters_, name) for name in ARRAYS if name != "places"}
+        write_arrays(folder / TRUSTED, arrays | {"places": np.arange(len(arrays["codes"]))}, {"format": FORMAT})
+        files.append(TRUSTED)
     sizes = getattr(model, "class_sizes", None)
     names = getattr(model, "feature_names_in_", None)
     write_record(
@@ -72,7 +76,8 @@ def save_model(model: Any, path: str | Path) -> None:
             "contributors": [[cell, number] for cell, number in model.contributors_.items()],
             "feature_names": None if names is None else [str(name) for name in names],
             "premises": [[p.what, p.value, p.declared] for p in model.premises_],
-            "files": {name: sha256_of(folder / name) for name in (VOTERS, MAP)},
+            "files": {name: sha256_of(folder / name) for name in files},
+            "trusted": [int(hash_) for hash_ in model.trusted_hashes_],
             **{name: getattr(model, name) for name in PLAIN},
         },
     )
@@ -86,12 +91,32 @@ def load_model(cls: Any, path: str | Path, trusted: Sequence[str]) -> Any:
     if record.get("type") != cls.__name__:
         raise PoisonproofError(f"{folder} holds a {record.get('type')}; load it with {record.get('type')}.load.")
     with reading(folder / RECORD):
-        for name in (VOTERS, MAP):
-            if sha256_of(folder / name) != record["files"][name]:
-                raise DamagedFileError(
-                    f"{folder / name} is altered or truncated: it does not have the SHA-256 that {RECORD} states."
-                )
+        _check_files(folder, record)
         return _model_of(record, cls, folder, trusted)
+
+
+def known_features(path: str | Path, wanted: Mapping[str, Any], record_of: Callable[[Any], Any]) -> Known:
+    """The features that a saved model holds, by content; nothing if its map is another one than is wanted."""
+    folder = Path(path)
+    record = read_record(folder / RECORD)
+    check_format(folder, record.get("format"), FORMAT)
+    with reading(folder / RECORD):
+        _check_files(folder, record)
+        features = load_state(folder / MAP, OWN_MAPS)
+        if record_of(features) != wanted:
+            return Known(np.zeros(0, np.uint64), np.zeros((0, 0), np.int8))
+        voters, _ = _voters(folder / VOTERS, len(record["classes"]["values"]), Map(features, 1.0).mirrored)
+    return Known(voters.hashes, voters.rows)
+
+
+def _check_files(folder: Path, record: Mapping[str, Any]) -> None:
+    if not {VOTERS, MAP} <= set(record["files"]) <= {VOTERS, MAP, TRUSTED}:
+        raise DamagedFileError(f"{folder / RECORD} is altered: it states {', '.join(sorted(record['files']))}.")
+    for name in record["files"]:
+        if sha256_of(folder / name) != record["files"][name]:
+            raise DamagedFileError(
+                f"{folder / name} is altered or truncated: it does not have the SHA-256 that {RECORD} states."
+            )
 
 
 def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[str]) -> Any:
@@ -117,6 +142,11 @@ def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[
     if record["feature_names"] is not None:
         model.feature_names_in_ = np.array(record["feature_names"], object)
     model.voters_, model.places_ = _voters(folder / VOTERS, len(classes), model.map_.mirrored)
+    model.trusted_hashes_ = np.array(record["trusted"], np.uint64)
+    if len(model.trusted_hashes_):
+        model.trusted = KeptTrusted(len(model.trusted_hashes_))
+    if TRUSTED in record["files"]:
+        model.trusted_voters_ = _voters(folder / TRUSTED, len(classes), model.map_.mirrored)[0]
     model.check_parameters()
     model.check_classes()
     return model

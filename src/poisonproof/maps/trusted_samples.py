@@ -20,6 +20,13 @@ from poisonproof.samples.rows import count_rows
 from poisonproof.samples.schema import Schema
 
 
+@dataclass(frozen=True)
+class KeptTrusted:
+    """Stands for the trusted samples of a loaded model, whose features are kept and who are not."""
+
+    count: int
+
+
 @dataclass(frozen=True, eq=False)
 class TrustedSamples:
     """Samples out of the attacker's reach, with their labels or without.
@@ -43,6 +50,10 @@ class TrustedSamples:
             return given
         if isinstance(given, tuple) and len(given) == 2:
             return cls(*given)
+        if isinstance(given, KeptTrusted):
+            raise PoisonproofError(
+                "A loaded model knows its trusted samples by their features alone; set 'trusted' again before you fit."
+            )
         raise PoisonproofError(
             "The 'trusted' parameter must be TrustedSamples(X), TrustedSamples(X, y) or (X, y). "
             f"Got {type(given).__name__} instead."
