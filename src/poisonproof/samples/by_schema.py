@@ -5,6 +5,7 @@ The dtype of a column is not asked, for whoever read the table chose it by looki
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,12 +60,12 @@ def _read_frame(X: Any, schema: TableSchema) -> TableSamples:
             f"Found array with {len(X)} sample(s) and {len(wanted)} feature(s); at least 1 is required."
         )
     missing = frozenset(schema.missing)
-    columns = (_read_column(name, roles[name], python_values(X[name]), missing) for name in wanted)
+    columns = (_read_column(name, roles[name], python_values(X[name]), missing, schema.decimal) for name in wanted)
     return TableSamples(tuple(columns), len(X))
 
 
-def _read_column(name: str, role: str, values: Any, missing: frozenset[str]) -> Column:
-    read = _number if role == "number" else _text
+def _read_column(name: str, role: str, values: Any, missing: frozenset[str], decimal: str) -> Column:
+    read = partial(_number, decimal=decimal) if role == "number" else _text
     cells: NDArray[Any] = np.empty(len(values), object)
     n_unreadable = 0
     for row, value in enumerate(values):
@@ -75,7 +76,7 @@ def _read_column(name: str, role: str, values: Any, missing: frozenset[str]) -> 
     return Column(name, cells, role == "category", n_unreadable)
 
 
-def _number(value: Any, missing: frozenset[str]) -> tuple[float | None, bool]:
+def _number(value: Any, missing: frozenset[str], decimal: str) -> tuple[float | None, bool]:
     """A number, or None and whether it is anything else than missing."""
     try:
         cell = canonical_cell(value, "a table")
@@ -84,7 +85,7 @@ def _number(value: Any, missing: frozenset[str]) -> tuple[float | None, bool]:
     if not isinstance(cell, str):
         return cell, False
     text = cell.strip()
-    number = None if text in missing else number_in(text)
+    number = None if text in missing else number_in(text, decimal)
     return (None if number is None else number + 0.0), number is None and text not in missing
 
 
