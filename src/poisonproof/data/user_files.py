@@ -128,7 +128,8 @@ def read_part(path: Path, schema: Schema, *, labelled: bool, options: ReadOption
         raise PoisonproofError(f"{path} holds {kind}, but the schema reads {schema.kind}; give data of the same kind.")
     if isinstance(schema, TableSchema):
         table = _table(path, schema.delimiter, options.quotes or schema.quotes, options)
-        return read_table(table, schema, labelled=labelled)
+        mark = schema.decimal if isinstance(table, CsvTable) else "."  # numbers of Parquet are written out here
+        return read_table(table, replace(schema, decimal=mark), labelled=labelled)
     if isinstance(schema, ImageSchema):
         return read_folder(
             path,

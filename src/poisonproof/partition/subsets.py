@@ -91,12 +91,13 @@ class Subsets:
         base classifiers have in common (learner, classes). Subsets with equal digests need one training only.
         """
         ordered, starts = self._sorted
+        ordered = ordered[np.lexsort((self.rank[ordered], self.partition[ordered]))]
         contents = []
-        for j in range(self.spread.n_partitions):
-            rows = ordered[starts[j] : starts[j + 1]]
-            rows = rows[np.argsort(self.rank[rows])]
+        for start, stop, keys in zip(starts[:-1], starts[1:], samples.keys_of_parts(ordered, starts), strict=True):
+            rows = ordered[start:stop]
             digest = hashlib.sha256(np.concatenate(([len(rows)], labels[rows])).astype("<i8").tobytes())
-            digest.update(samples.keys(rows))
+            for piece in keys:
+                digest.update(piece)
             contents.append(digest.digest())
         common = f"{samples.layout} {about}".encode()
         digests = np.empty((len(self), DIGEST_BYTES), np.uint8)

@@ -194,7 +194,7 @@ def _cells(samples: Samples) -> list[tuple[Cell, ...]]:
         return [(("text", _cut(text, LONGEST_TEXT)),) for text in samples.texts.tolist()]
     if isinstance(samples, TableSamples):
         columns, n = samples.columns[:MOST_CELLS], samples.n_features
-        return [_with_rest([(str(c.name), _shown(c.values[row])) for c in columns], n) for row in rows]
+        return [_with_rest([(str(c.name), _shown(c.cell(row))) for c in columns], n) for row in rows]
     if isinstance(samples, SparseSamples):
         return [_stored(samples.matrix[row]) for row in rows]
     assert isinstance(samples, NumberSamples)

@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
 from poisonproof.certificates.certificate import UNSEEN, attack_sizes
+from poisonproof.certificates.target_medians import median_radii_against_targets
 from poisonproof.display.charts import histogram, stairs, survival, ticks
 from poisonproof.display.numbers import percent
 from poisonproof.display.text import shown, shown_lines
@@ -27,11 +28,15 @@ from poisonproof.system.files import write_bytes
 from poisonproof.votes.votes import UNSEEN_LABEL, class_indices
 
 TEMPLATES = PackageLoader("poisonproof", "report/templates")
+MOST_TARGETS = 100  # classes beyond which the page does not certify against each of them
 
 
 @dataclass(frozen=True)
 class ClassRow:
-    """One class of the test set; ``radii`` counts its right predictions by radius."""
+    """One class of the test set; ``radii`` counts its right predictions by radius.
+
+    ``target`` is the median radius of the predictions of other classes against being turned to this one.
+    """
 
     name: str
     n: int
@@ -39,6 +44,7 @@ class ClassRow:
     certified: int
     median: int | None
     radii: tuple[tuple[int, int], ...]
+    target: int | None
 
 
 def write_report(outcome: Outcome) -> Path:
@@ -91,6 +97,7 @@ def page(outcome: Outcome) -> str:
             balanced_curve=stairs(balanced),
             bars=histogram({"right": certificate.radius[right], "wrong": certificate.radius[~right]}, top, "radius"),
             classes=classes,
+            most_targets=MOST_TARGETS,
             worst=min(filled, key=lambda row: row.certified / row.n),
             best=max(filled, key=lambda row: row.certified / row.n),
             remedy=what_to_try(outcome, summary.caution).capitalize() if summary.caution else "",
@@ -151,13 +158,18 @@ def class_rows(outcome: Outcome, truth: NDArray[np.int64], size: int) -> list[Cl
     names = dict(enumerate(certificate.classes.tolist()))
     if (truth == UNSEEN_LABEL).any():
         names[UNSEEN_LABEL] = UNSEEN
+    targets: dict[int, int | None] = {}
+    if len(certificate.classes) <= MOST_TARGETS:
+        targets = dict(enumerate(median_radii_against_targets(outcome.votes, certificate)))
     rows = []
     for code, name in names.items():
         own = truth == code
         radii = certificate.radius[own & (certificate.prediction == code)]
         counted = zip(*(part.tolist() for part in np.unique(radii, return_counts=True)), strict=True)
         median = _median(certificate.radius[own]) if own.any() else None
-        rows.append(ClassRow(str(name), int(own.sum()), len(radii), int((radii >= size).sum()), median, tuple(counted)))
+        held = int((radii >= size).sum())
+        target = targets.get(code)
+        rows.append(ClassRow(str(name), int(own.sum()), len(radii), held, median, tuple(counted), target))
     return rows
 
 

@@ -33,6 +33,7 @@ from poisonproof.samples.schema import Schema
 from poisonproof.system.environment import environment
 from poisonproof.system.files import sha256_of, write_text, write_whole
 from poisonproof.system.threads import one_linear_algebra_thread
+from poisonproof.training.member import fed_to
 from poisonproof.training.model_files import save_model_record
 from poisonproof.training.provenance import of_run
 from poisonproof.training.work import Order, Resources
@@ -166,8 +167,8 @@ def undefended_accuracy(ensemble: Prepared, dataset: Dataset) -> float:
     form = training.samples.form_of(rows)
     with one_linear_algebra_thread(), isolated(0):
         learner = seeded(training.estimator, 0)
-        learner.fit(training.samples.take(rows, form), training.codes[rows])
-        codes = learner.predict(test.take(np.arange(len(test)), form))
+        learner.fit(fed_to(learner, training.samples, rows, form), training.codes[rows])
+        codes = learner.predict(fed_to(learner, test, np.arange(len(test)), form))
     return float((ensemble.classes[codes] == dataset.y_test).mean())
 
 
