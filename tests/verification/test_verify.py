@@ -33,7 +33,8 @@ from poisonproof.cli import app
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.presets import preset
 from poisonproof.maps.vectors import VectorFeatures
-from poisonproof.runs.run import run, threat_model
+from poisonproof.runs.outcome import threat_model
+from poisonproof.runs.run import run
 from poisonproof.system.files import open_arrays, read_record
 from poisonproof.verification import claims, coverage, omissions
 from poisonproof.verification.content import data_digests, partitions

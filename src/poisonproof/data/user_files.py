@@ -26,7 +26,6 @@ from poisonproof.samples.schema import (
     FEATURES,
     ArraySchema,
     ImageSchema,
-    Quotes,
     Schema,
     SparseSchema,
     TableSchema,
@@ -127,9 +126,7 @@ def read_part(path: Path, schema: Schema, *, labelled: bool, options: ReadOption
     if kind != schema.kind:
         raise PoisonproofError(f"{path} holds {kind}, but the schema reads {schema.kind}; give data of the same kind.")
     if isinstance(schema, TableSchema):
-        table = _table(path, schema.delimiter, options.quotes or schema.quotes, options)
-        mark = schema.decimal if isinstance(table, CsvTable) else "."  # numbers of Parquet are written out here
-        return read_table(table, replace(schema, decimal=mark), labelled=labelled)
+        return read_table(open_table(path, schema, options), schema, labelled=labelled)
     if isinstance(schema, ImageSchema):
         return read_folder(
             path,
@@ -165,7 +162,7 @@ def _schema_for(path: Path, kind: str, options: ReadOptions, labelled: bool = Tr
         if options.label is None:
             raise PoisonproofError(f"Which column of {path} holds the labels? Name it with --label.")
         delimiter, quotes = _delimiter(path, ",", options), options.quotes or "lines"
-        table = _table(path, delimiter, quotes, options)
+        table = open_table(path, TableSchema((), delimiter=delimiter, quotes=quotes), options)
         return guess_schema(table, options.label, options.group_column, delimiter, quotes), False
     if kind == "images":
         declared = options.image_size is not None and options.colour is not None
@@ -222,10 +219,13 @@ def _read_all(path: Path, schema: Schema, options: ReadOptions) -> tuple[Part, P
     return part, read_npz(path, x_test, y_test, None, schema, options.most_bytes)[0]
 
 
-def _table(path: Path, delimiter: str, quotes: Quotes, options: ReadOptions) -> Table:
+def open_table(path: Path, schema: TableSchema, options: ReadOptions, most_bytes: int | None = None) -> Table:
+    """The rows of a table, by the kind of its file; ``most_bytes`` of them, if not as the options say."""
+    most_bytes = most_bytes or options.most_bytes
     if path.name.lower().endswith(".parquet"):
-        return ParquetTable(path, options.most_bytes)
-    return CsvTable(path, _delimiter(path, delimiter, options), options.most_bytes, quotes)
+        return ParquetTable(path, most_bytes)
+    delimiter = _delimiter(path, schema.delimiter, options)
+    return CsvTable(path, delimiter, most_bytes, options.quotes or schema.quotes)
 
 
 def _delimiter(path: Path, otherwise: str, options: ReadOptions) -> str:

@@ -41,11 +41,27 @@ class Table(Protocol):
         """Number and cells of every good row; the others are counted."""
 
 
-def read_table(table: Table, schema: TableSchema, *, labelled: bool) -> Part:
+class Tally:
+    """Counts of what was left out or could not be read, over as many reads as it is given to."""
+
+    def __init__(self) -> None:
+        self.faults, self.odd = Counter[str](), Counter[str]()
+
+    def notes(self, table: Table) -> tuple[str, ...]:
+        """One sentence for each kind of fault."""
+        notes = notes_of(table.path, self.faults)
+        for name in (name for name, count in self.odd.items() if count):
+            notes += (f"{table.path.name}: {self.odd[name]} cells of '{name}' are not numbers and count as missing",)
+        if table.unreadable:
+            notes += (f"{table.path.name}: columns of lists or raw bytes are ignored: {', '.join(table.unreadable)}",)
+        return notes
+
+
+def read_table(table: Table, schema: TableSchema, *, labelled: bool, tally: Tally | None = None) -> Part:
     """The samples of a table. How a row is read is a function of that row and the schema.
 
     A cell that is not the number it should be is missing, in its own row only. A row without a label, or without
-    a contributor where the schema asks for one, is left out.
+    a contributor where the schema asks for one, is left out. Who reads a table in pieces gives a ``tally`` of all.
     """
     at = {name: place for place, name in enumerate(table.header)}
     wanted = (*FEATURES, "label", "group") if labelled else FEATURES
@@ -61,14 +77,15 @@ def read_table(table: Table, schema: TableSchema, *, labelled: bool) -> Part:
             f"No column of {table.path} is a number, a category or a text; there is nothing to learn from."
         )
     missing = frozenset(schema.missing)
+    decimal = "." if table.path.suffix.lower() == ".parquet" else schema.decimal  # whose numbers are written out by us
     features = [
-        _Numbers(at[name], missing, schema.decimal) if role == "number" else _Texts(at[name], missing)
+        _Numbers(at[name], missing, decimal) if role == "number" else _Texts(at[name], missing)
         for name, role in schema.columns
         if role in FEATURES
     ]
     columns = {"label": schema.label, "contributor": schema.group} if labelled else {}
     keys = {what: _Texts(at[name], missing) for what, name in columns.items() if name is not None}
-    faults: Counter[str] = Counter()
+    tally, faults = tally or Tally(), Counter[str]()
     names: list[int] = []
     for number, cells in table.records(faults):
         absent = next((what for what, key in keys.items() if cells[key.place].strip() in missing), None)
@@ -78,14 +95,11 @@ def read_table(table: Table, schema: TableSchema, *, labelled: bool) -> Part:
         for column in (*keys.values(), *features):
             column.read(cells[column.place].strip())
         names.append(number)
-    notes = notes_of(table.path, faults)
+    tally.faults.update(faults)
     for name, column in zip(schema.named(*FEATURES), features, strict=True):
-        if column.odd:
-            notes += (f"{table.path.name}: {column.odd} cells of '{name}' are not numbers and count as missing",)
-    if table.unreadable:
-        notes += (f"{table.path.name}: columns of lists or raw bytes are ignored: {', '.join(table.unreadable)}",)
+        tally.odd[name] += column.odd
     held = {what: texts(key.values) for what, key in keys.items()}
-    return Part(_samples(schema, features), held.get("label"), held.get("contributor"), names, notes)
+    return Part(_samples(schema, features), held.get("label"), held.get("contributor"), names, tally.notes(table))
 
 
 def guess_schema(
