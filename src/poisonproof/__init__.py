@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from poisonproof.maps.encoders import Encoder, EncoderRecord
     from poisonproof.maps.named_encoders import encoder
     from poisonproof.maps.outside_embeddings import write_embeddings
+    from poisonproof.maps.trusted_samples import TrustedSamples
     from poisonproof.partition.split import Split
     from poisonproof.partition.spread import Spread
     from poisonproof.planning.plan import Plan
@@ -86,6 +87,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "TableClassifier": "learners.table",
     "TextClassifier": "learners.text",
     "TorchClassifier": "learners.network",
+    "TrustedSamples": "maps.trusted_samples",
     "TargetCertificate": "certificates.methods",
     "Verdict": "verification",
     "Votes": "votes.votes",
@@ -141,6 +143,7 @@ __all__ = [
     "TargetCertificate",
     "TextClassifier",
     "TorchClassifier",
+    "TrustedSamples",
     "Verdict",
     "Votes",
     "WrongTypeError",

@@ -140,9 +140,8 @@ def test_texts_files_and_functions(folder, tmp_path, monkeypatch):
         poisonproof("update", run, "--remove", "1", "--n-jobs", 1, *again)
     said = poisonproof("update", tmp_path / "mine-colours-run", "--remove", "2", code=2).stderr
     assert "say so again: --encoder mine:colours" in said
-    texts = "".join(
-        f"{'the ball was a late goal' if at % 2 else 'the bank has no stock'} at {at},{at % 2}\n" for at in range(60)
-    )
+    both = ("the bank has no stock", "the ball was a late goal")
+    texts = "".join(f"{both[at % 2]} at {at},{at % 2}\n" for at in range(60))
     (tmp_path / "texts.csv").write_text("text,y\n" + texts)
     words = ("--label", "y", "--classes", "0,1", "--encoder", "wordllama", "--k", 3, "--n-jobs", 1)
     done = poisonproof("run", tmp_path / "texts.csv", *words, "--out", tmp_path / "texts-run")
