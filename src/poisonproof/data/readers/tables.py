@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from poisonproof.errors import PoisonproofError, missing_extra
 from poisonproof.samples.schema import (
     FEATURES,
     MISSING,
+    Decimal,
+    Quotes,
     TableSchema,
     number_in,
 )
@@ -69,12 +71,18 @@ def read_table(table: Table, schema: TableSchema, *, labelled: bool, tally: Tall
                 f"{table.path} has no column '{name}', which the schema reads; {nearest(name, table.header)}"
             )
     if not schema.named(*FEATURES):
+        if schema.guessed and next(table.records(Counter()), None) is None:
+            raise PoisonproofError(f"{table.path} has no rows after the line that names the columns; give it some.")
         raise PoisonproofError(
             f"No column of {table.path} is a number, a category or a text; there is nothing to learn from."
         )
     missing = frozenset(schema.missing)
-    kinds: dict[str, type[_Numbers] | type[_Texts]] = {"number": _Numbers, "category": _Texts, "text": _Texts}
-    features = [kinds[role](at[name], missing) for name, role in schema.columns if role in kinds]
+    decimal = "." if table.path.suffix.lower() == ".parquet" else schema.decimal  # whose numbers are written out by us
+    features = [
+        _Numbers(at[name], missing, decimal) if role == "number" else _Texts(at[name], missing)
+        for name, role in schema.columns
+        if role in FEATURES
+    ]
     columns = {"label": schema.label, "contributor": schema.group} if labelled else {}
     keys = {what: _Texts(at[name], missing) for what, name in columns.items() if name is not None}
     tally, faults = tally or Tally(), Counter[str]()
@@ -94,12 +102,15 @@ def read_table(table: Table, schema: TableSchema, *, labelled: bool, tally: Tall
     return Part(_samples(schema, features), held.get("label"), held.get("contributor"), names, tally.notes(table))
 
 
-def guess_schema(table: Table, label: str, group: str | None, delimiter: str = ",") -> TableSchema:
+def guess_schema(
+    table: Table, label: str, group: str | None, delimiter: str = ",", quotes: Quotes = "lines"
+) -> TableSchema:
     """Roles by what most of the first rows hold, so that one odd row does not decide.
 
-    A column is numbers if nine in ten cells are (missing ones aside); a text if its cells have four words on
-    average; ignored if it has no name, no cell, or if more than half of its cells occur once (an id); a category
-    otherwise.
+    Numbers have decimal commas if that makes numbers of more columns than points do, and cells are not separated by
+    commas: there they would be thousands. A column is numbers if nine in ten cells are (missing ones aside); a text if
+    its cells have four words on average; ignored if it has no name, no cell, or if more than half of its cells occur
+    once (an id); a category otherwise.
     """
     for name in (label, group):
         if name is not None and name not in table.header:
@@ -117,17 +128,23 @@ def guess_schema(table: Table, label: str, group: str | None, delimiter: str = "
         for counter, cell in zip(seen, cells, strict=True):
             counter[cell.strip()] += 1
     keys = {label: "label", group: "group"}
-    roles = (keys.get(name) or _role(name, counter) for name, counter in zip(table.header, seen, strict=True))
-    return TableSchema(tuple(zip(table.header, roles, strict=True)), MISSING, delimiter, guessed=True)
+    by_mark: dict[Decimal, list[str]] = {
+        mark: [keys.get(name) or _role(name, cells, mark) for name, cells in zip(table.header, seen, strict=True)]
+        for mark in get_args(Decimal)
+        if mark != delimiter
+    }
+    decimal = max(by_mark, key=lambda mark: by_mark[mark].count("number"))
+    columns = tuple(zip(table.header, by_mark[decimal], strict=True))
+    return TableSchema(columns, MISSING, delimiter, quotes, decimal, guessed=True)
 
 
-def _role(name: str, cells: Counter[str]) -> str:
+def _role(name: str, cells: Counter[str], decimal: Decimal) -> str:
     for word in MISSING:
         del cells[word]
     total = cells.total()
     if not name or not total:
         return "ignore"
-    numbers = sum(count for cell, count in cells.items() if number_in(cell) is not None)
+    numbers = sum(count for cell, count in cells.items() if number_in(cell, decimal) is not None)
     if numbers >= SHARE_OF_NUMBERS * total:
         return "number"
     if sum(len(cell.split()) * count for cell, count in cells.items()) >= WORDS_OF_A_TEXT * total:
@@ -139,12 +156,12 @@ def _role(name: str, cells: Counter[str]) -> str:
 class _Numbers:
     """A column of numbers, as it is read."""
 
-    def __init__(self, place: int, missing: frozenset[str]) -> None:
-        self.place, self.missing, self.odd = place, missing, 0
+    def __init__(self, place: int, missing: frozenset[str], decimal: str) -> None:
+        self.place, self.missing, self.decimal, self.odd = place, missing, decimal, 0
         self.values: Any = array("d")
 
     def read(self, cell: str) -> None:
-        number = None if cell in self.missing else number_in(cell)
+        number = None if cell in self.missing else number_in(cell, self.decimal)
         if number is None:
             self.odd += cell not in self.missing
             number = np.nan
