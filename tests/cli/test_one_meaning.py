@@ -17,7 +17,7 @@ OF_ONE_COMMAND = {
     "--method": {"audit", "accuracy", "run"},  # fewer methods; who votes
     "--k": {"plan"},  # several
     "--d": {"plan"},
-    "--attack-size": {"plan", "run", "gate"},  # one: to plan for, to show, and of each condition
+    "--attack-size": {"plan", "run", "gate", "predict"},  # one: to plan for, to show, of each condition or answer
     "--target": {"predict"},  # in a column of its own
     "--split": {"certify"},  # said of votes that were made elsewhere
     "--votes-only": {"plan"},

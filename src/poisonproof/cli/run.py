@@ -293,8 +293,8 @@ class progress_bar:  # noqa: N801
         self.bar.start()
         return self
 
-    def __call__(self, done: int, total: int) -> None:
-        """Show how much is done, of how much."""
+    def __call__(self, done: int, total: int | None) -> None:
+        """Show how much is done, of how much, if that is known."""
         self.bar.update(self.task, completed=done, total=total)
 
     def __exit__(self, *error: object) -> None:

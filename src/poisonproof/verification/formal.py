@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.verification.evidence import Evidence
+from poisonproof.verification.run_off_witness import write_run_off
 from poisonproof.verification.sample_files import SampleEvidence
 from poisonproof.verification.verdict import Finding, NotCheckedError, NotTrueError
 from poisonproof.verification.witness import Electorate, write_ballots, write_ensemble, write_neighbours
@@ -28,6 +29,8 @@ STATEMENTS = {
     "finite-aggregation": f"Theorem 2, {END_TO_END}",
     "dpa-bound": f"Theorem 2, {END_TO_END}",
     "tight": f"covers by dual bounds, trees and groups, {END_TO_END}",
+    "run-off": "run-off election by multipliers, from training sets to predictions (end_to_end_run_off in "
+    "proofs/RunOffChecker.v)",
     **dict.fromkeys(("ballots", "one-sided ballots"), "Theorems 1 and 2 of docs/ballots.md (proofs/Ballots.v)"),
     "neighbours": "Theorem 5 of docs/ballots.md (proofs/Neighbours.v)",
 }
@@ -101,6 +104,10 @@ def checked_formally(
             raise NotCheckedError("the machine-checked checker does not know elections of contributors.")
     elif not evidence.votes_in_range:
         raise NotCheckedError("the votes are not in order.")
+    if method == "run-off" and evidence.facts["classes_inferred"]:
+        raise NotCheckedError("a run-off election is checked for declared classes alone, and these were inferred.")
+    if method == "run-off" and evidence.rankings is None:
+        raise NotCheckedError("there are no rankings, and a run-off election needs them.")
     with nullcontext(str(witness.parent)) if witness else tempfile.TemporaryDirectory() as folder:
         path = witness or Path(folder) / "witness"
         with path.open("wb") as file:
@@ -135,8 +142,12 @@ def _write(
 ) -> None:
     tight = evidence.facts["method"] == "tight"
     electorate = Electorate(evidence.spread, evidence.n_classes, evidence.facts["classes_inferred"], tight=tight)
-    votes = evidence.matrix if len(rows) == evidence.n_test else evidence.matrix[rows]
-    write_ensemble(file, electorate, votes, arrays["prediction"][rows], arrays["radius"][rows], progress)
+    ranked = evidence.facts["method"] == "run-off"
+    said = evidence.rankings if ranked else evidence.matrix
+    assert said is not None
+    said = said if len(rows) == evidence.n_test else said[rows]
+    write = write_run_off if ranked else write_ensemble
+    write(file, electorate, said, arrays["prediction"][rows], arrays["radius"][rows], progress)
 
 
 def _write_samples(
