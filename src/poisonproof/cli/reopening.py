@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import following, options, reading
+from poisonproof.cli import encoding, following, options, reading
 from poisonproof.cli.run import with_learner
 from poisonproof.errors import PoisonproofError
 
@@ -57,7 +57,9 @@ class Reopened(NamedTuple):
     left_out: LeftOut | None
 
 
-def reopen_data(run: Path, data: str | None, data_dir: Path | None, learner: str | None = None) -> ReopenedData:
+def reopen_data(
+    run: Path, data: str | None, data_dir: Path | None, learner: str | None = None, encoder: str | None = None
+) -> ReopenedData:
     """The data set read as for the run, with its premises. Nothing that only the run's files name is imported."""
     from poisonproof.learners.brought import is_brought
     from poisonproof.runs.manifest import Manifest
@@ -81,8 +83,11 @@ def reopen_data(run: Path, data: str | None, data_dir: Path | None, learner: str
     if read.schema is not None and not Path(str(read.schema)).exists():
         read = replace(read, schema=run / "schema.json")
     source, estimator = reading.open_data(data or asked["data"], data_dir, read), None
-    if not by_samples and (not is_brought(asked["learner"]) or learner == asked["learner"]):
-        source, estimator = with_learner(source, asked["learner"])
+    own_encoder = encoding.is_own(asked.get("encoder")) and encoder != asked.get("encoder")
+    named = not is_brought(asked["learner"]) or learner == asked["learner"]
+    if named and not own_encoder and not by_samples:
+        of_run = asked.get("encoder")
+        source, estimator = with_learner(source, asked["learner"], None if of_run == encoding.NONE else of_run)
     source = following.with_premise(source, asked.get("plan"))
     if data is not None:
         return ReopenedData(manifest, source, source, None, estimator)
@@ -91,14 +96,20 @@ def reopen_data(run: Path, data: str | None, data_dir: Path | None, learner: str
 
 
 def reopen(
-    run: Path, data: str | None, data_dir: Path | None, n_jobs: int = -1, learner: str | None = None
+    run: Path,
+    data: str | None,
+    data_dir: Path | None,
+    n_jobs: int = -1,
+    learner: str | None = None,
+    encoder: str | None = None,
 ) -> Reopened:
     """The data set read as for the run, and its classifier, not yet fitted."""
     from poisonproof import FiniteAggregationClassifier, Split, Spread
     from poisonproof.runs.election import classifier_of
 
-    manifest, dataset, source, left_out, estimator = reopen_data(run, data, data_dir, learner)
+    manifest, dataset, source, left_out, estimator = reopen_data(run, data, data_dir, learner, encoder)
     checked_learner(run, (manifest.asked or {})["learner"], learner)
+    encoding.checked_again(run, (manifest.asked or {}).get("encoder"), encoder)
     split = Split.from_dict(manifest.settings.split)
     classes = None if dataset.classes is None else dataset.classes.tolist()
     if manifest.settings.election is not None:

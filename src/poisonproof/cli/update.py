@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poisonproof.cli import options, reopening
+from poisonproof.cli import encoding, options, reopening
 from poisonproof.cli.run import progress_bar
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def command(
         ),
     ] = None,
     learner: reopening.Learner = None,
+    encoder: encoding.Again = None,
     data_dir: options.DataDir = None,
     n_jobs: options.Jobs = -1,
     json: options.Json = False,
@@ -49,9 +50,9 @@ def command(
     from poisonproof.system.progress import watched
 
     options.warnings_as_notes()
-    reopened = reopening.reopen(run, data, data_dir, n_jobs, learner)
+    reopened = reopening.reopen(run, data, data_dir, n_jobs, learner, encoder)
     before, settings = reopened.manifest.asked or {}, reopened.manifest.settings
-    kept = ("data", "learner", "options", "plan", "attack_size")
+    kept = ("data", "learner", "encoder", "options", "plan", "attack_size")
     asked: dict[str, Any] = {name: before[name] for name in kept if name in before}
     if data is not None:
         asked["data"] = data
@@ -67,6 +68,7 @@ def command(
             run,
             RunSettings(settings.votes_only, bool(settings.rankings), update=True, asked=asked),
         )
+    _forget(reopened, left_out)
     write_report(outcome)
     changes = list(outcome.manifest.changes)
     if json:
@@ -81,6 +83,19 @@ def command(
         f"{run}: {outcome.manifest.n_train} training samples; {last['retrained']} of {last['of']} base classifiers "
         "were trained again, the others stand."
     )
+
+
+def _forget(reopened: reopening.Reopened, left_out: LeftOut | None) -> None:
+    """Delete the embeddings of rows that are left out, unless an equal row stays."""
+    from poisonproof.learners.encoded import encoder_in
+    from poisonproof.samples.rows import take_rows
+
+    encoder = encoder_in(reopened.model.estimator)
+    if encoder is None or left_out is None:
+        return
+    gone = encoder.forget(take_rows(reopened.source.x_train, left_out.rows(reopened.source)))
+    if gone:
+        options.note(f"{gone} embeddings of removed rows were deleted from the cache")
 
 
 def _less(reopened: reopening.Reopened, rows: list[int]) -> tuple[Dataset, LeftOut]:

@@ -168,6 +168,8 @@ def verify(
         "members": lambda: heard.asked(ask, again, progress),
         "retraining": lambda: heard.retrained(retrain, seed, progress),
     }
+    if any(premise[0] == "encoder" for premise in evidence.facts["premises"]):
+        then["encoder"] = lambda: heard.encoder(seed)
     found += [made(name, check) for name, check in then.items()]
     # What is false has been named; what else such files hold need not even be readable.
     silent = () if any(check.outcome == "failed" for check in found) else unchecked(evidence, found, data)
@@ -225,6 +227,13 @@ class _Heard:
         from poisonproof.verification.retrain import retrained
 
         return retrained(ensemble, wanted, seed, progress)
+
+    def encoder(self, seed: int) -> str:
+        """The weights of the encoder at hand, and some embeddings that were kept."""
+        ensemble = self.ensemble
+        from poisonproof.verification.encoded import encoder
+
+        return encoder(ensemble, seed)
 
     def _check_kept(self, wanted: bool) -> None:
         if not self.known:
