@@ -84,8 +84,7 @@ class Certificate:
     radius: NDArray[np.int64]
     method: str
     classes: NDArray[Any] = field(repr=False)
-    # None where samples vote (then there is an election). Not in its type: who asks for it asks about an ensemble.
-    spread: Spread = field(default=None, repr=False)  # type: ignore[assignment]
+    spread: Spread | None = field(default=None, repr=False)
     split: Split | None = None
     classes_inferred: bool = False
     premises: tuple[Premise, ...] = field(default=(), repr=False)
@@ -164,6 +163,13 @@ class Certificate:
     def voters(self) -> str:
         """Who voted, in words."""
         return voters_in_words(self.spread, self.election)
+
+    @property
+    def ensemble(self) -> Spread:
+        """The spread of the base classifiers that voted; one sentence where training samples did."""
+        if self.spread is None:
+            raise PoisonproofError(f"There are no base classifiers here, and no spread: {self.voters}.")
+        return self.spread
 
     def radius_against(self, threat: Act) -> NDArray[np.int64]:
         """How many acts of this kind each prediction withstands.

@@ -15,7 +15,7 @@ from poisonproof.certificates.methods import certify
 from poisonproof.certificates.target_medians import median_radii_against_targets
 from poisonproof.data.dataset import Dataset
 from poisonproof.errors import PoisonproofError
-from poisonproof.runs.run import threat_model
+from poisonproof.runs.outcome import threat_model
 from poisonproof.system.files import read_record, sha256_of
 from poisonproof.verification.verdict import Verdict
 from poisonproof.votes.votes import UNSEEN_LABEL, Votes, class_indices

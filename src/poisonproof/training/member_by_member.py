@@ -63,6 +63,10 @@ SeededRows = list[tuple[int, NDArray[np.int64]]]
 """The seed and the rows of each of some base classifiers."""
 
 
+class UnansweredError(PoisonproofError):
+    """No base classifier could answer any of the samples that there are."""
+
+
 class MemberList(list[Member]):
     """Base classifiers that have nothing to do with each other."""
 
@@ -283,7 +287,7 @@ def check_answered(refusals: Sequence[Refusal], n_trained: int, n_samples: int) 
         return
     first = f"the first said: {refusals[0].reason}"
     if unanswered.all():
-        raise PoisonproofError(
+        raise UnansweredError(
             f"None of the {n_trained} base classifiers could answer any of the {n_samples} samples; {first}"
         )
     warnings.warn(
