@@ -3,10 +3,10 @@
     python benchmarks/frontier_encoders.py --data-dir DIR --held-out cifar10 gtsrb   # on training images held out
     python benchmarks/frontier_encoders.py --data-dir DIR cifar10 gtsrb mnist        # on the test sets
 
-Configurations are in benchmarks/frontier/encoders.json and were committed before the second command was run. Results go to
-benchmarks/frontier/encoder_results.json, a file of their own: pre-training is what makes the difference, so they are never
-put beside rows that learn from the training set alone. Embeddings are kept in `--cache`, as the library keeps them.
-Parts, distances and certificates are those of benchmarks/frontier.py.
+Configurations are in benchmarks/frontier/encoders.json and were committed before the second command was run. Results
+go to benchmarks/frontier/encoder_results.json, a file of their own: pre-training is what makes the difference, so
+they are never put beside rows that learn from the training set alone. Embeddings are kept in `--cache`, as the
+library keeps them. Parts, distances and certificates are those of benchmarks/frontier.py.
 """
 
 from __future__ import annotations
