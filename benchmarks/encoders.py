@@ -26,7 +26,8 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 import poisonproof
-from poisonproof import FiniteAggregationClassifier, ReadOptions, Split, TableClassifier, check_estimator_purity, preset
+from poisonproof import FiniteAggregationClassifier, Split, TableClassifier, check_estimator_purity, preset
+from poisonproof.data.dataset import held_out
 from poisonproof.data.named import load
 from poisonproof.learners.encoded import in_front
 from poisonproof.system import threads
@@ -79,9 +80,8 @@ def _elsewhere(name: str, X: Any) -> bytes:
 def campaign(options: argparse.Namespace) -> None:
     """Quantised embeddings over batch sizes, orders, threads and processes."""
     pictures = images_of(options, options.samples)
-    table = poisonproof.read(options.texts / "ag_news.csv.gz", ReadOptions(label="label"))
-    lines = [str(text) for text in np.asarray(table.X["text"])[: options.samples]]
-    for name, X in ((f"efficientnet-lite0@{options.pixels or 64}", pictures), ("wordllama", np.array(lines, object))):
+    lines = texts_of(options.texts / "ag_news.csv.gz")[0][: options.samples]
+    for name, X in ((f"efficientnet-lite0@{options.pixels or 64}", pictures), ("wordllama", lines)):
         encoder, started = poisonproof.encoder(name), time.process_time()
         rows, differing = encoder(X), 0
         for size in (1, 7, 64):
@@ -132,15 +132,18 @@ def audit(options: argparse.Namespace) -> None:
             print(f"{done} attacks, {violations} violations, {time.process_time() - started:.0f} CPU s", flush=True)
 
 
+def texts_of(path: Path) -> tuple[NDArray[np.object_], NDArray[Any]]:
+    """The column "text" of a file and its labels."""
+    roles = {"label": "label", "text": "text"} | ({"title": "ignore"} if path.name.startswith("ag") else {})
+    rows = poisonproof.read(path, schema=roles)
+    return np.array(list(rows.X), object), np.asarray(rows.y)
+
+
 def texts(options: argparse.Namespace) -> None:
     """Certified fractions on held-out texts of two sets: the encoder against learners that know the texts alone."""
-    for file, columns in (("ag_news.csv.gz", ("title", "text")), ("reviews.csv.gz", ("text",))):
-        table = poisonproof.read(options.texts / file, ReadOptions(label="label"))
-        X = np.array(
-            [" ".join(str(table.X[name].iloc[row]) for name in columns) for row in range(len(table.y))], object
-        )
-        y = np.asarray(table.y)
-        out = poisonproof.data.dataset.held_out(list(X), 0.2)
+    for file in ("ag_news.csv.gz", "reviews.csv.gz"):
+        X, y = texts_of(options.texts / file)
+        out = held_out(list(X), 0.2)
         for k in (10, 50) if len(y) > 3000 else (5, 20):
             for name in ("wordllama + head", "bayes", "ridge"):
                 started = time.process_time()
@@ -151,14 +154,13 @@ def texts(options: argparse.Namespace) -> None:
                     warnings.simplefilter("ignore")
                     certificate = model.fit(list(X[~out]), y[~out]).certify(list(X[out]))
                 sizes = [0, 1, 2, 5, 10, 20]
+                balanced = certificate.certified_fraction_balanced(y[out], sizes)
                 record = {
                     "set": file,
                     "method": f"k = {k}, d = 4, {name}",
                     "test texts": int(out.sum()),
                     "certified": [round(100 * float(s), 1) for s in certificate.certified_fraction(y[out], sizes)],
-                    "balanced": [
-                        round(100 * float(s), 1) for s in certificate.certified_fraction_balanced(y[out], sizes)
-                    ],
+                    "balanced": [round(100 * float(s), 1) for s in balanced],
                     "majority": round(100 * certificate.majority_share(y[out]), 1),
                     "cpu": round(time.process_time() - started, 1),
                 }
