@@ -54,7 +54,7 @@ class EnsembleOptions:
 
     def refuse_for(self, what: str) -> None:
         """Refuse options that are about base classifiers, where there are none."""
-        names = ("k", "d", "spread", "split", "max_memory", "plan")
+        names = ("k", "d", "spread", "split", "max_memory", "plan", "encoder")
         given = [name for name in names if getattr(self, name) != getattr(type(self), name)]
         if given:
             raise PoisonproofError(f"--{given[0].replace('_', '-')} is about base classifiers; leave it or {what} out.")

@@ -35,6 +35,9 @@ def command(
 ) -> None:
     """Make a run what it would be on changed data; train only the base classifiers whose subset changed.
 
+    Where training samples vote, nothing is trained: samples come and go, only new ones are described, and votes are
+    counted. A map whose units were read off the data stays as it is.
+
     DATA is the data as it should be now: your file with rows added, deleted or corrected. What was concluded from
     the old data is deleted first; votes and base classifiers that saw a removed sample are overwritten.
 
@@ -71,7 +74,10 @@ def command(
     if json:
         options.print_json({"out": str(run), "changes": changes, "n_train": outcome.manifest.n_train})
         return
-    nothing = {"retrained": 0, "of": outcome.certificate.ensemble.n_subsets}
+    if outcome.certificate.spread is None:
+        options.print_line(f"{run}: {outcome.certificate.voters}; nothing was trained, all votes are counted.")
+        return
+    nothing = {"retrained": 0, "of": outcome.certificate.spread.n_subsets}
     last = changes[-1] if len(changes) > len(reopened.manifest.changes) else nothing
     options.print_line(
         f"{run}: {outcome.manifest.n_train} training samples; {last['retrained']} of {last['of']} base classifiers "
