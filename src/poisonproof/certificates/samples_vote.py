@@ -107,7 +107,7 @@ def election_of(votes: Ballots | Neighbours) -> dict[str, Any]:
             "kind": "one-sided ballots" if votes.one_sided else "ballots",
             "words": f"{count} {voters}{beside} vote, near +1 and far {0 if votes.one_sided else -1}",
             "n_voters": count + n_trusted,
-            **({"n_trusted": n_trusted} if n_trusted else {}),
+            "n_trusted": n_trusted,
             "sizes": votes.sizes.tolist(),
             "voices": votes.voices.most if votes.voices else None,
             **votes.rule,
@@ -118,7 +118,7 @@ def election_of(votes: Ballots | Neighbours) -> dict[str, Any]:
         "kind": "neighbours",
         "words": f"the {votes.n_neighbors} nearest of {votes.n_samples} {voters}{among} vote",
         "n_voters": votes.n_samples,
-        **({"n_trusted": votes.n_trusted} if votes.n_trusted else {}),
+        "n_trusted": votes.n_trusted,
         "n_neighbors": votes.n_neighbors,
         **votes.rule,
     }
