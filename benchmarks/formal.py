@@ -21,6 +21,7 @@ from poisonproof import Spread, Votes, certify
 from poisonproof.certificates.ballots import certify_counts
 from poisonproof.certificates.neighbours import certify_order
 from poisonproof.verification.formal import ask_checker, find_checker
+from poisonproof.verification.run_off_witness import write_run_off
 from poisonproof.verification.theorem import read_spread
 from poisonproof.verification.witness import Electorate, write_ballots, write_ensemble, write_neighbours
 
@@ -77,6 +78,8 @@ def campaign(ensembles: int, seed: int) -> Counter:
             rng = np.random.default_rng([seed, number])
             if number % 10 == 9:
                 (one_ballots if number % 20 == 9 else one_neighbours)(rng, program, Path(temporary), tried)
+            elif number % 10 == 4:
+                one_run_off(rng, program, Path(temporary), tried, f"seed {seed}, ensemble {number}")
             else:
                 one_ensemble(rng, program, Path(temporary), tried, f"seed {seed}, ensemble {number}")
     return tried
@@ -115,6 +118,34 @@ def one_ensemble(rng: np.random.Generator, program: Path, folder: Path, tried: C
     tried["raised radii refused"] += int(exact.sum())
     if method == "tight":
         tried["radii above Theorem 2"] += int((certificate.radius > certify(votes, n_jobs=1).radius).sum())
+
+
+def one_run_off(rng: np.random.Generator, program: Path, folder: Path, tried: Counter, where: str) -> None:
+    spread = random_spread(rng)
+    n_classes = int(rng.integers(2, 6))
+    spoken = rng.random((4, spread.n_subsets, n_classes)) + rng.choice([0, 0.2, 0.6, 2]) * rng.random((4, 1, n_classes))
+    rankings = np.argsort(-spoken, axis=2)
+    rankings[rng.random(rankings.shape[:2]) < rng.choice([0, 0.2])] = n_classes
+    votes = Votes(rankings[..., 0], spread, list(range(n_classes)), rankings=rankings)
+    certificate = certify(votes, "run-off", n_jobs=1)
+    answers = accepted(
+        program,
+        folder,
+        lambda file: write_run_off(
+            file,
+            Electorate(spread_map(spread), n_classes, False),
+            np.concatenate([rankings, rankings]),
+            np.concatenate([certificate.prediction, certificate.prediction]),
+            np.concatenate([certificate.radius, certificate.radius + 1]),
+        ),
+    )
+    if not answers[:4].all():
+        raise AssertionError(f"{where}: run-off, {spread}: refused {certificate.radius[~answers[:4]]}")
+    if answers[4:][certificate.exact].any():
+        raise AssertionError(f"{where}: run-off, {spread}: accepted one more than {certificate.radius}")
+    tried["run-off"] += 1
+    tried["radii accepted"] += 4
+    tried["raised radii refused"] += int(certificate.exact.sum())
 
 
 def one_ballots(rng: np.random.Generator, program: Path, folder: Path, tried: Counter) -> None:

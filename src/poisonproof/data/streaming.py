@@ -61,7 +61,7 @@ class RowStream:
         packed = path.suffix == ".gz"
         most_bytes = options.most_bytes or (None if packed else NO_BOUND)
         if isinstance(schema, TableSchema):
-            table = open_table(path, schema.delimiter, options, most_bytes)
+            table = open_table(path, schema, options, most_bytes)
             self.columns = tuple(table.header)
             self._blocks = self._of_table(table, schema, _rows(rows, schema, len(table.header)))
         elif isinstance(schema, ImageSchema):

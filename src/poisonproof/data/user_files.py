@@ -47,6 +47,10 @@ KINDS = {
 HELD_OUT = 0.2
 FEWEST_SAMPLES = 10
 FEW_LABELS = 50
+BY_QUOTES = Premise(
+    "rows", "every row closes its own quotes, as a program writes them; none reaches into the next", True
+)
+QUOTE_OPTIONS = {"records": "--multiline", "none": "--no-quotes"}
 
 
 def kind_of(path: Path) -> str:
@@ -122,7 +126,7 @@ def read_part(path: Path, schema: Schema, *, labelled: bool, options: ReadOption
     if kind != schema.kind:
         raise PoisonproofError(f"{path} holds {kind}, but the schema reads {schema.kind}; give data of the same kind.")
     if isinstance(schema, TableSchema):
-        return read_table(open_table(path, schema.delimiter, options), schema, labelled=labelled)
+        return read_table(open_table(path, schema, options), schema, labelled=labelled)
     if isinstance(schema, ImageSchema):
         return read_folder(
             path,
@@ -157,8 +161,9 @@ def _schema_for(path: Path, kind: str, options: ReadOptions, labelled: bool = Tr
     if kind == "table":
         if options.label is None:
             raise PoisonproofError(f"Which column of {path} holds the labels? Name it with --label.")
-        delimiter = _delimiter(path, ",", options)
-        return guess_schema(open_table(path, delimiter, options), options.label, options.group_column, delimiter), False
+        delimiter, quotes = _delimiter(path, ",", options), options.quotes or "lines"
+        table = open_table(path, TableSchema((), delimiter=delimiter, quotes=quotes), options)
+        return guess_schema(table, options.label, options.group_column, delimiter, quotes), False
     if kind == "images":
         declared = options.image_size is not None and options.colour is not None
         return guess_image_schema(path, options.image_size, options.colour), declared
@@ -180,7 +185,8 @@ def _with_keys(path: Path, schema: Schema, options: ReadOptions, labelled: bool)
                 )
         if schema.label is None and labelled:
             raise PoisonproofError('No column has the role "label" in the schema; one must.')
-        return replace(schema, delimiter=_delimiter(path, schema.delimiter, options))
+        delimiter = _delimiter(path, schema.delimiter, options)
+        return replace(schema, delimiter=delimiter, quotes=options.quotes or schema.quotes)
     return schema
 
 
@@ -189,6 +195,7 @@ def _refuse_what_does_not_apply(path: Path, kind: str, options: ReadOptions) -> 
         "--label": (options.label, ("table",)),
         "--group-column": (options.group_column, ("table", "arrays")),
         "--delimiter": (options.delimiter, ("table",)),
+        QUOTE_OPTIONS.get(options.quotes or "lines", "--quotes"): (options.quotes, ("table",)),
         "--image-size": (options.image_size, ("images",)),
         "--colour": (options.colour, ("images",)),
         "--n-features": (options.n_features, ("sparse",)),
@@ -212,12 +219,13 @@ def _read_all(path: Path, schema: Schema, options: ReadOptions) -> tuple[Part, P
     return part, read_npz(path, x_test, y_test, None, schema, options.most_bytes)[0]
 
 
-def open_table(path: Path, delimiter: str, options: ReadOptions, most_bytes: int | None = None) -> Table:
+def open_table(path: Path, schema: TableSchema, options: ReadOptions, most_bytes: int | None = None) -> Table:
     """The rows of a table, by the kind of its file; ``most_bytes`` of them, if not as the options say."""
     most_bytes = most_bytes or options.most_bytes
     if path.name.lower().endswith(".parquet"):
         return ParquetTable(path, most_bytes)
-    return CsvTable(path, _delimiter(path, delimiter, options), most_bytes)
+    delimiter = _delimiter(path, schema.delimiter, options)
+    return CsvTable(path, delimiter, most_bytes, options.quotes or schema.quotes)
 
 
 def _delimiter(path: Path, otherwise: str, options: ReadOptions) -> str:
@@ -245,7 +253,7 @@ def _rows(part: Part, rows: NDArray[np.int64]) -> Part:
         X,
         None if part.labels is None else part.labels[rows],
         None if part.groups is None else part.groups[rows],
-        [part.names[row] for row in rows],
+        np.asarray(part.names, object)[rows].tolist(),
         samples=samples,
     )
 
@@ -259,6 +267,9 @@ def _labels(part: Part) -> NDArray[np.object_]:
 def _check_enough(path: Path, part: Part, declared: bool) -> None:
     """Refuse what cannot be meant; how many labels there are says nothing where the classes are declared."""
     labels = _labels(part).tolist()
+    if not labels:
+        noted = f" ({'; '.join(part.notes)})" if part.notes else ""
+        raise PoisonproofError(f"{path} has no rows{noted}; at least {FEWEST_SAMPLES} are needed.")
     if len(labels) < FEWEST_SAMPLES:
         raise PoisonproofError(f"{path} gives {len(labels)} training samples; at least {FEWEST_SAMPLES} are needed.")
     different = set(labels)
@@ -292,6 +303,8 @@ def _held_out_premise(options: ReadOptions, of_file: bool, grouped: bool) -> Pre
 def _more_premises(schema: Schema, declared: bool) -> tuple[Premise, ...]:
     """What the model would otherwise list as chosen from the data, though the schema says it."""
     width = Premise("number of features", str(_width(schema)), declared)
+    if isinstance(schema, TableSchema) and schema.quotes == "records":
+        return (BY_QUOTES, *_more_premises(replace(schema, quotes="lines"), declared))
     if not isinstance(schema, TableSchema) or set(schema.named(*FEATURES)) == set(schema.named("number")):
         return (width,)
     categories = Premise("categorical columns", ", ".join(schema.named("category")) or "none", declared)

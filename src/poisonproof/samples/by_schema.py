@@ -58,21 +58,21 @@ def _read_frame(X: Any, schema: TableSchema) -> TableSamples:
             f"Found array with {len(X)} sample(s) and {len(wanted)} feature(s); at least 1 is required."
         )
     missing = frozenset(schema.missing)
-    columns = (_read_column(name, roles[name], X[name], missing) for name in wanted)
+    columns = (_read_column(name, roles[name], X[name], missing, schema.decimal) for name in wanted)
     return TableSamples(tuple(columns), len(X))
 
 
-def _read_column(name: str, role: str, series: Any, missing: frozenset[str]) -> Column:
+def _read_column(name: str, role: str, series: Any, missing: frozenset[str], decimal: str) -> Column:
     if role != "number":
         return read_column(name, series, lambda value: _text(value, missing), categorical=role == "category")
     for typed in (numbers_of(series), times_of(series)):
         if typed is not None:
             return Column.of_numbers(name, typed)
-    column = read_column(name, series, lambda value: _number(value, missing), categorical=False)
+    column = read_column(name, series, lambda value: _number(value, missing, decimal), categorical=False)
     return Column.of_numbers(name, column.as_numbers(), n_unreadable=column.n_unreadable)
 
 
-def _number(value: Any, missing: frozenset[str]) -> tuple[float | None, bool]:
+def _number(value: Any, missing: frozenset[str], decimal: str) -> tuple[float | None, bool]:
     """A number, or None and whether it is anything else than missing."""
     try:
         cell = canonical_cell(value, "a table")
@@ -81,7 +81,7 @@ def _number(value: Any, missing: frozenset[str]) -> tuple[float | None, bool]:
     if not isinstance(cell, str):
         return cell, False
     text = cell.strip()
-    number = None if text in missing else number_in(text)
+    number = None if text in missing else number_in(text, decimal)
     return (None if number is None else number + 0.0), number is None and text not in missing
 
 
