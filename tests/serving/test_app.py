@@ -278,7 +278,8 @@ def test_pages_say_what_there_is(kept):
 
 
 def small(X, y, schema):
-    model = FiniteAggregationClassifier(GaussianNB(), k=3, d=1, classes=[0, 1], n_jobs=1).fit(X, y)
+    learner = GaussianNB() if X.ndim == 2 else None
+    model = FiniteAggregationClassifier(learner, k=3, d=1, classes=[0, 1], n_jobs=1).fit(X, y)
     return KeptRun(None, MANIFEST, schema, model)
 
 
