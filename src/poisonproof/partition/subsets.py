@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -94,18 +95,26 @@ class Subsets:
         contents = []
         for j in range(self.spread.n_partitions):
             rows = ordered[starts[j] : starts[j + 1]]
-            rows = rows[np.argsort(self.rank[rows])]
-            digest = hashlib.sha256(np.concatenate(([len(rows)], labels[rows])).astype("<i8").tobytes())
-            digest.update(samples.keys(rows))
-            contents.append(digest.digest())
-        common = f"{samples.layout} {about}".encode()
-        digests = np.empty((len(self), DIGEST_BYTES), np.uint8)
-        for i in range(len(self)):
-            whole = hashlib.blake2b(common + b" %d " % i, digest_size=DIGEST_BYTES)
-            for j in sorted(self.spread.partitions_of(i)):
-                whole.update(contents[j])
-            digests[i] = np.frombuffer(whole.digest(), np.uint8)
-        return digests
+            contents.append(content_digest(samples, labels, rows[np.argsort(self.rank[rows])]))
+        return subset_digests(self.spread, contents, f"{samples.layout} {about}")
 
     def __len__(self) -> int:
         return self.spread.n_subsets
+
+
+def content_digest(samples: Samples, labels: NDArray[np.int64], rows: NDArray[np.int64]) -> bytes:
+    """SHA-256 of all that base classifiers are fed of a partition, whose rows are given in canonical order."""
+    digest = hashlib.sha256(np.concatenate(([len(rows)], labels[rows])).astype("<i8").tobytes())
+    digest.update(samples.keys(rows))
+    return digest.digest()
+
+
+def subset_digests(spread: Spread, contents: Sequence[bytes], common: str) -> NDArray[np.uint8]:
+    """128 bits for each subset: from its index, the digests of its partitions, and what all subsets have in common."""
+    digests = np.empty((spread.n_subsets, DIGEST_BYTES), np.uint8)
+    for i in range(spread.n_subsets):
+        whole = hashlib.blake2b(f"{common} {i} ".encode(), digest_size=DIGEST_BYTES)
+        for j in sorted(spread.partitions_of(i)):
+            whole.update(contents[j])
+        digests[i] = np.frombuffer(whole.digest(), np.uint8)
+    return digests

@@ -33,7 +33,9 @@ from poisonproof.samples.schema import Schema
 from poisonproof.system.environment import environment
 from poisonproof.system.files import sha256_of, write_text, write_whole
 from poisonproof.system.threads import one_linear_algebra_thread
+from poisonproof.training.member_memory import MemberMemory
 from poisonproof.training.model_files import save_model_record
+from poisonproof.training.pooled_memory import PooledMemory
 from poisonproof.training.provenance import of_run
 from poisonproof.training.work import Order, Resources
 from poisonproof.votes.votes import Votes
@@ -85,12 +87,12 @@ def run(
     settings : RunSettings
     """
     folder, clock = Path(folder), Clock()
-    with opened_run(dataset, model, folder, settings) as (ensemble, manifest, memory):
+    with opened_run(dataset, model, folder, settings) as (ensemble, manifest, memory, n_jobs):
         clock.stop("prepare")
         bound = settings.max_memory
         order = Order(folder, ensemble.training, ensemble.digests, settings.rankings, not settings.votes_only)
         resources = Resources(
-            model.n_jobs, folder / SCRATCH, None if bound is None or memory is None else memory.kernel_bytes(bound)
+            n_jobs, folder / SCRATCH, None if bound is None or memory is None else memory.kernel_bytes(bound)
         )
 
         def stale(count: int) -> None:
@@ -104,7 +106,7 @@ def run(
         certificate = replace(certify(votes), origin=_origin(manifest.settings, ensemble.split))
         clock.stop("certify")
         undefended = None
-        if settings.undefended and memory is not None and bound is not None and memory.undefended > bound:
+        if settings.undefended and bound is not None and _undefended_bytes(ensemble, memory, test) > bound:
             log.warning("the undefended learner was not trained on all data: it needs more than --max-memory")
         elif settings.undefended:
             undefended = _undefended_if_possible(ensemble, dataset)
@@ -161,14 +163,19 @@ def write_ensemble(
 
 def undefended_accuracy(ensemble: Prepared, dataset: Dataset) -> float:
     """Test accuracy of the same learner trained on all data at once: what the proof is paid with."""
-    training, test = ensemble.training, dataset.samples_for("test", ensemble.split)
-    rows = np.argsort(ensemble.subsets.rank)
-    form = training.samples.form_of(rows)
+    test, (samples, codes, rows) = dataset.samples_for("test", ensemble.split), ensemble.whole()
+    form = samples.form_of(rows)
     with one_linear_algebra_thread(), isolated(0):
-        learner = seeded(training.estimator, 0)
-        learner.fit(training.samples.take(rows, form), training.codes[rows])
-        codes = learner.predict(test.take(np.arange(len(test)), form))
-    return float((ensemble.classes[codes] == dataset.y_test).mean())
+        learner = seeded(ensemble.training.estimator, 0)
+        learner.fit(samples.take(rows, form), codes[rows])
+        said = learner.predict(test.take(np.arange(len(test)), form))
+    return float((ensemble.classes[said] == dataset.y_test).mean())
+
+
+def _undefended_bytes(ensemble: Prepared, memory: PooledMemory | None, test: Samples) -> int:
+    if memory is not None:
+        return memory.undefended
+    return MemberMemory.of(ensemble.training, len(ensemble.classes), test).undefended(ensemble.training)
 
 
 def _undefended_if_possible(ensemble: Prepared, dataset: Dataset) -> float | None:
@@ -183,7 +190,7 @@ def _undefended_if_possible(ensemble: Prepared, dataset: Dataset) -> float | Non
 def _finished(
     folder: Path, manifest: Manifest, ensemble: Prepared, certificate: Certificate, dataset: Dataset
 ) -> Manifest:
-    n_train, n_subsets, changes = len(ensemble.training.codes), ensemble.spread.n_subsets, manifest.changes
+    n_train, n_subsets, changes = ensemble.n_train, ensemble.spread.n_subsets, manifest.changes
     if manifest.changing is not None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         changes = (*changes, {**manifest.changing, "n_train": n_train, "of": n_subsets, "when": now})
