@@ -190,6 +190,7 @@ def partitioned(
             spread.n_partitions,
             folder / PARTITIONS,
             max_memory=max_memory,
+            answer_bytes=2 * spread.n_subsets,
             complete_only=not accepts_nan(model.estimator),
             outline=outline,
         )

@@ -63,11 +63,13 @@ from poisonproof.samples.labels import label_cells, read_labels
 from poisonproof.samples.packed import form_of_pack, joined, packed, packed_texts, unpacked, unpacked_texts
 from poisonproof.samples.schema import TableSchema
 from poisonproof.system.files import FULL, open_arrays, sha256_of, sha256_of_array, sweep, write_arrays
+from poisonproof.system.memory import resident_bytes
 from poisonproof.system.progress import progress
 
 MOST_LABELS = 1 << 16
 SHARE_FOR_TEST = 4  # of the bound, one part for the test samples
 SHARE_FOR_SPILL = 8
+SORTED = 6  # of a partition: as it is read, joined, in order, and as it is written
 DISK = 2.5  # spills and partitions are there at the same time
 LOCK = "store.lock"
 ANY_SIZE = 1 << 60
@@ -190,6 +192,7 @@ def open_large(
     folder: Path,
     *,
     max_memory: int,
+    answer_bytes: int = 0,
     complete_only: bool = False,
     outline: Dataset | None = None,
 ) -> StoredDataset:
@@ -204,6 +207,8 @@ def open_large(
         Of the store; what other data left there is removed.
     max_memory : int
         Bytes that the whole process may take, of which the pass takes a part.
+    answer_bytes : int
+        What the votes on one test sample will take.
     complete_only : bool
         Leave out training samples with missing numbers, for learners that take none.
     outline : Dataset, optional
@@ -214,7 +219,7 @@ def open_large(
     )
     with _only_writer(folder):
         emptied(folder, made_of)
-        pass_ = Pass(source, split, n_partitions, folder, made_of, max_memory, complete_only)
+        pass_ = Pass(source, split, n_partitions, folder, made_of, max_memory, complete_only, answer_bytes)
         store = _standing(folder, made_of)
         if store is None:
             store = pass_.whole()
@@ -235,10 +240,11 @@ class Pass:
         made_of: str,
         max_memory: int,
         complete_only: bool,
+        answer_bytes: int,
     ) -> None:
         self.source, self.split, self.n_partitions = source, split, n_partitions
         self.folder, self.made_of, self.complete_only = folder, made_of, complete_only
-        self.max_memory = max_memory
+        self.max_memory, self.answer_bytes = max_memory, answer_bytes
         self.buffer = min(LARGEST_BUFFER, max(SMALLEST_BUFFER, max_memory // SHARE_FOR_SPILL))
         self.expected = source.n_rows()
         self.needed = 0.0
@@ -341,6 +347,7 @@ class Pass:
         """Partitions, test samples, and what the pass found."""
         facts, declared = spiller.facts, self.source.options.classes
         labels, counts = facts["labels"], self._counts(spiller)
+        self._check_partitions(spiller)
         check_labels(self.source.path, labels, int(counts.sum()), declared is not None)
         codes = read_labels(labels, declared).codes
         sealing = Sealing(codes, self.complete_only, facts["form"])
@@ -370,6 +377,21 @@ class Pass:
                 counts += np.bincount(arrays["label"], minlength=len(counts))
         return counts
 
+    def _check_partitions(self, spiller: Spiller) -> None:
+        """Refuse a bound in which the largest partition cannot be sorted, and say which one would do."""
+        lengths = np.zeros(self.n_partitions, np.int64)
+        for spill in spiller.spills:
+            for name, (_, length, _) in spill.places.items():
+                if name.isdigit():
+                    lengths[int(name)] += length
+        need = resident_bytes() + SORTED * int(lengths.max())
+        if need > self.max_memory:
+            raise PoisonproofError(
+                f"--max-memory {in_bytes(self.max_memory, up=True)} is not enough: the largest of {self.n_partitions} "
+                f"partitions holds {in_bytes(lengths.max())}, and to sort it takes about {in_bytes(need, up=True)}; "
+                "give at least that, or a larger k, which makes partitions smaller."
+            )
+
     def _check_labels(self, labels: Sequence[str]) -> None:
         if len(labels) > MOST_LABELS:
             raise PoisonproofError(
@@ -390,13 +412,14 @@ class Pass:
     def _check_test(self, test_bytes: float, n_test: int, done: int) -> None:
         """Refuse test samples that will not fit into their part of the memory, and say how many do."""
         total = max(done, self.expected or 0)
-        most, wanted = self.max_memory / SHARE_FOR_TEST, test_bytes / done * total
+        most = self.max_memory / SHARE_FOR_TEST
+        wanted = (test_bytes + n_test * self.answer_bytes) / done * total
         if wanted > most:
             share = share_of(self.source.options) * most / wanted
             raise PoisonproofError(
                 f"About {n_test / done * total:.0f} samples of {self.source.path} would be held out to test on, and "
-                f"take {in_bytes(wanted)}, more than a quarter of --max-memory {in_bytes(self.max_memory)}; hold out "
-                f"less, --held-out {share:.1g}, or give --test."
+                f"take {in_bytes(wanted)} with their votes, more than a quarter of --max-memory "
+                f"{in_bytes(self.max_memory)}; hold out less, --held-out {share:.1g}, or give --test."
             )
 
     @contextmanager
