@@ -3,7 +3,8 @@
     python benchmarks/target.py CASES
 
 Random small ensembles, every set of partitions of every size; on every tenth, every rewriting of what is reached
-(votes) or every ranking of it (run-off). Prints how many radii were broken, and how many were exact in truth.
+(votes) or every ranking of it (run-off). Then training samples that vote: everything that up to four poisons (three
+contributors) can do. Prints how many radii were broken, and how many were exact in truth.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import numpy as np
 
 from poisonproof import Spread, Votes, certify
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
+from ballot_cases import FAMILIES, Verdict
 from runoff_oracle import as_array, random_case
 from target_oracle import (
     smallest_attack,
@@ -103,6 +105,19 @@ def of_rankings(cases: int) -> None:
     )
 
 
+def of_samples(cases: int) -> None:
+    for name, family in FAMILIES.items():
+        verdict = Verdict()
+        for seed in range(cases // 5 if "contrib" in name else cases):
+            family(seed, verdict, target=True)
+        print(
+            f"{name}: {verdict.checked} predictions that are not the target; broken {len(verdict.broken)}; called "
+            f"exact but not: {len(verdict.loose_though_exact)}; not exact, and not called so: "
+            f"{len(verdict.loose) - len(verdict.loose_though_exact)}"
+        )
+
+
 if __name__ == "__main__":
     of_votes(int(sys.argv[1]))
     of_rankings(int(sys.argv[1]))
+    of_samples(int(sys.argv[1]))

@@ -24,8 +24,8 @@ Definition reached (n : nat) (reach : spread) (w : nat -> Z) (j : nat) : Z :=
 Definition bounded (n : nat) (reach : spread) (w : nat -> Z) (Q : list nat) (m B : Z) : Prop :=
   forall H, NoDup H -> incl H Q -> size H <= m -> cover n reach w H <= B.
 
-(** The votes v' can come from v by poisoning the partitions H. *)
-Definition poisoned (n : nat) (reach : spread) (H : list nat) (v v' : nat -> Z) : Prop :=
+(** The votes v' can come from v by poisoning the partitions H; so can rankings, or whatever members say. *)
+Definition poisoned {answer : Type} (n : nat) (reach : spread) (H : list nat) (v v' : nat -> answer) : Prop :=
   forall i, (i < n)%nat -> touched reach H i = false -> v' i = v i.
 
 Section Cover.
@@ -54,6 +54,26 @@ Section Cover.
   Proof.
     intros P. unfold reached. rewrite sum_swapped. apply sum_le. intros i I. apply in_members in I.
     rewrite sum_scaled. apply Z.mul_le_mono_nonneg_l; [auto|]. apply one_if_existsb.
+  Qed.
+
+  (** No partition reaches more than d members, so r of them reach r d at most: what these weigh, by a witness t. *)
+  Lemma bounded_by_members w Q r d t :
+    0 <= d -> (forall j, In j Q -> reached n reach (fun _ => 1) j <= d) -> 0 <= t ->
+    bounded n reach w Q r (r * d * t + sum (fun i => positive_part (w i - t)) (members n)).
+  Proof.
+    intros D R T H N I S. unfold cover.
+    assert (A : sum (fun i => w i * one_if (touched reach H i)) (members n)
+                <= sum (fun i => t * one_if (touched reach H i) + positive_part (w i - t)) (members n)).
+    { apply sum_le. intros i _. unfold positive_part. destruct (touched reach H i); cbn [one_if]; lia. }
+    rewrite sum_plus, sum_scaled in A.
+    pose proof (cover_at_most_sum (fun _ => 1) H ltac:(intros; lia)) as C. unfold cover in C.
+    rewrite (sum_ext (fun i => 1 * one_if (touched reach H i)) (fun i => one_if (touched reach H i))) in C
+      by (intros; lia).
+    assert (B : sum (reached n reach (fun _ => 1)) H <= sum (fun _ => d) H) by (apply sum_le; auto).
+    rewrite sum_constant in B.
+    assert (size H * d <= r * d) by (apply Z.mul_le_mono_nonneg_r; assumption).
+    set (touches := sum (fun i => one_if (touched reach H i)) (members n)) in *.
+    assert (t * touches <= t * (r * d)) by (apply Z.mul_le_mono_nonneg_l; lia). lia.
   Qed.
 
   Lemma touched_same H H' i : incl H H' -> incl H' H -> touched reach H i = touched reach H' i.

@@ -2,8 +2,8 @@
     members rank the winner above the other. Ties go to the smaller class in both rounds.
 
     An attack must fulfil several conditions at once, each of the form cover(w) >= gap. A linear combination of them is
-    one condition, so multipliers and a threshold are a witness that it cannot be fulfilled: R1's three conditions are
-    the multipliers (1, 0), (0, 1) and (1, 1). The theorem holds for any spread; d = 1 is a case of it. *)
+    one condition, so multipliers and a bound on covers are a witness that it cannot be fulfilled: R1's three conditions
+    are the multipliers (1, 0), (0, 1) and (1, 1), for a member votes for one of two classes only. The theorem holds for any spread; d = 1 is a case of it. *)
 
 From Coq Require Import ZArith List Lia Bool.
 From Poisonproof Require Import Sums Votes Cover Theorem2.
@@ -58,6 +58,16 @@ Qed.
 (** 1 + [p above c] - [c above p] *)
 Definition duel_weight (prefers : ranking) (p c : Z) (i : nat) : Z := 1 + one_if (prefers i p c) - one_if (prefers i c p).
 
+(** What a member costs, at most, that turns from p to a or to b, whichever weighs more. *)
+Definition pair_weight (v : nat -> Z) (p a b la lb : Z) (i : nat) : Z :=
+  Z.max la lb + (la + lb) * one_if (v i =? p) - la * one_if (v i =? a) - lb * one_if (v i =? b).
+
+Lemma pair_weight_nonnegative v p a b la lb i : a <> b -> 0 <= la -> 0 <= lb -> 0 <= pair_weight v p a b la lb i.
+Proof.
+  intros N A B. unfold pair_weight.
+  destruct (Z.eqb_spec (v i) p), (Z.eqb_spec (v i) a), (Z.eqb_spec (v i) b); cbn [one_if]; lia.
+Qed.
+
 Section Attack.
   Variables (n : nat) (reach : spread) (v v' : nat -> Z) (prefers prefers' : ranking) (H : list nat).
   Hypothesis VOTES : poisoned n reach H v v'.
@@ -65,6 +75,25 @@ Section Attack.
 
   Lemma lead_falls p c : p <> c -> lead n v p c - cover n reach (weight v p c) H <= lead n v' p c.
   Proof. intros N. apply lead_loses_at_most_the_weight; assumption. Qed.
+
+  Lemma pair_falls p a b la lb : p <> a -> p <> b -> a <> b -> 0 <= la -> 0 <= lb ->
+    la * lead n v p a + lb * lead n v p b - cover n reach (pair_weight v p a b la lb) H
+    <= la * lead n v' p a + lb * lead n v' p b.
+  Proof.
+    intros PA PB AB LA LB.
+    set (worth := fun (u : nat -> Z) i => la * (one_if (u i =? p) - one_if (u i =? a))
+                                          + lb * (one_if (u i =? p) - one_if (u i =? b))).
+    assert (E : forall u, la * lead n u p a + lb * lead n u p b
+                          = sum (worth u) (members n) - la * one_if (a <? p) - lb * one_if (b <? p)).
+    { intros u. unfold worth, lead, count. rewrite sum_plus, !sum_scaled, !sum_minus. ring. }
+    assert (sum (worth v) (members n) - cover n reach (pair_weight v p a b la lb) H <= sum (worth v') (members n)).
+    { unfold cover. rewrite <- sum_minus. apply sum_le. intros i I. apply in_members in I. specialize (VOTES i I).
+      unfold worth, pair_weight. destruct (touched reach H i).
+      - destruct (Z.eqb_spec (v i) p), (Z.eqb_spec (v i) a), (Z.eqb_spec (v i) b),
+          (Z.eqb_spec (v' i) p), (Z.eqb_spec (v' i) a), (Z.eqb_spec (v' i) b); cbn [one_if]; lia.
+      - rewrite VOTES by reflexivity. cbn [one_if]. lia. }
+    rewrite !E. lia.
+  Qed.
 
   Lemma duel_falls p c : duel n prefers p c - cover n reach (duel_weight prefers p c) H <= duel n prefers' p c.
   Proof.
@@ -94,36 +123,29 @@ Theorem run_off_sound K n reach v v' prefers prefers' p Q r H :
   0 <= p < K ->
   (* round 1: no two classes can both be raised above p *)
   (forall a b, 0 <= a < K -> 0 <= b < K -> a <> b -> a <> p -> b <> p ->
-     exists la lb t, 0 <= la /\ 0 <= lb /\ 0 <= t /\
-       largest n reach (fun i => la * weight v p a i + lb * weight v p b i) Q r t
-       < la * (lead n v p a + 1) + lb * (lead n v p b + 1)) ->
+     exists la lb B, 0 <= la /\ 0 <= lb /\
+       bounded n reach (pair_weight v p a b la lb) Q r B /\
+       B < la * (lead n v p a + 1) + lb * (lead n v p b + 1)) ->
   (* round 2: no class can be raised above all others but p, and beat p *)
   (forall c, 0 <= c < K -> c <> p ->
-     exists mu t l, 0 <= mu /\ 0 <= t /\
+     exists mu l B, 0 <= mu /\
        (forall x lx, In (x, lx) l -> 0 <= lx /\ 0 <= x < K /\ x <> p /\ x <> c) /\
-       largest n reach (fun i => mu * duel_weight prefers p c i + 1 * combined v c l i) Q r t
-       < mu * (duel n prefers p c + 1) + sum (fun xl => snd xl * (lead n v (fst xl) c + 1)) l) ->
+       bounded n reach (fun i => mu * duel_weight prefers p c i + 1 * combined v c l i) Q r B /\
+       B < mu * (duel n prefers p c + 1) + sum (fun xl => snd xl * (lead n v (fst xl) c + 1)) l) ->
   incl H Q -> size H <= r ->
   poisoned n reach H v v' ->
   (forall i, (i < n)%nat -> touched reach H i = false -> prefers' i = prefers i) ->
   wins_run_off K n v' prefers' p.
 Proof.
   intros P R1 R2 I S PO RANKS.
-  assert (DW : forall i c, 0 <= duel_weight prefers p c i).
-  { intros i c. unfold duel_weight. destruct (prefers i p c), (prefers i c p); simpl; lia. }
   split; [assumption|]. split.
   - intros a b A B AB AP BP.
     destruct (Z_lt_le_dec (lead n v' p a) 0) as [NA|]; [|left; assumption].
     destruct (Z_lt_le_dec (lead n v' p b) 0) as [NB|]; [|right; assumption]. exfalso.
-    destruct (R1 a b A B AB AP BP) as (la & lb & t & LA & LB & T & BOUND).
-    assert (C : cover n reach (fun i => la * weight v p a i + lb * weight v p b i) H
-                <= largest n reach (fun i => la * weight v p a i + lb * weight v p b i) Q r t).
-    { apply (bounded_for_lists n reach _ Q r _ H); auto. apply largest_bounds; auto. intros i _.
-      pose proof (weight_bounds v p a i ltac:(auto)). pose proof (weight_bounds v p b i ltac:(auto)). nia. }
-    rewrite (cover_combines n reach H la lb) in C.
-    pose proof (lead_falls n reach v v' H PO p a ltac:(auto)). pose proof (lead_falls n reach v v' H PO p b ltac:(auto)).
-    nia.
-  - intros c C CP. destruct (R2 c C CP) as (mu & t & l & MU & T & L & BOUND).
+    destruct (R1 a b A B AB AP BP) as (la & lb & most & LA & LB & BOUND & LESS).
+    pose proof (bounded_for_lists n reach _ Q r _ H BOUND I S) as C.
+    pose proof (pair_falls n reach v v' H PO p a b la lb ltac:(auto) ltac:(auto) AB LA LB). nia.
+  - intros c C CP. destruct (R2 c C CP) as (mu & l & most & MU & L & BOUND & LESS).
     destruct (Z_lt_le_dec (duel n prefers' p c) 0) as [D|]; [right|left; assumption].
     assert (SOME : (exists xl, In xl l /\ 0 <= lead n v' (fst xl) c)
                    \/ forall xl, In xl l -> lead n v' (fst xl) c < 0).
@@ -135,13 +157,7 @@ Proof.
     destruct SOME as [((x & lx) & X & E)|ALL].
     + destruct (L x lx X) as (_ & XK & XP & XC). exists x. auto.
     + exfalso.
-      assert (W : forall i, (i < n)%nat -> 0 <= combined v c l i).
-      { intros i _. apply sum_nonnegative. intros (x & lx) X. destruct (L x lx X) as (LX & _ & _ & XC). cbn [fst snd].
-        pose proof (weight_bounds v x c i XC). nia. }
-      assert (COV : cover n reach (fun i => mu * duel_weight prefers p c i + 1 * combined v c l i) H
-                    <= largest n reach (fun i => mu * duel_weight prefers p c i + 1 * combined v c l i) Q r t).
-      { apply (bounded_for_lists n reach _ Q r _ H); auto. apply largest_bounds; auto.
-        intros i IN. specialize (W i IN). specialize (DW i c). nia. }
+      pose proof (bounded_for_lists n reach _ Q r _ H BOUND I S) as COV.
       rewrite (cover_combines n reach H mu 1) in COV.
       assert (SUM : sum (fun xl => snd xl * (lead n v (fst xl) c + 1)) l <= cover n reach (combined v c l) H).
       { assert (E : cover n reach (combined v c l) H = sum (fun xl => snd xl * cover n reach (weight v (fst xl) c) H) l).

@@ -25,13 +25,14 @@ Section Training.
   (** The subset of member i. *)
   Definition subset (D : list sample) (i : nat) : list sample := filter (fun s => reach (split s) i) D.
 
-  (** [learn i S] is the vote, on one fixed test sample, of member i trained on the subset S. *)
-  Variable learn : nat -> list sample -> Z.
+  (** [learn i S] is the vote, on one fixed test sample, of member i trained on the subset S; or its ranking. *)
+  Context {answer : Type}.
+  Variable learn : nat -> list sample -> answer.
 
   (** Purity: a member is a function of its subset as a multiset; the order of rows does not matter. *)
   Definition pure : Prop := forall i S S', Permutation S S' -> learn i S = learn i S'.
 
-  Definition votes (D : list sample) (i : nat) : Z := learn i (subset D i).
+  Definition votes (D : list sample) (i : nat) : answer := learn i (subset D i).
 
   Lemma filter_permuted (f : sample -> bool) l l' : Permutation l l' -> Permutation (filter f l) (filter f l').
   Proof.

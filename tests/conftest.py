@@ -3,6 +3,8 @@ import os
 import pytest
 from hypothesis import settings
 
+import poisonproof.certificates.kernels  # noqa: F401  so that certify uses them, and tests are tests of them
+
 settings.register_profile("poisonproof", deadline=None)
 settings.load_profile("poisonproof")
 

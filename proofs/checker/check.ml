@@ -230,6 +230,59 @@ let ensemble () =
       if not (valid_claim setting claim) then bad "the prediction must be one of the %d classes." k;
       check_sample setting votes claim)
 
+let limit () =
+  match one_of "a limit" [ ("partitions", `Partitions); ("members", `Members) ] with
+  | `Partitions -> ByPartitions (number "a threshold")
+  | `Members -> ByMembers (number "a threshold")
+
+let run_off () =
+  let k, labels = class_labels () in
+  if labels <> Declared then bad "a run-off election is checked for declared classes alone.";
+  let n, partitions, the_spread = spread () in
+  if not (valid_spread the_spread) then bad "the spread is not in order.";
+  if n > 500 then Gc.set { (Gc.get ()) with minor_heap_size = 4 * 1024 * 1024; space_overhead = 200 };
+  let allowed = reachable partitions the_spread in
+  let setting = make_setting labels (Integer.of_int k) the_spread allowed None in
+  each_sample (fun () ->
+      let elected = number "the prediction" in
+      let withstood = number "the radius" in
+      let n_pushed = count "the number of pairs" in
+      let n_beaten = count "the number of rivals" in
+      expect "rankings";
+      let rankings = ref [] in
+      for _ = 1 to n do
+        let named = count "how many classes are ranked" in
+        if named > k then bad "a ranking names %d classes, and there are %d." named k;
+        rankings := below k named "a ranked class" :: !rankings
+      done;
+      let rankings = List.rev !rankings in
+      let round_1 = ref [] and round_2 = ref [] in
+      for _ = 1 to n_pushed do
+        expect "pushed";
+        let first = number "a class" in
+        let second = number "a class" in
+        let of_first = number "a multiplier" in
+        let of_second = number "a multiplier" in
+        round_1 := { first; second; of_first; of_second; pushed_limit = limit () } :: !round_1
+      done;
+      for _ = 1 to n_beaten do
+        expect "beaten";
+        let by_class = number "a class" in
+        let of_duel = number "a multiplier" in
+        let beaten_limit = limit () in
+        let others = ref [] in
+        for _ = 1 to count "the number of other classes" do
+          let x = number "a class" in
+          let multiplier = number "a multiplier" in
+          others := (x, multiplier) :: !others
+        done;
+        round_2 := { by_class; of_duel; of_others = List.rev !others; beaten_limit } :: !round_2
+      done;
+      let claim = { elected; withstood; round_1 = List.rev !round_1; round_2 = List.rev !round_2 } in
+      if not (valid_rankings setting rankings) then bad "the rankings are not of %d members over %d classes." n k;
+      if not (valid_run_off setting claim) then bad "the prediction must be one of the %d classes." k;
+      check_run_off setting rankings claim)
+
 let ballots () =
   let k, ballot_labels = class_labels () in
   expect "rule";
@@ -285,8 +338,9 @@ let () =
     expect "poisonproof";
     expect "witness";
     expect "1";
-    (match one_of "the kind of voters" [ ("ensemble", `Ensemble); ("ballots", `Ballots); ("neighbours", `Neighbours) ] with
+    (match one_of "the kind of voters" [ ("ensemble", `Ensemble); ("run-off", `Run_off); ("ballots", `Ballots); ("neighbours", `Neighbours) ] with
     | `Ensemble -> ensemble ()
+    | `Run_off -> run_off ()
     | `Ballots -> ballots ()
     | `Neighbours -> neighbours ());
     Printf.printf "%d samples: %d accepted, %d refused\n" (!accepted + !refused) !accepted !refused;

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from poisonproof.planning.plan import Plan
     from poisonproof.planning.plan import make_plan as plan
     from poisonproof.premises import Premise, PremiseWarning
-    from poisonproof.runs.run import Outcome, run
+    from poisonproof.runs.outcome import Outcome
+    from poisonproof.runs.run import run
     from poisonproof.verification import Verdict, verify
     from poisonproof.votes.votes import Votes
 
@@ -64,7 +65,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "InfiniteAggregationClassifier": "estimators.stochastic",
     "KernelRidgeClassifier": "learners.kernel_ridge",
     "MissingExtraError": "errors",
-    "Outcome": "runs.run",
+    "Outcome": "runs.outcome",
     "Plan": "planning.plan",
     "PoisonproofError": "errors",
     "Premise": "premises",

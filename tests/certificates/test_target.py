@@ -7,7 +7,12 @@ import pytest
 from test_certificates import random_spread, random_votes
 from test_runoff import PLANE, ranked_votes
 
+from ballot_cases import FAMILIES
+from ballot_cases import Verdict as BallotVerdict
 from poisonproof import Spread, TargetCertificate, Votes, certify
+from poisonproof.partition.split import Split
+from poisonproof.votes.ballots import Ballots
+from poisonproof.votes.neighbours import Neighbours
 from runoff_oracle import random_case
 from target_oracle import (
     runoff_against,
@@ -190,3 +195,48 @@ def test_an_altered_file_is_no_target_certificate(tmp_path):
     write_arrays(tmp_path / "other.npz", arrays, {**facts, "target": 2})
     with pytest.raises(ValueError, match="beyond its 2 classes"):
         TargetCertificate.load(tmp_path / "other.npz")
+
+
+@pytest.mark.parametrize(("family", "n_cases"), [(name, 40 if "contrib" in name else 120) for name in FAMILIES])
+def test_samples_that_vote_no_attack_gives_the_target_and_exact_radii_are_exact(family, n_cases):
+    verdict = BallotVerdict()
+    for seed in range(n_cases):
+        FAMILIES[family](seed, verdict, target=True)
+    assert verdict.checked > n_cases // 4
+    assert verdict.broken == []
+    assert verdict.loose_though_exact == []
+
+
+def test_a_target_certificate_of_samples_that_vote_is_saved_and_counts_changes_as_two(tmp_path):
+    """F = 8, −6 and 0: the leads over classes 1 and 2 are the radii, whatever the third class does."""
+    facts = (np.array([[10, 3, 6]]), np.array([12, 12, 12]), np.zeros(3, int), np.array(["cat", "dog", "owl"]))
+    ballots = Ballots(*facts, np.array([True]), split=Split("content", "float64"))
+    against = {label: certify(ballots, target=label) for label in ("cat", "dog", "owl")}
+    assert [found.radius.tolist() for found in against.values()] == [[0], [14], [8]]
+    assert certify(ballots).radius.tolist() == [8]
+    assert against["cat"].already.tolist() == [True]
+    assert against["dog"].exact.tolist() == [True]
+    assert against["dog"].radius_against("label_flip").tolist() == [7]
+    assert against["dog"].radius_against("modify").tolist() == [7]
+    assert "36 training samples vote" in str(against["dog"])
+    against["dog"].save(tmp_path / "t.npz")
+    back = TargetCertificate.load(tmp_path / "t.npz")
+    assert str(back) == str(against["dog"])
+    assert (back.election, back.spread) == (against["dog"].election, None)
+    unsure = Ballots(*facts, np.array([False]))
+    assert not certify(unsure, target="dog").exact.any()
+    with pytest.raises(ValueError, match="'reachable' asks about votes of base classifiers"):
+        certify(ballots, target="dog", reachable=[0])
+    with pytest.raises(ValueError, match=r"must be one of the 3 classes, as a label. Got 'eel'"):
+        certify(ballots, target="eel")
+
+
+def test_neighbours_beyond_the_list_are_counted_for_the_attacker():
+    """Of six samples four are listed: what a removal lets in is not known, so one poison may be enough."""
+    order = np.array([[0, 0, 0, 0, 1, 1]])
+    whole = Neighbours(order, np.array([True]), 4, 6, np.arange(2))
+    part = Neighbours(order[:, :4], np.array([True]), 4, 6, np.arange(2))
+    assert certify(whole, target=1).radius.tolist() == [2]
+    assert certify(whole, target=1).exact.all()
+    assert certify(part, target=1).radius.tolist() == [0]
+    assert not certify(part, target=1).exact.any()

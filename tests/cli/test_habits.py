@@ -331,6 +331,15 @@ def test_example_texts_are_texts_of_several_topics(tmp_path):
     assert min(counts.values()) > 100
 
 
+def test_example_lists_its_choices():
+    text = invoke("example").stdout
+    record = json.loads(invoke("example", "--json").stdout)
+    assert list(record["examples"]) == list(EXAMPLES)
+    for name, words in record["examples"].items():
+        assert re.search(rf"^{name} +{re.escape(words)}$", text, re.MULTILINE)
+        assert len(words) > 20
+
+
 def test_example_of_no_name(tmp_path):
     assert "There is no example 'cats'; there are table, contributors" in invoke("example", "cats", code=2).stderr
     record = json.loads(invoke("example", "contributors", tmp_path / "new" / "folder", "--json").stdout)

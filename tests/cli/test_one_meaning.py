@@ -14,10 +14,10 @@ COMMANDS = typer.main.get_command(app).commands
 OF_ONE_COMMAND = {
     "--out": set(COMMANDS),
     "--seed": set(COMMANDS),
-    "--method": {"audit", "accuracy"},  # fewer methods
+    "--method": {"audit", "accuracy", "run"},  # fewer methods; who votes
     "--k": {"plan"},  # several
     "--d": {"plan"},
-    "--attack-size": {"plan", "run", "gate"},  # one: to plan for, to show, and of each condition
+    "--attack-size": {"plan", "run", "gate", "predict"},  # one: to plan for, to show, of each condition or answer
     "--target": {"predict"},  # in a column of its own
     "--split": {"certify"},  # said of votes that were made elsewhere
     "--votes-only": {"plan"},

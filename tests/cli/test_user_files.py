@@ -80,7 +80,7 @@ def test_predict_answers_with_the_radii_of_the_model(made, tmp_path, suffix):
         if suffix == "jsonl"
         else list(csv.DictReader(text.splitlines()))
     )
-    assert list(answers[0]) == ["sample", "prediction", "radius", "runner_up", "vote_share"]
+    assert list(answers[0]) == ["sample", "prediction", "radius", "runner_up", "vote_share", *order]
     assert [int(answer["sample"]) for answer in answers] == [line for line in range(2, 32) if line != 9]
     model = FiniteAggregationClassifier.load(folder / "run" / "models")
     dataset = open_files(table, ReadOptions(schema=folder / "run" / "schema.json", test=table))

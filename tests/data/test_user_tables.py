@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from poisonproof import FiniteAggregationClassifier, Split
 from poisonproof.data import ReadOptions, held_out, open_files
-from poisonproof.data.readers.csvfile import CsvTable, cells_of
+from poisonproof.data.readers.csvfile import CsvTable
 from poisonproof.data.readers.lines import LONGEST_LINE
 from poisonproof.data.readers.parquet import ParquetTable
+from poisonproof.data.readers.quotes import grammar
 from poisonproof.data.readers.tables import guess_schema, read_table
 from poisonproof.estimators.prepared import prepare_dataset
 from poisonproof.learners.presets import learner_for, preset
@@ -90,7 +91,7 @@ POISONS = {
     "a new label": (cell(**{"class": "zebra"}), 1),
     "a label in quotes": (cell(**{"class": '"a"'}), 1),
     "an open quote": (b'"' + cell(), 0),
-    "an open quote at the end": (cell() + b'"', 1),
+    "an open quote at the end": (cell() + b'"', 0),  # it could as well be the end of a text
     "more after a quote": (cell(shade='"dark"er'), 0),
     "too few cells": (b"1,2,3", 0),
     "too many cells": (cell() + b",1", 0),
@@ -165,7 +166,7 @@ def test_no_line_of_any_bytes_changes_how_another_is_read(tmp_path_factory, line
 def test_what_csv_writes_is_what_is_read(cells):
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(cells)
-    assert cells_of(line.getvalue(), ",") == cells
+    assert grammar(",").cells(line.getvalue()) == cells
 
 
 def test_the_hold_out_moves_nothing_when_a_line_is_inserted(place):

@@ -10,9 +10,12 @@ import random
 import numpy as np
 
 from ballot_oracle import THREATS, World, smallest_coalition, smallest_coalition_of_neighbours, voice_of
+from poisonproof import certify
 from poisonproof.certificates.ballots import certify_counts
 from poisonproof.certificates.contributors import certify_voices
 from poisonproof.certificates.neighbours import certify_order
+from poisonproof.votes.ballots import Ballots, Voices
+from poisonproof.votes.neighbours import Neighbours
 
 MOST = 4
 GROWING = ("insert_remove", "insert")  # of the others there is an end: no more than all samples can go or change
@@ -37,7 +40,21 @@ class Verdict:
         return [what for exact, what in self.loose if exact]
 
 
-def ballots(seed, verdict):
+def against_target(votes, target, verdict, smallest, what, most=MOST):
+    """The radius of one prediction against becoming the target; ``smallest(most)`` is the smallest such attack."""
+    found = certify(votes, target=target, n_jobs=1)
+    change = certify(votes, n_jobs=1)
+    assert found.prediction[0] == change.prediction[0], what
+    if found.already[0]:
+        assert found.radius[0] == 0, what
+        return
+    assert found.radius[0] >= change.radius[0], what
+    radius = int(found.radius[0])
+    most = min(most, radius + 1)
+    verdict.compare(radius, smallest(most), most, bool(found.exact[0]), ("target", target, *what, radius))
+
+
+def ballots(seed, verdict, *, target=False):
     """Two-sided or one-sided ballots, with and without declared sizes, declared and inferred classes."""
     draw = random.Random(f"ballots {seed}")
     one_sided, inferred = draw.random() < 0.4, draw.random() < 0.4
@@ -73,6 +90,12 @@ def ballots(seed, verdict):
     totals = np.array([sum(label == c + inferred for _, label in drawn) for c in range(n_classes)])
     radii = certify_counts(near, totals, np.array(sizes), one_sided=one_sided, inferred=inferred)
     what = (drawn, sizes, one_sided, inferred)
+    if target:
+        facts = (near, totals, np.array(sizes), np.arange(n_classes), np.array([True]))
+        votes = Ballots(*facts, one_sided=one_sided, classes_inferred=inferred)
+        c = draw.randrange(n_classes)
+        against_target(votes, c, verdict, lambda most: world.smallest_attack("insert_remove", most, c + inferred), what)
+        return
     assert radii.prediction[0] + inferred == world.prediction(), what
     for threat in THREATS:
         radius = int(getattr(radii, threat)[0])
@@ -81,7 +104,7 @@ def ballots(seed, verdict):
         verdict.compare(radius, world.smallest_attack(threat, most), most, exact, (threat, *what, radius))
 
 
-def neighbours(seed, verdict):
+def neighbours(seed, verdict, *, target=False):
     """K nearest neighbours, K below and above the number of samples, ties and duplicates, inferred classes."""
     draw = random.Random(f"neighbours {seed}")
     inferred = draw.random() < 0.4
@@ -111,6 +134,11 @@ def neighbours(seed, verdict):
     order = np.array([[label - inferred for _, label in sorted(drawn)]], np.int64).reshape(1, n)
     radii = certify_order(order, k, n, n_classes, inferred=inferred)
     what = (sorted(drawn), k, inferred)
+    if target:
+        votes = Neighbours(order, np.array([first == 1]), k, n, np.arange(n_classes), classes_inferred=inferred)
+        c = draw.randrange(n_classes)
+        against_target(votes, c, verdict, lambda most: world.smallest_attack("insert_remove", most, c + inferred), what)
+        return
     assert radii.prediction[0] + inferred == world.prediction(), what
     duplicates = len({place for place, _ in drawn}) < n
     for threat in THREATS:
@@ -121,7 +149,7 @@ def neighbours(seed, verdict):
         verdict.compare(radius, world.smallest_attack(threat, most), most, exact, (threat, *what, radius))
 
 
-def contributors(seed, verdict):
+def contributors(seed, verdict, *, target=False):
     """Ballots of contributors, cut to their voices."""
     draw = random.Random(f"contributors {seed}")
     one_sided, inferred = draw.random() < 0.3, draw.random() < 0.3
@@ -158,6 +186,21 @@ def contributors(seed, verdict):
         inferred=inferred,
     )
     what = (drawn, voices, sizes, one_sided, inferred)
+    if target:
+        facts = (near.reshape(1, len(cells)), totals, np.array(sizes[inferred:], np.int64), np.arange(n_classes))
+        rule = Voices(voices, classes, starts)
+        votes = Ballots(*facts, np.array([True]), one_sided=one_sided, classes_inferred=inferred, voices=rule)
+        c = draw.randrange(n_classes)
+        world = {"one_sided": one_sided, "inferred": inferred, "wanted": c + inferred}
+        against_target(
+            votes,
+            c,
+            verdict,
+            lambda most: smallest_coalition(said, n_labels, sizes, voices, most=most, **world),
+            what,
+            3,
+        )
+        return
     assert scores[0].tolist() == [
         sizes[label] + sum(ballots[label] for ballots, _ in said) for label in range(inferred, n_labels)
     ], what
@@ -171,7 +214,7 @@ def contributors(seed, verdict):
         verdict.compare(int(radius[0]), attack, most, exact, (threat, *what, int(radius[0])))
 
 
-def contributing_neighbours(seed, verdict):
+def contributing_neighbours(seed, verdict, *, target=False):
     """Nearest neighbours where each contributor is heard by its nearest sample only."""
     draw = random.Random(f"contributing neighbours {seed}")
     inferred = draw.random() < 0.4
@@ -190,6 +233,20 @@ def contributing_neighbours(seed, verdict):
     radii = certify_order(order, k, len(groups), n_classes, inferred=inferred, contributors=True)
     radius = int(radii.insert_remove[0])
     kinds = [(place, label) for place in range(far + 2) for label in range(n_labels)]
+    if target:
+        facts = (k, len(groups), np.arange(n_classes), True)
+        votes = Neighbours(order, np.array([first == 1]), *facts, classes_inferred=inferred)
+        c = draw.randrange(n_classes)
+        world = {"inferred": inferred, "wanted": c + inferred}
+        against_target(
+            votes,
+            c,
+            verdict,
+            lambda most: smallest_coalition_of_neighbours(groups, kinds, n_labels, k, most=most, **world),
+            (drawn, k, inferred),
+            3,
+        )
+        return
     most = min(3, radius + 1)
     attack = smallest_coalition_of_neighbours(groups, kinds, n_labels, k, inferred=inferred, most=most)
     verdict.compare(radius, attack, most, first == 1, (drawn, k, inferred, radius))

@@ -57,12 +57,23 @@ def _predicted(counts, places, labels, sizes, n_labels, reach, one_sided, inferr
     return prediction_by_ballots(counts, places, labels, sizes, n_labels, reach, one_sided, inferred)
 
 
+ANYTHING = -1  # an attacker who is content with any change
+
+
 @njit(cache=True)
-def _attacked(counts, first, left, acts, before, places, labels, sizes, n_labels, reach, one_sided, inferred, k):
-    """Whether some set of at most ``left`` acts, from the given one on, changes the prediction."""
+def _succeeded(now, before, wanted):
+    """Whether the attacker has the label that it wants, or any other than before."""
+    return now != before if wanted == ANYTHING else now == wanted
+
+
+@njit(cache=True)
+def _attacked(
+    counts, first, left, acts, before, wanted, places, labels, sizes, n_labels, reach, one_sided, inferred, k
+):
+    """Whether some set of at most ``left`` acts, from the given one on, changes the prediction as wanted."""
     if counts.sum() > 0 or not inferred:
         now = _predicted(counts, places, labels, sizes, n_labels, reach, one_sided, inferred, k)
-        if now != before:
+        if _succeeded(now, before, wanted):
             return True
     if left == 0:
         return False
@@ -75,7 +86,7 @@ def _attacked(counts, first, left, acts, before, places, labels, sizes, n_labels
         if came >= 0:
             counts[came] += 1
         hit = _attacked(
-            counts, act, left - 1, acts, before, places, labels, sizes, n_labels, reach, one_sided, inferred, k
+            counts, act, left - 1, acts, before, wanted, places, labels, sizes, n_labels, reach, one_sided, inferred, k
         )
         if gone >= 0:
             counts[gone] += 1
@@ -118,11 +129,11 @@ class World:
     def prediction(self):
         return _predicted(self.counts, self.places, self.labels, *self.rule)
 
-    def smallest_attack(self, threat, most):
+    def smallest_attack(self, threat, most, wanted=ANYTHING):
         """The least size, at most ``most``, of an attack that succeeds; ``most`` + 1 if there is none."""
         acts, before = acts_of(threat, self.places, self.labels), self.prediction()
         for size in range(1, most + 1):
-            if _attacked(self.counts.copy(), 0, size, acts, before, self.places, self.labels, *self.rule):
+            if _attacked(self.counts.copy(), 0, size, acts, before, wanted, self.places, self.labels, *self.rule):
                 return size
         return most + 1
 
@@ -179,9 +190,9 @@ def _say(scores, shown, ballots, mask, sign):
 
 
 @njit(cache=True)
-def _turned(scores, shown, first, left, said, masks, any_said, any_masks, old, new, inferred, before):
+def _turned(scores, shown, first, left, said, masks, any_said, any_masks, old, new, inferred, before, wanted):
     """Whether contributors from ``first`` on, and then newcomers, can change the winner by what they send."""
-    if (not inferred or shown.sum() > 0) and _winner_of_voices(scores, shown, inferred) != before:
+    if (not inferred or shown.sum() > 0) and _succeeded(_winner_of_voices(scores, shown, inferred), before, wanted):
         return True
     if left == 0:
         return False
@@ -191,7 +202,7 @@ def _turned(scores, shown, first, left, said, masks, any_said, any_masks, old, n
             for v in range(len(any_said) if old > 1 else 1):  # old 1: it can only leave, saying nothing
                 _say(scores, shown, any_said[v], any_masks[v], 1)
                 hit = _turned(
-                    scores, shown, g + 1, left - 1, said, masks, any_said, any_masks, old, new, inferred, before
+                    scores, shown, g + 1, left - 1, said, masks, any_said, any_masks, old, new, inferred, before, wanted
                 )
                 _say(scores, shown, any_said[v], any_masks[v], -1)
                 if hit:
@@ -202,7 +213,7 @@ def _turned(scores, shown, first, left, said, masks, any_said, any_masks, old, n
         for v in range(len(any_said)):
             _say(scores, shown, any_said[v], any_masks[v], 1)
             hit = _turned(
-                scores, shown, len(said), left - 1, said, masks, any_said, any_masks, old, new, inferred, before
+                scores, shown, len(said), left - 1, said, masks, any_said, any_masks, old, new, inferred, before, wanted
             )
             _say(scores, shown, any_said[v], any_masks[v], -1)
             if hit:
@@ -210,7 +221,9 @@ def _turned(scores, shown, first, left, said, masks, any_said, any_masks, old, n
     return False
 
 
-def smallest_coalition(said, n_labels, sizes, voices, *, one_sided, inferred, most, threat="insert_remove"):
+def smallest_coalition(
+    said, n_labels, sizes, voices, *, one_sided, inferred, most, threat="insert_remove", wanted=ANYTHING
+):
     """The fewest contributors, old or new, that can change the winner by sending whatever they like."""
     anything = voices_of_any_contributor(n_labels, voices, one_sided, voices + 1)
     assert anything[[shown for _, shown in anything].index(())][0] == (0,) * n_labels
@@ -224,7 +237,9 @@ def smallest_coalition(said, n_labels, sizes, voices, *, one_sided, inferred, mo
     before = _winner_of_voices(scores, shown, inferred)
     old, new = {"insert_remove": (2, True), "insert": (0, True), "remove": (1, False)}[threat]
     for size in range(1, most + 1):
-        if _turned(scores.copy(), shown.copy(), 0, size, now, masks, any_said, any_masks, old, new, inferred, before):
+        if _turned(
+            scores.copy(), shown.copy(), 0, size, now, masks, any_said, any_masks, old, new, inferred, before, wanted
+        ):
             return size
     return most + 1
 
@@ -248,10 +263,12 @@ def _send(counts, shown, kind, mask, sign):
 
 
 @njit(cache=True)
-def _turned_nearest(counts, shown, first, left, sent, any_sent, labels, k, inferred, before):
+def _turned_nearest(counts, shown, first, left, sent, any_sent, labels, k, inferred, before, wanted):
     """As `_turned`, for contributors that are heard by their nearest sample: sent[g] is (its kind, labels shown)."""
     n_labels = len(shown)
-    if (not inferred or shown.sum() > 0) and _nearest_wins(counts, shown, labels, k, n_labels, inferred) != before:
+    if (not inferred or shown.sum() > 0) and _succeeded(
+        _nearest_wins(counts, shown, labels, k, n_labels, inferred), before, wanted
+    ):
         return True
     if left == 0:
         return False
@@ -262,7 +279,7 @@ def _turned_nearest(counts, shown, first, left, sent, any_sent, labels, k, infer
         for v in range(len(any_sent)):
             _send(counts, shown, any_sent[v, 0], any_sent[v, 1], 1)
             then = g if newcomer else g + 1
-            hit = _turned_nearest(counts, shown, then, left - 1, sent, any_sent, labels, k, inferred, before)
+            hit = _turned_nearest(counts, shown, then, left - 1, sent, any_sent, labels, k, inferred, before, wanted)
             _send(counts, shown, any_sent[v, 0], any_sent[v, 1], -1)
             if hit:
                 if not newcomer:
@@ -278,7 +295,7 @@ def heard(samples, index):
     return (index[min(samples)] if samples else -1), shown_mask({label for _, label in samples})
 
 
-def smallest_coalition_of_neighbours(groups, kinds, n_labels, k, *, inferred, most):
+def smallest_coalition_of_neighbours(groups, kinds, n_labels, k, *, inferred, most, wanted=ANYTHING):
     """The fewest contributors that can change the winner; ``groups``: the samples (place, label) of each."""
     kinds = sorted(kinds)
     index = {kind: at for at, kind in enumerate(kinds)}
@@ -292,6 +309,6 @@ def smallest_coalition_of_neighbours(groups, kinds, n_labels, k, *, inferred, mo
         _send(counts, shown, kind, mask, 1)
     before = _nearest_wins(counts, shown, labels, k, n_labels, inferred)
     for size in range(1, most + 1):
-        if _turned_nearest(counts, shown, 0, size, sent, any_sent, labels, k, inferred, before):
+        if _turned_nearest(counts, shown, 0, size, sent, any_sent, labels, k, inferred, before, wanted):
             return size
     return most + 1

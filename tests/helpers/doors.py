@@ -75,6 +75,13 @@ class Row:
         return replace(self, cells={**self.cells, **cells})
 
 
+# What stands between the words of a text: blanks, or what quotes must hold for it; `records` has whole lines in quotes.
+BREAKS = dict.fromkeys(("rows", "big", "images"), [" "] * 6) | {
+    "breaks": [" ", "\n", '"\n', "\n\n", '""\n ', ',\n "x"'],
+    "records": [" ", "\n", ',"\n', "\n1,2,3,4,Rome,w,u1,1\n", '\n"\n', '\n1,2,3,4,Rome,"w\n'],
+}
+
+
 @cache
 def honest_rows(kind: str) -> tuple[Row, ...]:
     """The same rows each time; a fifth of the c cells are missing."""
@@ -92,7 +99,7 @@ def honest_rows(kind: str) -> tuple[Row, ...]:
             "city": ("Rome", "Oslo", "São Paulo")[int(rng.integers(3))],
             "when": pd.Timestamp(1_700_000_000_000_000_000 + int(rng.integers(10**15)), unit="ns"),
             "took": pd.Timedelta(int(rng.integers(10**13)), unit="ns"),
-            "words": " ".join(f"w{word}" for word in rng.integers(0, 30, 6)),
+            "words": BREAKS[kind][i % 6].join(f"w{word}" for word in rng.integers(0, 30, 6)),
             "entries": [(int(at), float(rng.integers(1, 9))) for at in sorted(rng.permutation(N_FEATURES)[:3])],
             "pixels": rng.integers(0, 256, (PIXELS, PIXELS), np.uint8),
         }
@@ -310,6 +317,14 @@ ODD_LINES: dict[str, bytes] = {  # {} stands for the label, DELIMITER for what s
     "the header": b"DELIMITER".join(name.encode() for name in (*FILE_TABLE, "maker", "class")),
     "a carriage return at the end": b"1DELIMITER2DELIMITER3DELIMITER4DELIMITERRomeDELIMITERwDELIMITERu1DELIMITER1\r",
     "carriage returns": b"1DELIMITER2\r3DELIMITER4",
+    "the start of a text": b'1DELIMITER2DELIMITER3DELIMITER4DELIMITERRomeDELIMITER"w1 w2',
+    "the start of a text with nothing": b'1DELIMITER2DELIMITER3DELIMITER4DELIMITERRomeDELIMITER"',
+    "the start of the first cell": b'"',
+    "the middle of a text": b"w1 w2",
+    "the end of a text": b'w3"DELIMITERu1DELIMITER1',
+    "the end of a text with nothing": b'"DELIMITERu1DELIMITER1',
+    "the end of a text and the start of another": b'w3"DELIMITER"u1',
+    "doubled quotes": b'""""""',
     "a comment": b"# 1DELIMITER2",
     "above 4 MiB": b"1" * ((1 << 22) + 5),
     "svmlight: no entries": b"1",
@@ -937,7 +952,7 @@ def _said(cell: Any) -> str:
 
 
 def _one_line(row: Row) -> bool:
-    """Cells that a line can hold: a record with a line break is two."""
+    """Cells that a line can hold."""
     return b"\n" not in _line(row, FILE_TABLE, ",")
 
 
@@ -1169,6 +1184,37 @@ def _doors() -> Iterator[Door]:
         yield Door(
             f".csv of Windows{by}",
             _of_files(_write_windows_csv, {"label": "class"}, None, grouped=grouped),
+            (*kinds, "cell", "category", "text", "line", *more),
+            holds=_one_line,
+            alone=False,
+        )
+        for how in ("inferred", "command"):
+            bring = _of_files if how == "inferred" else _of_commands
+            more_of = (None,) if how == "inferred" else ()
+            yield Door(
+                f".csv with line breaks, {how}{by}",
+                bring(_write_csv(), {"label": "class"}, *more_of, grouped=grouped),
+                (*kinds, "cell", "category", "text", "line", *more),
+                rows="breaks",
+                alone=False,
+            )
+        yield Door(
+            f".csv of Windows with line breaks{by}",
+            _of_files(_write_windows_csv, {"label": "class"}, None, grouped=grouped),
+            (*kinds, "cell", "category", "text", "line", *more),
+            rows="breaks",
+            alone=False,
+        )
+        yield Door(
+            f".csv, multiline{by}",
+            _of_files(_write_csv(), {"label": "class", "quotes": "records"}, None, grouped=grouped),
+            (*kinds, "cell", "category", "text", *more),
+            rows="records",
+            alone=False,
+        )
+        yield Door(
+            f".csv, no quotes{by}",
+            _of_files(_write_csv(), {"label": "class", "quotes": "none"}, None, grouped=grouped),
             (*kinds, "cell", "category", "text", "line", *more),
             holds=_one_line,
             alone=False,

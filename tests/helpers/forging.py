@@ -25,7 +25,8 @@ from poisonproof.learners.table import TableClassifier
 from poisonproof.maps.vectors import VectorFeatures
 from poisonproof.premises import Premise
 from poisonproof.runs.manifest import RunSettings
-from poisonproof.runs.run import run, threat_model
+from poisonproof.runs.outcome import threat_model
+from poisonproof.runs.run import run
 from poisonproof.system.files import (
     open_arrays,
     read_record,

@@ -9,7 +9,7 @@ from poisonproof import (
     certify,
 )
 from poisonproof.runs.manifest import Identity, Manifest
-from poisonproof.runs.run import Outcome, threat_model
+from poisonproof.runs.outcome import Outcome, threat_model
 
 
 def outcome(folder, X, y, classes, *, votes=None, name="made up", split="content", undefended=0.9, k=10, d=2, **more):

@@ -19,7 +19,7 @@ from poisonproof import (
 )
 from poisonproof.learners.describe import describe
 from poisonproof.learners.presets import preset
-from poisonproof.paper.figures import figures, save
+from poisonproof.paper.figures import bound_improvement, certified_curves, figures, save
 from poisonproof.paper.measure import (
     at,
     curve,
@@ -27,7 +27,7 @@ from poisonproof.paper.measure import (
     measure,
 )
 from poisonproof.paper.page import as_json, cells_above, write_campaign
-from poisonproof.paper.results import collected, frontier, percent
+from poisonproof.paper.results import collected, frontier, label_of, percent, told_apart
 from poisonproof.paper.rows import SIZES, frontier_rows, learner_of, table_rows
 from poisonproof.paper.tables import Table, tables
 from poisonproof.report.published import NAMES, published, published_cell
@@ -203,6 +203,29 @@ def test_tables_and_figures_of_runs(tmp_path):
     for suffix, head in ((".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")):
         poisonproof("plot", *runs, "--figure", 4, "--out", tmp_path / f"f{suffix}")
         assert (tmp_path / f"f{suffix}").read_bytes().startswith(head)
+
+
+def test_runs_are_labelled_by_what_tells_them_apart():
+    row = {"dataset": "D", "k": 5.0, "d": 2, "designed": False, "n_train": 9, "learner": "Long(a=1)", "folder": "one"}
+    alone = told_apart([row, {**row, "d": 1}])
+    assert [label_of(one) for one in alone] == ["2", "1"]
+    learners = told_apart([{**row, "asked_learner": "table"}, {**row, "asked_learner": "bayes"}])
+    assert [label_of(one) for one in learners] == ["2, table", "2, bayes"]
+    spreads = told_apart([row, {**row, "designed": True}])
+    assert [label_of(one) for one in spreads] == ["2, random spread", "2, designed spread"]
+    folders = told_apart([row, {**row, "folder": "two"}, {**row, "designed": True, "folder": "three"}])
+    assert [label_of(one) for one in folders] == ["2, one", "2, two", "2, three"]
+
+
+@pytest.mark.parametrize(("draw", "needs"), [(certified_curves, "a run with d = 1"), (bound_improvement, "d above 1")])
+def test_no_panel_stays_empty(draw, needs):
+    curve = {"finite-aggregation": [9, 5, 2], "dpa-bound": [9, 4]}
+    rows = [{"dataset": "D", "k": 5.0, "d": d, "n_test": 10, "certified": curve} for d in (1, 2)]
+    assert len(draw(rows).axes) == 2
+    alone = rows[1:] if draw is certified_curves else rows[:1]
+    (panel,) = draw(alone).axes
+    assert panel.lines
+    assert all(axes.lines[1:] for axes in draw(rows).axes), needs
 
 
 COMMITTED = Path(__file__).parents[2] / "benchmarks" / "paper"

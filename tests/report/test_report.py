@@ -2,11 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from outcomes import outcome
+from poisonproof import certify
 from poisonproof.display.charts import histogram, stairs, survival, ticks
 from poisonproof.display.text import shown
 from poisonproof.report.gallery import (
@@ -75,6 +77,24 @@ def test_the_page_states_what_the_certificate_says(tmp_path):
         counted = sum(n for one in embedded["classes"] for radius, n in one["radii"] if radius >= at)
         assert counted == (done.certificate.right(done.y_test) & (done.certificate.radius >= at)).sum()
     assert embedded["classes"][3] == {"n": 0, "radii": []}
+
+
+@pytest.mark.parametrize("method", ["finite-aggregation", "tight", "dpa-bound"])
+def test_the_page_says_how_hard_it_is_to_turn_others_to_a_class(tmp_path, method):
+    done = outcome(tmp_path, np.zeros((60, 2)), [0, 1, 2] * 20, range(4), k=20, d=2)
+    done = replace(done, certificate=certify(done.votes, method))
+    text = write_report(done).read_text()
+    shown_targets = re.findall(r'<td class="number">([\d,–]+)</td></tr>', text)[:4]
+    for c, cell in enumerate(shown_targets):
+        against = certify(done.votes, "dpa-bound" if method == "dpa-bound" else "finite-aggregation", target=c)
+        assert cell == f"{np.percentile(against.radius[~against.already], 50, method='lower')}"
+    assert "not worked out" not in text
+
+
+def test_of_very_many_classes_targets_are_left_out_and_it_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("poisonproof.report.page.MOST_TARGETS", 3)
+    done = outcome(tmp_path, np.zeros((60, 2)), [0, 1, 2] * 20, range(4), k=20, d=2)
+    assert "not worked out for more than 3 classes" in write_report(done).read_text()
 
 
 def test_the_balanced_curve_is_the_balanced_certified_fraction():

@@ -30,7 +30,8 @@ from poisonproof.partition.split import Split
 from poisonproof.report.page import write_report
 from poisonproof.runs.layout import damage
 from poisonproof.runs.manifest import RunSettings
-from poisonproof.runs.run import run, threat_model
+from poisonproof.runs.outcome import threat_model
+from poisonproof.runs.run import run
 from poisonproof.system.files import open_arrays, read_record, sha256_of
 from poisonproof.training.pooled_files import FEATURES, POOLED_FILES
 

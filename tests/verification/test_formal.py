@@ -22,8 +22,10 @@ from poisonproof.certificates import kernels
 from poisonproof.cli import app
 from poisonproof.errors import PoisonproofError
 from poisonproof.verification import formal, hints
+from poisonproof.verification.run_off_witness import write_run_off
 from poisonproof.verification.theorem import read_spread
 from poisonproof.verification.witness import Electorate, write_ballots, write_ensemble, write_neighbours
+from runoff_oracle import as_array, elect, random_case, smallest_attack_trying_everything
 
 ROOT = Path(__file__).parents[2]
 PROOFS = ROOT / "proofs"
@@ -85,7 +87,7 @@ def test_nothing_is_assumed_and_nothing_left_out():
     built()
     asked = [f"{path.stem}.{name}" for path in SOURCES for name in THEOREM.findall(path.read_text())]
     lines = (PROOFS / "assumptions.txt").read_text().splitlines()
-    assert len(asked) >= 39
+    assert len(asked) >= 41
     assert lines == ["Closed under the global context"] * len(asked)
     printed = re.findall(r"^Print Assumptions (\S+)\.$", (PROOFS / "Assumptions.v").read_text(), re.MULTILINE)
     assert sorted(printed) == sorted(asked)
@@ -136,7 +138,8 @@ def test_it_agrees_with_certify_on_random_ensembles(checker, monkeypatch):
     tried = campaign.campaign(60, seed=7)
     assert tried["radii accepted"] == 240
     assert tried["raised radii refused"] > 100
-    assert min(tried[method] for method in ("finite-aggregation", "dpa-bound", "tight", "ballots", "neighbours")) > 0
+    methods = ("finite-aggregation", "dpa-bound", "tight", "run-off", "ballots", "neighbours")
+    assert min(tried[method] for method in methods) > 0
 
 
 @pytest.mark.parametrize("unseen", [False, True])
@@ -286,6 +289,68 @@ def test_neighbours_withstand_what_they_are_said_to(checker):
         assert accepted.tolist() == [size < smallest for size in sizes]
 
 
+def test_no_run_off_that_brute_force_breaks_is_accepted(checker):
+    """Every radius up to one beyond all partitions, for every class; at d = 1 all that holds is accepted."""
+    rng = np.random.default_rng(8)
+    too_timid = by_members = 0
+    for case in range(16):
+        spread = Spread.random(4, 1) if case % 2 else Spread.random(3, 2, seed=case)
+        rankings = random_case(rng, spread.n_subsets, 3)
+        votes = Votes(as_array(rankings, 3)[None, :, 0], spread, range(3))
+        smallest = smallest_attack_trying_everything(rankings, spread.as_table().tolist(), 3)
+        sizes = np.arange(spread.n_subsets + 2)
+        elected = elect(rankings, range(3))
+        for p in range(3):
+            file = io.BytesIO()
+            ranked = np.repeat(as_array(rankings, 3)[None], len(sizes), axis=0)
+            write_run_off(file, electorate(votes), ranked, np.full(len(sizes), p), sizes)
+            by_members += file.getvalue().count(b"members")
+            ran = ask(checker, file.getvalue())
+            accepted = np.array([line.endswith(b"accepted") for line in ran.stdout.splitlines()[:-1]])
+            assert len(accepted) == len(sizes), ran.stderr
+            assert not accepted[sizes >= (smallest if p == elected else 0)].any(), (rankings, spread)
+            if p == elected and spread.d == 1:
+                too_timid += int((~accepted[: int(min(smallest, len(sizes)))]).sum())
+    assert too_timid == 0
+    assert by_members > 0
+
+
+def test_no_multipliers_talk_it_into_a_run_off(checker):
+    """Multipliers and limits made up at random, against the smallest attack that there is."""
+    rng = np.random.default_rng(9)
+    accepted = 0
+    for _ in range(12):
+        rankings = random_case(rng, 5, 3)
+        elected, smallest = (
+            elect(rankings, range(3)),
+            smallest_attack_trying_everything(rankings, [[i] for i in range(5)], 3),
+        )
+        others = [c for c in range(3) if c != elected]
+        ranked = " ".join(f"{len(r)} {' '.join(map(str, r))}" for r in rankings)
+        samples = []
+
+        def limit():
+            return f"{rng.choice(['partitions', 'members'])} {rng.integers(1, 4)}"
+
+        for _ in range(300):
+            size = int(rng.integers(1, 4))
+            pushed = f"pushed {others[0]} {others[1]} {rng.integers(3)} {rng.integers(3)} {limit()}"
+            beaten = [
+                f"beaten {c} {rng.integers(2)} {limit()} "
+                + (f"1 {others[1 - at]} {rng.integers(3)}" if rng.random() < 0.3 else "0")
+                for at, c in enumerate(others)
+            ]
+            samples.append((size, f"sample {elected} {size} 1 2 rankings {ranked} {pushed} {' '.join(beaten)}"))
+        head = "poisonproof witness 1 run-off classes 3 declared spread shifts 5 1 0 reachable all"
+        ran = ask(checker, f"{head} samples {len(samples)} {' '.join(s for _, s in samples)} end")
+        assert ran.returncode in (0, 3), ran.stderr
+        for (size, _), line in zip(samples, ran.stdout.splitlines(), strict=False):
+            if line.endswith(b"accepted"):
+                assert size < smallest
+                accepted += size > 0
+    assert accepted > 5
+
+
 def test_overlapping_spreads_are_proved_by_groups(checker):
     spread = Spread.planes(3, 2)
     rng = np.random.default_rng(1)
@@ -391,6 +456,44 @@ def test_bad_input_is_refused_in_one_sentence(checker, old, new, words):
     assert line.endswith(".")
 
 
+RUN_OFF = """poisonproof witness 1
+run-off
+classes 2 declared
+spread shifts 3 1 0
+reachable all
+samples 1
+sample 0 0 0 1
+rankings 2 0 1 2 0 1 2 1 0
+beaten 1 1 partitions 2 0
+end
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("beaten 1 1 partitions 2 0\nend\n", "", "ends too early"),
+        ("rankings 2 0 1", "rankings 2 0 2", "must lie in 0 ... 1"),
+        ("rankings 2 0 1", "rankings 2 0 -1", "negative"),
+        ("rankings 2 0 1", "rankings 3 0 1 1", "a ranking names 3 classes"),
+        ("rankings 2 0 1", "rankings", "should"),
+        ("sample 0 0", "sample 2 0", "one of the 2 classes"),
+        ("sample 0 0", "sample 0 -1", "negative"),
+        ("declared", "inferred", "declared classes alone"),
+        ("partitions 2", "parts 2", "should be partitions or members"),
+        ("shifts 3 1 0", "shifts 4 1 0", "should"),  # the spread of another ensemble
+    ],
+)
+def test_bad_rankings_are_refused_in_one_sentence(checker, old, new, words):
+    assert ask(checker, RUN_OFF).stdout.splitlines()[-1] == b"1 samples: 1 accepted, 0 refused"
+    assert old in RUN_OFF
+    ran = ask(checker, RUN_OFF.replace(old, new, 1))
+    assert ran.returncode == 2, ran
+    (line,) = ran.stderr.decode().splitlines()
+    assert words in line
+    assert line.endswith(".")
+
+
 def test_numbers_have_no_limit(checker):
     """A radius of thirty digits is compared, not wrapped around."""
     ran = ask(checker, GOOD.replace("sample 0 1 4 0", f"sample 0 {10**30} 4 0"))
@@ -473,6 +576,29 @@ def test_tight_radii_without_a_proof_are_not_passed_over(checker, saved, monkeyp
     verdict = verify(folder / "tight.npz", votes=folder / "votes.npy", formal=True)
     assert verdict.word == "NOT VERIFIED"
     assert "cannot check formal" in verdict.verdict
+
+
+def test_verify_has_run_off_elections_checked(checker, tmp_path, monkeypatch):
+    monkeypatch.setenv(formal.SETTING, str(checker))
+    rankings = np.argsort(-np.random.default_rng(2).random((10, 12, 3)) - np.arange(3) * 0.2, axis=2)
+    for inferred in (False, True):
+        votes = Votes(rankings[..., 0], Spread.random(6, 2), range(3), rankings=rankings, classes_inferred=inferred)
+        votes.save(tmp_path / "votes.npy")
+        certificate = certify(votes, "run-off")
+        certificate.save(tmp_path / "certificate.npz")
+        verdict = verify(tmp_path / "certificate.npz", votes=tmp_path / "votes.npy", formal=True)
+        (check,) = [check for check in verdict.checks if check.name == "formal"]
+        if inferred:
+            assert verdict.word == "NOT VERIFIED"
+            assert "for declared classes alone" in check.words
+            continue
+        assert verdict.word == "CONSISTENT", verdict.verdict
+        assert "end_to_end_run_off in proofs/RunOffChecker.v" in check.words
+        replace(certificate, radius=certificate.radius + 1).save(tmp_path / "raised.npz")
+        verdict = verify(tmp_path / "raised.npz", votes=tmp_path / "votes.npy", formal=True)
+        (check,) = [check for check in verdict.checks if check.name == "formal"]
+        assert check.outcome == "failed"
+        assert "radii were refused by poisonproof-check" in check.words
 
 
 def test_without_the_program_it_is_said_how_to_get_it(saved, monkeypatch, tmp_path):

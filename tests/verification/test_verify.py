@@ -33,7 +33,8 @@ from poisonproof.cli import app
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.presets import preset
 from poisonproof.maps.vectors import VectorFeatures
-from poisonproof.runs.run import run, threat_model
+from poisonproof.runs.outcome import threat_model
+from poisonproof.runs.run import run
 from poisonproof.system.files import open_arrays, read_record
 from poisonproof.verification import claims, coverage, omissions
 from poisonproof.verification.content import data_digests, partitions
@@ -430,10 +431,56 @@ def test_a_tight_radius_that_is_too_large_is_refuted_by_an_attack(loose):
 
 def test_what_is_not_known_is_not_verified(loose):
     folder, votes = loose
+    replace(certify(votes), method="oracle").save(folder / "certificate.npz")
+    found = verify(folder / "certificate.npz", votes=folder / "votes.npy")
+    assert found.verdict == "NOT VERIFIED: cannot check prediction: this checker does not know the method 'oracle'."
+    assert not found.consistent
     replace(certify(votes), method="run-off").save(folder / "certificate.npz")
     found = verify(folder / "certificate.npz", votes=folder / "votes.npy")
-    assert found.verdict == "NOT VERIFIED: cannot check prediction: this checker does not know the method 'run-off'."
-    assert not found.consistent
+    assert (
+        found.verdict
+        == "NOT VERIFIED: cannot check prediction: there are no rankings, and a run-off election needs them."
+    )
+
+
+def ranked_certificate(folder, d, inferred):
+    """Run-off of 40 test samples by 24 base classifiers, some of which abstain."""
+    rng = np.random.default_rng(d)
+    spoken = rng.random((40, 24, 4)) + rng.choice([0, 0.3, 1.0], (40, 1, 1)) * rng.random((40, 1, 4))
+    rankings = np.argsort(-spoken, axis=2)
+    rankings[rng.random(rankings.shape[:2]) < 0.1] = 4
+    votes = Votes(rankings[..., 0], Spread.random(24 // d, d), range(4), rankings=rankings, classes_inferred=inferred)
+    votes.save(folder / "votes.npy")
+    certificate = certify(votes, "run-off")
+    certificate.save(folder / "certificate.npz")
+    return certificate
+
+
+@pytest.mark.parametrize(("d", "inferred"), [(1, False), (3, False), (2, True)])
+def test_radii_of_a_run_off_election_are_computed_again(tmp_path, d, inferred):
+    certificate = ranked_certificate(tmp_path, d, inferred)
+    assert certificate.radius.max() > 2
+    found = verify(tmp_path / "certificate.npz", votes=tmp_path / "votes.npy")
+    assert found.word == "CONSISTENT", found.verdict
+    (radius,) = [check for check in found.checks if check.name == "radius"]
+    assert "all 40 radii follow from the rankings of 24 base classifiers by run-off election" in radius.words
+    assert ("exactness was not looked at" in radius.words) == (d > 1)
+
+    def forged(**arrays):
+        replace(certificate, **arrays).save(tmp_path / "forged.npz")
+        return verify(tmp_path / "forged.npz", votes=tmp_path / "votes.npy").verdict
+
+    at = np.arange(40) == 7
+    larger, smaller = certificate.radius + at, certificate.radius - (np.arange(40) == certificate.radius.argmax())
+    assert f"test sample 7 is stated as {larger[7]}, but its rankings do not prove that" in forged(radius=larger)
+    assert f"but its rankings prove {certificate.radius.max()}" in forged(radius=smaller)
+    assert "the prediction of test sample 7" in forged(
+        prediction=np.where(at, 3 - certificate.prediction, certificate.prediction)
+    )
+    assert "the margin of test sample 7" in forged(margin=certificate.margin + at)
+    assert ": no rival" in forged(runner_up=certificate.prediction.copy())
+    if d == 1:
+        assert "some are not called so" in forged(exact=~at)
 
 
 def test_certificates_describe_themselves(honest):

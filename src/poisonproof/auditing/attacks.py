@@ -56,7 +56,7 @@ class Scene:
     @property
     def n_partitions(self) -> int:
         """Partitions of the split."""
-        return self.certificate.spread.n_partitions
+        return self.certificate.ensemble.n_partitions
 
     @property
     def dense(self) -> bool:
@@ -73,7 +73,7 @@ class Scene:
 
     def worst_partitions(self, target: int, count: int) -> list[int]:
         """Partitions in the order in which a greedy attacker takes them: most votes won first, each vote once."""
-        table = self.certificate.spread.as_table()
+        table = self.certificate.ensemble.as_table()
         votes, certificate = self.votes[target], self.certificate
         weight = 1 + (votes == certificate.prediction[target]).astype(np.int64)
         weight -= votes == certificate.runner_up[target]

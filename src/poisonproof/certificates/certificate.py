@@ -20,6 +20,7 @@ from poisonproof.certificates.shares import (
     shares_by_class,
     shares_that_withstand,
 )
+from poisonproof.certificates.voters import facts_of_voters, voters_in_words, voters_of
 from poisonproof.display.text import shown
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format, missing_extra
 from poisonproof.partition.split import Split, Threat
@@ -83,8 +84,7 @@ class Certificate:
     radius: NDArray[np.int64]
     method: str
     classes: NDArray[Any] = field(repr=False)
-    # None where samples vote (then there is an election). Not in its type: who asks for it asks about an ensemble.
-    spread: Spread = field(default=None, repr=False)  # type: ignore[assignment]
+    spread: Spread | None = field(default=None, repr=False)
     split: Split | None = None
     classes_inferred: bool = False
     premises: tuple[Premise, ...] = field(default=(), repr=False)
@@ -162,9 +162,14 @@ class Certificate:
     @property
     def voters(self) -> str:
         """Who voted, in words."""
-        if self.election is not None:
-            return str(self.election["words"])
-        return f"{self.spread.n_subsets} base classifiers, k = {self.spread.k:g}, d = {self.spread.d}"
+        return voters_in_words(self.spread, self.election)
+
+    @property
+    def ensemble(self) -> Spread:
+        """The spread of the base classifiers that voted; one sentence where training samples did."""
+        if self.spread is None:
+            raise PoisonproofError(f"There are no base classifiers here, and no spread: {self.voters}.")
+        return self.spread
 
     def radius_against(self, threat: Act) -> NDArray[np.int64]:
         """How many acts of this kind each prediction withstands.
@@ -206,24 +211,13 @@ class Certificate:
         """Everything that is not an array, as plain values."""
         return {
             "method": self.method,
-            **self._facts_of_voters(),
+            **facts_of_voters(self.spread, self.election),
             "split": self.split.as_dict() if self.split else None,
             "unit": self.unit,
             "classes": labels_to_json(self.classes),
             "classes_inferred": self.classes_inferred,
             "premises": [[p.what, p.value, p.declared] for p in self.premises],
             "origin": self.origin,
-        }
-
-    def _facts_of_voters(self) -> dict[str, Any]:
-        if self.election is not None:
-            return {"spread": None, "election": self.election}
-        return {
-            "k": self.spread.k,
-            "d": self.spread.d,
-            "n_subsets": self.spread.n_subsets,
-            "spread": self.spread.as_dict(),
-            "spread_digest": self.spread.digest,
         }
 
     def save(self, path: str | Path) -> None:
@@ -243,7 +237,7 @@ class Certificate:
             radii = {name.removeprefix(OF_THREAT): arrays.pop(name) for name in threats}
             if not set(radii) <= set(ACTS):
                 raise DamagedFileError(f"{path} is altered: it states radii against {sorted(set(radii) - set(ACTS))}.")
-            parts: dict[str, Any] = arrays | _voters_of(facts)
+            parts: dict[str, Any] = arrays | voters_of(facts)
             certificate = cls(
                 **parts,
                 method=facts["method"],
@@ -287,15 +281,6 @@ class Certificate:
             f"{self.voters}.",
         ]
         return "\n".join(map(shown, lines + [f"Premise: {premise}" for premise in self.premises]))
-
-
-def _voters_of(facts: dict[str, Any]) -> dict[str, Any]:
-    """Spread or election, as a file states it; exactly one of them."""
-    if facts.get("election") is None:
-        return {"spread": Spread.from_dict(facts["spread"])}
-    if facts["spread"] is not None or not isinstance(facts["election"].get("words"), str):
-        raise PoisonproofError("it states base classifiers and samples that vote, and only one can be")
-    return {"election": facts["election"]}
 
 
 def attack_sizes(certificate: Certificate) -> list[int]:

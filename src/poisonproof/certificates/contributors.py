@@ -94,6 +94,28 @@ def cut(ballots: Counts, voices: int) -> None:
 
 
 @njit(nogil=True, cache=True)
+def heard_rows(
+    near: Counts,
+    totals: Counts,
+    classes: Counts,
+    starts: Counts,
+    sizes: Counts,
+    voices: int,
+    one_sided: bool,
+    heard: Counts,
+    scores: Counts,
+) -> None:
+    """Fill what is heard of every cell about one test sample, and the score of every class."""
+    scores[:] = sizes
+    for g in range(len(starts) - 1):
+        for cell in range(starts[g], starts[g + 1]):
+            heard[cell] = near[cell] if one_sided else 2 * near[cell] - totals[cell]
+        cut(heard[starts[g] : starts[g + 1]], voices)
+        for cell in range(starts[g], starts[g + 1]):
+            scores[classes[cell]] += heard[cell]
+
+
+@njit(nogil=True, cache=True)
 def _certify_rows(
     near: Counts,
     totals: Counts,
@@ -119,13 +141,7 @@ def _certify_rows(
         held[classes[cell]] += 1
     for t in range(len(near)):
         total = scores[t]
-        total[:] = sizes
-        for g in range(n_contributors):
-            for cell in range(starts[g], starts[g + 1]):
-                heard[cell] = near[t, cell] if one_sided else 2 * near[t, cell] - totals[cell]
-            cut(heard[starts[g] : starts[g + 1]], voices)
-            for cell in range(starts[g], starts[g + 1]):
-                total[classes[cell]] += heard[cell]
+        heard_rows(near[t], totals, classes, starts, sizes, voices, one_sided, heard, total)
         p = 0
         for c in range(1, n_classes):
             if total[c] > total[p]:
@@ -153,17 +169,17 @@ def _certify_rows(
                     gains[count] = gain
                     count += 1
             largest = np.sort(gains[:count])[::-1]
-            own = _most(largest, voices, lead)
+            own = most_turned(largest, voices, lead)
             if runner_up[t] < 0 or (own, lead) < (radius[t], margin[t]):
                 runner_up[t] = c
             radius[t], margin[t] = min(radius[t], own), min(margin[t], lead)
             insert[t] = min(insert[t], lead // voices)
             if not invented:
-                remove[t] = min(remove[t], _most(largest, 0, lead))
+                remove[t] = min(remove[t], most_turned(largest, 0, lead))
 
 
 @njit(nogil=True, cache=True)
-def _most(largest: Counts, voices: int, lead: int) -> int:
+def most_turned(largest: Counts, voices: int, lead: int) -> int:
     """How many contributors can turn against p: each costs its gain and its voices, newcomers their voices alone."""
     for count in range(len(largest)):
         lead -= largest[count] + voices

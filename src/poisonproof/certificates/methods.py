@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from poisonproof.certificates.certificate import Certificate
 from poisonproof.certificates.reachable import reachable_partitions, reachable_premise
 from poisonproof.certificates.target_certificate import TargetCertificate
+from poisonproof.certificates.theorem import certify_few, is_quicker
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.partition.spread import Spread
 from poisonproof.premises import Premise
@@ -40,7 +41,7 @@ def certify(
 
 @overload
 def certify(
-    votes: Votes,
+    votes: Votes | Ballots | Neighbours,
     method: Method = "finite-aggregation",
     *,
     target: Any,
@@ -66,7 +67,7 @@ def certify(
     ----------
     votes : Votes, Ballots or Neighbours
         What base classifiers say, or training samples themselves. The latter have one certificate each
-        (docs/ballots.md) and leave the other arguments alone.
+        (docs/ballots.md); of the other arguments only ``target`` is for them.
     method : "finite-aggregation", "dpa-bound", "tight" or "run-off"
         ``finite-aggregation`` is Theorem 2 of Wang, Levine and Feizi (2022); with d = 1 it is Theorem 1
         (DPA) and exact. ``dpa-bound`` counts 2d votes for every poison, whatever the base classifiers
@@ -79,7 +80,8 @@ def certify(
     target : label, optional
         Ask another question: how many poisons until the prediction could become this class? The answer is a
         `TargetCertificate`, whose radii are never below those against any change
-        (see `poisonproof.certificates.target_kernels`).
+        (see `poisonproof.certificates.target_kernels`, and `poisonproof.certificates.target_of_samples` where samples
+        vote: there they are exact).
     reachable : indices or boolean mask of partitions, optional
         The only partitions that an attacker can poison (Theorem 4), because the sources of all others are trusted; a
         premise of the certificate. A radius equal to the number of partitions then means that no attack within them
@@ -88,11 +90,9 @@ def certify(
         Threads; -1 means one per core. The result does not depend on it.
     """
     if isinstance(votes, Ballots | Neighbours):
-        if target is not None or reachable is not None:
-            raise PoisonproofError(
-                "'target' and 'reachable' ask about votes of base classifiers, and here samples vote."
-            )
-        return _of_samples(votes, n_jobs)
+        if reachable is not None:
+            raise PoisonproofError("'reachable' asks about votes of base classifiers, and here samples vote.")
+        return _of_samples(votes, target, n_jobs)
     if not isinstance(votes, Votes):
         raise WrongTypeError(
             f"certify takes poisonproof.Votes, which know their spread. Got {type(votes).__name__} instead."
@@ -136,9 +136,11 @@ def certify(
     )
 
 
-def _of_samples(votes: Ballots | Neighbours, n_jobs: int) -> Certificate:
-    from poisonproof.certificates.samples_vote import certify_ballots, certify_neighbours
+def _of_samples(votes: Ballots | Neighbours, target: Any, n_jobs: int) -> Certificate | TargetCertificate:
+    from poisonproof.certificates.samples_vote import certify_ballots, certify_neighbours, certify_target
 
+    if target is not None:
+        return certify_target(votes, target, n_jobs=n_jobs)
     return (
         certify_ballots(votes, n_jobs=n_jobs)
         if isinstance(votes, Ballots)
@@ -238,9 +240,11 @@ def _run_off(votes: Votes, n_jobs: int) -> tuple[list[NDArray[np.int64]], NDArra
 
 
 def _finite_aggregation(votes: Votes, n_jobs: int, within: NDArray[np.int64] | None = None) -> list[NDArray[np.int64]]:
+    spread = votes.spread
+    if within is None and is_quicker(votes.n_test, spread, len(votes.classes)):
+        return certify_few(votes.matrix, spread.as_table(), len(votes.classes), unseen_class=votes.classes_inferred)
     from poisonproof.certificates.kernels import certify_rows
 
-    spread = votes.spread
     shifts = np.array(spread.shifts or (), np.int64)
     table = spread.table if spread.table is not None else np.empty((0, 0), np.int64)
     if within is not None:

@@ -11,24 +11,16 @@ from poisonproof.certificates.ballots import Radii, certify_counts
 from poisonproof.certificates.certificate import Certificate
 from poisonproof.certificates.contributors import certify_voices
 from poisonproof.certificates.neighbours import certify_order
+from poisonproof.certificates.target import target_code
+from poisonproof.certificates.target_certificate import TargetCertificate
+from poisonproof.certificates.target_of_samples import by_ballots, by_neighbours
 from poisonproof.votes.ballots import Ballots
 from poisonproof.votes.neighbours import Neighbours
 
 
 def certify_ballots(ballots: Ballots, *, n_jobs: int = -1) -> Certificate:
     """The certificate of these ballots: exact wherever a copy of the test sample would be near it."""
-    method = "one-sided ballots" if ballots.one_sided else "ballots"
-    voters = "contributors" if ballots.voices else "training samples"
-    count = len(ballots.voices.starts) - 1 if ballots.voices else int(ballots.totals.sum())
-    election = {
-        "kind": method,
-        "words": f"{count} {voters} vote, near +1 and far {0 if ballots.one_sided else -1}",
-        "n_voters": count,
-        "sizes": ballots.sizes.tolist(),
-        "voices": ballots.voices.most if ballots.voices else None,
-        **ballots.rule,
-    }
-    return _certificate(method, ballots, scores_and_radii(ballots, n_jobs=n_jobs)[1], ballots.self_near, election)
+    return _certificate(ballots, scores_and_radii(ballots, n_jobs=n_jobs)[1], ballots.self_near)
 
 
 def scores_and_radii(ballots: Ballots, *, n_jobs: int = -1) -> tuple[NDArray[np.int64], Radii]:
@@ -62,26 +54,60 @@ def certify_neighbours(neighbours: Neighbours, *, n_jobs: int = -1) -> Certifica
         contributors=neighbours.contributors,
         n_jobs=n_jobs,
     )
-    voters = "contributors" if neighbours.contributors else "training samples"
-    election = {
+    return _certificate(neighbours, radii, neighbours.first)
+
+
+def certify_target(votes: Ballots | Neighbours, target: Any, *, n_jobs: int = -1) -> TargetCertificate:
+    """How many poisons it takes at least until the prediction could become the target, a label."""
+    code = target_code(votes, target)
+    found = by_ballots(votes, code, n_jobs) if isinstance(votes, Ballots) else by_neighbours(votes, code, n_jobs)
+    election = election_of(votes)
+    return TargetCertificate(
+        found.prediction,
+        code,
+        found.margin,
+        found.radius,
+        method=election["kind"],
+        classes=votes.classes,
+        split=votes.split,
+        classes_inferred=votes.classes_inferred,
+        premises=votes.premises,
+        exact=found.exact,
+        election=election,
+    )
+
+
+def election_of(votes: Ballots | Neighbours) -> dict[str, Any]:
+    """How samples vote, and how many, as plain values."""
+    if isinstance(votes, Ballots):
+        voters = "contributors" if votes.voices else "training samples"
+        count = len(votes.voices.starts) - 1 if votes.voices else int(votes.totals.sum())
+        return {
+            "kind": "one-sided ballots" if votes.one_sided else "ballots",
+            "words": f"{count} {voters} vote, near +1 and far {0 if votes.one_sided else -1}",
+            "n_voters": count,
+            "sizes": votes.sizes.tolist(),
+            "voices": votes.voices.most if votes.voices else None,
+            **votes.rule,
+        }
+    voters = "contributors" if votes.contributors else "training samples"
+    return {
         "kind": "neighbours",
-        "words": f"the {neighbours.n_neighbors} nearest of {neighbours.n_samples} {voters} vote",
-        "n_voters": neighbours.n_samples,
-        "n_neighbors": neighbours.n_neighbors,
-        **neighbours.rule,
+        "words": f"the {votes.n_neighbors} nearest of {votes.n_samples} {voters} vote",
+        "n_voters": votes.n_samples,
+        "n_neighbors": votes.n_neighbors,
+        **votes.rule,
     }
-    return _certificate("neighbours", neighbours, radii, neighbours.first, election)
 
 
-def _certificate(
-    method: str, votes: Ballots | Neighbours, radii: Radii, exact: NDArray[np.bool_], election: dict[str, Any]
-) -> Certificate:
+def _certificate(votes: Ballots | Neighbours, radii: Radii, exact: NDArray[np.bool_]) -> Certificate:
+    election = election_of(votes)
     return Certificate(
         radii.prediction,
         radii.runner_up,
         radii.margin,
         radii.insert_remove,
-        method=method,
+        method=election["kind"],
         classes=votes.classes,
         split=votes.split,
         classes_inferred=votes.classes_inferred,

@@ -11,6 +11,8 @@ from poisonproof.certificates.tight_tables import TightTables
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.labels import label_cells
 from poisonproof.system.threads import in_threads
+from poisonproof.votes.ballots import Ballots
+from poisonproof.votes.neighbours import Neighbours
 from poisonproof.votes.votes import Votes
 
 ROWS_PER_TASK = 64
@@ -25,7 +27,7 @@ class TargetRadii(NamedTuple):
     exact: NDArray[np.bool_] | None = None
 
 
-def target_code(votes: Votes, target: Any) -> int:
+def target_code(votes: Votes | Ballots | Neighbours, target: Any) -> int:
     """The class index of a label that the attacker wants; one sentence if it is no class."""
     index = {cell: at for at, cell in enumerate(label_cells(votes.classes.tolist()))}
     code = index.get(label_cells([target])[0])

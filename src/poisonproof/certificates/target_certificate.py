@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poisonproof import __version__
+from poisonproof.certificates.voters import facts_of_voters, voters_in_words, voters_of
 from poisonproof.display.text import shown
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.partition.split import Split, Threat
@@ -44,7 +45,12 @@ class TargetCertificate:
         The largest attack size proved not to turn the prediction to the target. 0 where the target is predicted
         already: there is nothing left to defend, and `withstands` does not count such samples.
     exact : array (n_test,) of bool, or None
-        With method "tight": where an attack of size radius + 1 was found that turns the prediction to the target.
+        With method "tight": where an attack of size radius + 1 was found that turns the prediction to the target. With
+        ballots and neighbours: where such an attack is known.
+    spread : Spread, or None
+        What base classifiers were made with; None where training samples vote.
+    election : dict, or None
+        Where training samples vote: how, and how many, as plain values.
     """
 
     prediction: NDArray[np.int64]
@@ -53,11 +59,13 @@ class TargetCertificate:
     radius: NDArray[np.int64]
     method: str
     classes: NDArray[Any] = field(repr=False)
-    spread: Spread = field(repr=False)
+    # None where samples vote, as in `Certificate`.
+    spread: Spread = field(default=None, repr=False)  # type: ignore[assignment]
     split: Split | None = None
     classes_inferred: bool = False
     premises: tuple[Premise, ...] = field(default=(), repr=False)
     exact: NDArray[np.bool_] | None = None
+    election: dict[str, Any] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for array in self._arrays().values():
@@ -110,10 +118,15 @@ class TargetCertificate:
         return (len(held) - np.searchsorted(held, _sizes(attack_sizes))) / int(counted.sum())
 
     def radius_against(self, threat: Threat) -> NDArray[np.int64]:
-        """How many acts of this kind do not turn each prediction to the target; see `Certificate.radius_against`."""
+        """How many acts of this kind do not turn each prediction to the target; see `Certificate.radius_against`.
+
+        Where samples vote, a changed sample counts as one removed and one inserted, which is sound and seldom exact.
+        """
+        if threat == "insert_remove":
+            return self.radius
+        if self.election is not None:
+            return self.radius if self.unit == "contributors" else self.radius // 2
         if self.split is None:
-            if threat == "insert_remove":
-                return self.radius
             raise PoisonproofError(
                 f"What '{threat}' costs depends on the split, and these votes do not say how they were split; "
                 "give Votes(..., split=...)."
@@ -125,11 +138,7 @@ class TargetCertificate:
         return {
             "method": self.method,
             "target": self.target,
-            "k": self.spread.k,
-            "d": self.spread.d,
-            "n_subsets": self.spread.n_subsets,
-            "spread": self.spread.as_dict(),
-            "spread_digest": self.spread.digest,
+            **facts_of_voters(self.spread, self.election),
             "split": self.split.as_dict() if self.split else None,
             "unit": self.unit,
             "classes": labels_to_json(self.classes),
@@ -147,12 +156,12 @@ class TargetCertificate:
         arrays, facts = open_arrays(path, ARRAYS)
         check_format(path, facts.get("format"), FORMAT)
         with reading(path):
+            parts: dict[str, Any] = arrays | voters_of(facts)
             certificate = cls(
-                **arrays,
+                **parts,
                 target=facts["target"],
                 method=facts["method"],
                 classes=labels_from_json(facts["classes"]),
-                spread=Spread.from_dict(facts["spread"]),
                 split=Split.from_dict(facts["split"]) if facts["split"] else None,
                 classes_inferred=facts["classes_inferred"],
                 premises=tuple(Premise(*premise) for premise in facts["premises"]),
@@ -182,7 +191,7 @@ class TargetCertificate:
         lines = [
             f"Certificate ({self.method}) against turning {len(held)} predictions to {self.label!r}: {radii} "
             f"{self.unit}; {len(self) - len(held)} are predicted so already.",
-            f"{self.spread.n_subsets} base classifiers, k = {self.spread.k:g}, d = {self.spread.d}.",
+            f"{voters_in_words(self.spread, self.election)}.",
         ]
         return "\n".join(map(shown, lines + [f"Premise: {premise}" for premise in self.premises]))
 

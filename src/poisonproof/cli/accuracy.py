@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poisonproof.cli import certify, completion, options
+from poisonproof.cli import certify, completion, options, reopening
 from poisonproof.cli.run import progress_bar
+from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof import CertifiedAccuracy
+    from poisonproof import CertifiedAccuracy, Votes
 
 EXAMPLES = (
-    "Example: `poisonproof accuracy votes.npy --spread paper:50,16 --classes 10 --labels y.npy --attack-size 1,2,5`"
+    "Example: `poisonproof accuracy runs/digits --attack-size 1,2,5`; "
+    "`poisonproof accuracy votes.npy --spread paper:50,16 --classes 10 --labels y.npy`"
 )
 
 ATTACK_SIZES = "1,2,5,10"
 
 
 def command(
-    votes: Annotated[Path, typer.Argument(help=".npy matrix (test samples, base classifiers) of class indices.")],
-    labels: Annotated[Path, typer.Option("--labels", help=".npy with the class index of each test sample.")],
+    votes: Annotated[
+        Path,
+        typer.Argument(
+            help=".npy matrix (test samples, base classifiers) of class indices, or the directory of a run, which "
+            "knows its own labels."
+        ),
+    ],
+    labels: Annotated[
+        Path | None, typer.Option("--labels", help=".npy with the class index of each test sample.")
+    ] = None,
     attack_size: options.AttackSizes = ATTACK_SIZES,
     time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds for each attack size.")] = 60.0,
     spread: options.SpreadName = None,
@@ -36,6 +46,7 @@ def command(
         ),
     ] = "finite-aggregation",
     seed: Annotated[int, typer.Option("--seed", help="Seed of the search for an attack.")] = 0,
+    data_dir: options.DataDir = None,
     json: options.Json = False,
 ) -> None:
     """Certified accuracy: how many test samples stay right when one attack faces them all.
@@ -46,8 +57,13 @@ def command(
     from poisonproof import certified_accuracy
 
     sizes = options.whole_numbers("--attack-size", attack_size or ATTACK_SIZES)
-    matrix = certify.open_votes(votes, spread, labels, classes, None)
-    truth = certify.open_labels(labels, matrix)
+    if votes.is_dir():
+        matrix, truth = _of_run(votes, labels, spread, classes, data_dir)
+    elif labels is None:
+        raise PoisonproofError(f"{votes} does not hold the labels of its test samples; give --labels FILE.npy.")
+    else:
+        matrix = certify.open_votes(votes, spread, labels, classes, None)
+        truth = certify.open_labels(labels, matrix)
     accuracies: list[CertifiedAccuracy] = []
     with progress_bar("attack sizes") as progress:
         for size in sizes:
@@ -62,6 +78,20 @@ def command(
     _print(accuracies)
     if matrix.classes_inferred:
         options.note(certify.CLASSES_INFERRED)
+
+
+def _of_run(
+    run: Path, labels: Path | None, spread: str | None, classes: str | None, data_dir: Path | None
+) -> tuple[Votes, Any]:
+    """The votes of a run, and its test labels, read again from where the run found its data."""
+    given = {"--labels": labels, "--spread": spread, "--classes": classes}
+    for option in (option for option, value in given.items() if value is not None):
+        raise PoisonproofError(f"The run in {run} knows its own; leave {option} out.")
+    reopened = reopening.reopen_data(run, None, data_dir)
+    reopening.check_same_data(run, reopened)
+    if not (run / "votes.npy").exists():
+        raise PoisonproofError(f"The run in {run} is not complete; `poisonproof vote {run}` goes on with it.")
+    return certify.open_votes(run / "votes.npy", None, None, None, None), reopened.dataset.y_test
 
 
 def _print(accuracies: list[CertifiedAccuracy]) -> None:

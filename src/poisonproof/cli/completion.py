@@ -27,6 +27,13 @@ def of_learners(incomplete: str) -> list[str]:
     return _starting(incomplete, LEARNERS)
 
 
+def of_maps(incomplete: str) -> list[str]:
+    """Feature maps by name."""
+    from poisonproof.maps.declared import MAPS
+
+    return _starting(incomplete, MAPS)
+
+
 def of_methods(incomplete: str) -> list[str]:
     """Certificates by name."""
     from typing import get_args

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,22 +15,36 @@ EXAMPLES = "Example: `poisonproof example table` and `poisonproof run tumours.cs
 
 def command(
     name: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="`table` (CSV with categories and missing cells), `contributors` (the same with ids), `text`, "
-            "`images` (a folder) or `votes`.",
+            "`images` (a folder) or `votes`; without a name they are listed.",
             autocompletion=completion.of_examples,
         ),
-    ],
+    ] = None,
     folder: Annotated[Path, typer.Argument(help="Where to write.")] = Path(),
     json: options.Json = False,
 ) -> None:
     """Write a small real data set from what scikit-learn and SciPy carry along, and say which command to type next."""
+    from poisonproof.examples import EXAMPLES as CHOICES
     from poisonproof.examples import write_example
 
+    if name is None:
+        if json:
+            options.print_json({"examples": {choice: _words(write) for choice, write in CHOICES.items()}})
+            return
+        for choice, write in CHOICES.items():
+            options.print_line(f"{choice:<14}{_words(write)}")
+        options.print_line("Next: poisonproof example table")
+        return
     written = write_example(name, folder)
     if json:
         options.print_json({"out": str(written.path), "words": written.words, "next": written.command})
         return
     options.print_line(f"{written.path}: {written.words}.")
     options.print_line(f"Next: {written.command}")
+
+
+def _words(write: Callable[..., Any]) -> str:
+    """What an example is, by the first line of what writes it."""
+    return (write.__doc__ or "").split("\n", 1)[0].rstrip(".")

@@ -11,7 +11,7 @@ from poisonproof.cli import options
 
 if TYPE_CHECKING:
     from poisonproof.data import Dataset
-    from poisonproof.runs.run import Outcome
+    from poisonproof.runs.outcome import Outcome
 
 PlanFile = Annotated[
     Path | None,

@@ -32,7 +32,8 @@ def command(
 ) -> None:
     """The figures of the paper from runs on one data set, published numbers as dots where there are any.
 
-    Figures 3 and 4 compare runs of one k; `frontier` takes any.
+    Figures 3 and 4 compare runs of one k; `frontier` takes any. Runs that k and d do not tell apart are labelled by
+    what they differ in.
     """
     from poisonproof.paper.figures import (
         bound_improvement,
@@ -41,12 +42,13 @@ def command(
         frontier_curves,
         save,
     )
+    from poisonproof.paper.results import told_apart
 
     kinds = {"3": certified_curves, "4": bound_improvement, "frontier": frontier_curves}
     if figure not in kinds:
         raise PoisonproofError(f"The figure is one of {', '.join(kinds)}. Got '{figure}' instead.")
     check_format(out)
-    rows = sorted((measures_of(run, data_dir) for run in runs), key=lambda row: (row["k"], row["d"]))
+    rows = sorted(told_apart([measures_of(run, data_dir) for run in runs]), key=lambda row: (row["k"], row["d"]))
     if len({row["dataset"] for row in rows}) > 1:
         raise PoisonproofError("These runs are of different data sets; draw each data set by itself.")
     if figure != "frontier" and len({row["k"] for row in rows}) > 1:

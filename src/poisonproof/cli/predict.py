@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -15,25 +14,45 @@ from poisonproof.cli.run import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof import FiniteAggregationClassifier
+    from collections.abc import Callable, Iterator, Sequence
+
     from poisonproof.data import ReadOptions
     from poisonproof.data.readers.part import Part
-    from poisonproof.runs.manifest import Manifest
+    from poisonproof.data.streaming import RowBlock, RowStream
+    from poisonproof.serving.kept import KeptRun, Question
+    from poisonproof.serving.tally import AnswerTally
+    from poisonproof.votes.votes import Votes
 
-EXAMPLES = "Example: `poisonproof predict runs/my.csv-k20-d1 new.csv --out answers.csv`"
-COLUMNS = ("sample", "prediction", "radius", "runner_up", "vote_share")
+EXAMPLES = (
+    "Example: `poisonproof predict runs/my.csv-k20-d1 new.csv --out answers.csv`; "
+    "`poisonproof predict runs/my.csv-k20-d1 new.csv --attack-size 3 | less`"
+)
+SAMPLE = "sample"
 
 
 @options.taking("read", reading.read_options, only=("skip_bad", "max_size"))
 def command(
     run: Annotated[Path, typer.Argument(help="Directory of a complete run that kept its base classifiers.")],
     data: Annotated[Path, typer.Argument(help="New samples, of the kind that the run was trained on.")],
-    out: Annotated[Path, typer.Option("--out", help="Where to write: CSV, or JSON lines if it ends in .jsonl.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Where to write: CSV, or JSON lines if it ends in .jsonl; otherwise to stdout."),
+    ] = None,
     n_jobs: options.Jobs = -1,
     target: Annotated[
         str | None,
         typer.Option("--target", help="Also tell how many poisons it takes until the answer could become this class."),
     ] = None,
+    attack_size: Annotated[
+        int | None,
+        typer.Option("--attack-size", help="Also tell whether each answer is certified against so many poisons."),
+    ] = None,
+    min_radius: Annotated[
+        int | None, typer.Option("--min-radius", help="Give no answer (an empty cell) where the radius is smaller.")
+    ] = None,
+    columns: Annotated[
+        bool, typer.Option("--columns/--no-columns", help="Pass the columns of the file through, after the answers.")
+    ] = True,
     raw: Annotated[
         bool, typer.Option("--raw", help="CSV cells as they are, even those that a spreadsheet takes for formulas.")
     ] = False,
@@ -44,144 +63,177 @@ def command(
 ) -> None:
     """Prediction, radius, runner-up and share of votes for every sample of a new file or folder.
 
-    The file is read by the schema of the run; it needs no labels. `sample` is the line of a CSV file, the row of a
-    Parquet file, the picture of a folder, or the index in an array. In CSV, an apostrophe stands before text that a
-    spreadsheet would run as a formula (it begins with `=`, `+`, `-`, `@`, a tab or a line end and is no number).
+    The file is read by the schema of the run, block by block, so that it may be larger than memory; it needs no labels.
+    `sample` is the line of a CSV file, the row of a Parquet file, the picture of a folder, or the index in an array.
+    After the answers come the columns of the file; one that has the name of ours is called `input_NAME`. In CSV, an
+    apostrophe stands before text that a spreadsheet would run as a formula (it begins with `=`, `+`, `-`, `@`, a tab or
+    a line end and is no number).
+
     With `--target LABEL` there is one more column, `target_radius`: that many poisons cannot turn the answer to LABEL;
-    it is empty where LABEL is the answer already.
+    it is empty where LABEL is the answer already. With `--attack-size M`, `certified` says whether the radius is M or
+    more. Without `--out` the answers go to stdout (as JSON lines with `--json`), and the summary to stderr. If the file
+    has the label column, the summary says what is right, beside what a constant answer would get.
     """
-    from poisonproof import certify
-    from poisonproof.system.progress import watched
+    from poisonproof.serving.kept import Question
+    from poisonproof.serving.tally import AnswerTally
+    from poisonproof.system.files import write_whole
 
-    part, model = asked_again(run, data, read, n_jobs, learner)
-    with progress_bar("voting") as progress, watched(progress):
-        votes = model.votes(part.X)
-        certificate = certify(votes)
-        wanted = None if target is None else certify(votes, target=named_class(target, votes.classes))
-    _write(out, part, certificate, votes, raw, wanted)
-    answer, share = _usual_answer(certificate)
-    if share == 1.0 and len(part) > 1:
-        options.note(f"WARNING: every answer is '{answer}'; a constant answer is perfectly robust, and says nothing")
-    record = {
-        "out": str(out),
-        "samples": len(part),
-        "unit": certificate.unit,
-        "most_frequent_answer": answer,
-        "its_share": round(share, 4),
-        "smallest_radius": int(certificate.radius.min()),
-        "largest_radius": int(certificate.radius.max()),
-    }
-    if json:
-        options.print_json({**record, "premises": [str(premise) for premise in certificate.premises]})
+    for name, number in (("--attack-size", attack_size), ("--min-radius", min_radius)):
+        if number is not None and number < 0:
+            raise PoisonproofError(f"{name} must be a whole number of 0 or more. Got {number}.")
+    options.warnings_as_notes()
+    asked = asked_again(run, data, read, n_jobs, learner)
+    wanted = None if target is None else named_class(target, asked.kept.model.classes_)
+    question = Question(wanted, attack_size, min_radius)
+    tally = AnswerTally(question, asked.kept.unit)
+    as_json = out.suffix == ".jsonl" if out is not None else json
+    form = _Form(asked.stream.columns if columns else (), question, as_json, raw)
+
+    def write(file: IO[bytes]) -> None:
+        with progress_bar("samples") as progress:
+            for text in form.texts(answered(asked, question, tally)):
+                file.write(text.encode())
+                progress(len(tally), None)
+        if not len(tally):
+            raise PoisonproofError(f"{data} holds no sample that can be read.")
+
+    if out is None:
+        write(typer.get_binary_stream("stdout"))
     else:
-        options.print_table(
-            f"{data.name} → {out.name}", list(record)[1:], [[str(v) for v in list(record.values())[1:]]]
-        )
+        write_whole(out, write)
+    for note in asked.stream.notes:
+        options.note(note)
+    _summarise(tally, asked.kept, data, out, json)
 
 
-def _usual_answer(certificate: Any) -> tuple[Any, float]:
-    """The most frequent answer, and its share of all answers."""
+class Asked(NamedTuple):
+    """A run that was opened, and new samples for it."""
+
+    kept: KeptRun
+    stream: RowStream
+
+
+def asked_again(run: Path, data: Path, read: ReadOptions, n_jobs: int, learner: str | None) -> Asked:
+    """New samples, read by the schema of the run, and its base classifiers."""
+    from poisonproof.data.streaming import RowStream
+    from poisonproof.serving.kept import KeptRun
+
+    kept = KeptRun.open(run, _types(run, learner), n_jobs)
+    read = replace(read, image_size=_same_size(kept.schema))
+    return Asked(kept, RowStream(data, kept.schema, read, kept.rows_at_once))
+
+
+def votes_on(asked: Asked, data: Path) -> Votes:
+    """The votes on all samples, read and asked block by block."""
     import numpy as np
 
-    counts = np.bincount(certificate.prediction, minlength=len(certificate.classes))
-    return certificate.classes.tolist()[int(counts.argmax())], float(counts.max() / counts.sum())
-
-
-def asked_again(
-    run: Path, data: Path, read: ReadOptions, n_jobs: int, learner: str | None
-) -> tuple[Part, FiniteAggregationClassifier]:
-    """New samples, read by the schema of the run, and its base classifiers."""
-    from poisonproof import FiniteAggregationClassifier
-    from poisonproof.data.user_files import read_part
-    from poisonproof.runs.plain import check_plain
-
-    check_plain(run)
-    manifest = _manifest(run)
-    schema = _schema(run, manifest)
-    _check_models(run, manifest)
-    part = read_part(data, schema, labelled=False, options=replace(read, image_size=_same_size(schema)))
-    for note in part.notes:
+    blocks = [asked.kept.votes(block.part.X) for block in asked.stream]
+    for note in asked.stream.notes:
         options.note(note)
-    if not len(part):
+    if not blocks:
         raise PoisonproofError(f"{data} holds no sample that can be read.")
-    trusted = _types(run, manifest, learner)
-    return part, FiniteAggregationClassifier.load(run / "models", trusted=trusted).set_params(n_jobs=n_jobs)
+    return asked.kept.model._votes_of(np.concatenate([votes.matrix for votes in blocks]))
 
 
-def _types(run: Path, manifest: Manifest, learner: str | None) -> list[str]:
+def _types(run: Path, learner: str | None) -> list[str]:
     """Types that the user vouches for by naming their own learner again."""
     from poisonproof.learners.brought import brought, is_brought
+    from poisonproof.runs.manifest import FILE, Manifest
+    from poisonproof.runs.plain import check_plain
     from poisonproof.training.member_files import types_of
 
-    name = reopening.checked_learner(run, (manifest.asked or {}).get("learner"), learner)
+    check_plain(run)
+    if not (run / FILE).exists():
+        return []
+    name = reopening.checked_learner(run, (Manifest.read(run).asked or {}).get("learner"), learner)
     return types_of(brought(name)) if name is not None and is_brought(name) else []
-
-
-def _manifest(run: Path) -> Manifest:
-    from poisonproof.runs.manifest import Manifest
-
-    if not (run / "manifest.json").exists():
-        raise PoisonproofError(f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.")
-    manifest = Manifest.read(run)
-    if manifest.status not in ("complete", "trained"):
-        raise PoisonproofError(
-            f"The run in {run} is not complete; the `poisonproof run` command that began it goes on with it."
-        )
-    return manifest
-
-
-def _schema(run: Path, manifest: Manifest) -> Any:
-    from poisonproof.samples.schema import schema_from_dict
-
-    if manifest.settings.schema is None:
-        raise PoisonproofError(
-            f"The run in {run} is of the data set '{manifest.settings.name}' and has no schema to read other files by; "
-            "train on files of your own with `poisonproof run FILE --label COLUMN`."
-        )
-    return schema_from_dict(manifest.settings.schema)
-
-
-def _check_models(run: Path, manifest: Manifest) -> None:
-    if not (run / "models" / "model.json").exists():
-        settings = manifest.settings
-        raise PoisonproofError(
-            f"The run in {run} kept no base classifiers (--votes-only); train them with "
-            f"`poisonproof run {settings.name} --schema {run / 'schema.json'} --k {settings.k:g} "
-            f"--d {settings.d} --out {run}-models`."
-        )
 
 
 def _same_size(schema: Any) -> tuple[int, int] | None:
     return (schema.width, schema.height) if schema.kind == "images" else None
 
 
-def _rows(part: Part, certificate: Any, votes: Any, wanted: Any) -> Iterator[tuple[Any, ...]]:
-    from poisonproof.certificates.certificate import UNSEEN
+class _Answered(NamedTuple):
+    """A block of the file with its answers, row by row."""
 
-    names = [*certificate.classes.tolist(), UNSEEN]
-    counts = votes.counts()
-    for at, name in enumerate(part.names):
-        p, r = int(certificate.prediction[at]), int(certificate.runner_up[at])
-        share = int(counts[at, p]) / votes.spread.n_subsets
-        row = (name, names[p], int(certificate.radius[at]), names[r], share)
-        yield row if wanted is None else (*row, None if wanted.already[at] else int(wanted.radius[at]))
+    part: Part
+    cells: list[list[str]]
+    rows: list[tuple[Any, ...]]
 
 
-def _write(out: Path, part: Part, certificate: Any, votes: Any, raw: bool, wanted: Any) -> None:
-    import csv
-    import io
-    from json import dumps
+def answered(asked: Asked, question: Question, tally: AnswerTally) -> Iterator[_Answered]:
+    """The file's samples with their answers, block by block; all are counted."""
+    label = _label_column(asked)
+    for block in asked.stream:
+        answers = asked.kept.answers(block.part.X, question)
+        tally.add(answers, None if label is None else label(block))
+        yield _Answered(block.part, block.cells, list(answers.rows()))
 
-    from poisonproof.display.spreadsheet import as_cell
-    from poisonproof.system.files import write_text
 
-    text = io.StringIO()
-    rows = _rows(part, certificate, votes, wanted)
-    columns = COLUMNS if wanted is None else (*COLUMNS, "target_radius")
-    if out.suffix == ".jsonl":
-        text.writelines(dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows)
+def _label_column(asked: Asked) -> Callable[[RowBlock], Sequence[str | None]] | None:
+    """How to find the labels of a block, if the file has the column that the run learned."""
+    name, columns = getattr(asked.kept.schema, "label", None), asked.stream.columns
+    if name is None or name not in columns:
+        return None
+    place, missing = columns.index(name), frozenset(asked.kept.schema.missing)  # type: ignore[union-attr]
+
+    def labels(block: RowBlock) -> list[str | None]:
+        cells = (cells[place].strip() for cells in block.cells)
+        return [None if cell in missing else cell for cell in cells]
+
+    return labels
+
+
+class _Form:
+    """How answers are written: CSV or JSON lines, with the columns of the file or without."""
+
+    def __init__(self, columns: Sequence[str], question: Question, as_json: bool, raw: bool) -> None:
+        ours = (SAMPLE, *question.columns)
+        self.passes, self.as_json, self.raw = bool(columns), as_json, raw
+        self.names = [*ours]
+        for name in columns:
+            while name in self.names:
+                name = f"input_{name}"
+            self.names.append(name)
+
+    def texts(self, blocks: Iterator[_Answered]) -> Iterator[str]:
+        """The text of each block; the first begins with the header of CSV."""
+        import csv
+        import io
+        from json import dumps
+
+        from poisonproof.display.spreadsheet import as_cell
+
+        header = not self.as_json
+        for part, cells, rows in blocks:
+            text = io.StringIO()
+            given: Any = cells if self.passes else [()] * len(rows)
+            lines = ((name, *row, *more) for name, row, more in zip(part.names, rows, given, strict=True))
+            if self.as_json:
+                text.writelines(dumps(dict(zip(self.names, line, strict=True))) + "\n" for line in lines)
+            else:
+                writer = csv.writer(text, lineterminator="\n")
+                if header:
+                    writer.writerow(self.names if self.raw else map(as_cell, self.names))
+                    header = False
+                plain = ([_plain(value) for value in line] for line in lines)
+                writer.writerows(plain if self.raw else (map(as_cell, line) for line in plain))
+            yield text.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _summarise(tally: AnswerTally, kept: KeptRun, data: Path, out: Path | None, json: bool) -> None:
+    """What the answers come to: on stdout, or on stderr where the answers themselves are on stdout."""
+    if tally.warning is not None:
+        options.note(f"WARNING: {tally.warning}")
+    record = tally.as_dict()
+    if out is None:
+        options.note(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in record.items()))
+    elif json:
+        options.print_json({"out": str(out), **record, "premises": kept.premises})
     else:
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(rows if raw else (map(as_cell, row) for row in rows))
-    write_text(out, text.getvalue())
+        header, cells = list(record), [str(value) for value in record.values()]
+        options.print_table(f"{data.name} → {out.name}", header, [cells])

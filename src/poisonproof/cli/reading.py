@@ -55,6 +55,20 @@ def read_options(
             "--delimiter", help="What separates the cells of CSV; `,` unless you say otherwise.", rich_help_panel=OWN
         ),
     ] = None,
+    multiline: Annotated[
+        bool,
+        typer.Option(
+            "--multiline",
+            help="CSV: quotes may span any lines. A premise: a program wrote the file, and every row closes its own.",
+            rich_help_panel=OWN,
+        ),
+    ] = False,
+    no_quotes: Annotated[
+        bool,
+        typer.Option(
+            "--no-quotes", help="CSV: a quote is a character like any other, a line is a row.", rich_help_panel=OWN
+        ),
+    ] = False,
     image_size: Annotated[
         str | None, typer.Option("--image-size", help="`WIDTHxHEIGHT` to resize images to.", rich_help_panel=OWN)
     ] = None,
@@ -84,6 +98,10 @@ def read_options(
 
     if max_size is not None and not max_size > 0:
         raise PoisonproofError(f"--max-size must be above 0. Got {max_size}.")
+    if multiline and no_quotes:
+        raise PoisonproofError(
+            "--multiline goes by quotes, and --no-quotes says there are none; leave one of them out."
+        )
     return ReadOptions(
         label=label,
         group_column=group_column,
@@ -92,6 +110,7 @@ def read_options(
         schema=schema,
         classes=None if classes is None else options.named_classes(classes),
         delimiter=delimiter,
+        quotes="records" if multiline else "none" if no_quotes else None,
         image_size=None if image_size is None else _size(image_size),
         colour=colour,
         n_features=n_features,
@@ -110,6 +129,8 @@ def words_of(read: ReadOptions) -> dict[str, Any]:
         "group-column": read.group_column,
         "classes": None if read.classes is None else ",".join(read.classes),
         "delimiter": read.delimiter,
+        "multiline": read.quotes == "records" or None,
+        "no-quotes": read.quotes == "none" or None,
         "image-size": None if read.image_size is None else "{}x{}".format(*read.image_size),
         "colour": {None: None, True: "colour", False: "grey"}[read.colour],
         "n-features": read.n_features,

@@ -9,19 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from poisonproof.cli import following, options, reading
+from poisonproof.cli.voters import VoterOptions, voting_samples
 from poisonproof.display.text import shown
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof import FiniteAggregationClassifier, Spread
+    from poisonproof.certificates.certificate import Certificate
     from poisonproof.data import Dataset, ReadOptions
     from poisonproof.data.large import Source
+    from poisonproof.estimators.samples_vote import SampleVoteClassifier
     from poisonproof.planning.plan import Plan
-    from poisonproof.runs.run import Outcome
+    from poisonproof.runs.outcome import Outcome
 
 EXAMPLES = (
     "Example: `poisonproof run digits --k 50 --d 16 --out runs/digits`; `poisonproof run my.csv --label class --k 20`; "
-    "`poisonproof run mnist --data-dir DIR --learner digits --k 1200 --d 16`"
+    "`poisonproof run mnist --data-dir DIR --learner digits --k 1200 --d 16`; `poisonproof run my.csv --label class "
+    "--method neighbours --n-neighbors 200`"
 )
 
 DEFAULT_K = 20
@@ -52,6 +56,13 @@ class EnsembleOptions:
     ] = None
     plan: following.PlanFile = None
 
+    def refuse_for(self, what: str) -> None:
+        """Refuse options that are about base classifiers, where there are none."""
+        names = ("k", "d", "spread", "split", "max_memory", "plan")
+        given = [name for name in names if getattr(self, name) != getattr(type(self), name)]
+        if given:
+            raise PoisonproofError(f"--{given[0].replace('_', '-')} is about base classifiers; leave it or {what} out.")
+
     def after_plan(self, plan: Plan) -> EnsembleOptions:
         """The same with what a plan says, unless an option that it stands for was given too."""
         twice = [name for name in ("k", "d", "spread", "learner") if getattr(self, name) != getattr(type(self), name)]
@@ -62,10 +73,14 @@ class EnsembleOptions:
 
 
 @options.taking("ensemble", EnsembleOptions)
+@options.taking("voters", VoterOptions)
 @options.taking("read", reading.read_options)
 def command(
     ensemble: EnsembleOptions,
-    votes_only: Annotated[bool, typer.Option("--votes-only", help="Do not keep the base classifiers.")] = False,
+    voters: VoterOptions,
+    votes_only: Annotated[
+        bool, typer.Option("--votes-only", help="Do not keep the base classifiers, or the features of voting samples.")
+    ] = False,
     rankings: Annotated[
         bool,
         typer.Option("--rankings", help="Keep rankings too, for `poisonproof certify OUT/votes.npy --method run-off`."),
@@ -93,6 +108,9 @@ def command(
 ) -> None:
     """Split, train, vote and certify; write a run directory with report.html.
 
+    With `--method ballots` or `--method neighbours` nothing is trained: the training samples themselves vote, through a
+    fixed map, and one poison is one voice.
+
     Prints the certified fraction at a range of attack sizes, as a share of test samples and as the mean over classes
     (balanced), and the accuracy of the same learner trained undefended on all data: the price of the proof. If a
     constant answer would do as well, that is said first.
@@ -104,9 +122,13 @@ def command(
 
     if attack_size is not None and attack_size < 0:
         raise PoisonproofError(f"--attack-size must be a whole number of 0 or more. Got {attack_size}.")
-    if attack_size is not None and ensemble.k == DEFAULT_K and ensemble.plan is None and ensemble.spread is None:
-        ensemble = replace(ensemble, k=max(DEFAULT_K, VOTES_PER_POISON * attack_size))
-    asked = prepare(ensemble, read)
+    voters.check()
+    if voters.by_samples:
+        asked = prepare_samples(ensemble, voters, read)
+    else:
+        if attack_size is not None and ensemble.k == DEFAULT_K and ensemble.plan is None and ensemble.spread is None:
+            ensemble = replace(ensemble, k=max(DEFAULT_K, VOTES_PER_POISON * attack_size))
+        asked = prepare(ensemble, read)
     if attack_size is not None:
         asked.how["asked"]["attack_size"] = attack_size
     settings = RunSettings(votes_only, rankings, undefended, resume, **asked.how)
@@ -117,9 +139,9 @@ def command(
 
 
 class Asked(NamedTuple):
-    """The data, the ensemble and the folder of a run, and the rest that its function takes by name."""
+    """The data, the classifier and the folder of a run, and the rest that its function takes by name."""
 
-    what: tuple[Dataset, FiniteAggregationClassifier, Path]
+    what: tuple[Dataset, FiniteAggregationClassifier | SampleVoteClassifier, Path]
     how: dict[str, Any]
 
 
@@ -199,6 +221,17 @@ def partitioned(
     return dataset
 
 
+def prepare_samples(ensemble: EnsembleOptions, voters: VoterOptions, read: ReadOptions) -> Asked:
+    """Read the data and put the classifier together in which its samples vote, as the command line says."""
+    options.warnings_as_notes()
+    ensemble.refuse_for(f"--method {voters.method}")
+    samples = reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
+    model = voting_samples(voters, samples, ensemble.learner, ensemble.n_jobs)
+    asked: dict[str, Any] = {"data": ensemble.data, "learner": None, "options": reading.words_of(read)}
+    folder = ensemble.out or Path("runs") / f"{samples.name}-{voters.method}"
+    return Asked((samples, model, folder), {"asked": asked})
+
+
 def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
     """The learner that was asked for, or the one for this kind of data; which is then said, and is a premise."""
     from poisonproof.learners.brought import brought
@@ -244,8 +277,7 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
             {
                 "out": str(outcome.folder),
                 "report": str(report),
-                "k": certificate.spread.k,
-                "d": certificate.spread.d,
+                **_voters_of(certificate),
                 "undefended_accuracy": outcome.undefended_accuracy,
                 "base_accuracy": outcome.base_accuracy,
                 **summary.as_dict(),
@@ -256,8 +288,7 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
         )
         return
     options.print_table(
-        f"{outcome.manifest.settings.name}: {len(certificate)} test samples, "
-        f"{certificate.spread.n_subsets} base classifiers (k = {certificate.spread.k:g}, d = {certificate.spread.d})",
+        f"{outcome.manifest.settings.name}: {len(certificate)} test samples, {_in_words(certificate)}",
         *summary.table(outcome.undefended_accuracy),
     )
     options.print_line(summary.line)
@@ -266,6 +297,21 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
     for premise in outcome.manifest.premises or ():
         options.note(f"premise: {premise}")
     options.note(f"report: {report}")
+
+
+def _voters_of(certificate: Certificate) -> dict[str, Any]:
+    """Who voted, for JSON: base classifiers by k and d, or training samples by their election."""
+    spread = certificate.spread
+    if spread is None:
+        return {"method": certificate.method, "election": certificate.election}
+    return {"method": certificate.method, "k": spread.k, "d": spread.d}
+
+
+def _in_words(certificate: Certificate) -> str:
+    spread = certificate.spread
+    if spread is None:
+        return certificate.voters
+    return f"{spread.n_subsets} base classifiers (k = {spread.k:g}, d = {spread.d})"
 
 
 class progress_bar:  # noqa: N801
@@ -290,8 +336,8 @@ class progress_bar:  # noqa: N801
         self.bar.start()
         return self
 
-    def __call__(self, done: int, total: int) -> None:
-        """Show how much is done, of how much."""
+    def __call__(self, done: int, total: int | None) -> None:
+        """Show how much is done, of how much, if that is known."""
         self.bar.update(self.task, completed=done, total=total)
 
     def __exit__(self, *error: object) -> None:

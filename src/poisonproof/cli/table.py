@@ -51,16 +51,17 @@ def command(
 ) -> None:
     """The tables of the paper from runs, with the published numbers beside ours where there are any.
 
-    The test labels are read again from where each run found its data.
+    The test labels are read again from where each run found its data. Runs that k and d do not tell apart are labelled
+    by what they differ in.
     """
     from poisonproof.paper.page import as_json
-    from poisonproof.paper.results import collected
+    from poisonproof.paper.results import collected, told_apart
     from poisonproof.paper.tables import joined, tables
     from poisonproof.system.files import write_text
 
     if table not in KINDS:
         raise PoisonproofError(f"The table is one of {', '.join(KINDS)}. Got '{table}' instead.")
-    results = collected([measures_of(run, data_dir) for run in runs])
+    results = collected(told_apart([measures_of(run, data_dir) for run in runs]))
     if json or form == "json":
         if table not in RECORDS:
             raise PoisonproofError(f"Table '{table}' has no JSON form; use --format text, markdown or latex.")
@@ -84,4 +85,6 @@ def measures_of(run: Path, data_dir: Path | None) -> dict[str, Any]:
     reopened = reopen_data(run, None, data_dir)
     check_same_data(run, reopened)
     votes = Votes.load(run / "votes.npy")
-    return measure(votes, Certificate.load(run / "certificate.npz"), reopened.dataset.y_test, reopened.manifest)
+    certificate = Certificate.load(run / "certificate.npz")
+    measures = measure(votes, certificate, reopened.dataset.y_test, reopened.manifest)
+    return measures | {"asked_learner": (reopened.manifest.asked or {}).get("learner"), "folder": run.name}

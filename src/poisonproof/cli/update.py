@@ -69,7 +69,7 @@ def command(
     if json:
         options.print_json({"out": str(run), "changes": changes, "n_train": outcome.manifest.n_train})
         return
-    nothing = {"retrained": 0, "of": outcome.certificate.spread.n_subsets}
+    nothing = {"retrained": 0, "of": outcome.certificate.ensemble.n_subsets}
     last = changes[-1] if len(changes) > len(reopened.manifest.changes) else nothing
     options.print_line(
         f"{run}: {outcome.manifest.n_train} training samples; {last['retrained']} of {last['of']} base classifiers "

@@ -63,14 +63,14 @@ def command(
         return
     if out is None or out.suffix != ".npy":
         raise PoisonproofError("Votes on new samples need a file to be written to: --out NAME.npy.")
-    part, model = predict.asked_again(run, data, read, n_jobs, learner)
+    asked = predict.asked_again(run, data, read, n_jobs, learner)
     with running.progress_bar("voting") as progress, watched(progress):
-        votes = model.votes(part.X)
+        votes = predict.votes_on(asked, data)
     votes.save(out)
     if json:
-        options.print_json({"out": str(out), "samples": len(part), "base_classifiers": votes.spread.n_subsets})
+        options.print_json({"out": str(out), "samples": votes.n_test, "base_classifiers": votes.spread.n_subsets})
     else:
         options.print_line(
-            f"{out}: votes of {votes.spread.n_subsets} base classifiers on {len(part)} samples; "
+            f"{out}: votes of {votes.spread.n_subsets} base classifiers on {votes.n_test} samples; "
             f"`poisonproof certify {out}` certifies them."
         )

@@ -98,7 +98,7 @@ class Source:
             raise PoisonproofError(
                 f"{path} holds {kind}; only tables (CSV, Parquet, a folder of Parquet files) may be larger than memory."
             )
-        tables = tuple(open_table(file, schema.delimiter, unbounded) for file in table_files(path))
+        tables = tuple(open_table(file, schema, unbounded) for file in table_files(path))
         check_columns(tables, schema)
         return cls(path, options, schema, declared, tables)
 

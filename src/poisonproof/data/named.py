@@ -23,6 +23,7 @@ from poisonproof.data.download import cache, fetch
 from poisonproof.data.readers.npz import read_arrays
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.samples.kinds import to_samples
+from poisonproof.samples.schema import ArraySchema, ImageSchema, Schema
 from poisonproof.system.archives import limit_of, open_zip, tar_files
 from poisonproof.system.files import reading
 
@@ -44,6 +45,13 @@ OFFICIAL = {
 }
 CLASSES = {"mnist": 10, "cifar10": 10, "gtsrb": 43}
 DATASETS = ("digits", *CLASSES)
+SCHEMAS: dict[str, Schema] = {
+    "digits": ArraySchema((64,), "float64"),
+    "mnist": ImageSchema(28, 28, False),
+    "cifar10": ImageSchema(32, 32, True),
+    "gtsrb": ImageSchema(GTSRB_SIDE, GTSRB_SIDE, True),
+}
+"""How further samples of these data sets are read, from files of a user's own."""
 
 
 def load(name: str, folder: str | Path | None = None, *, download: bool = False) -> Dataset:

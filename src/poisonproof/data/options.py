@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from poisonproof.samples.schema import Schema
+    from poisonproof.samples.schema import Quotes, Schema
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class ReadOptions:
         The labels that may occur.
     delimiter : str
         For CSV; a `.tsv` file has tabs unless this says otherwise.
+    quotes : "lines", "records" or "none"
+        How quotes join lines of CSV; see `poisonproof.data.readers.csvfile.CsvTable`.
     image_size : (width, height)
     colour : bool
         For folders of images.
@@ -47,6 +49,7 @@ class ReadOptions:
     schema: str | Path | Mapping[str, str] | Schema | None = None
     classes: Sequence[str] | None = None
     delimiter: str | None = None
+    quotes: Quotes | None = None
     image_size: tuple[int, int] | None = None
     colour: bool | None = None
     n_features: int | None = None

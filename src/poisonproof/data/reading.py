@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from poisonproof.data.options import ReadOptions
 from poisonproof.data.user_files import kind_of, read_rows
-from poisonproof.samples.schema import Schema
+from poisonproof.samples.schema import Quotes, Schema
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ def read(
     group: str | None = None,
     schema: str | Path | Mapping[str, str] | Schema | None = None,
     labelled: bool = True,
+    delimiter: str | None = None,
+    quotes: Quotes | None = None,
 ) -> Rows:
     """Samples, labels and contributors of one file or folder; how a row is read is a function of it and the schema.
 
@@ -65,8 +67,12 @@ def read(
         ``Split(schema=...)``.
     labelled : bool
         Whether the file has labels; False for samples to be answered.
+    delimiter : str, optional
+        What separates the cells of CSV; a tab in `.tsv`, otherwise a comma.
+    quotes : "lines", "records" or "none", optional
+        How quotes join lines of CSV; see `poisonproof.data.readers.csvfile.CsvTable`.
     """
     path = Path(path)
-    options = ReadOptions(label=label, group_column=group, schema=schema)
+    options = ReadOptions(label=label, group_column=group, schema=schema, delimiter=delimiter, quotes=quotes)
     part, used = read_rows(path, kind_of(path), options, labelled=labelled)
     return Rows(part.X, part.labels, part.groups, used, part.notes)

@@ -50,6 +50,10 @@ KINDS = {
 HELD_OUT = 0.2
 FEWEST_SAMPLES = 10
 FEW_LABELS = 50
+BY_QUOTES = Premise(
+    "rows", "every row closes its own quotes, as a program writes them; none reaches into the next", True
+)
+QUOTE_OPTIONS = {"records": "--multiline", "none": "--no-quotes"}
 
 
 def kind_of(path: Path) -> str:
@@ -143,7 +147,7 @@ def read_part(path: Path, schema: Schema, *, labelled: bool, options: ReadOption
     if kind != schema.kind:
         raise PoisonproofError(f"{path} holds {kind}, but the schema reads {schema.kind}; give data of the same kind.")
     if isinstance(schema, TableSchema):
-        return read_table(open_table(path, schema.delimiter, options), schema, labelled=labelled)
+        return read_table(open_table(path, schema, options), schema, labelled=labelled)
     if isinstance(schema, ImageSchema):
         return read_folder(
             path,
@@ -178,8 +182,9 @@ def schema_for(path: Path, kind: str, options: ReadOptions, labelled: bool = Tru
     if kind == "table":
         if options.label is None:
             raise PoisonproofError(f"Which column of {path} holds the labels? Name it with --label.")
-        delimiter = _delimiter(path, ",", options)
-        return guess_schema(open_table(path, delimiter, options), options.label, options.group_column, delimiter), False
+        delimiter, quotes = _delimiter(path, ",", options), options.quotes or "lines"
+        table = open_table(path, TableSchema((), delimiter=delimiter, quotes=quotes), options)
+        return guess_schema(table, options.label, options.group_column, delimiter, quotes), False
     if kind == "images":
         declared = options.image_size is not None and options.colour is not None
         return guess_image_schema(path, options.image_size, options.colour), declared
@@ -201,7 +206,8 @@ def _with_keys(path: Path, schema: Schema, options: ReadOptions, labelled: bool)
                 )
         if schema.label is None and labelled:
             raise PoisonproofError('No column has the role "label" in the schema; one must.')
-        return replace(schema, delimiter=_delimiter(path, schema.delimiter, options))
+        delimiter = _delimiter(path, schema.delimiter, options)
+        return replace(schema, delimiter=delimiter, quotes=options.quotes or schema.quotes)
     return schema
 
 
@@ -210,6 +216,7 @@ def _refuse_what_does_not_apply(path: Path, kind: str, options: ReadOptions) -> 
         "--label": (options.label, ("table",)),
         "--group-column": (options.group_column, ("table", "arrays")),
         "--delimiter": (options.delimiter, ("table",)),
+        QUOTE_OPTIONS.get(options.quotes or "lines", "--quotes"): (options.quotes, ("table",)),
         "--image-size": (options.image_size, ("images",)),
         "--colour": (options.colour, ("images",)),
         "--n-features": (options.n_features, ("sparse",)),
@@ -233,13 +240,15 @@ def _read_all(path: Path, schema: Schema, options: ReadOptions) -> tuple[Part, P
     return part, read_npz(path, x_test, y_test, None, schema, options.most_bytes)[0]
 
 
-def open_table(path: Path, delimiter: str, options: ReadOptions) -> Table:
-    """The rows of a table, by the kind of its file, or of all files of a folder."""
+def open_table(path: Path, schema: TableSchema, options: ReadOptions, most_bytes: int | None = None) -> Table:
+    """The rows of a table, by the kind of its file, or of all files of a folder; ``most_bytes`` of each, if given."""
     if path.is_dir():
-        return SeveralTables(path, [open_table(file, delimiter, options) for file in table_files(path)])
+        return SeveralTables(path, [open_table(file, schema, options, most_bytes) for file in table_files(path)])
+    most_bytes = most_bytes or options.most_bytes
     if path.name.lower().endswith(".parquet"):
-        return ParquetTable(path, options.most_bytes)
-    return CsvTable(path, _delimiter(path, delimiter, options), options.most_bytes)
+        return ParquetTable(path, most_bytes)
+    delimiter = _delimiter(path, schema.delimiter, options)
+    return CsvTable(path, delimiter, most_bytes, options.quotes or schema.quotes)
 
 
 def _delimiter(path: Path, otherwise: str, options: ReadOptions) -> str:
@@ -283,11 +292,16 @@ def labels_of(part: Part) -> NDArray[np.object_]:
 def _check_enough(path: Path, part: Part, declared: bool) -> None:
     """Refuse what cannot be meant; how many labels there are says nothing where the classes are declared."""
     labels = labels_of(part).tolist()
-    check_labels(path, list(dict.fromkeys(labels)), len(labels), declared)
+    check_labels(path, list(dict.fromkeys(labels)), len(labels), declared, part.notes)
 
 
-def check_labels(path: Path, different: Sequence[str], n_samples: int, declared: bool) -> None:
+def check_labels(
+    path: Path, different: Sequence[str], n_samples: int, declared: bool, notes: Sequence[str] = ()
+) -> None:
     """The same by the different labels, in the order in which they appear, of so many training samples."""
+    if not n_samples:
+        noted = f" ({'; '.join(notes)})" if notes else ""
+        raise PoisonproofError(f"{path} has no rows{noted}; at least {FEWEST_SAMPLES} are needed.")
     if n_samples < FEWEST_SAMPLES:
         raise PoisonproofError(f"{path} gives {n_samples} training samples; at least {FEWEST_SAMPLES} are needed.")
     if len(different) < 2:
@@ -321,6 +335,8 @@ def held_out_premise(options: ReadOptions, of_file: bool, grouped: bool) -> Prem
 def more_premises(schema: Schema, declared: bool) -> tuple[Premise, ...]:
     """What the model would otherwise list as chosen from the data, though the schema says it."""
     width = Premise("number of features", str(_width(schema)), declared)
+    if isinstance(schema, TableSchema) and schema.quotes == "records":
+        return (BY_QUOTES, *more_premises(replace(schema, quotes="lines"), declared))
     if not isinstance(schema, TableSchema) or set(schema.named(*FEATURES)) == set(schema.named("number")):
         return (width,)
     categories = Premise("categorical columns", ", ".join(schema.named("category")) or "none", declared)

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from poisonproof.certificates.certificate import Certificate
 from poisonproof.certificates.samples_vote import certify_ballots, scores_and_radii
 from poisonproof.errors import PoisonproofError
-from poisonproof.estimators.samples_vote import DEFAULT_SCALE, SampleVoteClassifier
+from poisonproof.estimators.samples_vote import DEFAULT_SCALE, Heard, SampleVoteClassifier
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
 from poisonproof.samples.labels import label_cells
 from poisonproof.votes.across import count_everywhere
 from poisonproof.votes.ballots import Ballots, Voices
 from poisonproof.votes.nearness import STEPS, Metric, Nearness
+from poisonproof.votes.neighbours import Neighbours
 
 FROM_ROWS = "rows"
 
@@ -76,6 +77,8 @@ class BallotClassifier(SampleVoteClassifier):
         What every certificate of this model takes as given.
     """
 
+    method = "ballots"
+
     def __init__(
         self,
         features: Any = None,
@@ -105,15 +108,25 @@ class BallotClassifier(SampleVoteClassifier):
 
     def ballots(self, X: Any) -> Ballots:
         """What all training samples say about every sample, ready to certify, to keep or to send."""
-        test = self.describe_test(X)
-        cells, n_cells, totals, voices = self._cells()
+        return self.votes_of(self.heard(X))
+
+    def heard(self, X: Any) -> Heard:
+        """Near samples of every class, and whether a copy of each sample would be near it."""
+        test, limit = self.describe_test(X), self._limit()
+        cells, n_cells, _, _ = self._cells()
+        near = count_everywhere(self.voters_, cells, n_cells, test, self.nearness, limit, self.n_jobs)
+        return Heard(near, (self.nearness.own(test.lengths) <= limit) & test.readable)
+
+    def votes_of(self, heard: Heard) -> Ballots:
+        """Ballots of what was heard."""
+        _, _, totals, voices = self._cells()
         limit = self._limit()
         return Ballots(
-            count_everywhere(self.voters_, cells, n_cells, test, self.nearness, limit, self.n_jobs),
+            heard.said,
             totals,
             self.sizes_,
             self.classes_,
-            (self.nearness.own(test.lengths) <= limit) & test.readable,
+            heard.own,
             one_sided=self._one_sided,
             classes_inferred=self.classes_inferred_,
             split=self.split_,
@@ -124,7 +137,12 @@ class BallotClassifier(SampleVoteClassifier):
 
     def certify(self, X: Any) -> Certificate:
         """Prediction, runner-up, margin and exact radius for every sample; docs/ballots.md has the proof."""
-        return self.within_premises(certify_ballots(self.ballots(X)))
+        return self.certificate_of(self.ballots(X))
+
+    def certificate_of(self, votes: Ballots | Neighbours) -> Certificate:
+        """The certificate of these ballots."""
+        assert isinstance(votes, Ballots)
+        return self.within_premises(certify_ballots(votes))
 
     def scores(self, X: Any) -> NDArray[np.int64]:
         """Ballots of each class, near less far, with its declared size; an array (n, classes)."""

@@ -84,7 +84,9 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
         """Test samples in canonical form, of the same kind and width as the training samples."""
         X = as_frame(X)
         kind, given = self.kind_of_samples_, X
-        if kind == "tables" and not is_frame(X):
+        if isinstance(X, Samples):
+            pass  # in canonical form already
+        elif kind == "tables" and not is_frame(X):
             X = self._as_frame(X)
         elif kind == "numbers" and (is_frame(X) or issparse(X)):
             X = np.asarray(X.toarray() if issparse(X) else X)

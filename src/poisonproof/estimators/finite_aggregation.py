@@ -226,6 +226,16 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         answers = self.members_.votes(
             samples, len(self.classes_), rankings=rankings, n_jobs=self.n_jobs, verbose=self.verbose
         )
+        return self._votes_of(answers)
+
+    def _asked(self, X: Any) -> Votes:
+        """The same votes from this process alone, without workers; samples that nobody can answer are not refused.
+
+        A server asks so, and whoever reads a file in blocks: there, one such sample may be all there is of a block.
+        """
+        return self._votes_of(self.members_.ask(self._read_test(X, self.split_), len(self.classes_)))
+
+    def _votes_of(self, answers: NDArray[Any]) -> Votes:
         return votes_of(
             answers, self.spread_, self.split_, self.classes_, self.premises_, inferred=self.classes is None
         )

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from poisonproof.certificates.certificate import Certificate
 from poisonproof.certificates.samples_vote import certify_neighbours
 from poisonproof.errors import PoisonproofError
-from poisonproof.estimators.samples_vote import DEFAULT_SCALE, SampleVoteClassifier
+from poisonproof.estimators.base import warn
+from poisonproof.estimators.samples_vote import DEFAULT_SCALE, Heard, SampleVoteClassifier
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
 from poisonproof.votes.across import nearest_everywhere
+from poisonproof.votes.ballots import Ballots
 from poisonproof.votes.nearness import Metric
 from poisonproof.votes.neighbours import Neighbours
 from poisonproof.votes.votes import vote_dtype
@@ -58,6 +60,8 @@ class NeighborVoteClassifier(SampleVoteClassifier):
         What every certificate of this model takes as given.
     """
 
+    method = "neighbours"
+
     def __init__(
         self,
         features: Any = None,
@@ -82,20 +86,28 @@ class NeighborVoteClassifier(SampleVoteClassifier):
 
         ``n_listed``: how many stand in the list; 2K by default, which is all that a certificate asks for.
         """
+        return self.votes_of(self.heard(X, n_listed))
+
+    def heard(self, X: Any, n_listed: int | None = None) -> Heard:
+        """Labels of the nearest voters in order, and whether a copy of each sample would come before all of them."""
         test = self.describe_test(X)
-        grouped = self.split_.kind == "group"
         most = max(self.n_neighbors, n_listed or 2 * self.n_neighbors)
-        nearest = nearest_everywhere(self.voters_, test, self.nearness, most, one_per_owner=grouped, n_jobs=self.n_jobs)
+        nearest = nearest_everywhere(
+            self.voters_, test, self.nearness, most, one_per_owner=self._grouped, n_jobs=self.n_jobs
+        )
         first = nearest.distances[:, 0] > self.nearness.own(test.lengths)
+        return Heard(nearest.codes.astype(vote_dtype(len(self.classes_))), first & test.readable)
+
+    def votes_of(self, heard: Heard) -> Neighbours:
+        """Neighbours as they were heard."""
         voters = self.voters_
-        n_voters = len(np.unique(voters.owners[: len(voters)])) if grouped else len(voters)
         return Neighbours(
-            nearest.codes.astype(vote_dtype(len(self.classes_))),
-            first & test.readable,
+            heard.said,
+            heard.own,
             int(self.n_neighbors),
-            n_voters,
+            len(np.unique(voters.owners[: len(voters)])) if self._grouped else len(voters),
             self.classes_,
-            contributors=grouped,
+            contributors=self._grouped,
             classes_inferred=self.classes_inferred_,
             split=self.split_,
             rule={"metric": self.metric, "steps_per_unit": self.map_.scale},
@@ -104,7 +116,16 @@ class NeighborVoteClassifier(SampleVoteClassifier):
 
     def certify(self, X: Any) -> Certificate:
         """Prediction, runner-up, margin and radius for every sample; docs/ballots.md has the proof."""
-        return self.within_premises(certify_neighbours(self.neighbours(X)))
+        return self.certificate_of(self.neighbours(X))
+
+    def certificate_of(self, votes: Ballots | Neighbours) -> Certificate:
+        """The certificate of these neighbours."""
+        assert isinstance(votes, Neighbours)
+        return self.within_premises(certify_neighbours(votes))
+
+    @property
+    def _grouped(self) -> bool:
+        return self.split_.kind == "group"
 
     def scores(self, X: Any) -> NDArray[np.int64]:
         """Votes of each class among the K nearest; an array (n, classes)."""
@@ -121,6 +142,16 @@ class NeighborVoteClassifier(SampleVoteClassifier):
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
             raise PoisonproofError(
                 f"The 'n_neighbors' parameter must be a whole number above 0. Got {count!r} instead."
+            )
+
+    def _report_dropped(self) -> None:
+        super()._report_dropped()
+        voters = self.voters_
+        count = len(np.unique(voters.owners[: len(voters)])) if self._grouped else len(voters)
+        if count < self.n_neighbors:
+            warn(
+                f"There are fewer voters, {count}, than n_neighbors, {self.n_neighbors}: all of them vote about every "
+                "sample, and the most frequent label always wins."
             )
 
     def own_premises(self) -> list[Premise]:

@@ -6,7 +6,7 @@ read those; deleting a sample means updating the model and writing it again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,10 @@ from poisonproof.system.files import (
     write_bytes,
     write_record,
 )
-from poisonproof.training.member_files import load_state
+from poisonproof.training.member_files import dumped, load_state
 from poisonproof.votes.describing import Map
 from poisonproof.votes.nearness import squared_lengths
-from poisonproof.votes.voters import Voters
+from poisonproof.votes.voters import Known, Voters
 from poisonproof.votes.votes import labels_from_json, labels_to_json
 
 FORMAT = "poisonproof voters 1"
@@ -49,14 +49,12 @@ OWN_MAPS = (
 
 def save_model(model: Any, path: str | Path) -> None:
     """Write a fitted model into a folder."""
-    import skops.io as sio
-
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     voters = model.voters_.whole()
     arrays = {name: getattr(voters, name) for name in ARRAYS if name != "places"}
     write_arrays(folder / VOTERS, arrays | {"places": model.places_}, {"format": FORMAT})
-    write_bytes(folder / MAP, sio.dumps(model.map_.features))
+    write_bytes(folder / MAP, dumped(model.map_.features))
     sizes = getattr(model, "class_sizes", None)
     names = getattr(model, "feature_names_in_", None)
     write_record(
@@ -86,12 +84,30 @@ def load_model(cls: Any, path: str | Path, trusted: Sequence[str]) -> Any:
     if record.get("type") != cls.__name__:
         raise PoisonproofError(f"{folder} holds a {record.get('type')}; load it with {record.get('type')}.load.")
     with reading(folder / RECORD):
-        for name in (VOTERS, MAP):
-            if sha256_of(folder / name) != record["files"][name]:
-                raise DamagedFileError(
-                    f"{folder / name} is altered or truncated: it does not have the SHA-256 that {RECORD} states."
-                )
+        _check_files(folder, record)
         return _model_of(record, cls, folder, trusted)
+
+
+def known_features(path: str | Path, wanted: Mapping[str, Any], record_of: Callable[[Any], Any]) -> Known:
+    """The features that a saved model holds, by content; nothing if its map is another one than is wanted."""
+    folder = Path(path)
+    record = read_record(folder / RECORD)
+    check_format(folder, record.get("format"), FORMAT)
+    with reading(folder / RECORD):
+        _check_files(folder, record)
+        features = load_state(folder / MAP, OWN_MAPS)
+        if record_of(features) != wanted:
+            return Known(np.zeros(0, np.uint64), np.zeros((0, 0), np.int8))
+        voters, _ = _voters(folder / VOTERS, len(record["classes"]["values"]), Map(features, 1.0).mirrored)
+    return Known(voters.hashes, voters.rows)
+
+
+def _check_files(folder: Path, record: Mapping[str, Any]) -> None:
+    for name in (VOTERS, MAP):
+        if sha256_of(folder / name) != record["files"][name]:
+            raise DamagedFileError(
+                f"{folder / name} is altered or truncated: it does not have the SHA-256 that {RECORD} states."
+            )
 
 
 def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[str]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,11 @@ from poisonproof.samples.frames import as_frame, as_values
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import Cell, label_cells, one_by_one, read_labels
 from poisonproof.samples.rows import row_numbers
+from poisonproof.votes.ballots import Ballots
 from poisonproof.votes.describing import Map
-from poisonproof.votes.nearness import Metric, Nearness
-from poisonproof.votes.voters import Described, Voters
+from poisonproof.votes.nearness import Metric, Nearness, squared_lengths
+from poisonproof.votes.neighbours import Neighbours
+from poisonproof.votes.voters import Described, Known, Voters
 
 DEFAULT_SCALE = 64.0
 
@@ -36,6 +38,17 @@ class Change(NamedTuple):
 
     removed: int
     added: int
+
+
+class Heard(NamedTuple):
+    """What the voters say of some test samples, in whole numbers: all that depends on those samples.
+
+    ``said``: counts by class, or labels in order of distance. ``own``: whether a copy of a test sample would be near
+    it, or come first: then its radius is exact.
+    """
+
+    said: NDArray[Any]
+    own: NDArray[np.bool_]
 
 
 class Arrivals(NamedTuple):
@@ -55,6 +68,8 @@ class SampleVoteClassifier(CertifiedClassifier):
     what voters near and far count for.
     """
 
+    method: ClassVar[str]
+    """What the command line calls this way to vote."""
     features: Any
     metric: Metric
     scale: float
@@ -86,6 +101,10 @@ class SampleVoteClassifier(CertifiedClassifier):
         groups : array (n_samples,), optional
             Contributor ids. Then contributors vote, and radii count them.
         """
+        return self.fit_knowing(X, y, groups)
+
+    def fit_knowing(self, X: Any, y: Any, groups: Any = None, known: Known | None = None) -> Self:
+        """As `fit`; samples whose features are known are not described again. They must be this map's."""
         self.check_parameters()
         if y is None:
             raise PoisonproofError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
@@ -103,7 +122,7 @@ class SampleVoteClassifier(CertifiedClassifier):
             raise PoisonproofError("A feature map with several views of a sample needs the metric 'euclidean'.")
         self.check_classes()
         self.contributors_ = {}
-        arrived = self._arrived(samples, codes, groups, first=True)
+        arrived = self._arrived(samples, codes, groups, first=True, known=known)
         kept = np.flatnonzero(arrived.kept)
         if len(kept) == 0:
             raise PoisonproofError(f"None of the {len(codes)} training samples can vote: {'; '.join(self._oddities)}.")
@@ -159,6 +178,18 @@ class SampleVoteClassifier(CertifiedClassifier):
 
     def certify(self, X: Any) -> Certificate:
         """Prediction, runner-up, margin and radius for every sample."""
+        raise NotImplementedError
+
+    def heard(self, X: Any) -> Heard:
+        """What the voters say of these samples; `votes_of` makes of it what a certificate needs."""
+        raise NotImplementedError
+
+    def votes_of(self, heard: Heard) -> Ballots | Neighbours:
+        """What was heard with all that a certificate needs to know about it; to keep or to send."""
+        raise NotImplementedError
+
+    def certificate_of(self, votes: Ballots | Neighbours) -> Certificate:
+        """The certificate of what `votes_of` gave."""
         raise NotImplementedError
 
     def scores(self, X: Any) -> NDArray[np.int64]:
@@ -270,7 +301,9 @@ class SampleVoteClassifier(CertifiedClassifier):
             raise PoisonproofError("The 'group' split needs groups: one contributor id per training sample.")
         return split if groups is None else replace(split, kind="group")
 
-    def _arrived(self, samples: Samples, codes: NDArray[np.int64], groups: Any, *, first: bool) -> Arrivals:
+    def _arrived(
+        self, samples: Samples, codes: NDArray[np.int64], groups: Any, *, first: bool, known: Known | None = None
+    ) -> Arrivals:
         """Describe samples, number their contributors, and say who is left out and why."""
         if len(codes) != len(samples):
             raise PoisonproofError(
@@ -279,7 +312,7 @@ class SampleVoteClassifier(CertifiedClassifier):
         ids = [] if groups is None else label_cells(one_by_one(groups))
         if groups is not None and len(ids) != len(samples):
             raise PoisonproofError(f"There are {len(samples)} samples but {len(ids)} groups; give one per sample.")
-        described = self.map_.describe(samples, twice=first)
+        described = self.map_.describe(samples, twice=first) if known is None else self._described(samples, known)
         named = np.array([cell is not None for cell in ids], np.bool_) if ids else np.ones(len(samples), np.bool_)
         kept = (codes >= 0) & named & described.readable
         numbers, following = self.contributors_, 1 + max(self.contributors_.values(), default=-1)
@@ -299,6 +332,24 @@ class SampleVoteClassifier(CertifiedClassifier):
             if rows.any()
         ]
         return Arrivals(samples, described, codes, owners, kept)
+
+    def _described(self, samples: Samples, known: Known) -> Described:
+        """The features of samples, those that are known from where they are known."""
+        order = np.argsort(known.hashes, kind="stable")
+        hashes = known.hashes[order]
+        at = np.minimum(np.searchsorted(hashes, samples.content_hashes), max(len(hashes) - 1, 0))
+        old = hashes[at] == samples.content_hashes if len(hashes) else np.zeros(len(samples), np.bool_)
+        new = self.map_.describe(samples, np.flatnonzero(~old)) if not old.all() else None
+        kept = known.rows[order[at[old]]]
+        if new is not None and new.readable.any() and new.rows.shape[1] != kept.shape[1]:
+            return self.map_.describe(samples)
+        rows = np.zeros((len(samples), kept.shape[1]), kept.dtype if new is None else np.result_type(kept, new.rows))
+        rows[old], readable = kept, np.ones(len(samples), np.bool_)
+        if new is not None and new.rows.shape[1] == kept.shape[1]:
+            rows[~old] = new.rows
+        if new is not None:
+            readable[~old] = new.readable
+        return Described(rows, squared_lengths(rows, self.map_.mirrored)[0], readable)
 
     def _voters_of(self, arrived: Arrivals, kept: NDArray[np.int64]) -> Voters:
         described, all_of_them = arrived.described, len(kept) == len(arrived.kept)

@@ -65,9 +65,9 @@ def _components(facts: Facts) -> Any:
         components=artefacts,
         properties=[
             Property(name="poisonproof:method", value=facts.certificate.method),
-            Property(name="poisonproof:k", value=f"{facts.certificate.spread.k:g}"),
-            Property(name="poisonproof:d", value=str(facts.certificate.spread.d)),
-            Property(name="poisonproof:spread-digest", value=facts.certificate.spread.digest),
+            Property(name="poisonproof:k", value=f"{facts.certificate.ensemble.k:g}"),
+            Property(name="poisonproof:d", value=str(facts.certificate.ensemble.d)),
+            Property(name="poisonproof:spread-digest", value=facts.certificate.ensemble.digest),
             Property(name="poisonproof:unit", value=facts.certificate.unit),
             Property(name="poisonproof:verdict", value=facts.verdict.word),
         ],
@@ -112,8 +112,8 @@ def _encoders(facts: Facts) -> list[dict[str, Any]]:
 def _summary(facts: Facts) -> str:
     certificate = facts.certificate
     return (
-        f"An ensemble of {certificate.spread.n_subsets} base classifiers (k = {certificate.spread.k:g}, "
-        f"d = {certificate.spread.d}) whose predictions carry a proof against training-data poisoning "
+        f"An ensemble of {certificate.ensemble.n_subsets} base classifiers (k = {certificate.ensemble.k:g}, "
+        f"d = {certificate.ensemble.d}) whose predictions carry a proof against training-data poisoning "
         f"({certificate.method}); radii count {certificate.unit}."
     )
 

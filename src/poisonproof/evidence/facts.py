@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from poisonproof.certificates.certificate import Certificate, attack_sizes
 from poisonproof.certificates.methods import certify
+from poisonproof.certificates.target_medians import median_radii_against_targets
 from poisonproof.data.dataset import Dataset
 from poisonproof.errors import PoisonproofError
-from poisonproof.runs.run import threat_model
+from poisonproof.runs.outcome import threat_model
 from poisonproof.system.files import read_record, sha256_of
 from poisonproof.verification.verdict import Verdict
 from poisonproof.votes.votes import UNSEEN_LABEL, Votes, class_indices
@@ -160,15 +161,12 @@ def figures(votes: Votes, certificate: Certificate, truth: NDArray[np.int64]) ->
     names = dict(enumerate(certificate.classes.tolist()))
     if (truth == UNSEEN_LABEL).any():
         names[UNSEEN_LABEL] = UNSEEN
+    medians = dict(enumerate(median_radii_against_targets(votes, certificate)))
     classes = []
     for code, label in names.items():
         own = truth == code
         held = tuple(int((right & own & (radius >= size)).sum()) for size in sizes)
-        median = None
-        if code != UNSEEN_LABEL:
-            target = certify(votes, target=label)
-            if not target.already.all():
-                median = int(np.percentile(target.radius[~target.already], 50, method="lower"))
+        median = medians.get(code)
         classes.append(ClassFigures(label, int(own.sum()), int((right & own).sum()), held, median))
     there = [row for row in classes if row.n_test]
     largest = max(there, key=lambda row: row.n_test)

@@ -21,8 +21,8 @@ def model_card(facts: Facts) -> str:
         *_front_matter(facts),
         f"# {_text(facts.name)}",
         "",
-        f"An ensemble of {certificate.spread.n_subsets} base classifiers (k = {certificate.spread.k:g}, "
-        f"d = {certificate.spread.d}, learner {_text(facts.manifest['settings']['learner'])}) made by poisonproof. "
+        f"An ensemble of {certificate.ensemble.n_subsets} base classifiers (k = {certificate.ensemble.k:g}, "
+        f"d = {certificate.ensemble.d}, learner {_text(facts.manifest['settings']['learner'])}) made by poisonproof. "
         "Every prediction has a **radius**: whatever an attacker inserts into or removes from the training data, up to "
         f"that many {unit} in total, the prediction stays the same. The proof ({certificate.method}) has no "
         "probability of failure; it holds under the premises and within the threat model below, and says nothing about "

@@ -14,7 +14,7 @@ from poisonproof import __version__
 from poisonproof.certificates.certificate import Certificate
 from poisonproof.errors import missing_extra
 from poisonproof.evidence.facts import Facts
-from poisonproof.runs.run import threat_model
+from poisonproof.runs.outcome import threat_model
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 CERTIFICATE = "urn:poisonproof:predicate:certificate:v1"

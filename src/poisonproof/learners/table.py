@@ -27,6 +27,7 @@ from sklearn.utils.validation import (
 )
 
 from poisonproof.errors import PoisonproofError
+from poisonproof.samples.batch import MISSING_NAME, TableBatch, name_of
 from poisonproof.samples.kinds import is_frame
 from poisonproof.system.compiled import njit
 
@@ -49,6 +50,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     """
 
     answers_one_by_one = True  # see poisonproof.training.asking
+    takes_columns = True  # see poisonproof.samples.batch
 
     def __init__(self, C: float = 1.0, max_iter: int = 200) -> None:
         self.C = C
@@ -96,6 +98,9 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
 
     def checked(self, X: Any, *, reset: bool) -> Any:
         """Samples in the form that encoding takes, or scikit-learn's refusal."""
+        if isinstance(X, TableBatch):
+            validate_data(self, X.outline, reset=reset, skip_check_array=True)
+            return X
         if not is_frame(X):
             X = check_array(
                 X,
@@ -120,8 +125,11 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             self.mean_, self.scale_, self.flagged_ = np.zeros(0), np.zeros(0), np.zeros(0, np.int64)
             return self
         for at in range(X.shape[1]):
-            text = is_frame(X) and X.dtypes.iloc[at].kind not in "fiub"
-            self.categories_.append(sorted({_cell(cell) for cell in X.iloc[:, at]}) if text else None)
+            if _is_number(X, at):
+                self.categories_.append(None)
+                continue
+            places, names = _categories(X, at)
+            self.categories_.append(sorted({names[place] for place in np.unique(places)}))
         numbers = self._numbers(X)
         missing = np.isnan(numbers)
         held = np.maximum((~missing).sum(axis=0), 1)
@@ -132,9 +140,11 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _numbers(self, X: Any) -> NDArray[np.float64]:
-        if not is_frame(X):
+        if not is_frame(X) and not isinstance(X, TableBatch):
             return np.asarray(X)
         at = [i for i, categories in enumerate(self.categories_) if categories is None]
+        if isinstance(X, TableBatch):
+            return X.numbers(at)
         return np.asarray(X.iloc[:, at].to_numpy(dtype=np.float64, na_value=np.nan))
 
     def encode(self, X: Any) -> Any:
@@ -143,23 +153,39 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             return X
         numbers = self._numbers(X)
         missing = np.isnan(numbers)
-        pieces = [np.where(missing, 0.0, (numbers - self.mean_) / self.scale_), missing[:, self.flagged_]]
-        for at, categories in enumerate(self.categories_):
+        widths = [0 if categories is None else len(categories) for categories in self.categories_]
+        n_numbers, at = numbers.shape[1], numbers.shape[1] + len(self.flagged_)
+        encoded = np.zeros((len(numbers), at + sum(widths)))
+        np.divide(numbers - self.mean_, self.scale_, out=encoded[:, :n_numbers])
+        encoded[:, :n_numbers][missing] = 0.0
+        encoded[:, n_numbers:at] = missing[:, self.flagged_]
+        rows = np.arange(len(numbers))
+        for column, categories in enumerate(self.categories_):
             if categories is not None:
-                place = {category: i for i, category in enumerate(categories)}
-                hot = np.zeros((len(X), len(categories)))
-                for row, cell in enumerate(X.iloc[:, at]):
-                    if (i := place.get(_cell(cell))) is not None:
-                        hot[row, i] = 1.0
-                pieces.append(hot)
-        return np.ascontiguousarray(np.hstack(pieces), dtype=np.float64)
+                places, names = _categories(X, column)
+                known = {category: place for place, category in enumerate(categories)}
+                hot = np.array([known.get(name, -1) for name in names])[places]
+                encoded[rows[hot >= 0], at + hot[hot >= 0]] = 1.0
+                at += len(categories)
+        return encoded
 
 
-def _cell(cell: Any) -> str:
-    """A category as a text that tells numbers, texts and missing apart."""
-    if isinstance(cell, str):
-        return "t" + cell
-    return "m" if cell is None or cell != cell else f"n{cell!r}"
+def _is_number(X: Any, at: int) -> bool:
+    if isinstance(X, TableBatch):
+        return X.is_number(at)
+    return not is_frame(X) or X.dtypes.iloc[at].kind in "fiub"
+
+
+def _categories(X: Any, at: int) -> tuple[NDArray[Any], list[str]]:
+    """The cells of a column as places in names, of which the last is that of a missing one."""
+    if isinstance(X, TableBatch):
+        return X.categories(at)
+    column = X.iloc[:, at]
+    if hasattr(column, "cat") and column.dtype == "category":
+        return np.asarray(column.cat.codes), [*map(name_of, column.cat.categories.tolist()), MISSING_NAME]
+    places: dict[str, int] = {}
+    codes = [places.setdefault(name_of(cell), len(places)) for cell in column]
+    return np.array(codes, np.int64), [*places, MISSING_NAME]
 
 
 def scores_of(X: Any, weights: NDArray[np.float64], bias: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.maps.vectors import LONGEST
 from poisonproof.samples.cells import canonical_cell, cell_key
 from poisonproof.samples.hashing import hash_bytes
-from poisonproof.samples.kinds import TableSamples, digest_of, is_frame, to_samples
+from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, digest_of, is_frame, to_samples
 
 DECLARED = "declared"
 
@@ -59,6 +59,8 @@ class TableFeatures:
         is a premise of every certificate.
     trusted : bool
         Whether whoever chose them cannot be the attacker.
+    names : tuple, optional
+        What the columns of an array of numbers are called, in their order; a DataFrame knows its own.
     """
 
     columns: tuple[NumberColumn | CategoryColumn, ...]
@@ -67,17 +69,22 @@ class TableFeatures:
     gap: float = 0.7
     origin: str = DECLARED
     trusted: bool = True
+    names: tuple[str, ...] | None = None
     takes_missing = True
 
     @classmethod
-    def declared(cls, columns: Mapping[Any, float | str], **more: Any) -> Self:
-        """Units of columns by name, or "category": ``{"age": 10, "hours": 12, "job": "category"}``."""
+    def declared(cls, columns: Mapping[Any, float | str | tuple[float, float]], **more: Any) -> Self:
+        """Units of columns by name, or "category": ``{"age": 10, "hours": 12, "job": "category"}``.
+
+        A pair is a unit and a centre: ``{"year": (10, 1990)}``, since numbers count up to ``reach`` units from there.
+        """
         made: list[NumberColumn | CategoryColumn] = []
-        for name, unit in columns.items():
+        for name, given in columns.items():
+            unit, centre = given if isinstance(given, tuple) else (given, 0.0)
             if unit == "category":
                 made.append(CategoryColumn(name))
-            elif isinstance(unit, int | float) and 0 < unit < float("inf"):
-                made.append(NumberColumn(name, float(unit)))
+            elif isinstance(unit, int | float) and 0 < unit < float("inf") and abs(centre) < float("inf"):
+                made.append(NumberColumn(name, float(unit), float(centre)))
             else:
                 raise PoisonproofError(
                     f"Column '{name}' needs a unit above 0, or 'category', to be declared. Got {unit!r} instead."
@@ -90,38 +97,31 @@ class TableFeatures:
 
         ``trusted``: whether an attacker could not touch them; if not, the map is "chosen from this data".
         """
-        samples = X if isinstance(X, TableSamples) else to_samples(X)
-        if not isinstance(samples, TableSamples):
-            raise PoisonproofError(f"A table's units are read off a DataFrame. Got {samples.kind} instead.")
+        samples = X if isinstance(X, Samples) else to_samples(X)
         made: list[NumberColumn | CategoryColumn] = []
-        for column in samples.columns:
-            if not column.numeric:
-                made.append(CategoryColumn(column.name))
-                continue
-            present = column.values[~np.isnan(column.values)]
-            low, middle, high = np.percentile(present, [25, 50, 75]) if len(present) else (0.0, 0.0, 0.0)
-            unit = (high - low) / 1.35 or float(np.std(present)) if len(present) else 0.0
-            made.append(NumberColumn(column.name, float(unit) or 1.0, float(middle)))
+        for name, values in _columns(samples, more.get("names")):
+            made.append(CategoryColumn(name) if values is None else _middle_half(name, values))
         rows = "trusted rows" if trusted else "these training samples"
         origin = f"from {len(samples)} {rows}, SHA-256 {digest_of(samples)[:16]}"
         return cls(tuple(made), origin=origin, trusted=trusted, **more)
 
     def __call__(self, X: Any, *, training: bool = False) -> NDArray[np.int16]:
-        """Features (n, 1, n_features) of a DataFrame."""
-        if not is_frame(X):
+        """Features (n, 1, n_features) of a DataFrame, or of an array whose columns have names."""
+        if not is_frame(X) and (self.names is None or np.ndim(X) != 2 or np.shape(X)[1] != len(self.names)):
             raise PoisonproofError(f"Table features need a DataFrame. Got {type(X).__name__} instead.")
-        names = list(X.columns)
+        names: list[Any] = list(X.columns if is_frame(X) else self.names or ())
         missing = [str(column.name) for column in self.columns if column.name not in names]
         if missing:
             raise PoisonproofError(f"The table lacks the columns {', '.join(missing)}, which its map reads.")
-        parts = [self._column(X.iloc[:, names.index(column.name)], column) for column in self.columns]
+        places = [names.index(column.name) for column in self.columns]
+        cells = [X.iloc[:, at].to_numpy() if is_frame(X) else np.asarray(X, np.float64)[:, at] for at in places]
+        parts = [self._column(values, column) for values, column in zip(cells, self.columns, strict=True)]
         steps = np.concatenate([np.zeros((len(X), 0)), *parts], axis=1)
         squares = np.square(steps).sum(axis=1, keepdims=True)
         shorter = LONGEST / np.sqrt(np.maximum(squares, LONGEST**2))
         return np.trunc(steps * shorter).astype(np.int16)[:, None]
 
-    def _column(self, series: Any, column: NumberColumn | CategoryColumn) -> NDArray[np.float64]:
-        values = series.to_numpy()
+    def _column(self, values: NDArray[Any], column: NumberColumn | CategoryColumn) -> NDArray[np.float64]:
         if isinstance(column, NumberColumn):
             numbers = values if values.dtype == np.float64 else np.array([_number(cell) for cell in values])
             gaps = ~np.isfinite(numbers)
@@ -133,6 +133,24 @@ class TableFeatures:
         hot = np.zeros((len(values), column.places))
         hot[np.arange(len(values)), places] = np.rint(column.weight * self.scale)
         return hot
+
+
+def _columns(samples: Samples, names: Sequence[str] | None) -> list[tuple[Any, NDArray[np.float64] | None]]:
+    """The columns of a table by name: their numbers, or None for categories."""
+    if isinstance(samples, TableSamples):
+        return [(column.name, column.values if column.numeric else None) for column in samples.columns]
+    if not isinstance(samples, NumberSamples) or samples.values.ndim != 2 or names is None:
+        raise PoisonproofError(
+            f"A table's units are read off a DataFrame, or off an array whose columns have names. Got {samples.kind}."
+        )
+    return list(zip(names, samples.values.T.astype(np.float64), strict=True))
+
+
+def _middle_half(name: Any, values: NDArray[np.float64]) -> NumberColumn:
+    present = values[~np.isnan(values)]
+    low, middle, high = np.percentile(present, [25, 50, 75]) if len(present) else (0.0, 0.0, 0.0)
+    unit = (high - low) / 1.35 or float(np.std(present)) if len(present) else 0.0
+    return NumberColumn(name, float(unit) or 1.0, float(middle))
 
 
 def _cell(value: Any) -> Any:

@@ -51,7 +51,7 @@ def run_rows(
     seconds: dict[str, float] = {}
     for outcome in run_together(dataset, wanted, seconds=seconds):
         row = missing[outcome.folder]
-        measures = measure(outcome.votes, outcome.certificate, outcome.y_test, outcome.manifest, row.methods)
+        measures = measure(outcome.ensemble_votes, outcome.certificate, outcome.y_test, outcome.manifest, row.methods)
         write_record(measures_file(folder, row), {**measures, "divisor": row.divisor})
         accuracy = 100 * outcome.certificate.clean_accuracy(outcome.y_test)
         log.info("%s: clean accuracy %.2f %%", outcome.folder, accuracy)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from poisonproof.display.text import shown
 from poisonproof.errors import PoisonproofError
-from poisonproof.paper.results import THEOREM, Measures
+from poisonproof.paper.results import THEOREM, Measures, label_of
 from poisonproof.report.published import published, published_cell
 
 COLOURS = ("#777777", "#2b6cb0", "#0b6e4f", "#c77700", "#b0413e", "#7b3fa0")
@@ -39,16 +39,20 @@ def figures(rows: Sequence[Measures]) -> dict[str, Figure]:
 
 
 def certified_curves(rows: Sequence[Measures]) -> Figure:
-    """Figure 3: certified fraction against attack size for each d, and the gain over d = 1; dots are the paper's."""
-    figure, (left, right) = _pair(rows[0], "certified fraction, % (pointwise)", "change against d = 1, points")
-    base = next((row for row in rows if row["d"] == 1), None)
+    """Figure 3: certified fraction against attack size for each d, and the gain over d = 1; dots are the paper's.
+
+    The gain is drawn where there are a run with d = 1 and others.
+    """
+    base = next((row for row in rows if row["d"] == 1), None) if len(rows) > 1 else None
+    gain_label = None if base is None else f"change against d = {label_of(base)}, points"
+    figure, left, right = _panels(rows[0], gain_label)
     for row, colour in zip(rows, cycle(COLOURS), strict=False):
         sizes, share = _curve(row, THEOREM)
-        left.step(sizes, share, where="post", color=colour, linewidth=1.6, label=f"d = {row['d']}")
+        left.step(sizes, share, where="post", color=colour, linewidth=1.6, label=f"d = {_words(row)}")
         theirs = published_cell("certified_fraction", row["dataset"], row["k"], row["d"])
         if theirs:
             left.plot(theirs["attack_size"], theirs["certified_fraction"], "o", color=colour, markersize=3.5)
-        if base is not None and row is not base:
+        if right is not None and base is not None and row is not base:
             _, before = _curve(base, THEOREM)
             n = max(len(share), len(before))
             gain = np.pad(share, (0, n - len(share))) - np.pad(before, (0, n - len(before)))
@@ -62,15 +66,17 @@ def certified_curves(rows: Sequence[Measures]) -> Figure:
 
 
 def bound_improvement(rows: Sequence[Measures]) -> Figure:
-    """Figure 4: Theorem 2 against the DPA bound on the same base classifiers."""
-    figure, (left, right) = _pair(rows[0], "certified fraction, % (pointwise)", "Theorem 2 less DPA bound, points")
+    """Figure 4: Theorem 2 against the DPA bound on the same base classifiers, and the gain where d is above 1."""
+    gains = any(row["d"] > 1 for row in rows)
+    figure, left, right = _panels(rows[0], "Theorem 2 less DPA bound, points" if gains else None)
     for row, colour in zip(rows, cycle(COLOURS), strict=False):
         sizes, share = _curve(row, THEOREM)
         _, bound = _curve(row, "dpa-bound")
-        left.step(sizes, share, where="post", color=colour, linewidth=1.6, label=f"d = {row['d']}, Theorem 2")
+        left.step(sizes, share, where="post", color=colour, linewidth=1.6, label=f"d = {_words(row)}, Theorem 2")
         left.step(np.arange(len(bound)), bound, where="post", color=colour, linewidth=1, linestyle=":")
-        gain = share - np.pad(bound, (0, len(share) - len(bound)))
-        right.step(sizes, gain, where="post", color=colour, linewidth=1.4)
+        if right is not None:
+            gain = share - np.pad(bound, (0, len(share) - len(bound)))
+            right.step(sizes, gain, where="post", color=colour, linewidth=1.4)
     left.plot([], [], ":", color="#555555", linewidth=1, label="DPA bound")
     left.set_ylim(0, 100)
     left.legend(frameon=False, fontsize=8, loc="best")
@@ -85,7 +91,9 @@ def frontier_curves(rows: Sequence[Measures]) -> Figure:
     designed = [row for row in rows if row["designed"] and "tight" in row["certified"]]
     colours = mpl.colormaps["viridis"](np.linspace(0, 0.85, max(2, len(plain))))
     for (k, row), colour in zip(sorted(plain.items()), colours, strict=False):
-        axes.step(*_curve(row, THEOREM), where="post", color=colour, linewidth=1.6, label=f"k = {k:g}, d = {row['d']}")
+        axes.step(
+            *_curve(row, THEOREM), where="post", color=colour, linewidth=1.6, label=f"k = {k:g}, d = {_words(row)}"
+        )
     for row in designed:
         near = int(np.argmin([abs(k - row["k"]) for k in sorted(plain)]))
         label = f"designed, k = {row['k']:.4g}, d = {row['d']}"
@@ -117,16 +125,24 @@ def check_format(path: Path) -> str:
     return kind
 
 
-def _pair(row: Measures, left_label: str, right_label: str) -> tuple[Figure, Any]:
-    figure = Figure(figsize=(9.2, 3.6), layout="constrained")
-    axes = figure.subplots(1, 2)
-    for side, label in zip(axes, (left_label, right_label), strict=True):
+def _panels(row: Measures, gain_label: str | None) -> tuple[Figure, Any, Any]:
+    """A figure with a panel of curves and, if there is a gain to show, another for it; no panel stays empty."""
+    labels = ["certified fraction, % (pointwise)", *([] if gain_label is None else [gain_label])]
+    figure = Figure(figsize=(4.6 * len(labels), 3.6), layout="constrained")
+    axes = figure.subplots(1, len(labels), squeeze=False)[0]
+    for side, label in zip(axes, labels, strict=True):
         side.set_xlabel("attack size (training samples)")
-        side.set_ylabel(label)
+        side.set_ylabel(shown(label), parse_math=False)
         side.spines[["top", "right"]].set_visible(False)
-    axes[1].axhline(0, color="#999999", linewidth=0.7)
+    if gain_label is not None:
+        axes[1].axhline(0, color="#999999", linewidth=0.7)
     figure.suptitle(f"{shown(row['dataset'])}, k = {row['k']:g}", fontsize=10, parse_math=False)
-    return figure, axes
+    return figure, axes[0], axes[1] if gain_label is not None else None
+
+
+def _words(row: Measures) -> str:
+    """What a legend calls a run; nothing in it is markup."""
+    return shown(label_of(row)).replace("$", r"\$")
 
 
 def _later_points(axes: Any, row: Measures) -> None:

@@ -30,6 +30,36 @@ def sizes_of(row: Measures) -> list[int]:
     return list(dict.fromkeys(max(1, round(size / divisor)) for size in SIZES[key]))
 
 
+def told_apart(rows: Sequence[Measures]) -> list[Measures]:
+    """The same rows; those that data set, k and d do not tell apart say by ``named`` in what they differ.
+
+    That is the learner, the spread, or the number of training samples, whatever tells all of them apart; otherwise the
+    name of the folder.
+    """
+    alike: dict[tuple[Any, ...], list[Measures]] = {}
+    for row in rows:
+        alike.setdefault((row["dataset"], row["k"], row["d"]), []).append(row)
+    return [{**row, **_named(row, alike[row["dataset"], row["k"], row["d"]])} for row in rows]
+
+
+def _named(row: Measures, alike: Sequence[Measures]) -> Measures:
+    if len(alike) == 1:
+        return {}
+    ways = (
+        lambda one: one.get("asked_learner") or one["learner"],
+        lambda one: "designed spread" if one["designed"] else "random spread",
+        lambda one: f"{one['n_train']} training samples",
+        lambda one: one.get("folder") or one["votes_sha256"][:8],
+    )
+    tells = next((way for way in ways if len({way(one) for one in alike}) == len(alike)), ways[-1])
+    return {"named": str(tells(row))}
+
+
+def label_of(row: Measures) -> str:
+    """d, and what else tells this run from the others."""
+    return f"{row['d']}, {row['named']}" if "named" in row else str(row["d"])
+
+
 def collected(rows: Sequence[Measures], costs: dict[str, Any] | None = None) -> dict[str, Any]:
     """The record of a campaign from the measures of its rows."""
     plain = [row for row in rows if not row["designed"]]
@@ -117,7 +147,8 @@ def _round_sizes() -> list[int]:
 
 
 def _key(row: Measures) -> dict[str, Any]:
-    return {"dataset": row["dataset"], "k": row["k"], "d": row["d"]}
+    names = ("dataset", "k", "d", "named")
+    return {name: row[name] for name in names if name in row}
 
 
 def _share(row: Measures, method: str, size: int) -> float:

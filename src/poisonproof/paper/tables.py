@@ -9,7 +9,7 @@ from typing import Any
 from poisonproof.display.markup import in_latex, in_markdown
 from poisonproof.display.text import shown
 from poisonproof.errors import PoisonproofError
-from poisonproof.paper.results import THEOREM, best
+from poisonproof.paper.results import THEOREM, best, label_of
 from poisonproof.report.published import published, published_cell
 
 FORMATS = ("text", "markdown", "latex")
@@ -85,7 +85,7 @@ def _certified_fraction(results: dict[str, Any]) -> list[Table]:
         for row in of_one_k:
             theirs = published_cell("certified_fraction", dataset, k, row["d"])
             published_at = dict(zip(theirs["attack_size"], theirs["certified_fraction"], strict=True)) if theirs else {}
-            line = [str(row["d"])]
+            line = [label_of(row)]
             for at, (size, value) in enumerate(zip(row["attack_size"], row["certified_fraction"], strict=True)):
                 change = "" if base is None or row is base else f" ({value - base['certified_fraction'][at]:+.2f})"
                 line.append(f"{value:.2f}{change}" + (f" / {published_at[size]:.2f}" if size in published_at else ""))
@@ -235,7 +235,7 @@ def _costs(results: dict[str, Any]) -> list[Table]:
 
 
 def _key(row: dict[str, Any]) -> tuple[str, str, str]:
-    return row["dataset"], f"{row['k']:.5g}", str(row["d"])
+    return row["dataset"], f"{row['k']:.5g}", label_of(row)
 
 
 def joined(made: Sequence[Table], form: str) -> str:

@@ -178,7 +178,7 @@ class Sealing:
         # Rows of equal content and label are interchangeable, but each has a number: the smaller comes first.
         order = np.lexsort((rows, canonical_rank_of_equals(samples, codes)))
         samples, codes = samples.subset(order), codes[order]
-        content = content_digest(samples, codes, np.arange(len(codes))).hex()
+        content = content_digest(codes, [samples.keys(np.arange(len(codes)))]).hex()
         arrays = {**packed(samples), "hash": hashes[order], "code": codes.astype(np.int32), "row": rows[order]}
         write_arrays(path, arrays, {"partition": number, "form": self.form, "of": made_of, "content": content})
 

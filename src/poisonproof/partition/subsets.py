@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -92,20 +92,21 @@ class Subsets:
         base classifiers have in common (learner, classes). Subsets with equal digests need one training only.
         """
         ordered, starts = self._sorted
+        ordered = ordered[np.lexsort((self.rank[ordered], self.partition[ordered]))]
         contents = []
-        for j in range(self.spread.n_partitions):
-            rows = ordered[starts[j] : starts[j + 1]]
-            contents.append(content_digest(samples, labels, rows[np.argsort(self.rank[rows])]))
+        for start, stop, keys in zip(starts[:-1], starts[1:], samples.keys_of_parts(ordered, starts), strict=True):
+            contents.append(content_digest(labels[ordered[start:stop]], keys))
         return subset_digests(self.spread, contents, f"{samples.layout} {about}")
 
     def __len__(self) -> int:
         return self.spread.n_subsets
 
 
-def content_digest(samples: Samples, labels: NDArray[np.int64], rows: NDArray[np.int64]) -> bytes:
-    """SHA-256 of all that base classifiers are fed of a partition, whose rows are given in canonical order."""
-    digest = hashlib.sha256(np.concatenate(([len(rows)], labels[rows])).astype("<i8").tobytes())
-    digest.update(samples.keys(rows))
+def content_digest(labels: NDArray[np.int64], keys: Iterable[bytes]) -> bytes:
+    """SHA-256 of all that base classifiers are fed of a partition: label codes and keys, in canonical order."""
+    digest = hashlib.sha256(np.concatenate(([len(labels)], labels)).astype("<i8").tobytes())
+    for piece in keys:
+        digest.update(piece)
     return digest.digest()
 
 

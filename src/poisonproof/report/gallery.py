@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from poisonproof.certificates.certificate import UNSEEN
 from poisonproof.certificates.methods import Certificate
+from poisonproof.certificates.samples_vote import scores_and_radii
 from poisonproof.display.text import shown
 from poisonproof.samples.kinds import (
     NumberSamples,
@@ -24,6 +25,8 @@ from poisonproof.samples.kinds import (
     to_samples,
 )
 from poisonproof.samples.rows import take_rows
+from poisonproof.votes.ballots import Ballots
+from poisonproof.votes.neighbours import Neighbours
 from poisonproof.votes.votes import Votes
 
 Cell = tuple[str, str]
@@ -83,7 +86,7 @@ def gallery(
     certificate: Certificate,
     truth: NDArray[np.int64],
     X: Any,
-    votes: Votes,
+    votes: Votes | Ballots | Neighbours,
     dataset: str,
     samples: Samples | None = None,
 ) -> tuple[Group, ...]:
@@ -101,12 +104,13 @@ def gallery(
         )
     )
     names = [*(shown(str(name)) for name in certificate.classes.tolist()), UNSEEN]
+    tallies = dict(zip(rows.tolist(), tallied(votes, rows), strict=True))
     groups = []
     for title, about, rows in chosen:
         tiles = []
         for row in rows.tolist():
             codes = tuple(int(a[row]) for a in (certificate.prediction, truth, certificate.runner_up))
-            counts = np.bincount(votes.matrix[row], minlength=len(names))
+            counts = tallies[row]
             listed = _most_voted(counts[:-1], codes)
             picture, cells = looks[row]
             cells = tuple((shown(name), shown(value)) for name, value in cells)
@@ -129,6 +133,21 @@ def gallery(
             )
         groups.append(Group(title, about, tuple(tiles)))
     return tuple(groups)
+
+
+def tallied(votes: Votes | Ballots | Neighbours, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Votes by class for these test samples, and behind them the abstentions.
+
+    Of ballots, those that speak for a class: its near samples, the far ones of others, and its declared size.
+    """
+    if isinstance(votes, Votes):
+        return np.stack([np.bincount(votes.matrix[row], minlength=len(votes.classes) + 1) for row in rows])
+    if isinstance(votes, Neighbours):
+        counts = replace(votes, order=votes.order[rows], first=votes.first[rows]).counts()
+    else:
+        own = replace(votes, near=votes.near[rows], self_near=votes.self_near[rows])
+        counts = scores_and_radii(own)[0] + (0 if votes.one_sided else votes.n_voices)
+    return np.column_stack([counts, np.zeros(len(rows), np.int64)])
 
 
 def choose(
@@ -194,7 +213,7 @@ def _cells(samples: Samples) -> list[tuple[Cell, ...]]:
         return [(("text", _cut(text, LONGEST_TEXT)),) for text in samples.texts.tolist()]
     if isinstance(samples, TableSamples):
         columns, n = samples.columns[:MOST_CELLS], samples.n_features
-        return [_with_rest([(str(c.name), _shown(c.values[row])) for c in columns], n) for row in rows]
+        return [_with_rest([(str(c.name), _shown(c.cell(row))) for c in columns], n) for row in rows]
     if isinstance(samples, SparseSamples):
         return [_stored(samples.matrix[row]) for row in rows]
     assert isinstance(samples, NumberSamples)

@@ -14,7 +14,8 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
-from poisonproof.certificates.certificate import UNSEEN, attack_sizes
+from poisonproof.certificates.certificate import UNSEEN, Certificate, attack_sizes
+from poisonproof.certificates.target_medians import median_radii_against_targets
 from poisonproof.display.charts import histogram, stairs, survival, ticks
 from poisonproof.display.numbers import percent
 from poisonproof.display.text import shown, shown_lines
@@ -22,16 +23,20 @@ from poisonproof.report.gallery import Tile, gallery
 from poisonproof.report.planned import beside_plan
 from poisonproof.report.published import published_for, sources, why_disputed
 from poisonproof.report.summary import Summary, what_to_try
-from poisonproof.runs.run import Outcome
+from poisonproof.runs.outcome import Outcome
 from poisonproof.system.files import write_bytes
 from poisonproof.votes.votes import UNSEEN_LABEL, class_indices
 
 TEMPLATES = PackageLoader("poisonproof", "report/templates")
+MOST_TARGETS = 100  # classes beyond which the page does not certify against each of them
 
 
 @dataclass(frozen=True)
 class ClassRow:
-    """One class of the test set; ``radii`` counts its right predictions by radius."""
+    """One class of the test set; ``radii`` counts its right predictions by radius.
+
+    ``target`` is the median radius of the predictions of other classes against being turned to this one.
+    """
 
     name: str
     n: int
@@ -39,6 +44,7 @@ class ClassRow:
     certified: int
     median: int | None
     radii: tuple[tuple[int, int], ...]
+    target: int | None
 
 
 def write_report(outcome: Outcome) -> Path:
@@ -57,16 +63,15 @@ def page(outcome: Outcome) -> str:
     dataset = manifest.settings.name
     classes = class_rows(outcome, truth, size)
     filled = [row for row in classes if row.n]
+    k = None if certificate.spread is None else certificate.spread.k
     groups = gallery(certificate, truth, outcome.x_test, outcome.votes, dataset, outcome.test)
-    published = published_for(dataset, len(certificate), certificate.unit, certificate.spread.k)
-    alike = [cell.attack_size for cell in published if cell.k == certificate.spread.k]
+    published = published_for(dataset, len(certificate), certificate.unit, k)
+    alike = [cell.attack_size for cell in published if cell.k == k]
     strongest = int(certificate.radius.max(initial=0))
     top = max(strongest, *alike, size) + 1
     sizes = sorted({*attack_sizes(certificate), size, *(cell.attack_size for cell in published)})
     summary = Summary.of(outcome, sizes)
     balanced = certificate.certified_fraction_balanced(outcome.y_test, np.arange(top + 1))
-    partitions = outcome.partition_sizes
-    largest = int(partitions.max(initial=0)) + 1
     script = own_source("page.js")
     return (
         templates()
@@ -91,6 +96,7 @@ def page(outcome: Outcome) -> str:
             balanced_curve=stairs(balanced),
             bars=histogram({"right": certificate.radius[right], "wrong": certificate.radius[~right]}, top, "radius"),
             classes=classes,
+            most_targets=MOST_TARGETS,
             worst=min(filled, key=lambda row: row.certified / row.n),
             best=max(filled, key=lambda row: row.certified / row.n),
             remedy=what_to_try(outcome, summary.caution).capitalize() if summary.caution else "",
@@ -100,10 +106,9 @@ def page(outcome: Outcome) -> str:
             sources=sources(),
             why_disputed=why_disputed(),
             planned=beside_plan(outcome),
-            partitions=partitions,
-            partition_ticks=ticks(largest),
-            partition_bars=histogram({"plain": partitions}, largest, "partitions of size"),
-            partition_median=_median(partitions),
+            **_partitions(outcome.partition_sizes),
+            voters=certificate.voters,
+            electorate=electorate(certificate),
             manifest_text=escape(shown_lines(json.dumps(manifest.as_dict(), indent=1, ensure_ascii=False))),
             data={
                 "size": size,
@@ -112,7 +117,6 @@ def page(outcome: Outcome) -> str:
                 "wrong": int((~right).sum()),
                 "labels": len(summary.by_class),
                 "unit": certificate.unit,
-                "subsets": certificate.spread.n_subsets,
                 "classes": [{"n": row.n, "radii": row.radii} for row in classes],
                 "tiles": [_facts(tile) for group in groups for tile in group.tiles],
             },
@@ -121,6 +125,28 @@ def page(outcome: Outcome) -> str:
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )
     )
+
+
+def _partitions(sizes: NDArray[np.int64] | None) -> dict[str, Any]:
+    """What the page says of partitions; where training samples vote there are none."""
+    if sizes is None:
+        return {"partitions": None}
+    largest = int(sizes.max(initial=0)) + 1
+    return {
+        "partitions": sizes,
+        "partition_ticks": ticks(largest),
+        "partition_bars": histogram({"plain": sizes}, largest, "partitions of size"),
+        "partition_median": _median(sizes),
+    }
+
+
+def electorate(certificate: Certificate) -> str:
+    """Whose votes a table beside a test sample shows."""
+    if certificate.spread is not None:
+        return f"Votes of {certificate.spread.n_subsets:,} base classifiers"
+    if certificate.method == "neighbours":
+        return "Votes of the nearest training samples"
+    return "Ballots that speak for each class"
 
 
 def headline_size(outcome: Outcome) -> int:
@@ -151,13 +177,18 @@ def class_rows(outcome: Outcome, truth: NDArray[np.int64], size: int) -> list[Cl
     names = dict(enumerate(certificate.classes.tolist()))
     if (truth == UNSEEN_LABEL).any():
         names[UNSEEN_LABEL] = UNSEEN
+    targets: dict[int, int | None] = {}
+    if len(certificate.classes) <= MOST_TARGETS:
+        targets = dict(enumerate(median_radii_against_targets(outcome.votes, certificate)))
     rows = []
     for code, name in names.items():
         own = truth == code
         radii = certificate.radius[own & (certificate.prediction == code)]
         counted = zip(*(part.tolist() for part in np.unique(radii, return_counts=True)), strict=True)
         median = _median(certificate.radius[own]) if own.any() else None
-        rows.append(ClassRow(str(name), int(own.sum()), len(radii), int((radii >= size).sum()), median, tuple(counted)))
+        held = int((radii >= size).sum())
+        target = targets.get(code)
+        rows.append(ClassRow(str(name), int(own.sum()), len(radii), held, median, tuple(counted), target))
     return rows
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poisonproof.certificates.methods import certify
-from poisonproof.runs.run import Outcome
+from poisonproof.runs.outcome import Outcome
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def beside_plan(outcome: Outcome) -> list[Figure]:
         return []
     certificate, size = outcome.certificate, followed["attack_size"]
     if followed["method"] == "tight":
-        certificate = certify(outcome.votes, "tight")
+        certificate = certify(outcome.ensemble_votes, "tight")
     method = ", tight certificate" if followed["method"] == "tight" else ""
     figures = [
         Figure("clean_accuracy", "clean accuracy", followed["clean"], certificate.clean_accuracy(outcome.y_test)),

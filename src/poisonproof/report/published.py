@@ -22,7 +22,7 @@ class Published:
     disputed: bool
 
 
-def published_for(dataset: str, n_test: int, unit: str, k: float) -> tuple[Published, ...]:
+def published_for(dataset: str, n_test: int, unit: str, k: float | None) -> tuple[Published, ...]:
     """What may stand beside a run: the same whole test set, attacks counted alike; of the same k if there are any."""
     if TEST_SAMPLES.get(dataset) != n_test or unit != "training samples":
         return ()

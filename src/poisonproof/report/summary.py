@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from poisonproof.certificates.methods import Certificate
 from poisonproof.certificates.shares import Caution, ClassShare
 from poisonproof.display.numbers import percent
-from poisonproof.runs.run import Outcome
+from poisonproof.runs.outcome import Outcome
 
 MOST_CLASSES = 20
 
@@ -32,6 +32,8 @@ class Summary:
     caution: Caution | None
     warning: str | None
     feared: int | None = None
+    trained: bool = True
+    """Whether something was trained that could be trained undefended, too."""
 
     @classmethod
     def of(cls, outcome: Outcome, attack_sizes: Sequence[int], feared: int | None = None) -> Summary:
@@ -52,6 +54,7 @@ class Summary:
             caution,
             None if caution is None else f"{caution.sentence}; {what_to_try(outcome, caution)}",
             feared,
+            certificate.spread is not None,
         )
 
     @property
@@ -69,12 +72,14 @@ class Summary:
             "attack size",
             "certified fraction, % (pointwise)",
             "balanced, % (mean over classes)",
-            "undefended accuracy, % (no guarantee)",
         ]
-        rows = zip(self.attack_sizes, self.certified, self.balanced, strict=True)
-        return header, [
-            [str(size), percent(share), percent(mean), percent(undefended) if size == 0 else "?"]
-            for size, share, mean in rows
+        figures = zip(self.attack_sizes, self.certified, self.balanced, strict=True)
+        rows = [[str(size), percent(share), percent(mean)] for size, share, mean in figures]
+        if not self.trained:
+            return header, rows
+        without = [percent(undefended) if size == 0 else "?" for size in self.attack_sizes]
+        return [*header, "undefended accuracy, % (no guarantee)"], [
+            [*row, cell] for row, cell in zip(rows, without, strict=True)
         ]
 
     @property
@@ -119,10 +124,20 @@ def what_to_try(outcome: Outcome, caution: Caution) -> str:
     if caution.kind == "one label":
         return "give --test a file with all classes, or another --held-out"
     certificate: Certificate = outcome.certificate
-    k, n_train = certificate.spread.k, outcome.manifest.n_train or 0
+    if certificate.spread is None:
+        return _for_samples(certificate)
+    k, n_train = certificate.ensemble.k, outcome.manifest.n_train or 0
     each = round(n_train / k)
     smaller = f"a smaller --k (at k = {k:g} a base classifier learns from about {each:,} samples), " if k >= 4 else ""
     return f"try {smaller}another --learner, or more data of the rare classes"
+
+
+def _for_samples(certificate: Certificate) -> str:
+    if certificate.method == "neighbours":
+        return "try a smaller --n-neighbors, other --features, or more data of the rare classes"
+    if certificate.classes_inferred and certificate.method == "ballots":
+        return "declare the labels that may occur with --classes, or how large classes are with --class-sizes"
+    return "try another --near, --class-sizes from outside this data, or other --features"
 
 
 def _few(sizes: Sequence[int], feared: int | None) -> list[int]:

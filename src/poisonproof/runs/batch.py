@@ -21,7 +21,8 @@ from poisonproof.runs.blocks import vote_all
 from poisonproof.runs.folder import only_writer, refuse_strangers
 from poisonproof.runs.layout import SCRATCH
 from poisonproof.runs.manifest import RunSettings
-from poisonproof.runs.run import Outcome, run
+from poisonproof.runs.outcome import Outcome
+from poisonproof.runs.run import run
 from poisonproof.training.work import Order, Resources
 
 

@@ -121,7 +121,7 @@ def _opened_again(folder: Path, identity: Identity, settings: RunSettings) -> Ma
         )
     with reading(folder / FILE):
         moved = others(manifest.environment, manifest.environments or [])
-    if moved:
+    if moved and identity.election is None:  # what samples say is whole numbers, the same everywhere
         log.warning(
             "this run was begun with another %s; base classifiers made here may differ in the last bit, and the "
             "manifest will say which were made where",

@@ -19,6 +19,8 @@ from poisonproof.training.pooled_files import POOL, check_pooled
 from poisonproof.votes.votes import rankings_file
 
 RESULTS = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
+COUNTS = {"ballots": "ballots.npz", "neighbours": "neighbours.npz"}  # what samples said, by method
+OF_VOTERS = ("model.json", "voters.npz", "map.skops")
 RANKINGS = rankings_file(Path("votes.npy")).name
 SCHEMA = "schema.json"
 AUDIT = ("audit.json", "audit.svg")
@@ -26,15 +28,17 @@ SCRATCH = "scratch"
 LOCK = "run.lock"
 PARTITIONS = "partitions"
 FOLDERS = ("votes", "models", SCRATCH, PARTITIONS)
-OWN = ("manifest.json", "report.html", LOCK, *FOLDERS, SCHEMA, RANKINGS, *AUDIT, *RESULTS)
+OWN = ("manifest.json", "report.html", LOCK, *FOLDERS, SCHEMA, RANKINGS, *AUDIT, *RESULTS, *COUNTS.values())
 # What says something about the training data; the spread does not.
 CONCLUSIONS = (
     *(name for name in RESULTS if name != "spread.npz"),
+    *COUNTS.values(),
     RANKINGS,
     *AUDIT,
     "report.html",
     f"models/{RECORD}",
     f"models/{ESTIMATOR}",
+    *(f"models/{name}" for name in OF_VOTERS if name != RECORD),
 )
 BLOCK_FILE = re.compile(r"votes/block-\d{5,}\.npz")
 
@@ -70,12 +74,20 @@ def damage(folder: str | Path) -> list[str]:
 
 def results_of(folder: Path, identity: Identity) -> list[str]:
     """The files of a complete run that its manifest states digests of."""
+    if identity.election is not None:
+        return _results_of_samples(folder, identity, COUNTS[identity.election["method"]])
     names = [*RESULTS, *([SCHEMA] if identity.schema is not None else []), *([RANKINGS] if identity.rankings else [])]
     names += sorted(f"votes/{path.name}" for path in (folder / "votes").glob("*.npz"))
     if not identity.votes_only:
         files = engine_named(pooled=bool(identity.pooled)).files(identity.n_subsets)
         names += [f"models/{name}" for name in (ESTIMATOR, *files, RECORD)]
     return names
+
+
+def _results_of_samples(folder: Path, identity: Identity, counts: str) -> list[str]:
+    blocks = sorted(f"votes/{path.name}" for path in (folder / "votes").glob("*.npz"))
+    kept = [] if identity.votes_only else [f"models/{name}" for name in OF_VOTERS]
+    return [counts, "certificate.npz", *([SCHEMA] if identity.schema is not None else []), *blocks, *kept]
 
 
 def altered(folder: Path, manifest: Manifest, *, members: bool = False) -> list[str]:
@@ -86,7 +98,8 @@ def altered(folder: Path, manifest: Manifest, *, members: bool = False) -> list[
     stated, identity = manifest.files, manifest.settings
     if stated is None:
         return []
-    if not (identity.votes_only or identity.pooled) and identity.n_subsets > MEMBERS_PER_FILE * len(stated):
+    by_members = not (identity.votes_only or identity.pooled)
+    if by_members and identity.n_subsets > MEMBERS_PER_FILE * len(stated):
         raise DamagedFileError(f"{folder / FILE} is damaged: it lists fewer files than it has blocks.")
     expected = results_of(folder, identity)
     names = [*expected, *(name for name in stated if BLOCK_FILE.fullmatch(name) and name not in expected)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from poisonproof.system.files import read_record, write_record
 FORMAT = "poisonproof run 2"  # 1: votes of pooled learners in files of another kind
 FILE = "manifest.json"
 STATUSES = ("running", "changing", "trained", "complete")
+OPTIONAL = ("schema", "election")
 
 
 @dataclass(frozen=True)
@@ -49,12 +51,16 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class Identity:
-    """What a run is a run of; a folder that holds another is refused. ``dataset`` holds its name and its digests."""
+    """What a run is a run of; a folder that holds another is refused. ``dataset`` holds its name and its digests.
+
+    ``election``: where training samples vote, how, and by which map (`poisonproof.runs.election`); then there is no k,
+    no d and no spread.
+    """
 
     dataset: dict[str, str]
-    k: float
-    d: int
-    spread_digest: str
+    k: float | None
+    d: int | None
+    spread_digest: str | None
     split: dict[str, Any]
     learner: str
     classes: list[Any]
@@ -62,6 +68,7 @@ class Identity:
     rankings: bool | None
     pooled: bool | None
     schema: dict[str, Any] | None = None
+    election: dict[str, Any] | None = None
 
     @property
     def name(self) -> str:
@@ -75,13 +82,13 @@ class Identity:
 
     @property
     def n_subsets(self) -> int:
-        """k·d, a whole number even where k is none."""
-        return round(self.k * self.d)
+        """k·d, a whole number even where k is none; 0 where there are no base classifiers."""
+        return 0 if self.k is None or self.d is None else round(self.k * self.d)
 
     def as_dict(self) -> dict[str, Any]:
         """For a file."""
         record = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in record.items() if name != "schema" or value is not None}
+        return {name: value for name, value in record.items() if name not in OPTIONAL or value is not None}
 
     def differing(self, other: Identity) -> list[str]:
         """In what two differ."""
@@ -153,6 +160,13 @@ class Manifest:
         write_record(folder / FILE, self.as_dict())
         return self
 
+    def changed(self, **facts: Any) -> Manifest:
+        """The same with the change of data that it tells of done, and these facts about it among its changes."""
+        if self.changing is None:
+            return self
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        return self.but(changes=(*self.changes, {**self.changing, **facts, "when": now}), changing=None)
+
     def but(self, **changes: Any) -> Manifest:
         """The same but for these entries."""
         return replace(self, **changes)
@@ -162,9 +176,9 @@ LISTS = ("changes", "premises", "notes")
 OF_COMPLETE = ("environments", "made_in", *LISTS, "threat_model", "n_train", "n_test", "seconds", "files")
 SETTINGS_TYPES: dict[str, Any] = {
     "dataset": dict,
-    "k": int | float,
-    "d": int,
-    "spread_digest": str,
+    "k": int | float | None,
+    "d": int | None,
+    "spread_digest": str | None,
     "split": dict,
     "learner": str,
     "classes": list,
@@ -172,6 +186,7 @@ SETTINGS_TYPES: dict[str, Any] = {
     "rankings": bool | None,
     "pooled": bool | None,
     "schema": dict | None,
+    "election": dict | None,
 }
 MANIFEST_TYPES: dict[str, Any] = {
     "status": str,

@@ -9,66 +9,41 @@ from __future__ import annotations
 
 import json
 import logging
-import time
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from poisonproof.certificates.methods import Certificate, certify
 from poisonproof.data import Dataset
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, fitted_but_for_members
 from poisonproof.estimators.prepared import Prepared
+from poisonproof.estimators.samples_vote import SampleVoteClassifier
 from poisonproof.learners.seeding import isolated, seeded
-from poisonproof.partition.split import Split
 from poisonproof.runs.blocks import vote_all
 from poisonproof.runs.folder import noted_stale, opened_run
 from poisonproof.runs.layout import SCHEMA, SCRATCH, results_of
-from poisonproof.runs.manifest import Identity, Manifest, RunSettings
+from poisonproof.runs.manifest import Manifest, RunSettings
+from poisonproof.runs.outcome import Clock, Outcome, origin_of, threat_model
+from poisonproof.runs.samples import run_samples
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.schema import Schema
 from poisonproof.system.environment import environment
 from poisonproof.system.files import sha256_of, write_text, write_whole
 from poisonproof.system.threads import one_linear_algebra_thread
+from poisonproof.training.member import fed_to
 from poisonproof.training.member_memory import MemberMemory
 from poisonproof.training.model_files import save_model_record
 from poisonproof.training.pooled_memory import PooledMemory
 from poisonproof.training.provenance import of_run
 from poisonproof.training.work import Order, Resources
-from poisonproof.votes.votes import Votes
 
-NOT_COVERED = (
-    "change a test sample",
-    "poison a pre-processing step or feature extractor that was fitted elsewhere",
-    "control the training machine",
-)
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A completed run."""
-
-    folder: Path
-    certificate: Certificate
-    y_test: NDArray[Any]
-    undefended_accuracy: float | None
-    base_accuracy: float
-    seconds: dict[str, float]
-    manifest: Manifest
-    x_test: Any
-    votes: Votes
-    partition_sizes: NDArray[np.int64]
-    test: Samples | None = None
-    """The test samples in canonical form."""
 
 
 def run(
     dataset: Dataset,
-    model: FiniteAggregationClassifier,
+    model: FiniteAggregationClassifier | SampleVoteClassifier,
     folder: str | Path,
     settings: RunSettings = RunSettings(),  # noqa: B008 - frozen
 ) -> Outcome:
@@ -80,12 +55,14 @@ def run(
     Parameters
     ----------
     dataset : Dataset
-    model : FiniteAggregationClassifier
+    model : FiniteAggregationClassifier, BallotClassifier or NeighborVoteClassifier
         Its parameters; it is not fitted.
     folder : path
         Created if absent. A folder that holds another run is refused, with the difference named.
     settings : RunSettings
     """
+    if isinstance(model, SampleVoteClassifier):
+        return run_samples(dataset, model, folder, settings)
     folder, clock = Path(folder), Clock()
     with opened_run(dataset, model, folder, settings) as (ensemble, manifest, memory, n_jobs):
         clock.stop("prepare")
@@ -103,7 +80,7 @@ def run(
         (answers,) = vote_all([order], test, len(ensemble.classes), resources, stale=stale)
         clock.stop("train and vote", 0.0 if manifest.changing else (manifest.seconds or {}).get("train and vote", 0.0))
         votes = ensemble.votes(answers)
-        certificate = replace(certify(votes), origin=_origin(manifest.settings, ensemble.split))
+        certificate = replace(certify(votes), origin=origin_of(manifest.settings, threat_model(ensemble.split)))
         clock.stop("certify")
         undefended = None
         if settings.undefended and bound is not None and _undefended_bytes(ensemble, memory, test) > bound:
@@ -130,20 +107,6 @@ def run(
         )
 
 
-class Clock:
-    """What each stage took, in seconds."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self.started = time.perf_counter()
-
-    def stop(self, stage: str, earlier: float = 0.0) -> None:
-        """A stage ended, and took so long before an interruption."""
-        now = time.perf_counter()
-        self.seconds[stage] = round(now - self.started + earlier, 3)
-        self.started = now
-
-
 def write_ensemble(
     folder: Path,
     ensemble: Prepared,
@@ -167,8 +130,8 @@ def undefended_accuracy(ensemble: Prepared, dataset: Dataset) -> float:
     form = samples.form_of(rows)
     with one_linear_algebra_thread(), isolated(0):
         learner = seeded(ensemble.training.estimator, 0)
-        learner.fit(samples.take(rows, form), codes[rows])
-        said = learner.predict(test.take(np.arange(len(test)), form))
+        learner.fit(fed_to(learner, samples, rows, form), codes[rows])
+        said = learner.predict(fed_to(learner, test, np.arange(len(test)), form))
     return float((ensemble.classes[said] == dataset.y_test).mean())
 
 
@@ -190,16 +153,11 @@ def _undefended_if_possible(ensemble: Prepared, dataset: Dataset) -> float | Non
 def _finished(
     folder: Path, manifest: Manifest, ensemble: Prepared, certificate: Certificate, dataset: Dataset
 ) -> Manifest:
-    n_train, n_subsets, changes = ensemble.n_train, ensemble.spread.n_subsets, manifest.changes
-    if manifest.changing is not None:
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        changes = (*changes, {**manifest.changing, "n_train": n_train, "of": n_subsets, "when": now})
-    return manifest.but(
+    n_train, n_subsets = ensemble.n_train, ensemble.spread.n_subsets
+    return manifest.changed(n_train=n_train, of=n_subsets).but(
         status="complete",
         environment=environment(),
         **of_run(folder, n_subsets),
-        changes=changes,
-        changing=None,
         premises=tuple(premise.words for premise in ensemble.premises),
         notes=dataset.notes,
         threat_model=threat_model(ensemble.split),
@@ -213,30 +171,3 @@ def _finished(
         balanced_accuracy=certificate.balanced_accuracy(dataset.y_test),
         files={name: sha256_of(folder / name) for name in results_of(folder, manifest.settings)},
     )
-
-
-def _origin(identity: Identity, split: Split) -> dict[str, Any]:
-    """What a certificate says about where it comes from when it leaves the folder."""
-    return {
-        "dataset": identity.dataset,
-        "learner": identity.learner,
-        "threat_model": threat_model(split),
-        "environment": environment(),
-    }
-
-
-def threat_model(split: Split) -> dict[str, int | str]:
-    """What each act of an attacker costs in units of attack size, in words."""
-    if split.kind == "group":
-        covered = {
-            "change anything in the training samples of one contributor": 1,
-            "move a training sample from one contributor to another": 2,
-        }
-    else:
-        covered = {
-            "insert a training sample": split.cost("insert_remove"),
-            "remove a training sample": split.cost("insert_remove"),
-            "flip the label of a training sample": split.cost("label_flip"),
-            "change a training sample in any other way": split.cost("modify"),
-        }
-    return {**covered, **dict.fromkeys(NOT_COVERED, "not covered")}

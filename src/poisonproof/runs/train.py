@@ -13,7 +13,8 @@ from poisonproof.runs.blocks import vote_all
 from poisonproof.runs.folder import opened_run
 from poisonproof.runs.layout import SCRATCH
 from poisonproof.runs.manifest import Manifest, RunSettings
-from poisonproof.runs.run import Clock, write_ensemble
+from poisonproof.runs.outcome import Clock
+from poisonproof.runs.run import write_ensemble
 from poisonproof.training.provenance import of_run
 from poisonproof.training.work import Order, Resources
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from poisonproof.display.text import nearest
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.cells import canonical_cell, text_of
-from poisonproof.samples.frames import python_values
+from poisonproof.samples.columns import Column
+from poisonproof.samples.frame_columns import numbers_of, read_column, times_of
 from poisonproof.samples.kinds import (
-    Column,
     NumberSamples,
     Samples,
     TableSamples,
@@ -59,23 +58,21 @@ def _read_frame(X: Any, schema: TableSchema) -> TableSamples:
             f"Found array with {len(X)} sample(s) and {len(wanted)} feature(s); at least 1 is required."
         )
     missing = frozenset(schema.missing)
-    columns = (_read_column(name, roles[name], python_values(X[name]), missing) for name in wanted)
+    columns = (_read_column(name, roles[name], X[name], missing, schema.decimal) for name in wanted)
     return TableSamples(tuple(columns), len(X))
 
 
-def _read_column(name: str, role: str, values: Any, missing: frozenset[str]) -> Column:
-    read = _number if role == "number" else _text
-    cells: NDArray[Any] = np.empty(len(values), object)
-    n_unreadable = 0
-    for row, value in enumerate(values):
-        cells[row], odd = read(value, missing)
-        n_unreadable += odd
-    if role == "number":
-        cells = np.array([np.nan if cell is None else cell for cell in cells], np.float64)
-    return Column(name, cells, role == "category", n_unreadable)
+def _read_column(name: str, role: str, series: Any, missing: frozenset[str], decimal: str) -> Column:
+    if role != "number":
+        return read_column(name, series, lambda value: _text(value, missing), categorical=role == "category")
+    for typed in (numbers_of(series), times_of(series)):
+        if typed is not None:
+            return Column.of_numbers(name, typed)
+    column = read_column(name, series, lambda value: _number(value, missing, decimal), categorical=False)
+    return Column.of_numbers(name, column.as_numbers(), n_unreadable=column.n_unreadable)
 
 
-def _number(value: Any, missing: frozenset[str]) -> tuple[float | None, bool]:
+def _number(value: Any, missing: frozenset[str], decimal: str) -> tuple[float | None, bool]:
     """A number, or None and whether it is anything else than missing."""
     try:
         cell = canonical_cell(value, "a table")
@@ -84,7 +81,7 @@ def _number(value: Any, missing: frozenset[str]) -> tuple[float | None, bool]:
     if not isinstance(cell, str):
         return cell, False
     text = cell.strip()
-    number = None if text in missing else number_in(text)
+    number = None if text in missing else number_in(text, decimal)
     return (None if number is None else number + 0.0), number is None and text not in missing
 
 

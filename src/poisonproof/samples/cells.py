@@ -29,14 +29,17 @@ def cell_codes(cells: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
     A whole number that float64 cannot hold (see `exact_cell`) is the hash of "i" and its digits.
     """
     codes: dict[Any, float] = {None: np.nan}
+    texts: dict[Any, str] = {}
     for cell in cells:
-        if cell not in codes:
-            codes[cell] = cell if isinstance(cell, float) else _code_of(cell if isinstance(cell, str) else f"i{cell}")
+        if cell in codes or cell in texts:
+            continue
+        if isinstance(cell, float):
+            codes[cell] = cell
+        else:
+            texts[cell] = cell if isinstance(cell, str) else f"i{cell}"
+    hashed = (hash_bytes(map(utf8, texts.values()), len(texts)) & _TEXT_MASK).view(np.float64)
+    codes |= dict(zip(texts, hashed.tolist(), strict=True))
     return np.fromiter((codes[cell] for cell in cells), np.float64, len(cells))
-
-
-def _code_of(text: str) -> float:
-    return float((hash_bytes([utf8(text)], 1) & _TEXT_MASK).view(np.float64)[0])
 
 
 def canonical_cell(value: Any, where: str) -> float | str | None:

@@ -14,28 +14,29 @@ from __future__ import annotations
 import hashlib
 import sys
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.samples.cells import (
-    canonical_cell,
-    cell_codes,
-    cell_key,
-    order_of_cell,
-    utf8,
-)
-from poisonproof.samples.frames import as_frame, python_values
+from poisonproof.samples.batch import TableBatch
+from poisonproof.samples.cells import cell_key, utf8
+from poisonproof.samples.columns import Column
+from poisonproof.samples.frame_columns import canonical_numbers, columns_of
+from poisonproof.samples.frames import as_frame
 from poisonproof.samples.hashing import hash_bytes, hash_numbers
+from poisonproof.samples.keys import LENGTH_BYTES, keys_of
 from poisonproof.samples.loose import read_loose
 from poisonproof.samples.sparse import entries_by_row, summed
 
 DTYPES = ("float64", "uint8")
 MOST_PIXEL = 1 << 40
+CELLS_AT_ONCE = 1 << 22
 
 
 class Samples(ABC):
@@ -87,8 +88,15 @@ class Samples(ABC):
 
     def keys(self, rows: ArrayLike) -> bytes:
         """The whole canonical content of these samples in this order, so that no two sequences agree."""
-        keys = [self.key(int(row)) for row in np.asarray(rows)]
-        return b"".join(len(key).to_bytes(8, "little") + key for key in keys)
+        return b"".join(len(key).to_bytes(LENGTH_BYTES, "little") + key for key in self.each_key(rows))
+
+    def each_key(self, rows: ArrayLike) -> Iterable[bytes]:
+        """The key of each of these samples."""
+        return (self.key(int(row)) for row in np.asarray(rows))
+
+    def keys_of_parts(self, rows: NDArray[np.int64], starts: NDArray[np.int64]) -> Iterator[Iterable[bytes]]:
+        """What `keys` gives, in pieces, for each part of these rows; part j is from ``starts[j]`` to the next."""
+        return ([self.keys(rows[start:stop])] for start, stop in pairwise(starts.tolist()))
 
     @property
     @abstractmethod
@@ -146,7 +154,7 @@ class NumberSamples(Samples):
         return int(self.values.nbytes)
 
     def key(self, row: int) -> bytes:
-        return _canonical_numbers(self.values[row : row + 1].copy()).tobytes()
+        return canonical_numbers(self.values[row : row + 1].copy()).tobytes()
 
     def keys(self, rows: ArrayLike) -> bytes:
         return bytes(self.take(rows).tobytes())
@@ -156,7 +164,7 @@ class NumberSamples(Samples):
         return f"{self.kind} {self.values.dtype} {self.values.shape[1:]}"
 
     def take(self, rows: ArrayLike, form: Any = None) -> Any:
-        return _canonical_numbers(self.values[np.asarray(rows)])
+        return canonical_numbers(self.values[np.asarray(rows)])
 
     def complete(self) -> NDArray[np.bool_]:
         return _all_finite(self.values)
@@ -271,31 +279,6 @@ class TextSamples(Samples):
 
 
 @dataclass(frozen=True)
-class Column:
-    """One column of a table: float64 numbers (NaN where missing), or cells that are float, str or None."""
-
-    name: Any
-    values: NDArray[Any]
-    categorical: bool = False
-    n_unreadable: int = 0
-
-    @property
-    def numeric(self) -> bool:
-        return bool(self.values.dtype == np.float64)
-
-    @property
-    def n_bytes(self) -> int:
-        """How much memory the column takes; equal texts are counted once, as they are read."""
-        texts = () if self.numeric else set(self.values)
-        return int(self.values.nbytes) + sum(map(sys.getsizeof, texts))
-
-    def texts_like_numbers(self) -> bool:
-        """Whether most texts of the column write numbers: a sign that one cell turned them all to text."""
-        texts = [] if self.numeric or self.categorical else [cell for cell in self.values if isinstance(cell, str)]
-        return 2 * sum(map(_writes_number, texts)) > len(texts)
-
-
-@dataclass(frozen=True)
 class TableSamples(Samples):
     """Rows of a DataFrame. A cell is a number, a text or missing, whatever its column's dtype.
 
@@ -316,17 +299,46 @@ class TableSamples(Samples):
         return len(self.columns)
 
     def hashes(self, seed: int = 0) -> NDArray[np.uint64]:
-        codes = np.empty((len(self), self.n_features))
-        for at, column in enumerate(self.columns):
-            codes[:, at] = column.values if column.numeric else cell_codes(column.values)
-        return hash_numbers(codes, seed)
+        hashes = np.empty(len(self), np.uint64)
+        for rows in _in_blocks(len(self), self.n_features):
+            words = np.empty((rows.stop - rows.start, self.n_features))
+            for at, column in enumerate(self.columns):
+                words[:, at] = column.words(rows)
+            hashes[rows] = hash_numbers(words, seed)
+        return hashes
 
     @property
     def n_bytes(self) -> int:
         return sum(column.n_bytes for column in self.columns)
 
     def key(self, row: int) -> bytes:
-        return b"".join(cell_key(column.values[row]) for column in self.columns)
+        return b"".join(cell_key(column.cell(row)) for column in self.columns)
+
+    def each_key(self, rows: ArrayLike) -> Iterator[bytes]:
+        rows = np.asarray(rows)
+        for block in _in_blocks(len(rows), self.n_features):
+            keys, begins = keys_of(self.columns, rows[block])
+            yield from (keys[start + LENGTH_BYTES : stop].tobytes() for start, stop in pairwise(begins.tolist()))
+
+    def keys(self, rows: ArrayLike) -> bytes:
+        rows = np.asarray(rows)
+        blocks = _in_blocks(len(rows), self.n_features)
+        return b"".join(keys_of(self.columns, rows[block])[0].tobytes() for block in blocks)
+
+    def keys_of_parts(self, rows: NDArray[np.int64], starts: NDArray[np.int64]) -> Iterator[Iterable[bytes]]:
+        pieces: list[bytes] = []
+        begun = 0
+        for block in _in_blocks(len(rows), self.n_features):
+            keys, begins = keys_of(self.columns, rows[block])
+            while begun + 1 < len(starts) and starts[begun + 1] <= block.stop:
+                first, last = max(int(starts[begun]) - block.start, 0), int(starts[begun + 1]) - block.start
+                yield [*pieces, keys[begins[first] : begins[last]].tobytes()]
+                begun, pieces = begun + 1, []
+            if begun + 1 < len(starts):
+                pieces.append(keys[begins[max(int(starts[begun]) - block.start, 0)] :].tobytes())
+        while begun + 1 < len(starts):
+            yield []
+            begun += 1
 
     @property
     def layout(self) -> str:
@@ -334,7 +346,7 @@ class TableSamples(Samples):
 
     def subset(self, rows: ArrayLike) -> Samples:
         rows = np.asarray(rows)
-        return TableSamples(tuple(replace(column, values=column.values[rows]) for column in self.columns), len(rows))
+        return TableSamples(tuple(column.take(rows) for column in self.columns), len(rows))
 
     @property
     def oddities(self) -> tuple[str, ...]:
@@ -346,16 +358,18 @@ class TableSamples(Samples):
 
     def form_of(self, rows: ArrayLike) -> tuple[Any, ...]:
         rows = np.asarray(rows)
-        return tuple(_form_of_column(column, rows) for column in self.columns)
+        return tuple(column.form_of(rows) for column in self.columns)
+
+    def by_column(self, rows: ArrayLike, form: Any) -> TableBatch:
+        """What `take` gives, as columns, for learners that take them."""
+        return TableBatch(self.columns, np.asarray(rows), form)
 
     def take(self, rows: ArrayLike, form: Any = None) -> Any:
         import pandas as pd
 
         rows = np.asarray(rows)
         form = self.form_of(rows) if form is None else form
-        fed = {
-            at: _fed_column(column, rows, how) for at, (column, how) in enumerate(zip(self.columns, form, strict=True))
-        }
+        fed = {at: column.fed(rows, how) for at, (column, how) in enumerate(zip(self.columns, form, strict=True))}
         frame = pd.DataFrame(fed, index=pd.RangeIndex(len(rows)))
         frame.columns = pd.Index([column.name for column in self.columns])
         return frame
@@ -424,7 +438,7 @@ def canonical_rank(samples: Samples, labels: NDArray[np.int64]) -> NDArray[np.in
     edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False])).astype(np.int8)))
     for start, stop in edges.reshape(-1, 2):
         run = order[start : stop + 1]
-        keys = [samples.key(int(row)) for row in run]
+        keys = list(samples.each_key(run))
         places = {key: place for place, key in enumerate(sorted(set(keys)))}
         tie[run] = [places[key] for key in keys]
     rank = np.empty(len(samples), np.int64)
@@ -446,14 +460,6 @@ def is_sparse(X: Any) -> bool:
     """Whether X is a sparse matrix, without importing SciPy: who has one has imported it."""
     scipy = sys.modules.get("scipy.sparse")
     return scipy is not None and bool(scipy.issparse(X))
-
-
-def _writes_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _is_texts(X: Any) -> bool:
@@ -482,46 +488,18 @@ def _from_sparse(X: Any, n_features: int | None) -> SparseSamples:
         matrix = matrix[:, :n_features] if matrix.shape[1] > n_features else matrix
         matrix.resize(matrix.shape[0], n_features)
     matrix.data, n_infinite = _without_infinities(matrix.data)
-    matrix.data = _canonical_numbers(matrix.data)
+    matrix.data = canonical_numbers(matrix.data)
     matrix.eliminate_zeros()
     matrix.sort_indices()
     return SparseSamples(_narrow(matrix), n_infinite)
 
 
 def _from_frame(X: Any) -> TableSamples:
-    import pandas as pd
-
     if X.shape[0] == 0 or X.shape[1] == 0:
         raise PoisonproofError(
             f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s); at least 1 is required."
         )
-    columns = []
-    for at, name in enumerate(X.columns):
-        series = X.iloc[:, at]
-        if pd.api.types.is_complex_dtype(series.dtype):
-            series = series.astype(object)  # one cell may have made it so; the others are still numbers
-        if pd.api.types.is_numeric_dtype(series.dtype) and not isinstance(series.dtype, pd.CategoricalDtype):
-            if isinstance(series.dtype, pd.SparseDtype):
-                series = series.sparse.to_dense()
-            with np.errstate(invalid="ignore", over="ignore"):
-                values = series.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
-            values[np.isinf(values)] = np.nan
-            columns.append(Column(name, _canonical_numbers(values)))
-            continue
-        cells, n_unreadable = _read_cells(python_values(series))
-        columns.append(Column(name, cells, isinstance(series.dtype, pd.CategoricalDtype), n_unreadable))
-    return TableSamples(tuple(columns), len(X))
-
-
-def _read_cells(values: Any) -> tuple[NDArray[np.object_], int]:
-    """Canonical cells, and how many were neither numbers, texts nor dates and so count as missing."""
-    cells, n_unreadable = np.empty(len(values), object), 0
-    for row, value in enumerate(values):
-        try:
-            cells[row] = canonical_cell(value, "a table")
-        except TypeError:
-            n_unreadable += 1
-    return cells, n_unreadable
+    return TableSamples(columns_of(X), len(X))
 
 
 def _without_infinities(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
@@ -562,35 +540,7 @@ def _narrow(matrix: Any) -> Any:
     return matrix
 
 
-def _canonical_numbers(values: NDArray[Any]) -> NDArray[Any]:
-    """−0.0 as 0.0 and one NaN, in place."""
-    if values.dtype == np.float64:
-        with np.errstate(invalid="ignore"):
-            values += 0.0
-        values[np.isnan(values)] = np.nan
-    return values
-
-
-def _form_of_column(column: Column, rows: NDArray[Any]) -> Any:
-    if column.numeric:
-        return "number"
-    present = {cell for cell in column.values[rows] if cell is not None}
-    if column.categorical:
-        return tuple(sorted(present, key=order_of_cell))
-    return "object" if any(isinstance(cell, str) for cell in present) else "number"
-
-
-def _fed_column(column: Column, rows: NDArray[Any], form: Any) -> Any:
-    import pandas as pd
-
-    cells = column.values[rows]
-    if form == "number":
-        if column.numeric:
-            return cells
-        return np.array([cell if isinstance(cell, float) else np.nan for cell in cells], np.float64)
-    if column.numeric:
-        cells = np.array([None if cell != cell else cell for cell in cells.tolist()], object)
-    if form == "object":
-        return pd.Series([np.nan if cell is None else cell for cell in cells], dtype=object)
-    known = set(form)
-    return pd.Categorical([cell if cell in known else None for cell in cells], categories=list(form))
+def _in_blocks(n_rows: int, n_features: int) -> Iterator[slice]:
+    """Rows, no more of them at once than `CELLS_AT_ONCE` allows."""
+    size = max(1, CELLS_AT_ONCE // max(n_features, 1))
+    return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))

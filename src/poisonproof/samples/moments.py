@@ -11,6 +11,7 @@ import datetime
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _EPOCH_UTC = _EPOCH.replace(tzinfo=datetime.UTC)
@@ -62,6 +63,22 @@ def microseconds(value: Any) -> int | None:
 def floor_microseconds(count: int, unit: str) -> int:
     """A count of units ("s", "ms", "us", "ns", …) in whole microseconds, rounded down."""
     return count * _ATTOSECONDS[unit] // _ATTOSECONDS["us"]
+
+
+def whole_microseconds(times: NDArray[Any]) -> NDArray[np.float64] | None:
+    """The same for an array of NumPy's times at once, NaN for NaT; None where their unit asks for more than int64."""
+    unit, multiple = np.datetime_data(times.dtype)
+    if unit not in ("s", "ms", "us", "ns") or multiple != 1:
+        return None
+    counts, missing = times.view(np.int64) if times.dtype.isnative else times.astype(np.int64), np.isnat(times)
+    step, least = _ATTOSECONDS[unit], _ATTOSECONDS["us"]
+    if step < least:
+        counts = counts // (least // step)
+    elif (np.abs(counts[~missing]) > np.iinfo(np.int64).max // (step // least)).any():
+        return None
+    else:
+        counts = np.where(missing, 0, counts) * (step // least)
+    return np.where(missing, np.nan, counts.astype(np.float64))
 
 
 def _counted(value: np.datetime64 | np.timedelta64) -> int:

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.cells import utf8
-from poisonproof.samples.kinds import Column, NumberSamples, Samples, TableSamples, TextSamples
+from poisonproof.samples.columns import MISSING, Column
+from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, TextSamples
 
 Arrays = dict[str, NDArray[Any]]
-MISSING = -1
 
 
 def form_of_pack(samples: Samples) -> dict[str, Any]:
@@ -29,7 +29,9 @@ def form_of_pack(samples: Samples) -> dict[str, Any]:
     if isinstance(samples, TableSamples):
         return {
             "kind": samples.kind,
-            "columns": [[column.name, column.numeric, column.categorical] for column in samples.columns],
+            "columns": [
+                [column.name, column.codes is None, column.numeric, column.categorical] for column in samples.columns
+            ],
         }
     raise PoisonproofError(f"Only tables, numbers and texts are kept by partition. Got {samples.kind}.")
 
@@ -39,11 +41,11 @@ def packed(samples: Samples) -> Arrays:
     if isinstance(samples, NumberSamples):
         return {"values": samples.take(np.arange(len(samples)))}
     if isinstance(samples, TextSamples):
-        return _packed_cells(samples.texts, "texts")
+        return packed_texts(samples.texts.tolist(), "texts")
     if isinstance(samples, TableSamples):
         arrays: Arrays = {}
         for at, column in enumerate(samples.columns):
-            arrays |= {f"c{at}": column.values} if column.numeric else _packed_cells(column.values, f"c{at}")
+            arrays |= _packed_column(column, f"c{at}")
         return arrays
     raise PoisonproofError(f"Only tables, numbers and texts are kept by partition. Got {samples.kind}.")
 
@@ -56,15 +58,14 @@ def unpacked(form: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Sam
             raise PoisonproofError(f"it holds numbers {values.dtype} {values.shape[1:]}")
         return NumberSamples(values)
     if form["kind"] == TextSamples.kind:
-        return TextSamples(_unpacked_cells(arrays, "texts"))
-    columns = []
-    for at, (name, numeric, categorical) in enumerate(form["columns"]):
-        values = arrays[f"c{at}"] if numeric else _unpacked_cells(arrays, f"c{at}")
-        columns.append(Column(name, values, categorical))
-    lengths = {len(column.values) for column in columns}
+        texts = np.empty(len(arrays["texts.ends"]), object)
+        texts[:] = unpacked_texts(arrays, "texts")
+        return TextSamples(texts)
+    columns = tuple(_unpacked_column(described, arrays, f"c{at}") for at, described in enumerate(form["columns"]))
+    lengths = {len(column) for column in columns}
     if len(lengths) != 1:
         raise PoisonproofError(f"its columns have {sorted(lengths)} rows")
-    return TableSamples(tuple(columns), lengths.pop())
+    return TableSamples(columns, lengths.pop())
 
 
 def empty_of(form: Mapping[str, Any]) -> Samples:
@@ -73,11 +74,11 @@ def empty_of(form: Mapping[str, Any]) -> Samples:
         return NumberSamples(np.empty((0, *form["shape"]), form["dtype"]))
     if form["kind"] == TextSamples.kind:
         return TextSamples(np.empty(0, object))
-    columns = (
-        Column(name, np.empty(0, np.float64 if numeric else object), categorical)
-        for name, numeric, categorical in form["columns"]
-    )
-    return TableSamples(tuple(columns), 0)
+    nothing = {
+        f"c{at}": np.empty(0, np.float64 if column[1] else np.int32) for at, column in enumerate(form["columns"])
+    }
+    texts = [packed_texts([], f"c{at}") for at in range(len(form["columns"]))]
+    return unpacked(form, nothing | {name: array for arrays in texts for name, array in arrays.items()})
 
 
 def joined(parts: Sequence[Samples]) -> Samples:
@@ -91,8 +92,8 @@ def joined(parts: Sequence[Samples]) -> Samples:
         return TextSamples(np.concatenate([part.texts for part in parts]))  # type: ignore[attr-defined]
     assert isinstance(first, TableSamples)
     columns = tuple(
-        Column(column.name, np.concatenate([part.columns[at].values for part in parts]), column.categorical)  # type: ignore[attr-defined]
-        for at, column in enumerate(first.columns)
+        _joined_columns([part.columns[at] for part in parts if isinstance(part, TableSamples)])
+        for at in range(first.n_features)
     )
     return TableSamples(columns, sum(map(len, parts)))
 
@@ -113,16 +114,33 @@ def unpacked_texts(arrays: Mapping[str, NDArray[Any]], name: str) -> list[str]:
     return texts
 
 
-def _packed_cells(cells: NDArray[np.object_], name: str) -> Arrays:
-    """The different texts among the cells, in the order in which they appear, and which of them each cell is."""
-    known: dict[str | None, int] = {None: MISSING}
-    places = np.fromiter((known.setdefault(cell, len(known) - 1) for cell in cells), np.int32, len(cells))
-    del known[None]
-    if any(not isinstance(text, str) for text in known):
-        raise PoisonproofError("A column that is not numbers holds a number; only texts are kept by partition.")
-    return {name: places, **packed_texts([text for text in known if text is not None], name)}
+def _packed_column(column: Column, name: str) -> Arrays:
+    """Numbers as they are; of cells those that occur, in their order, and which of them each is."""
+    if column.codes is None:
+        return {name: column.values}
+    present, places = np.unique(column.codes, return_inverse=True)
+    first = int(len(present) > 0 and present[0] < 0)
+    texts = column.cells.values[present[first:]].tolist()
+    if any(not isinstance(text, str) for text in texts):
+        raise PoisonproofError(f"Column '{column.name}' holds numbers among texts; only texts are kept by partition.")
+    return {name: (places - first).astype(np.int32), **packed_texts(texts, name)}
 
 
-def _unpacked_cells(arrays: Mapping[str, NDArray[Any]], name: str) -> NDArray[np.object_]:
-    known = np.array([*unpacked_texts(arrays, name), None], object)
-    return known[arrays[name]]
+def _unpacked_column(described: Sequence[Any], arrays: Mapping[str, NDArray[Any]], name: str) -> Column:
+    called, plain, numeric, categorical = described
+    if plain:
+        return Column.of_numbers(called, arrays[name], numeric=numeric)
+    return Column.of_codes(called, arrays[name], unpacked_texts(arrays, name), categorical=categorical)
+
+
+def _joined_columns(parts: Sequence[Column]) -> Column:
+    first = parts[0]
+    if first.codes is None:
+        return Column.of_numbers(first.name, np.concatenate([part.values for part in parts]), numeric=first.numeric)
+    known: dict[Any, int] = {}
+    codes = []
+    for part in parts:
+        assert part.codes is not None
+        places = [*(known.setdefault(cell, len(known)) for cell in part.cells.values), MISSING]
+        codes.append(np.array(places, np.int32)[part.codes])
+    return Column.of_codes(first.name, np.concatenate(codes), list(known), categorical=first.categorical)

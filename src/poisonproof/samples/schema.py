@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from poisonproof.errors import PoisonproofError
 
@@ -22,6 +22,8 @@ ROLES = ("number", "category", "text", "label", "group", "ignore")
 FEATURES = ("number", "category", "text")
 MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "?")
 SHOWN = 12
+Quotes = Literal["lines", "records", "none"]
+Decimal = Literal[".", ","]
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,11 @@ class TableSchema:
         Cells that count as missing, blanks around them aside. So does a number that cannot be read as one.
     delimiter : str
         What separates the cells of a line of CSV.
+    quotes : "lines", "records" or "none"
+        How quotes join lines of CSV: "lines", so that a row is read from its own lines; "records", wherever they stand,
+        which is a premise; or they are characters like any other. See `poisonproof.data.readers.csvfile.CsvTable`.
+    decimal : "." or ","
+        What stands before the fraction of a number.
     guessed : bool
         Whether it was chosen from the data, which is a premise; a schema that is given is declared.
     """
@@ -44,6 +51,8 @@ class TableSchema:
     columns: tuple[tuple[str, str], ...]
     missing: tuple[str, ...] = MISSING
     delimiter: str = ","
+    quotes: Quotes = "lines"
+    decimal: Decimal = "."
     guessed: bool = field(default=False, compare=False)
     kind = "table"
 
@@ -62,6 +71,9 @@ class TableSchema:
                     f"The schema has {len(self.named(role))} columns of the role '{role}'; one at most."
                 )
         check_delimiter(self.delimiter)
+        for what, value, among in (("quotes", self.quotes, Quotes), ("decimal", self.decimal, Decimal)):
+            if value not in get_args(among):
+                raise PoisonproofError(f"'{what}' must be one of {', '.join(get_args(among))}. Got {value!r}.")
 
     def named(self, *roles: str) -> list[str]:
         """The columns of these roles."""
@@ -90,10 +102,13 @@ class TableSchema:
             "columns": dict(self.columns),
             "missing": list(self.missing),
             "delimiter": self.delimiter,
+            "quotes": self.quotes,
+            "decimal": self.decimal,
         }
 
     def __str__(self) -> str:
-        return "; ".join(f"{role}: {_some(names)}" for role in ROLES if (names := self.named(role)))
+        roles = [f"{role}: {_some(names)}" for role in ROLES if (names := self.named(role))]
+        return "; ".join([*roles, *(["decimal commas"] if self.decimal == "," else [])])
 
 
 @dataclass(frozen=True)
@@ -199,10 +214,14 @@ def schema_from_dict(record: Any) -> Schema:
     raise PoisonproofError(f"its kind must be table, images, sparse or arrays. Got {kind!r}.")
 
 
-def number_in(text: str) -> float | None:
+def number_in(text: str, decimal: str = ".") -> float | None:
     """The finite number that a text writes in plain digits; None if it is anything else."""
     if not text.isascii() or "_" in text:
         return None
+    if decimal == ",":
+        if "." in text:
+            return None
+        text = text.replace(",", ".")
     try:
         number = float(text)
     except ValueError:
@@ -227,7 +246,8 @@ def _table(record: Mapping[str, Any]) -> TableSchema:
     delimiter = record.get("delimiter", ",")
     if not isinstance(delimiter, str):
         raise PoisonproofError(f"A delimiter is one character. Got {delimiter!r}.")
-    return TableSchema(tuple(columns.items()), tuple(missing), check_delimiter(delimiter))
+    rest = {name: record[name] for name in ("quotes", "decimal") if name in record}
+    return TableSchema(tuple(columns.items()), tuple(missing), check_delimiter(delimiter), **rest)
 
 
 def _whole(record: Mapping[str, Any], name: str) -> int:

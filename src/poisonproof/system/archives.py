@@ -148,6 +148,11 @@ def map_npy(path: str | Path) -> NDArray[Any]:
 
 def _read_npy(file: IO[bytes], size: int, name: str) -> NDArray[Any]:
     shape, fortran, dtype = _checked_header(file, size, name)
+    return _filled(file, shape, dtype, name).reshape(shape, order="F" if fortran else "C")
+
+
+def _filled(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> NDArray[Any]:
+    """The next so many numbers of a file, flat."""
     array = np.empty(prod(shape), dtype)
     room, at = array.view(np.uint8).data, 0
     while at < len(room):
@@ -155,7 +160,23 @@ def _read_npy(file: IO[bytes], size: int, name: str) -> NDArray[Any]:
         if not read:
             raise PoisonproofError(f"'{name}' ends early")
         at += read
-    return array.reshape(shape, order="F" if fortran else "C")
+    return array
+
+
+def npy_rows(file: IO[bytes], size: int, name: str, rows: int) -> Iterator[NDArray[Any]]:
+    """The array of an npy file of so many bytes, so many rows at a time; nothing else of it is in memory.
+
+    An array that stands there column by column cannot be had in rows, and comes whole.
+    """
+    shape, fortran, dtype = _checked_header(file, size, name)
+    if (fortran and len(shape) > 1) or not shape:
+        yield _filled(file, shape, dtype, name).reshape(shape, order="F")
+        return
+    for start in range(0, shape[0], rows):
+        some = (min(rows, shape[0] - start), *shape[1:])
+        yield _filled(file, some, dtype, name).reshape(some)
+    if not shape[0]:
+        yield np.empty(shape, dtype)
 
 
 def _checked_header(file: IO[bytes], size: int, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

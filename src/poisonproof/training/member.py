@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.seeding import isolated, seeded
-from poisonproof.samples.kinds import Samples
+from poisonproof.samples.batch import takes_columns
+from poisonproof.samples.kinds import Samples, TableSamples
 from poisonproof.system.threads import with_limited_libraries
 from poisonproof.training.asking import ask_in_batches
 from poisonproof.votes.rankings import ranked_by_score
@@ -74,7 +75,7 @@ def fit_member(
     def fitted() -> Any:
         model = seeded(estimator, index)
         with isolated(index):
-            model.fit(samples.take(rows, form), local.copy())
+            model.fit(fed_to(model, samples, rows, form), local.copy())
         return model
 
     try:
@@ -84,6 +85,13 @@ def fit_member(
     except Exception as error:
         return Member(index, None, held, fallback, failure=f"{type(error).__name__}: {error}")
     return Member(index, model, held, fallback, form)
+
+
+def fed_to(learner: Any, samples: Samples, rows: NDArray[np.int64], form: Any) -> Any:
+    """These samples as a learner takes them: tables by column if it can, as a frame if not."""
+    if isinstance(samples, TableSamples) and takes_columns(learner):
+        return samples.by_column(rows, form)
+    return samples.take(rows, form)
 
 
 def vote_of(

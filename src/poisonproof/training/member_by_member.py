@@ -29,7 +29,15 @@ from poisonproof.system.files import sha256_of
 from poisonproof.system.progress import counted
 from poisonproof.system.threads import caller, limit_worker, one_linear_algebra_thread
 from poisonproof.system.workers import dead_workers_told, own_workers, sent_once
-from poisonproof.training.member import Member, check_gives_scores, fit_member, gives_scores, ranking_of, vote_of
+from poisonproof.training.member import (
+    Member,
+    check_gives_scores,
+    fed_to,
+    fit_member,
+    gives_scores,
+    ranking_of,
+    vote_of,
+)
 from poisonproof.training.member_files import MEMBERS_PER_FILE, load_members, members_file, save_members, types_of
 from poisonproof.training.provenance import made_by, made_here
 from poisonproof.training.work import (
@@ -52,6 +60,10 @@ MAPPED_BYTES = 1 << 16  # larger arrays reach joblib's processes as a file that 
 log = logging.getLogger(__name__)
 SeededRows = list[tuple[int, NDArray[np.int64]]]
 """The seed and the rows of each of some base classifiers."""
+
+
+class UnansweredError(PoisonproofError):
+    """No base classifier could answer any of the samples that there are."""
 
 
 class MemberList(list[Member]):
@@ -267,7 +279,7 @@ def check_answered(refusals: Sequence[Refusal], n_trained: int, n_samples: int) 
         return
     first = f"the first said: {refusals[0].reason}"
     if unanswered.all():
-        raise PoisonproofError(
+        raise UnansweredError(
             f"None of the {n_trained} base classifiers could answer any of the {n_samples} samples; {first}"
         )
     warnings.warn(
@@ -350,7 +362,7 @@ def _vote_block(
         batch = None
         if member.model is not None:
             if member.form not in batches:
-                batches[member.form] = samples.take(np.arange(len(samples)), member.form)
+                batches[member.form] = fed_to(member.model, samples, np.arange(len(samples)), member.form)
             batch = batches[member.form]
         votes, refused, reason = vote_of(member, batch, len(samples), n_classes)
         said[:, column] = ranking_of(member, batch, votes, n_classes) if rankings else votes

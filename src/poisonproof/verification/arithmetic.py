@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from poisonproof.verification.coverage import attack_exists
 from poisonproof.verification.evidence import Evidence
+from poisonproof.verification.run_off import RunOff
 from poisonproof.verification.theorem import (
     Rival,
     Row,
@@ -26,7 +27,13 @@ from poisonproof.verification.verdict import (
     detection,
 )
 
-METHODS = {"finite-aggregation": "Theorem 2", "dpa-bound": "⌊margin / 2d⌋", "tight": "the tight certificate"}
+METHODS = {
+    "finite-aggregation": "Theorem 2",
+    "dpa-bound": "⌊margin / 2d⌋",
+    "tight": "the tight certificate",
+    "run-off": "run-off election",
+}
+WITH_EXACT = ("tight", "run-off")
 ARRAYS = ("prediction", "runner_up", "margin", "radius")
 TIGHT_ROWS = 25  # without ``sample``: how many radii above Theorem 2, and how many exact ones, to prove anew
 
@@ -45,7 +52,9 @@ class Arithmetic:
             raise NotCheckedError(f"this checker does not know the method {method!r}.")
         if not self.evidence.votes_in_range:
             raise NotCheckedError("the votes are not in order.")
-        expected = {*ARRAYS, "exact"} if method == "tight" else set(ARRAYS)
+        if method == "run-off":
+            self._check_rankings()
+        expected = {*ARRAYS, "exact"} if method in WITH_EXACT else set(ARRAYS)
         if set(arrays) != expected or any(
             array.shape != (n_test,) or array.dtype.kind != ("b" if name == "exact" else "i")
             for name, array in arrays.items()
@@ -59,6 +68,10 @@ class Arithmetic:
         evidence = self.evidence
         found = np.empty((evidence.n_test if self.ready else 0, 2), np.int64)
         for t, row in enumerate(evidence.matrix):
+            if evidence.facts["method"] == "run-off":
+                election = self._run_off(t)
+                found[t] = election.finalists[0], election.margin
+                continue
             found[t] = leads(row, evidence.n_classes, evidence.facts["classes_inferred"])[:2]
         return found
 
@@ -90,6 +103,8 @@ class Arithmetic:
         """Radii, and the runners-up that set them."""
         if self.ready and self.evidence.facts["method"] == "tight":
             found = self._tight()
+        elif self.evidence.facts["method"] == "run-off":
+            found = self._run_offs()
         else:
             self._compare("radius", self.rows, self.certified[:, 0])
             self._compare("runner_up", self.rows, self.certified[:, 1])
@@ -143,6 +158,44 @@ class Arithmetic:
             f"{{}} radii are at least Theorem 2's; of {len(above)} above it {len(proved)} were proved anew{chance}, "
             f"and of {len(exact)} called exact {confirmed} were confirmed"
         )
+
+    def _check_rankings(self) -> None:
+        evidence, ranked = self.evidence, self.evidence.rankings
+        if ranked is None:
+            raise NotCheckedError("there are no rankings, and a run-off election needs them.")
+        in_range = ranked.size and 0 <= int(ranked.min()) <= int(ranked.max()) <= evidence.n_classes
+        if ranked.shape != (*evidence.matrix.shape, evidence.n_classes) or not in_range:
+            raise NotCheckedError("the rankings are not in order.")
+
+    def _run_off(self, t: int) -> RunOff:
+        evidence = self.evidence
+        assert evidence.rankings is not None
+        ranked = np.asarray(evidence.rankings[t])
+        return RunOff(ranked, evidence.spread, evidence.n_classes, evidence.facts["classes_inferred"])
+
+    def _run_offs(self) -> str:
+        """Radii of run-off elections: each is proved anew, and one more is not."""
+        arrays = self.evidence.certificate.arrays
+        for at, t in enumerate(self.rows):
+            election, radius = self._run_off(int(t)), int(arrays["radius"][t])
+            if not election.proof(radius).complete:
+                raise NotTrueError(
+                    f"the radius of test sample {t} is stated as {radius}, but its rankings do not prove that."
+                )
+            if radius < self.evidence.spread.n and election.proof(radius + 1).complete:
+                raise NotTrueError(
+                    f"the radius of test sample {t} is stated as {radius}, but its rankings prove {radius + 1}."
+                )
+            if arrays["runner_up"][t] not in election.rivals and self.evidence.n_classes > 1:
+                raise NotTrueError(f"the runner-up of test sample {t} is stated as {arrays['runner_up'][t]}: no rival.")
+            self.progress(at + 1, len(self.rows))
+        if self.evidence.spread.d == 1 and not arrays["exact"][self.rows].all():
+            raise NotTrueError("with d = 1 every radius of a run-off election is exact, and some are not called so.")
+        n, looked = (
+            self.evidence.matrix.shape[1],
+            "" if self.evidence.spread.d == 1 else "; exactness was not looked at",
+        )
+        return f"{{}} radii follow from the rankings of {n} base classifiers by run-off election{looked}"
 
     def _prove_harmless(self, t: int) -> None:
         """Against no rival does an attack as large as the radius exist."""

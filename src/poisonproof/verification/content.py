@@ -116,21 +116,26 @@ def _dense(X: Any) -> NDArray[Any]:
 
 def _by_schema(X: Any, schema: dict[str, Any]) -> NDArray[np.uint64]:
     """The same of a table read by a schema: each cell by the role of its column, whatever dtype that has."""
-    columns = []
+    columns, missing, comma = [], schema["missing"], schema.get("decimal") == ","
     for name, role in schema["columns"].items():
         if role in ("number", "category", "text"):
-            of_role = _written_number if role == "number" else _written_text
-            cells = [of_role(cell, schema["missing"]) for cell in X[name].astype(object)]
-            columns.append(_codes(cells, float))
+            cells = X[name].astype(object)
+            read = (
+                [_written_number(cell, missing, comma) for cell in cells]
+                if role == "number"
+                else [_written_text(cell, missing) for cell in cells]
+            )
+            columns.append(_codes(read, float))
     return _xxh64(row.tobytes() for row in np.column_stack(columns))
 
 
-def _written_number(cell: Any, missing: list[str]) -> Any:
+def _written_number(cell: Any, missing: list[str], comma: bool) -> Any:
     if not isinstance(cell, str):
         return cell
     word = cell.strip()
-    if word in missing or "_" in word or not word.isascii():
+    if word in missing or "_" in word or not word.isascii() or (comma and "." in word):
         return None
+    word = word.replace(",", ".") if comma else word
     try:
         return float(word)
     except ValueError:

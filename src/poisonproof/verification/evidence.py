@@ -159,6 +159,7 @@ def open_certificate(path: Path, votes: Path | None, reader: Reader) -> Evidence
             evidence.votes_record = reader.json(votes.with_suffix(".json"))
             _check_format(evidence.votes_record, "votes.json")
             _check_matrix(reader, evidence.votes_record["matrix"], votes)
+            evidence.rankings = _open_rankings(votes.with_suffix(".rankings.npy"), evidence.votes_record, reader)
             evidence.words += f", and so does {votes.name}"
         else:
             evidence.words += f"; {votes.name} comes without a record"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.verification.evidence import Evidence
+from poisonproof.verification.run_off_witness import write_run_off
 from poisonproof.verification.verdict import Finding, NotCheckedError, NotTrueError
 from poisonproof.verification.witness import Electorate, write_ensemble
 
@@ -27,6 +28,8 @@ STATEMENTS = {
     "finite-aggregation": f"Theorem 2, {END_TO_END}",
     "dpa-bound": f"Theorem 2, {END_TO_END}",
     "tight": f"covers by dual bounds, trees and groups, {END_TO_END}",
+    "run-off": "run-off election by multipliers, from training sets to predictions (end_to_end_run_off in "
+    "proofs/RunOffChecker.v)",
 }
 TRUSTED = (
     "Trusted: that every base classifier is a function of its own subset, the hash of the split, that these votes are "
@@ -91,6 +94,10 @@ def checked_formally(
         raise NotCheckedError(f"the machine-checked checker does not know the method {method!r}.")
     if not evidence.votes_in_range:
         raise NotCheckedError("the votes are not in order.")
+    if method == "run-off" and evidence.facts["classes_inferred"]:
+        raise NotCheckedError("a run-off election is checked for declared classes alone, and these were inferred.")
+    if method == "run-off" and evidence.rankings is None:
+        raise NotCheckedError("there are no rankings, and a run-off election needs them.")
     electorate = Electorate(
         evidence.spread, evidence.n_classes, evidence.facts["classes_inferred"], tight=method == "tight"
     )
@@ -123,5 +130,9 @@ def _write(
     arrays: dict[str, NDArray[Any]],
     progress: Callable[[int, int], None],
 ) -> None:
-    votes = evidence.matrix if len(rows) == evidence.n_test else evidence.matrix[rows]
-    write_ensemble(file, electorate, votes, arrays["prediction"][rows], arrays["radius"][rows], progress)
+    ranked = evidence.facts["method"] == "run-off"
+    said = evidence.rankings if ranked else evidence.matrix
+    assert said is not None
+    said = said if len(rows) == evidence.n_test else said[rows]
+    write = write_run_off if ranked else write_ensemble
+    write(file, electorate, said, arrays["prediction"][rows], arrays["radius"][rows], progress)

@@ -62,32 +62,38 @@ def write_ensemble(
     """The witness of an ensemble: one row of votes, a prediction and a radius for each test sample."""
     spread = electorate.spread
     groups = find_groups(spread) if electorate.tight and electorate.reachable is None else None
-    _write(file, FORMAT, "ensemble")
-    _write(file, "classes", electorate.n_classes, "inferred" if electorate.inferred else "declared")
-    if spread.shifts is not None:
-        _write(file, "spread shifts", spread.n, spread.d, *spread.shifts)
-    else:
-        _write(file, "spread table", spread.n, spread.n)
-        for members in spread.table.tolist():
-            _write(file, len(members), *members)
-    if electorate.reachable is None:
-        _write(file, "reachable all")
-    else:
-        partitions = np.flatnonzero(electorate.reachable).tolist()
-        _write(file, "reachable some", len(partitions), *partitions)
+    write_line(file, FORMAT, "ensemble")
+    write_line(file, "classes", electorate.n_classes, "inferred" if electorate.inferred else "declared")
+    write_spread(file, electorate)
     _write_groups(file, groups)
-    _write(file, "samples", len(votes))
+    write_line(file, "samples", len(votes))
     words = _words(votes)
     partitions_of = Partitions(np.arange(spread.n), spread.table, spread)
     for at, row in enumerate(votes):
         claim = int(prediction[at]), int(radius[at])
         common, hints = _hints(row, electorate, partitions_of, groups, *claim)
-        _write(file, "sample", *claim, common, len(hints))
+        write_line(file, "sample", *claim, common, len(hints))
         file.write(b"votes " + words(row) + b"\n")
         for hint in hints:
-            _write(file, *hint)
+            write_line(file, *hint)
         progress(at + 1, len(votes))
-    _write(file, "end")
+    write_line(file, "end")
+
+
+def write_spread(file: IO[bytes], electorate: Electorate) -> None:
+    """The spread, and which partitions can be poisoned."""
+    spread = electorate.spread
+    if spread.shifts is not None:
+        write_line(file, "spread shifts", spread.n, spread.d, *spread.shifts)
+    else:
+        write_line(file, "spread table", spread.n, spread.n)
+        for members in spread.table.tolist():
+            write_line(file, len(members), *members)
+    if electorate.reachable is None:
+        write_line(file, "reachable all")
+    else:
+        partitions = np.flatnonzero(electorate.reachable).tolist()
+        write_line(file, "reachable some", len(partitions), *partitions)
 
 
 def write_ballots(
@@ -111,15 +117,15 @@ def write_ballots(
             f"A witness of ballots needs one total and one size for each of the classes of 'near'. Got shapes "
             f"{near.shape}, {totals.shape} and {sizes.shape}."
         )
-    _write(file, FORMAT, "ballots")
-    _write(file, "classes", near.shape[1], "inferred" if inferred else "declared")
-    _write(file, "rule", "two-sided" if two_sided else "one-sided")
-    _write(file, "sizes", *sizes.tolist())
-    _write(file, "totals", *totals.tolist())
-    _write(file, "samples", len(near))
+    write_line(file, FORMAT, "ballots")
+    write_line(file, "classes", near.shape[1], "inferred" if inferred else "declared")
+    write_line(file, "rule", "two-sided" if two_sided else "one-sided")
+    write_line(file, "sizes", *sizes.tolist())
+    write_line(file, "totals", *totals.tolist())
+    write_line(file, "samples", len(near))
     for counts, p, r in zip(near.tolist(), prediction.tolist(), radius.tolist(), strict=True):
-        _write(file, "sample", p, r, "near", *counts)
-    _write(file, "end")
+        write_line(file, "sample", p, r, "near", *counts)
+    write_line(file, "end")
 
 
 def write_neighbours(
@@ -137,10 +143,10 @@ def write_neighbours(
 
     Of each, as many are written as a proof of its radius needs: K + radius, or all if there are fewer.
     """
-    _write(file, FORMAT, "neighbours")
-    _write(file, "classes", n_classes, "inferred" if inferred else "declared")
-    _write(file, "voters", n_voters, "training", n_training)
-    _write(file, "samples", len(prediction))
+    write_line(file, FORMAT, "neighbours")
+    write_line(file, "classes", n_classes, "inferred" if inferred else "declared")
+    write_line(file, "voters", n_voters, "training", n_training)
+    write_line(file, "samples", len(prediction))
     for row, p, r in zip(labels, prediction.tolist(), radius.tolist(), strict=True):
         needed = min(n_training, n_voters + r)
         if len(row) < needed:
@@ -148,8 +154,8 @@ def write_neighbours(
                 f"A witness of radius {r} among {n_voters} neighbours needs the labels of the {needed} nearest "
                 f"training samples. Got {len(row)}."
             )
-        _write(file, "sample", p, r, "labels", *np.asarray(row)[:needed].tolist())
-    _write(file, "end")
+        write_line(file, "sample", p, r, "labels", *np.asarray(row)[:needed].tolist())
+    write_line(file, "end")
 
 
 def _hints(
@@ -232,11 +238,11 @@ def _tree(tree: Tree) -> str:
 
 def _write_groups(file: IO[bytes], groups: Groups | None) -> None:
     if groups is None:
-        _write(file, "groups 0")
+        write_line(file, "groups 0")
         return
-    _write(file, "groups", len(groups.members), groups.overlap, "exactly" if groups.exactly_one else "least")
+    write_line(file, "groups", len(groups.members), groups.overlap, "exactly" if groups.exactly_one else "least")
     for members in groups.members:
-        _write(file, len(members), *members.tolist())
+        write_line(file, len(members), *members.tolist())
 
 
 def _words(votes: NDArray[Any]) -> Callable[[NDArray[Any]], bytes]:
@@ -246,5 +252,6 @@ def _words(votes: NDArray[Any]) -> Callable[[NDArray[Any]], bytes]:
     return lambda row: table[row].tobytes()
 
 
-def _write(file: IO[bytes], *words: Any) -> None:
+def write_line(file: IO[bytes], *words: Any) -> None:
+    """Words and numbers of one line."""
     file.write(" ".join(map(str, words)).encode() + b"\n")

@@ -95,6 +95,13 @@ class Ballots:
         """Number of test samples."""
         return len(self.near)
 
+    @property
+    def n_voices(self) -> int:
+        """What all voters together can say for or against a class: one each, or the voices of each contributor."""
+        if self.voices is not None:
+            return self.voices.most * (len(self.voices.starts) - 1)
+        return int(self.totals.sum())
+
     def save(self, path: str | Path) -> None:
         """Write a self-describing npz file with digests."""
         arrays = {name: getattr(self, name) for name in ARRAYS}

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.system.compiled import njit
 
 WRONG = {
     1: "holds {named}, but classes are 0 … {last} and {abstention} stands for nothing more",
@@ -30,6 +29,8 @@ WRONG = {
 
 def checked_rankings(rankings: ArrayLike, matrix: NDArray[Any], n_classes: int) -> NDArray[Any]:
     """The rankings in the type of the votes, or one sentence that says why they do not belong to these votes."""
+    from poisonproof.votes.ranking_kernel import first_wrong
+
     ranked = np.asanyarray(rankings)
     if ranked.shape != (*matrix.shape, n_classes):
         raise PoisonproofError(
@@ -39,7 +40,7 @@ def checked_rankings(rankings: ArrayLike, matrix: NDArray[Any], n_classes: int) 
     if not np.issubdtype(ranked.dtype, np.integer):
         raise PoisonproofError(f"Rankings must be whole numbers, class indices. Got dtype {ranked.dtype}.")
     for t in range(len(ranked)):
-        wrong, i, place = _first_wrong(ranked[t], matrix[t])
+        wrong, i, place = first_wrong(ranked[t], matrix[t])
         if wrong:
             fault = WRONG[wrong].format(
                 named=ranked[t, i, place], last=n_classes - 1, abstention=n_classes, vote=matrix[t, i]
@@ -59,27 +60,3 @@ def ranked_by_score(scores: NDArray[Any] | None, heads: NDArray[np.int64], n_hel
     order = np.argsort(-table, axis=1, kind="stable")
     behind = order[order != heads[:, None]].reshape(len(heads), n_held - 1)
     return np.column_stack([heads, behind])
-
-
-@njit(nogil=True, cache=True)
-def _first_wrong(rankings: NDArray[Any], votes: NDArray[Any]) -> tuple[int, int, int]:
-    """Number of the broken rule (0 if none is), base classifier and place."""
-    n, n_classes = rankings.shape
-    named_by = np.full(n_classes, -1, np.int64)
-    for i in range(n):
-        ended = False
-        for place in range(n_classes):
-            named = np.int64(rankings[i, place])
-            if named < 0 or named > n_classes:
-                return 1, i, place
-            if named == n_classes:
-                ended = True
-                continue
-            if ended:
-                return 3, i, place
-            if named_by[named] == i:
-                return 2, i, place
-            named_by[named] = i
-        if np.int64(rankings[i, 0]) != np.int64(votes[i]):
-            return 4, i, 0
-    return 0, 0, 0

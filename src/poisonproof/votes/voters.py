@@ -74,6 +74,13 @@ class Described(NamedTuple):
         return best
 
 
+class Known(NamedTuple):
+    """Features that an earlier fit gave to samples, by the hash of their content, which need not be computed again."""
+
+    hashes: NDArray[np.uint64]
+    rows: NDArray[Any]
+
+
 class Nearest(NamedTuple):
     """The nearest voters of each test sample, nearest first: distances, hashes and class codes."""
 

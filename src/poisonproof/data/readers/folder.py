@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,17 @@ def read_folder(
             f"The {len(paths)} images of {folder} take {in_bytes(needed)} at {schema.width}×{schema.height} pixels, "
             f"of which at most {in_bytes(most_bytes or MOST_BYTES)} are read unless --max-size allows more."
         )
+    samples, good, bad = read_pictures(paths, folder, schema, resize=resize)
+    notes = notes_of_bad(bad, len(paths), skip_bad=skip_bad)
+    labels = texts([path.parent.name for path in good]) if labelled else None
+    return Part(samples, labels, None, [str(path.relative_to(folder)) for path in good], notes)
+
+
+def read_pictures(
+    paths: Sequence[Path], folder: Path, schema: ImageSchema, *, resize: bool
+) -> tuple[NDArray[np.uint8], list[Path], list[str]]:
+    """The pixels of these images, those that could be read, and a sentence about each that could not."""
+    shape = (schema.height, schema.width, 3) if schema.colour else (schema.height, schema.width)
     samples = np.empty((len(paths), *shape), np.uint8)
     good: list[Path] = []
     bad: list[str] = []
@@ -100,13 +111,16 @@ def read_folder(
             good.append(path)
         except BadImageError as error:
             bad.append(str(error))
+    return samples[: len(good)], good, bad
+
+
+def notes_of_bad(bad: Sequence[str], total: int, *, skip_bad: bool) -> tuple[str, ...]:
+    """What is to be said of images that cannot be used, or the end of it where none may be left out."""
     if bad and not skip_bad:
         raise PoisonproofError(
-            f"{len(bad)} of {len(paths)} images cannot be used; {bad[0]}, or leave them out by --skip-bad."
+            f"{len(bad)} of {total} images cannot be used; {bad[0]}, or leave them out by --skip-bad."
         )
-    notes = (f"{len(bad)} of {len(paths)} images were left out; {bad[0]}.",) if bad else ()
-    labels = texts([path.parent.name for path in good]) if labelled else None
-    return Part(samples[: len(good)], labels, None, [str(path.relative_to(folder)) for path in good], notes)
+    return (f"{len(bad)} of {total} images were left out; {bad[0]}.",) if bad else ()
 
 
 def _items(folder: Path) -> list[Path]:

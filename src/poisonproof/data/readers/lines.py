@@ -1,7 +1,7 @@
 """Lines of a file, one at a time.
 
-A line is a record: it ends at a line feed and nowhere else, whatever quotes it holds. So a line that somebody
-inserted cannot swallow its neighbours. Lines are bounded in length, and files in what they expand to.
+A line ends at a line feed and nowhere else, whatever quotes it holds. So a line that somebody inserted cannot swallow
+its neighbours. Lines are bounded in length, and files in what they expand to.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.system.memory import memory
 
 LONGEST_LINE = 1 << 22
+NUL = "with NUL bytes"
 MOST_BYTES = 1 << 32
 MOST_EXPANSION = 100
 FREE_EXPANSION = 1 << 26
@@ -25,7 +26,16 @@ MEMORY_PER_BYTE = 3
 
 
 def lines(path: Path, most_bytes: int | None, faults: Counter[str]) -> Iterator[tuple[int, bytes]]:
-    """Number (from 1) and content of every line that is not blank; ``.gz`` files are expanded on the way.
+    """Number (from 1) and content of every line that is neither blank nor left out; see `every_line`."""
+    for number, content in every_line(path, most_bytes, faults):
+        if content is not None and b"\0" in content:
+            faults[NUL] += 1
+        elif content is not None and content.strip():
+            yield number, content
+
+
+def every_line(path: Path, most_bytes: int | None, faults: Counter[str]) -> Iterator[tuple[int, bytes | None]]:
+    """Number (from 1) and content of every line, None where it is too long; ``.gz`` files are expanded on the way.
 
     Parameters
     ----------
@@ -34,7 +44,7 @@ def lines(path: Path, most_bytes: int | None, faults: Counter[str]) -> Iterator[
         How many bytes may be read, after expansion. Otherwise 4 GB, and a hundred times the size of a compressed
         file.
     faults : Counter
-        Counts the lines that were left out: too long, or with NUL bytes.
+        Counts the lines that are too long.
     """
     size = path.stat().st_size
     compressed = path.suffix == ".gz"
@@ -80,7 +90,7 @@ def decoded(line: bytes, faults: Counter[str]) -> str:
         return line.decode("latin-1")
 
 
-def _lines(path: Path, file: BinaryIO, allowed: int, faults: Counter[str]) -> Iterator[tuple[int, bytes]]:
+def _lines(path: Path, file: BinaryIO, allowed: int, faults: Counter[str]) -> Iterator[tuple[int, bytes | None]]:
     number = total = 0
     while line := file.readline(LONGEST_LINE):
         number += 1
@@ -98,7 +108,4 @@ def _lines(path: Path, file: BinaryIO, allowed: int, faults: Counter[str]) -> It
         content = line.removesuffix(b"\n").removesuffix(b"\r")
         if not line:
             faults["too long"] += 1
-        elif b"\0" in content:
-            faults["with NUL bytes"] += 1
-        elif content.strip():
-            yield number, content
+        yield number, content if line else None

@@ -67,18 +67,9 @@ def read_npz(
     """
     arrays = read_arrays(path, [name for name in (x, y, group) if name is not None], most_bytes)
     samples = arrays[x]
-    if samples.ndim < 2 or samples.dtype.kind not in "biuf" or 0 in samples.shape[1:]:
-        raise PoisonproofError(
-            f"{path} must hold rows of numbers in {x}. Got {samples.dtype} of shape {samples.shape}."
-        )
+    _check_rows(samples, path, x)
     schema = schema or ArraySchema(samples.shape[1:], "uint8" if samples.dtype == np.uint8 else "float64")
-    if samples.shape[1:] != schema.shape or (schema.dtype == "uint8") != (samples.dtype == np.uint8):
-        got = ArraySchema(samples.shape[1:], str(samples.dtype))
-        raise PoisonproofError(f"{path} holds {got} in {x}, but the schema asks for {schema}.")
-    if schema.dtype == "float64":
-        with np.errstate(invalid="ignore", over="ignore"):  # a signalling NaN is a NaN like any other
-            samples = samples.astype(np.float64)
-        samples[np.isinf(samples)] = np.nan
+    samples = by_schema(samples, schema, path, x)
     columns = {"label": y, "contributor": group}
     held = {what: _column(arrays[name], name, path, len(samples)) for what, name in columns.items() if name is not None}
     rows, faults = np.arange(len(samples)), Counter[str]()
@@ -89,6 +80,26 @@ def read_npz(
     labels, groups = (held[what][rows] if what in held else None for what in columns)
     samples = samples if len(rows) == len(samples) else samples[rows]
     return Part(samples, labels, groups, rows.tolist(), notes_of(path, faults)), schema
+
+
+def _check_rows(samples: NDArray[Any], path: Path, x: str) -> None:
+    if samples.ndim < 2 or samples.dtype.kind not in "biuf" or 0 in samples.shape[1:]:
+        raise PoisonproofError(
+            f"{path} must hold rows of numbers in {x}. Got {samples.dtype} of shape {samples.shape}."
+        )
+
+
+def by_schema(samples: NDArray[Any], schema: ArraySchema, path: Path, x: str) -> NDArray[Any]:
+    """Rows as the schema asks for them: float64 with infinity missing, or uint8."""
+    _check_rows(samples, path, x)
+    if samples.shape[1:] != schema.shape or (schema.dtype == "uint8") != (samples.dtype == np.uint8):
+        got = ArraySchema(samples.shape[1:], str(samples.dtype))
+        raise PoisonproofError(f"{path} holds {got} in {x}, but the schema asks for {schema}.")
+    if schema.dtype == "float64":
+        with np.errstate(invalid="ignore", over="ignore"):  # a signalling NaN is a NaN like any other
+            samples = samples.astype(np.float64)
+        samples[np.isinf(samples)] = np.nan
+    return samples
 
 
 def _column(values: NDArray[Any], name: str, path: Path, n: int) -> NDArray[np.object_]:

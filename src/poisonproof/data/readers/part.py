@@ -13,7 +13,11 @@ from numpy.typing import NDArray
 
 from poisonproof.samples.kinds import Samples
 
-KEPT = {"not UTF-8": "are not UTF-8 and were read as Latin-1, each by itself (mixed encodings)"}
+KEPT = {
+    "not UTF-8": "are not UTF-8 and were read as Latin-1, each by itself (mixed encodings)",
+    "with whole lines inside their quotes": "would hold, between their quotes, lines that are rows by themselves and "
+    "were read as such; --multiline goes by the quotes, if a program wrote the file and closes every one",
+}
 
 
 @dataclass(frozen=True)

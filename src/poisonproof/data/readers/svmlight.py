@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,8 @@ from poisonproof.samples.schema import SparseSchema, number_in
 MOST_FEATURES = 1_000_000
 ABSURD_SHARE = 0.1
 LONGEST_INDEX = 18  # digits: the most that an int64 surely holds
+SparseRow = tuple[int, str, list[tuple[int, float]]]
+"""The number of a line, its label, and its entries."""
 
 
 def read_svmlight(path: Path, schema: SparseSchema, *, labelled: bool, most_bytes: int | None) -> Part:
@@ -27,27 +30,38 @@ def read_svmlight(path: Path, schema: SparseSchema, *, labelled: bool, most_byte
     number of features, and values that are not finite numbers, are dropped in their own row only; lines that are not
     svmlight are left out.
     """
-    faults: Counter[str] = Counter()
+    faults, beyond = Counter[str](), Counter[int]()
+    rows = svmlight_rows(path, most_bytes, faults)
+    part = sparse_part(rows, schema, beyond, labelled=labelled)
+    return replace(part, notes=notes_of_sparse(path, faults, beyond))
+
+
+def sparse_part(rows: Iterable[SparseRow], schema: SparseSchema, beyond: Counter[int], *, labelled: bool) -> Part:
+    """These rows as a matrix; entries beyond the declared number of features, which it lists, are counted."""
     labels: list[str] = []
     names: list[int] = []
     starts, columns, values = array("q", [0]), array("q"), array("d")
-    beyond = 0
-    for number, label, entries in _rows(path, most_bytes, faults):
+    for number, label, entries in rows:
         for index, value in entries:
             if index < schema.n_features:
                 columns.append(index)
                 values.append(value)
             else:
-                beyond += 1
+                beyond[schema.n_features] += 1
         starts.append(len(columns))
         labels.append(label)
         names.append(number)
     shape = (len(names), schema.n_features)
     matrix = sp.csr_matrix((np.array(values), np.array(columns), np.array(starts)), shape=shape)
-    notes = notes_of(path, faults)
-    if beyond:
-        notes += (f"{path.name}: {beyond} entries lie beyond feature {schema.n_features - 1} and were dropped",)
-    return Part(matrix, texts(labels) if labelled else None, None, names, notes)
+    return Part(matrix, texts(labels) if labelled else None, None, names)
+
+
+def notes_of_sparse(path: Path, faults: Counter[str], beyond: Counter[int]) -> tuple[str, ...]:
+    """One sentence for each kind of fault."""
+    return notes_of(path, faults) + tuple(
+        f"{path.name}: {count} entries lie beyond feature {width - 1} and were dropped"
+        for width, count in beyond.items()
+    )
 
 
 def guess_sparse_schema(path: Path, most_bytes: int | None) -> SparseSchema:
@@ -56,7 +70,7 @@ def guess_sparse_schema(path: Path, most_bytes: int | None) -> SparseSchema:
     Refused where a tenth of the rows have such indices: then it is not a row that is odd.
     """
     largest, rows, absurd, where = 0, 0, 0, 0
-    for number, _, entries in _rows(path, most_bytes, Counter()):
+    for number, _, entries in svmlight_rows(path, most_bytes, Counter()):
         sane = [index for index, _ in entries if index < MOST_FEATURES]
         largest = max([largest, *sane])
         rows += 1
@@ -70,9 +84,8 @@ def guess_sparse_schema(path: Path, most_bytes: int | None) -> SparseSchema:
     return SparseSchema(largest + 1)
 
 
-def _rows(
-    path: Path, most_bytes: int | None, faults: Counter[str]
-) -> Iterator[tuple[int, str, list[tuple[int, float]]]]:
+def svmlight_rows(path: Path, most_bytes: int | None, faults: Counter[str]) -> Iterator[SparseRow]:
+    """Line number, label and entries of every good line; the others are counted."""
     for number, line in lines(path, most_bytes, faults):
         words = decoded(line, faults).partition("#")[0].split()
         if not words:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from poisonproof.errors import PoisonproofError, missing_extra
 from poisonproof.samples.schema import (
     FEATURES,
     MISSING,
+    Decimal,
+    Quotes,
     TableSchema,
     number_in,
 )
@@ -39,11 +41,27 @@ class Table(Protocol):
         """Number and cells of every good row; the others are counted."""
 
 
-def read_table(table: Table, schema: TableSchema, *, labelled: bool) -> Part:
+class Tally:
+    """Counts of what was left out or could not be read, over as many reads as it is given to."""
+
+    def __init__(self) -> None:
+        self.faults, self.odd = Counter[str](), Counter[str]()
+
+    def notes(self, table: Table) -> tuple[str, ...]:
+        """One sentence for each kind of fault."""
+        notes = notes_of(table.path, self.faults)
+        for name in (name for name, count in self.odd.items() if count):
+            notes += (f"{table.path.name}: {self.odd[name]} cells of '{name}' are not numbers and count as missing",)
+        if table.unreadable:
+            notes += (f"{table.path.name}: columns of lists or raw bytes are ignored: {', '.join(table.unreadable)}",)
+        return notes
+
+
+def read_table(table: Table, schema: TableSchema, *, labelled: bool, tally: Tally | None = None) -> Part:
     """The samples of a table. How a row is read is a function of that row and the schema.
 
     A cell that is not the number it should be is missing, in its own row only. A row without a label, or without
-    a contributor where the schema asks for one, is left out.
+    a contributor where the schema asks for one, is left out. Who reads a table in pieces gives a ``tally`` of all.
     """
     at = {name: place for place, name in enumerate(table.header)}
     wanted = (*FEATURES, "label", "group") if labelled else FEATURES
@@ -53,15 +71,22 @@ def read_table(table: Table, schema: TableSchema, *, labelled: bool) -> Part:
                 f"{table.path} has no column '{name}', which the schema reads; {nearest(name, table.header)}"
             )
     if not schema.named(*FEATURES):
+        if schema.guessed and next(table.records(Counter()), None) is None:
+            raise PoisonproofError(f"{table.path} has no rows after the line that names the columns; give it some.")
         raise PoisonproofError(
             f"No column of {table.path} is a number, a category or a text; there is nothing to learn from."
         )
     missing = frozenset(schema.missing)
-    kinds: dict[str, type[_Numbers] | type[_Texts]] = {"number": _Numbers, "category": _Texts, "text": _Texts}
-    features = [kinds[role](at[name], missing) for name, role in schema.columns if role in kinds]
+    by_us = table.path.suffix.lower() == ".parquet" or table.path.is_dir()  # numbers of Parquet are written out by us
+    decimal = "." if by_us else schema.decimal
+    features = [
+        _Numbers(at[name], missing, decimal) if role == "number" else _Texts(at[name], missing)
+        for name, role in schema.columns
+        if role in FEATURES
+    ]
     columns = {"label": schema.label, "contributor": schema.group} if labelled else {}
     keys = {what: _Texts(at[name], missing) for what, name in columns.items() if name is not None}
-    faults: Counter[str] = Counter()
+    tally, faults = tally or Tally(), Counter[str]()
     names: list[int] = []
     for number, cells in table.records(faults):
         absent = next((what for what, key in keys.items() if cells[key.place].strip() in missing), None)
@@ -71,22 +96,22 @@ def read_table(table: Table, schema: TableSchema, *, labelled: bool) -> Part:
         for column in (*keys.values(), *features):
             column.read(cells[column.place].strip())
         names.append(number)
-    notes = notes_of(table.path, faults)
+    tally.faults.update(faults)
     for name, column in zip(schema.named(*FEATURES), features, strict=True):
-        if column.odd:
-            notes += (f"{table.path.name}: {column.odd} cells of '{name}' are not numbers and count as missing",)
-    if table.unreadable:
-        notes += (f"{table.path.name}: columns of lists or raw bytes are ignored: {', '.join(table.unreadable)}",)
+        tally.odd[name] += column.odd
     held = {what: texts(key.values) for what, key in keys.items()}
-    return Part(_samples(schema, features), held.get("label"), held.get("contributor"), names, notes)
+    return Part(_samples(schema, features), held.get("label"), held.get("contributor"), names, tally.notes(table))
 
 
-def guess_schema(table: Table, label: str, group: str | None, delimiter: str = ",") -> TableSchema:
+def guess_schema(
+    table: Table, label: str, group: str | None, delimiter: str = ",", quotes: Quotes = "lines"
+) -> TableSchema:
     """Roles by what most of the first rows hold, so that one odd row does not decide.
 
-    A column is numbers if nine in ten cells are (missing ones aside); a text if its cells have four words on
-    average; ignored if it has no name, no cell, or if more than half of its cells occur once (an id); a category
-    otherwise.
+    Numbers have decimal commas if that makes numbers of more columns than points do, and cells are not separated by
+    commas: there they would be thousands. A column is numbers if nine in ten cells are (missing ones aside); a text if
+    its cells have four words on average; ignored if it has no name, no cell, or if more than half of its cells occur
+    once (an id); a category otherwise.
     """
     for name in (label, group):
         if name is not None and name not in table.header:
@@ -104,17 +129,23 @@ def guess_schema(table: Table, label: str, group: str | None, delimiter: str = "
         for counter, cell in zip(seen, cells, strict=True):
             counter[cell.strip()] += 1
     keys = {label: "label", group: "group"}
-    roles = (keys.get(name) or _role(name, counter) for name, counter in zip(table.header, seen, strict=True))
-    return TableSchema(tuple(zip(table.header, roles, strict=True)), MISSING, delimiter, guessed=True)
+    by_mark: dict[Decimal, list[str]] = {
+        mark: [keys.get(name) or _role(name, cells, mark) for name, cells in zip(table.header, seen, strict=True)]
+        for mark in get_args(Decimal)
+        if mark != delimiter
+    }
+    decimal = max(by_mark, key=lambda mark: by_mark[mark].count("number"))
+    columns = tuple(zip(table.header, by_mark[decimal], strict=True))
+    return TableSchema(columns, MISSING, delimiter, quotes, decimal, guessed=True)
 
 
-def _role(name: str, cells: Counter[str]) -> str:
+def _role(name: str, cells: Counter[str], decimal: Decimal) -> str:
     for word in MISSING:
         del cells[word]
     total = cells.total()
     if not name or not total:
         return "ignore"
-    numbers = sum(count for cell, count in cells.items() if number_in(cell) is not None)
+    numbers = sum(count for cell, count in cells.items() if number_in(cell, decimal) is not None)
     if numbers >= SHARE_OF_NUMBERS * total:
         return "number"
     if sum(len(cell.split()) * count for cell, count in cells.items()) >= WORDS_OF_A_TEXT * total:
@@ -126,12 +157,12 @@ def _role(name: str, cells: Counter[str]) -> str:
 class _Numbers:
     """A column of numbers, as it is read."""
 
-    def __init__(self, place: int, missing: frozenset[str]) -> None:
-        self.place, self.missing, self.odd = place, missing, 0
+    def __init__(self, place: int, missing: frozenset[str], decimal: str) -> None:
+        self.place, self.missing, self.decimal, self.odd = place, missing, decimal, 0
         self.values: Any = array("d")
 
     def read(self, cell: str) -> None:
-        number = None if cell in self.missing else number_in(cell)
+        number = None if cell in self.missing else number_in(cell, self.decimal)
         if number is None:
             self.odd += cell not in self.missing
             number = np.nan

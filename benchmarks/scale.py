@@ -1,0 +1,295 @@
+"""Where people wait: tables, Parquet, wide frames, single predictions, overhead and updates, before and after.
+
+    python benchmarks/scale.py [--only NAME …] [--rows 100000] [--before SRC]
+
+CPU seconds (user and system, children included) of one process per figure, and the ratio to what it is measured against
+in the same process. ``--before`` takes the `src` folder of another version and prints its figures beside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FEW = 20
+SEED = 7
+BUSY = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def cpu() -> float:
+    """CPU seconds of this process and of those it waited for."""
+    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in spent)
+
+
+def seconds(work: Callable[[], Any], times: int = 1) -> float:
+    """CPU seconds of one call: the least of several."""
+    best = np.inf
+    for _ in range(times):
+        started = cpu()
+        work()
+        best = min(best, cpu() - started)
+    return best
+
+
+def each(work: Callable[[], Any], calls: int, times: int = 3) -> float:
+    """CPU seconds of one of many calls, which are too short to be measured alone."""
+    return seconds(lambda: [work() for _ in range(calls)], times) / calls
+
+
+def frame(rows: int, seed: int = SEED) -> Any:
+    """Twelve numbers and eight categories of 3 to 20 values, with gaps; three labels that depend on them."""
+    import pandas as pd
+
+    rng = np.random.default_rng(seed)
+    numbers = rng.normal(size=(rows, 12)).round(4)
+    categories = [rng.integers(0, size, rows) for size in (3, 4, 5, 6, 8, 10, 15, 20)]
+    label = np.digitize(numbers[:, 0] + numbers[:, 1] + (categories[0] - 1) + rng.normal(size=rows), [-1.0, 1.0])
+    numbers[rng.random(numbers.shape) < 0.02] = np.nan
+    columns: dict[str, Any] = {f"n{at}": numbers[:, at] for at in range(12)}
+    for at, codes in enumerate(categories):
+        names = np.array([f"value {code}" for code in range(20)], object)[codes]
+        names[rng.random(rows) < 0.02] = None
+        columns[f"c{at}"] = pd.Categorical(names)
+    return pd.DataFrame({**columns, "label": np.array(["low", "middle", "high"], object)[label]})
+
+
+def written(rows: int, kind: str) -> Path:
+    """The table as a file, kept between figures."""
+    path = Path(tempfile.gettempdir()) / f"poisonproof-scale-{rows}.{kind}"
+    if not path.exists():
+        table = frame(rows)
+        part = path.with_name(f"{os.getpid()}-{path.name}")
+        if kind == "csv":
+            table.to_csv(part, index=False)
+        else:
+            texts = {name: object for name in table.columns if name.startswith("c")}
+            table.astype(texts).to_parquet(part, index=False)
+        part.rename(path)
+    return path
+
+
+def run_csv(rows: int) -> dict[str, float]:
+    """`poisonproof run` on the CSV file, from the command to the report."""
+    path = written(rows, "csv")
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "poisonproof", "run", str(path), "--label", "label", "--learner", "table"]
+        started = cpu()
+        subprocess.run([*command, "--k", "50", "--d", "16", "--out", f"{folder}/run"], check=True, capture_output=True)
+        spent = cpu() - started
+        votes = Path(folder, "run", "manifest.json").read_text()
+        digest = json.loads(votes)["files"]["votes.npy"]
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
+    return {"run": spent, "GB at most": peak, "votes": int(digest[:8], 16)}
+
+
+def open_file(rows: int, kind: str) -> dict[str, float]:
+    """A file opened as a data set, against pandas reading it."""
+    import pandas as pd
+
+    from poisonproof.data.options import ReadOptions
+    from poisonproof.data.user_files import open_files
+
+    path = written(rows, kind)
+    read = pd.read_csv if kind == "csv" else pd.read_parquet
+    read(path)
+    open_files(written(1000, kind), ReadOptions(label="label"))  # compile
+    theirs = seconds(lambda: read(path), 3)
+    ours = seconds(lambda: open_files(path, ReadOptions(label="label")), 2)
+    return {"open": ours, "pandas": theirs, "ratio": ours / theirs}
+
+
+def wide_frame(rows: int) -> dict[str, float]:
+    """A frame of 2,000 columns, 200 of them categorical, prepared: split, spread and digested."""
+    import pandas as pd
+
+    from poisonproof import FiniteAggregationClassifier
+    from poisonproof.estimators.prepared import prepare
+
+    rng = np.random.default_rng(SEED)
+    n = rows // 10
+    columns: dict[str, Any] = {f"n{at}": rng.normal(size=n) for at in range(1800)}
+    for at in range(200):
+        columns[f"c{at}"] = pd.Categorical(np.array([f"v{i}" for i in range(12)], object)[rng.integers(0, 12, n)])
+    X, y = pd.DataFrame(columns), rng.integers(0, 2, n)
+    model = FiniteAggregationClassifier(k=50, d=16, classes=[0, 1])
+    prepare(model, X[:100], y[:100])
+    return {"prepare": seconds(lambda: prepare(model, X, y))}
+
+
+def predictions(rows: int) -> dict[str, float]:
+    """800 base classifiers of the `table` learner on digits: load, and predict 1, 100 and 10,000 samples."""
+    from poisonproof import FiniteAggregationClassifier, data
+
+    digits = data.load("digits")
+    model = FiniteAggregationClassifier(classes=range(10)).fit(digits.x_train, digits.y_train)
+    many = np.concatenate([digits.x_test] * (10_000 // len(digits.x_test) + 1))[:10_000]
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(folder)
+        FiniteAggregationClassifier.load(folder)
+        load = each(lambda: FiniteAggregationClassifier.load(folder), 5)
+        served = FiniteAggregationClassifier.load(folder)
+        served.predict(many[:1])
+        one = each(lambda: served.predict(many[:1]), FEW)
+        hundred = each(lambda: served.predict(many[:100]), 5)
+        all_of_them = seconds(lambda: served.predict(many))
+        proofs = seconds(lambda: served.certify(many[:1000]))
+    weights = np.random.default_rng(0).normal(size=(64, 8000))
+    flat = np.ascontiguousarray(many.reshape(len(many), -1), np.float64)
+    product = seconds(lambda: (flat @ weights).reshape(len(flat), 800, 10).argmax(axis=2), 3)
+    return {
+        "load ms": 1e3 * load,
+        "one ms": 1e3 * one,
+        "100 ms": 1e3 * hundred,
+        "10,000 s": all_of_them,
+        "product and argmax s": product,
+        "ratio": all_of_them / product,
+        "certify 1,000 s": proofs,
+    }
+
+
+def predictions_of_tables(rows: int) -> dict[str, float]:
+    """The same on rows of a frame with categories."""
+    from poisonproof import FiniteAggregationClassifier
+
+    table = frame(20_000)
+    X, y = table.drop(columns="label"), table["label"]
+    model = FiniteAggregationClassifier(classes=["low", "middle", "high"]).fit(X[:8000], y[:8000])
+    test = X[8000:18_000].reset_index(drop=True)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(folder)
+        FiniteAggregationClassifier.load(folder)
+        load = each(lambda: FiniteAggregationClassifier.load(folder), 3)
+        served = FiniteAggregationClassifier.load(folder)
+        served.predict(test[:1])
+        one = each(lambda: served.predict(test[:1]), FEW)
+        hundred = each(lambda: served.predict(test[:100]), 3)
+        some = seconds(lambda: served.predict(test))
+    return {"load ms": 1e3 * load, "one ms": 1e3 * one, "100 ms": 1e3 * hundred, "10,000 s": some}
+
+
+def overhead(rows: int) -> dict[str, float]:
+    """Fitting and asking through the ensemble, against a bare loop over the same subsets with one BLAS thread."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.naive_bayes import GaussianNB
+
+    learners = {"LR": LogisticRegression(max_iter=200), "NB": GaussianNB()}
+    return {what: ratio for name, learner in learners.items() for what, ratio in _overhead(name, learner).items()}
+
+
+def _overhead(name: str, learner: Any) -> dict[str, float]:
+    from sklearn.base import clone
+
+    from poisonproof import FiniteAggregationClassifier, data
+    from poisonproof.estimators.prepared import prepare
+    from poisonproof.system.threads import one_linear_algebra_thread
+    from poisonproof.training.engine import engine_of
+
+    digits = data.load("digits")
+    values = np.ascontiguousarray(digits.x_train.reshape(len(digits.x_train), -1), np.float64)
+    test = np.ascontiguousarray(digits.x_test.reshape(len(digits.x_test), -1), np.float64)
+    training = prepare(
+        FiniteAggregationClassifier(learner, k=50, d=4, classes=range(10)), values, digits.y_train
+    ).training
+    asked, engine = type(training.samples)(test), engine_of(learner)
+    subsets = [training.subsets.rows(i) for i in range(len(training.subsets))]
+
+    def bare_fit() -> list[Any]:
+        with one_linear_algebra_thread():
+            return [clone(learner).fit(values[rows], training.codes[rows]) for rows in subsets]
+
+    def bare_votes() -> list[Any]:
+        with one_linear_algebra_thread():
+            return [model.predict(test) for model in models]
+
+    models, members = bare_fit(), engine.fit(training, n_jobs=1)
+    fits = [(seconds(bare_fit), seconds(lambda: engine.fit(training, n_jobs=1))) for _ in range(3)]
+    votes = [(each(bare_votes, 3, 1), each(lambda: members.votes(asked, 10, n_jobs=1), 3, 1)) for _ in range(3)]
+    return {
+        f"{name} fit ratio": min(ours for _, ours in fits) / min(bare for bare, _ in fits),
+        f"{name} vote ratio": min(ours for _, ours in votes) / min(bare for bare, _ in votes),
+    }
+
+
+def updates(rows: int) -> dict[str, float]:
+    """One removed row against a refit, on an array, on a frame and on a file; k = 50, d = 16."""
+    from poisonproof import FiniteAggregationClassifier
+
+    figures = {}
+    table = frame(rows)
+    forms = {"array": np.nan_to_num(table.iloc[:, :12].to_numpy()), "frame": table.drop(columns="label")}
+    y = table["label"].to_numpy()
+    for name, X in forms.items():
+        model = FiniteAggregationClassifier(k=50, d=16, classes=["low", "middle", "high"])
+        refit = seconds(lambda model=model, X=X: model.fit(X, y))
+        update = min(seconds(lambda model=model, row=row: model.update(remove=[row])) for row in (5, 77, 4242))
+        figures |= {f"{name} refit": refit, f"{name} update": update, f"{name} speed-up": refit / update}
+    path = written(rows, "csv")
+    with tempfile.TemporaryDirectory() as folder:
+        base = [sys.executable, "-m", "poisonproof"]
+        options = ["--label", "label", "--learner", "table", "--k", "50", "--d", "16", "--out", f"{folder}/run"]
+        run = seconds(lambda: subprocess.run([*base, "run", str(path), *options], check=True, capture_output=True))
+        again = [*base, "update", f"{folder}/run", "--remove"]
+        update = min(
+            seconds(lambda row=row: subprocess.run([*again, row], check=True, capture_output=True))
+            for row in ("5", "77")
+        )
+        figures |= {"file run": run, "file update": update, "file speed-up": run / update}
+    return figures
+
+
+FIGURES: dict[str, Callable[[int], dict[str, float]]] = {
+    "csv": lambda rows: open_file(rows, "csv"),
+    "parquet": lambda rows: open_file(rows, "parquet"),
+    "wide": wide_frame,
+    "predict": predictions,
+    "predict-table": predictions_of_tables,
+    "overhead": overhead,
+    "run": run_csv,
+    "update": updates,
+}
+
+
+def measured(name: str, rows: int, source: str | None) -> dict[str, float]:
+    """The figures of one part, in a process of its own."""
+    environment = {**os.environ, **BUSY, **({} if source is None else {"PYTHONPATH": source})}
+    command = [sys.executable, __file__, "--inside", name, "--rows", str(rows)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", nargs="*", default=list(FIGURES))
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--before")
+    parser.add_argument("--inside")
+    asked = parser.parse_args()
+    if asked.inside:
+        warnings.simplefilter("ignore")
+        print(json.dumps(FIGURES[asked.inside](asked.rows)))
+        return
+    print("| figure | before | now |\n|---|---|---|")
+    for name in asked.only:
+        before = measured(name, asked.rows, asked.before) if asked.before else {}
+        for what, value in measured(name, asked.rows, None).items():
+            then = f"{before[what]:.5g}" if what in before else "–"
+            print(f"| {name}: {what} | {then} | {value:.5g} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""Options about who votes, and the classifier that they make where training samples do."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from poisonproof.cli import completion, options
+from poisonproof.errors import PoisonproofError
+
+if TYPE_CHECKING:
+    from poisonproof.data import Dataset
+    from poisonproof.estimators.samples_vote import SampleVoteClassifier
+
+PANEL = "Where training samples vote"
+ENSEMBLE, BALLOTS, NEIGHBOURS = "ensemble", "ballots", "neighbours"
+METHODS = (ENSEMBLE, BALLOTS, NEIGHBOURS)
+PICTURES = ("digits", "signs", "objects")
+
+
+@dataclass(frozen=True)
+class VoterOptions:
+    """What `poisonproof run` is told about who votes and how."""
+
+    method: Annotated[
+        str | None,
+        typer.Option(
+            "--method",
+            autocompletion=completion.one_of(*METHODS),
+            help="Who votes: `ensemble`, base classifiers (k, d); `ballots`, all training samples, near +1 and far -1; "
+            "`neighbours`, the nearest training samples.",
+        ),
+    ] = None
+    near: Annotated[
+        float | None,
+        typer.Option(
+            "--near",
+            help="Ballots: the greatest distance that counts as near, in units of the map; the least cosine with "
+            "`--metric cosine`.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+    n_neighbors: Annotated[
+        int | None, typer.Option("--n-neighbors", help="Neighbours: how many vote.", rich_help_panel=PANEL)
+    ] = None
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric",
+            autocompletion=completion.one_of("euclidean", "cosine"),
+            help="`euclidean` (unless you say otherwise) or `cosine`.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+    class_sizes: Annotated[
+        str | None,
+        typer.Option(
+            "--class-sizes",
+            help="Ballots: how large classes are, from outside this data: `yes=300,no=700`, or a JSON file. `rows` "
+            "takes them from the data, with the one-sided radius, which is half.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+    class_sizes_from: Annotated[
+        str | None,
+        typer.Option("--class-sizes-from", help="Where they come from, for the premises.", rich_help_panel=PANEL),
+    ] = None
+    one_sided: Annotated[
+        bool,
+        typer.Option("--one-sided", help="Ballots: far samples count 0; no sizes needed.", rich_help_panel=PANEL),
+    ] = False
+    voices: Annotated[
+        int | None,
+        typer.Option(
+            "--voices", help="Ballots of contributors: what those of each are cut to; 1.", rich_help_panel=PANEL
+        ),
+    ] = None
+    features: Annotated[
+        str | None,
+        typer.Option(
+            "--features",
+            autocompletion=completion.of_maps,
+            help="The map: `numbers`, `table`, `words`; of images `digits`, `signs`, `objects`. Otherwise the one for "
+            "this kind of data.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+    unit: Annotated[
+        float | None,
+        typer.Option("--unit", help="Map `numbers`: what counts as 1; 255 for bytes.", rich_help_panel=PANEL),
+    ] = None
+    units: Annotated[
+        str | None,
+        typer.Option(
+            "--units",
+            help="Map `table`: what counts as 1 in each column, and from where, `age=10@40,job=category`, or a JSON "
+            "file. Otherwise they are read off the data, which is a premise.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+
+    @property
+    def by_samples(self) -> bool:
+        """Whether training samples vote."""
+        return self.method in (BALLOTS, NEIGHBOURS)
+
+    @property
+    def given(self) -> list[str]:
+        """The options that were given, as they are typed, but for the method."""
+        names = [field.name for field in fields(self) if field.name != "method"]
+        return [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) not in (None, False)]
+
+    def check(self) -> None:
+        """Refuse options of another method, and a method that there is not."""
+        if self.method is not None and self.method not in METHODS:
+            raise PoisonproofError(f"--method is one of {', '.join(METHODS)}. Got '{self.method}'.")
+        if not self.by_samples and self.given:
+            raise PoisonproofError(
+                f"{self.given[0]} says how training samples vote; give --method {BALLOTS} or --method {NEIGHBOURS} too."
+            )
+        of_ballots = ("--near", "--class-sizes", "--class-sizes-from", "--one-sided", "--voices")
+        others = of_ballots if self.method == NEIGHBOURS else ("--n-neighbors",)
+        other = [name for name in self.given if name in others]
+        if self.by_samples and other:
+            raise PoisonproofError(f"{other[0]} is not of --method {self.method}; leave one of them out.")
+        if self.method == BALLOTS and self.near is None:
+            raise PoisonproofError(
+                "--method ballots needs --near, the greatest distance that counts as near; `poisonproof plan DATA "
+                "--attack-size M` proposes one."
+            )
+        if self.method == NEIGHBOURS and self.n_neighbors is None:
+            raise PoisonproofError("--method neighbours needs --n-neighbors, how many of the nearest vote.")
+
+
+def voting_samples(
+    voters: VoterOptions, dataset: Dataset, learner: str | None = None, n_jobs: int = -1
+) -> SampleVoteClassifier:
+    """The classifier in which the training samples vote as the options say, not yet fitted."""
+    from poisonproof import BallotClassifier, NeighborVoteClassifier, Split
+    from poisonproof.maps.choosing import map_for
+
+    voters.check()
+    near, n_neighbors = voters.near, voters.n_neighbors
+    name = voters.features
+    if learner is not None:
+        if learner not in PICTURES or name not in (None, learner):
+            raise PoisonproofError(
+                f"--learner is of base classifiers, and training samples vote; leave --learner {learner} out "
+                "(--features chooses a map)."
+            )
+        name = learner
+    units = None if voters.units is None else column_units(voters.units)
+    features = map_for(dataset, name, unit=voters.unit, units=units)
+    common: dict[str, Any] = {
+        "metric": voters.metric or "euclidean",
+        "split": Split("content" if dataset.groups is None else "group", dataset.dtype, dataset.n_features),
+        "classes": None if dataset.classes is None else dataset.classes.tolist(),
+        "n_jobs": n_jobs,
+    }
+    if n_neighbors is not None:
+        return NeighborVoteClassifier(features, n_neighbors=n_neighbors, **common)
+    assert near is not None
+    if voters.voices is not None and dataset.groups is None:
+        raise PoisonproofError("--voices are those of contributors; give --group-column too.")
+    sizes = None if voters.class_sizes is None else class_sizes(voters.class_sizes, dataset)
+    if voters.class_sizes_from is not None and not isinstance(sizes, dict):
+        raise PoisonproofError("--class-sizes-from says where declared sizes come from; give --class-sizes too.")
+    if isinstance(sizes, dict):
+        common["classes"] = None  # they are the keys
+    return BallotClassifier(
+        features,
+        near=near,
+        class_sizes=sizes,
+        class_sizes_from=voters.class_sizes_from,
+        one_sided=voters.one_sided,
+        voices=1 if voters.voices is None else voters.voices,
+        **common,
+    )
+
+
+def class_sizes(text: str, dataset: Dataset) -> dict[Any, int] | str:
+    """The sizes of `--class-sizes`, by label; "rows" stays what it is."""
+    from poisonproof.samples.labels import one_by_one
+
+    if text == "rows":
+        return text
+    given = named_values("--class-sizes", text)
+    labels = one_by_one(dataset.y_train if dataset.classes is None else dataset.classes)
+    known = {str(label): label for label in labels}
+    if dataset.classes is not None and set(given) != set(known):
+        odd = next(iter([*(set(given) - set(known)), *(set(known) - set(given))]))
+        raise PoisonproofError(
+            f"--class-sizes must name the {len(known)} classes and no others; '{odd}' is "
+            f"{'none of them' if odd not in known else 'missing'}."
+        )
+    sizes: dict[Any, int] = {}
+    for name, size in given.items():
+        try:
+            sizes[known.get(name, name)] = int(str(size))
+        except ValueError:
+            sentence = f"--class-sizes: the size of '{name}' must be a whole number. Got '{size}'."
+            raise PoisonproofError(sentence) from None
+    unseen = [name for name in given if name not in known]
+    if unseen:
+        options.note(f"no training sample has the label '{unseen[0]}' that --class-sizes names")
+    return sizes
+
+
+def column_units(text: str) -> dict[str, float | str | tuple[float, float]]:
+    """The units of `--units`, by column: a number, `UNIT@CENTRE`, or "category"."""
+    units: dict[str, float | str | tuple[float, float]] = {}
+    for name, unit in named_values("--units", text).items():
+        one, at, centre = str(unit).partition("@")
+        try:
+            units[name] = unit if unit == "category" else (float(one), float(centre)) if at else float(one)
+        except ValueError:
+            raise PoisonproofError(f"--units: column '{name}' needs a number, or 'category'. Got '{unit}'.") from None
+    return units
+
+
+def named_values(option: str, text: str) -> dict[str, Any]:
+    """`a=1,b=2`, or a file with a JSON object."""
+    if Path(text).is_file():
+        try:
+            record = json.loads(Path(text).read_text())
+        except ValueError:
+            record = None
+        if not isinstance(record, dict) or not record:
+            raise PoisonproofError(f'{option}: {text} holds no JSON object like {{"a": 1}}.')
+        return record
+    pairs = [part.rpartition("=") for part in text.split(",")]
+    if any(not name.strip() or not value.strip() for name, _, value in pairs):
+        raise PoisonproofError(f"{option} must be NAME=VALUE with commas between, or a JSON file. Got '{text}'.")
+    return {name.strip(): value.strip() for name, _, value in pairs}

@@ -1,0 +1,70 @@
+"""Feature maps by name, and as plain values: what the record of a run says of its map is enough to make it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from poisonproof.errors import PoisonproofError
+from poisonproof.maps.hashed import HashedFeatures
+from poisonproof.maps.tables import CategoryColumn, NumberColumn, TableFeatures
+from poisonproof.maps.vectors import VectorFeatures
+
+OWN = "own"
+
+
+def _digits() -> Any:
+    from poisonproof.maps.digits import DigitFeatures
+
+    return DigitFeatures()
+
+
+def _signs() -> Any:
+    from poisonproof.maps.signs import SignFeatures
+
+    return SignFeatures()
+
+
+def _objects() -> Any:
+    from poisonproof.maps.objects import ObjectFeatures
+
+    return ObjectFeatures()
+
+
+PICTURES: dict[str, Callable[[], Any]] = {"digits": _digits, "signs": _signs, "objects": _objects}
+PLAIN: dict[str, Any] = {"numbers": VectorFeatures, "words": HashedFeatures}
+MAPS = (*PLAIN, "table", *PICTURES)
+
+
+def record_of(features: Any) -> dict[str, Any]:
+    """A map as plain values; one that is none of ours is known by name only, and cannot be made again from that."""
+    for name, kind in PLAIN.items():
+        if type(features) is kind:
+            return {"name": name, **asdict(features)}
+    if type(features) is TableFeatures:
+        record = {part.name: getattr(features, part.name) for part in fields(features) if part.name != "columns"}
+        record["names"] = None if features.names is None else list(features.names)
+        return {"name": "table", "columns": [asdict(column) for column in features.columns], **record}
+    for name, make in PICTURES.items():
+        if type(features).__name__ == type(make()).__name__ and features == make():
+            return {"name": name}
+    return {"name": OWN}
+
+
+def map_of(record: Mapping[str, Any]) -> Any:
+    """The map of what `record_of` wrote; one sentence if there is none."""
+    name, values = record.get("name"), {key: value for key, value in record.items() if key != "name"}
+    if name == OWN:
+        raise PoisonproofError(
+            "The feature map is one of somebody's own, and a record does not hold its code; give the model itself."
+        )
+    if name in PICTURES:
+        return PICTURES[str(name)]()
+    if name in PLAIN:
+        return PLAIN[str(name)](**values)
+    if name != "table":
+        raise PoisonproofError(f"There is no feature map '{name}'; there are {', '.join(MAPS)}.")
+    columns = tuple((NumberColumn if "unit" in column else CategoryColumn)(**column) for column in values["columns"])
+    names = None if values.get("names") is None else tuple(values["names"])
+    return TableFeatures(**{**values, "columns": columns, "names": names})

@@ -1,0 +1,103 @@
+"""What a run came to, whoever voted, and what stands around it: what each stage took, and what an attacker pays."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.certificates.certificate import Certificate
+from poisonproof.errors import PoisonproofError
+from poisonproof.partition.split import Split
+from poisonproof.runs.manifest import Identity, Manifest
+from poisonproof.samples.kinds import Samples
+from poisonproof.system.environment import environment
+from poisonproof.votes.ballots import Ballots
+from poisonproof.votes.neighbours import Neighbours
+from poisonproof.votes.votes import Votes
+
+NOT_COVERED = (
+    "change a test sample",
+    "poison a pre-processing step or feature extractor that was fitted elsewhere",
+    "control the training machine",
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A completed run.
+
+    Where training samples vote there are no base classifiers, and so neither their accuracy nor partitions.
+    """
+
+    folder: Path
+    certificate: Certificate
+    y_test: NDArray[Any]
+    undefended_accuracy: float | None
+    base_accuracy: float | None
+    seconds: dict[str, float]
+    manifest: Manifest
+    x_test: Any
+    votes: Votes | Ballots | Neighbours
+    partition_sizes: NDArray[np.int64] | None
+    test: Samples | None = None
+    """The test samples in canonical form."""
+
+    @property
+    def ensemble_votes(self) -> Votes:
+        """The votes of base classifiers; one sentence where training samples vote."""
+        if not isinstance(self.votes, Votes):
+            raise PoisonproofError(f"The run in {self.folder} has no base classifiers: {self.certificate.voters}.")
+        return self.votes
+
+
+class Clock:
+    """What each stage took, in seconds."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.started = time.perf_counter()
+
+    def stop(self, stage: str, earlier: float = 0.0) -> None:
+        """A stage ended, and took so long before an interruption."""
+        now = time.perf_counter()
+        self.seconds[stage] = round(now - self.started + earlier, 3)
+        self.started = now
+
+
+def origin_of(identity: Identity, threats: dict[str, int | str]) -> dict[str, Any]:
+    """What a certificate says about where it comes from when it leaves the folder."""
+    return {
+        "dataset": identity.dataset,
+        "learner": identity.learner,
+        "threat_model": threats,
+        "environment": environment(),
+    }
+
+
+def threat_model(split: Split) -> dict[str, int | str]:
+    """What each act of an attacker costs in units of attack size, in words."""
+    if split.kind == "group":
+        covered = {
+            "change anything in the training samples of one contributor": 1,
+            "move a training sample from one contributor to another": 2,
+        }
+    else:
+        covered = {
+            "insert a training sample": split.cost("insert_remove"),
+            "remove a training sample": split.cost("insert_remove"),
+            "flip the label of a training sample": split.cost("label_flip"),
+            "change a training sample in any other way": split.cost("modify"),
+        }
+    return {**covered, **dict.fromkeys(NOT_COVERED, "not covered")}
+
+
+def threats_to_samples(split: Split) -> dict[str, int | str]:
+    """The same where training samples vote: a flipped label is one voice lost and one gained, as any change is."""
+    threats = threat_model(split)
+    flip = "flip the label of a training sample"
+    return {**threats, flip: 2} if flip in threats else threats

@@ -1,0 +1,140 @@
+"""A run in which the training samples vote: describe them, count, certify, into a folder; resumable.
+
+Nothing is trained. What an interrupted run, or one on other data, knows of its samples' features is used again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from poisonproof.certificates.certificate import Certificate
+from poisonproof.data import Dataset
+from poisonproof.errors import PoisonproofError
+from poisonproof.estimators.prepared import split_of
+from poisonproof.estimators.sample_vote_files import known_features
+from poisonproof.estimators.samples_vote import SampleVoteClassifier
+from poisonproof.maps.declared import OWN, record_of
+from poisonproof.runs.counts import count_all
+from poisonproof.runs.election import election_of, voters_in_words
+from poisonproof.runs.folder import noted_stale, only_writer, open_folder, refuse_strangers
+from poisonproof.runs.layout import COUNTS, SCHEMA, altered, results_of
+from poisonproof.runs.manifest import FILE, Identity, Manifest, RunSettings
+from poisonproof.runs.outcome import Clock, Outcome, origin_of, threats_to_samples
+from poisonproof.runs.plain import check_plain
+from poisonproof.samples.kinds import Samples
+from poisonproof.system.environment import environment
+from poisonproof.system.files import sha256_of, write_text
+from poisonproof.votes.voters import Known
+
+log = logging.getLogger(__name__)
+
+
+def run_samples(dataset: Dataset, model: SampleVoteClassifier, folder: str | Path, settings: RunSettings) -> Outcome:
+    """Describe, count and certify into a folder; go on where an interrupted run stopped."""
+    folder, clock = Path(folder), Clock()
+    if settings.rankings:
+        raise PoisonproofError("Rankings are those of base classifiers; where samples vote, leave --rankings out.")
+    if settings.max_memory is not None:
+        raise PoisonproofError("--max-memory bounds pooled learners; samples that vote take a fixed amount of memory.")
+    refuse_strangers(folder)
+    check_plain(folder)
+    fitted = _fitted(dataset, model, _known(folder, model))
+    election, split = election_of(fitted), fitted.split_
+    identity = Identity(
+        {"name": dataset.name, **dataset.digests()},
+        None,
+        None,
+        None,
+        split.as_dict(),
+        voters_in_words(fitted),
+        fitted.classes_.tolist(),
+        settings.votes_only,
+        None,
+        None,
+        None if dataset.schema is None else dataset.schema.as_dict(),
+        election,
+    )
+    test = dataset.samples_for("test", split)
+    with only_writer(folder):
+        manifest = open_folder(folder, identity, settings)
+        if not settings.votes_only:  # before anything is counted: what goes on later need not describe samples again
+            fitted.save(folder / "models")
+        clock.stop("describe")
+        noted = noted_stale(folder, manifest, 0)
+        heard = count_all(folder, fitted, election, test)
+        clock.stop("vote")
+        votes = fitted.votes_of(heard)
+        threats = threats_to_samples(split)
+        certificate = replace(fitted.certificate_of(votes), origin=origin_of(identity, threats))
+        clock.stop("certify")
+        votes.save(folder / COUNTS[fitted.method])
+        certificate.save(folder / "certificate.npz")
+        if dataset.schema is not None:
+            write_text(folder / SCHEMA, json.dumps(dataset.schema.as_dict(), indent=1, ensure_ascii=False) + "\n")
+        finished = _finished(folder, noted, fitted, certificate, dataset)
+        return Outcome(
+            folder,
+            certificate,
+            dataset.y_test,
+            None,
+            None,
+            clock.seconds,
+            finished.but(threat_model=threats, seconds=clock.seconds).write(folder),
+            dataset.x_test,
+            votes,
+            None,
+            test,
+        )
+
+
+def _known(folder: Path, model: SampleVoteClassifier) -> Known | None:
+    """Features that the folder keeps of samples, if they are this map's and nothing is amiss."""
+    if model.features is None or record_of(model.features)["name"] == OWN or not (folder / "models").is_dir():
+        return None
+    try:
+        damaged = altered(folder, Manifest.read(folder)) if (folder / FILE).exists() else []
+        if any(name.startswith("models/") for name in damaged):
+            return None
+        return known_features(folder / "models", record_of(model.features), record_of)
+    except FileNotFoundError:
+        return None
+    except PoisonproofError as error:
+        log.warning("%s All samples are described again.", error)
+        return None
+
+
+def _fitted(dataset: Dataset, model: SampleVoteClassifier, known: Known | None) -> SampleVoteClassifier:
+    """A classifier with the same parameters, fitted; the premises of the data set stand in place of its own."""
+    split = split_of(model)
+    fitted: SampleVoteClassifier = type(model)(**model.get_params(deep=False))
+    samples: Samples = dataset.samples_for("train", split)
+    fitted.fit_knowing(samples, dataset.y_train, dataset.groups, known)
+    premises = {premise.what: premise for premise in (*fitted.premises_, *dataset.premises)}
+    fitted.premises_ = tuple(premises.values())
+    return fitted
+
+
+def _finished(
+    folder: Path, manifest: Manifest, fitted: SampleVoteClassifier, certificate: Certificate, dataset: Dataset
+) -> Manifest:
+    facts: dict[str, Any] = {"n_train": len(fitted.voters_), "of": 0}
+    return manifest.changed(**facts).but(
+        status="complete",
+        environment=environment(),
+        environments=[environment()],
+        made_in=[],
+        premises=tuple(premise.words for premise in fitted.premises_),
+        notes=dataset.notes,
+        unit=certificate.unit,
+        method=certificate.method,
+        n_train=len(fitted.voters_),
+        n_test=len(certificate),
+        clean_accuracy=certificate.clean_accuracy(dataset.y_test),
+        majority_share=certificate.majority_share(dataset.y_test),
+        balanced_accuracy=certificate.balanced_accuracy(dataset.y_test),
+        files={name: sha256_of(folder / name) for name in results_of(folder, manifest.settings)},
+    )

@@ -1,0 +1,95 @@
+"""The columns of a pandas frame in canonical form, each by its values; a column's type only says how to read them fast.
+
+Whatever a type allows to be read at once (numbers, categories, times, texts) gives the cells that reading one by one
+gives; `tests/samples/test_columns.py` holds the two against each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.samples.cells import canonical_cell
+from poisonproof.samples.columns import MISSING, Column, Reader
+from poisonproof.samples.frames import python_values
+from poisonproof.samples.moments import whole_microseconds
+
+
+def columns_of(X: Any) -> tuple[Column, ...]:
+    """The columns of a frame."""
+    return tuple(_column(name, series) for name, series in X.items())
+
+
+def canonical_numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """−0.0 as 0.0 and one NaN, in place."""
+    if values.dtype == np.float64:
+        with np.errstate(invalid="ignore"):
+            values += 0.0
+        values[np.isnan(values)] = np.nan
+    return values
+
+
+def numbers_of(series: Any) -> NDArray[np.float64] | None:
+    """Canonical numbers of a column whose type holds numbers and nothing else; None of any other."""
+    import pandas as pd
+
+    if not pd.api.types.is_numeric_dtype(series.dtype) or pd.api.types.is_complex_dtype(series.dtype):
+        return None  # one cell may have made it complex; the others are still numbers
+    if isinstance(series.dtype, pd.SparseDtype):
+        series = series.sparse.to_dense()
+    with np.errstate(invalid="ignore", over="ignore"):
+        values = series.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+    values[np.isinf(values)] = np.nan
+    return canonical_numbers(values)
+
+
+def times_of(series: Any) -> NDArray[np.float64] | None:
+    """Whole microseconds of a column of NumPy's or pandas' moments or durations; None of any other."""
+    import pandas as pd
+
+    if isinstance(series.dtype, pd.DatetimeTZDtype):
+        series = series.dt.tz_convert("UTC").dt.tz_localize(None)
+    if not isinstance(series.dtype, np.dtype) or series.dtype.kind not in "mM":
+        return None
+    return whole_microseconds(series.to_numpy())
+
+
+def read_column(name: Any, series: Any, read: Reader, *, categorical: bool) -> Column:
+    """A column whose values are read one by one; each category, and each text of a column of texts, once."""
+    import pandas as pd
+
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        values = pd.Series(pd.Categorical.from_codes(np.arange(len(series.cat.categories)), dtype=series.dtype))
+        codes = np.asarray(series.cat.codes)
+    elif isinstance(series.dtype, pd.StringDtype):
+        codes, values = pd.factorize(series)
+    else:
+        return Column.read(name, python_values(series), read, categorical=categorical)
+    different = list(python_values(pd.Series(values)))
+    once = Column.read(name, different, read, categorical=categorical)
+    assert once.codes is not None
+    n_unreadable = 0
+    if once.n_unreadable:
+        odd = np.array([read(value)[1] for value in different], np.bool_)
+        n_unreadable = int(odd[codes[codes >= 0]].sum())
+    places = np.append(once.codes, np.int32(MISSING))
+    return Column(name, None, places[codes], once.cells, categorical, n_unreadable=n_unreadable)
+
+
+def _column(name: Any, series: Any) -> Column:
+    import pandas as pd
+
+    if (numbers := numbers_of(series)) is not None:
+        return Column.of_numbers(name, numbers)
+    if (times := times_of(series)) is not None:
+        return Column.of_numbers(name, times, numeric=False)
+    return read_column(name, series, _cell, categorical=isinstance(series.dtype, pd.CategoricalDtype))
+
+
+def _cell(value: Any) -> tuple[float | str | None, bool]:
+    try:
+        return canonical_cell(value, "a table"), False
+    except TypeError:
+        return None, True

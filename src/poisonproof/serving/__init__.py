@@ -1,0 +1,1 @@
+"""A kept run answers for new samples: files in blocks, or requests over HTTP."""

@@ -1,0 +1,56 @@
+"""Theorem 2 in plain NumPy says what the compiled kernel says, and is used only where nothing is compiled yet."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from poisonproof import Spread, Votes, certify
+from poisonproof.certificates.theorem import certify_few
+
+SPREADS = [Spread.paper(5, 3), Spread.random(7, 1), Spread.paper(4, 4), Spread.planes(2, 3)]
+
+
+@pytest.mark.parametrize("spread", SPREADS, ids=lambda spread: f"{spread.n_subsets}x{spread.d}")
+@pytest.mark.parametrize("inferred", [False, True])
+@pytest.mark.parametrize("n_classes", [1, 2, 3, 7])
+def test_both_forms_agree_in_every_array(spread, inferred, n_classes):
+    if n_classes == 1 and not inferred:
+        return  # a declared class list holds two at least
+    rng = np.random.default_rng(n_classes)
+    strays = rng.integers(0, n_classes + 1, (300, spread.n_subsets))  # abstentions among them
+    loyal = rng.random((300, spread.n_subsets)) < rng.random((300, 1))
+    matrix = np.where(loyal, rng.integers(0, n_classes + 1, (300, 1)), strays)
+    votes = Votes(matrix, spread, classes=range(n_classes), classes_inferred=inferred)
+    compiled = certify(votes)
+    plain = certify_few(votes.matrix, spread.as_table(), n_classes, unseen_class=inferred)
+    for name, array in zip(("prediction", "runner_up", "margin", "radius"), plain, strict=True):
+        assert array.tolist() == getattr(compiled, name).tolist(), name
+
+
+def test_no_test_samples():
+    spread = SPREADS[0]
+    plain = certify_few(np.empty((0, spread.n_subsets), np.uint8), spread.as_table(), 2, unseen_class=False)
+    assert [array.shape for array in plain] == [(0,)] * 4
+
+
+@pytest.mark.parametrize(("rows", "compiled"), [(20, False), (300_000, True)])
+def test_compiled_code_is_loaded_when_there_is_work_for_it(tmp_path, rows, compiled):
+    spread = Spread.paper(5, 3)
+    votes = Votes(np.random.default_rng(0).integers(0, 3, (rows, spread.n_subsets)), spread, classes=range(3))
+    votes.save(tmp_path / "votes.npy")
+    certify(votes).save(tmp_path / "expected.npz")
+    words = ["certify", str(tmp_path / "votes.npy"), "--out", str(tmp_path / "out.npz")]
+    script = (
+        f"import sys; from poisonproof.cli import app; app({words!r}, standalone_mode=False); "
+        "print(*(name in sys.modules for name in ('numba', 'sklearn', 'pandas', 'scipy')), file=sys.stderr)"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stderr
+    loaded, *others = told.split()[-4:]
+    assert loaded == str(compiled)
+    if not compiled:
+        assert others == ["False"] * 3
+    with np.load(tmp_path / "expected.npz") as expected, np.load(tmp_path / "out.npz") as out:
+        for name in ("prediction", "runner_up", "margin", "radius"):
+            assert np.array_equal(expected[name], out[name])

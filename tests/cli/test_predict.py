@@ -1,0 +1,273 @@
+"""poisonproof predict: files in blocks, columns passed through, answers withheld, and the plain truth beside them."""
+
+import csv
+import io
+import json
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.naive_bayes import GaussianNB
+
+from command_line import poisonproof
+from poisonproof import FiniteAggregationClassifier
+from poisonproof.data import ReadOptions, streaming
+from poisonproof.data.streaming import RowStream
+from poisonproof.data.user_files import read_part
+from poisonproof.premises import PremiseWarning
+from poisonproof.samples.schema import ArraySchema, ImageSchema, SparseSchema, read_schema
+from poisonproof.serving.kept import KeptRun, Question
+from poisonproof.serving.tally import AnswerTally
+from poisonproof.training.member_by_member import UnansweredError
+from tables import wine_rows, write_csv
+
+NAMES, ROWS = wine_rows()
+OURS = ["sample", "prediction", "radius", "runner_up", "vote_share"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A run on a table, and the table."""
+    folder = tmp_path_factory.mktemp("own")
+    table = write_csv(folder / "wine.csv", NAMES, ROWS)
+    poisonproof(
+        "run",
+        table,
+        "--label",
+        "class",
+        "--classes",
+        "a,b,c",
+        "--k",
+        4,
+        "--d",
+        2,
+        "--n-jobs",
+        1,
+        "--out",
+        folder / "run",
+    )
+    return folder / "run", table
+
+
+def answers_of(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_answers_go_to_stdout_with_the_columns_of_the_file_and_the_summary_to_stderr(made):
+    run, table = made
+    done = poisonproof("predict", run, table, "--n-jobs", 1)
+    answers = answers_of(done.stdout)
+    assert list(answers[0]) == [*OURS, *NAMES]
+    assert [answer["sample"] for answer in answers] == [str(line) for line in range(2, len(ROWS) + 2)]
+    assert [[answer[name] for name in NAMES] for answer in answers] == [list(map(str, row)) for row in ROWS]
+    assert f"samples {len(ROWS)}, unit training samples" in done.stderr
+    right = np.mean([answer["prediction"] == answer["class"] for answer in answers])
+    assert f"clean accuracy {int(right * 10_000 + 1e-9) / 10_000}, majority share" in done.stderr
+    lines = [
+        json.loads(line) for line in poisonproof("predict", run, table, "--n-jobs", 1, "--json").stdout.splitlines()
+    ]
+    assert [str(line["radius"]) for line in lines] == [answer["radius"] for answer in answers]
+    plain = answers_of(poisonproof("predict", run, table, "--n-jobs", 1, "--no-columns").stdout)
+    assert list(plain[0]) == OURS
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+def test_blocks_of_any_size_give_the_same_bytes(made, tmp_path, monkeypatch, rows):
+    run, table = made
+    lines = table.read_text().splitlines()[:50]
+    lines[5], lines[40] = "only one cell", lines[40].replace(lines[40].split(",")[0], "no number", 1)
+    (tmp_path / "new.csv").write_text("\n".join(lines))
+    whole = poisonproof("predict", run, tmp_path / "new.csv", "--n-jobs", 1)
+    monkeypatch.setattr(KeptRun, "rows_at_once", rows)
+    again = poisonproof("predict", run, tmp_path / "new.csv", "--n-jobs", 1)
+    assert again.stdout == whole.stdout
+    assert again.stderr == whole.stderr
+    assert "1 rows with another number of cells than the header were left out" in again.stderr
+    assert "1 cells of 'alcohol' are not numbers and count as missing" in again.stderr
+
+
+def test_what_is_in_memory_does_not_grow_with_the_file(made, tmp_path, monkeypatch):
+    """The largest number of bytes alive while one file is answered, and one that is six times as long."""
+    run, table = made
+    monkeypatch.setattr(KeptRun, "rows_at_once", 64)
+    header, *lines = table.read_text().splitlines()
+    peaks = []
+    for times in (1, 1, 6):  # the first imports and compiles
+        (tmp_path / "new.csv").write_text("\n".join([header, *(lines * times)]))
+        tracemalloc.start()
+        poisonproof("predict", run, tmp_path / "new.csv", "--n-jobs", 1, "--out", tmp_path / "p.csv")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 1.2 * peaks[1]
+
+
+def test_small_radii_are_withheld_and_the_feared_size_is_told(made):
+    run, table = made
+    full = answers_of(poisonproof("predict", run, table, "--n-jobs", 1).stdout)
+    radii = [int(answer["radius"]) for answer in full]
+    assert {0, 1} & set(radii)
+    assert max(radii) > 0
+    done = poisonproof("predict", run, table, "--n-jobs", 1, "--min-radius", 1, "--attack-size", 1)
+    answers = answers_of(done.stdout)
+    assert list(answers[0])[: len(OURS) + 1] == [*OURS, "certified"]
+    for before, answer in zip(full, answers, strict=True):
+        enough = int(answer["radius"]) >= 1
+        assert answer["certified"] == str(enough).lower()
+        assert answer["prediction"] == (before["prediction"] if enough else "")
+    assert f"withheld {sum(radius < 1 for radius in radii)}" in done.stderr
+    for option in ("--min-radius", "--attack-size"):
+        assert (
+            f"{option} must be a whole number of 0 or more"
+            in poisonproof("predict", run, table, option, -1, code=2).stderr
+        )
+
+
+def test_a_column_with_one_of_our_names_is_kept_under_another(made, tmp_path):
+    path = write_csv(tmp_path / "new.csv", [*NAMES, "radius", "input_radius"], [[*row, "y", "x"] for row in ROWS[:20]])
+    answers = answers_of(poisonproof("predict", made[0], path, "--n-jobs", 1).stdout)
+    assert {answer["input_radius"] for answer in answers} == {"y"}
+    assert {answer["input_input_radius"] for answer in answers} == {"x"}
+    assert {answer["radius"] for answer in answers} <= set("012345")
+
+
+def test_the_summary_holds_what_is_right_against_a_constant_answer(made, tmp_path):
+    run, table = made
+    record = json.loads(
+        poisonproof(
+            "predict", run, table, "--n-jobs", 1, "--out", tmp_path / "p.csv", "--attack-size", 1, "--json"
+        ).stdout
+    )
+    answers = answers_of((tmp_path / "p.csv").read_text())
+    right = np.array([answer["prediction"] == answer["class"] for answer in answers])
+    held = right & np.array([answer["certified"] == "true" for answer in answers])
+    classes = np.array([answer["class"] for answer in answers])
+    shares = {name: np.mean(classes == name) for name in "abc"}
+    expected = {
+        "clean_accuracy": right.mean(),
+        "majority_share": max(shares.values()),
+        "balanced_accuracy": np.mean([right[classes == name].mean() for name in "abc"]),
+        "certified_fraction": held.mean(),
+        "certified_fraction_balanced": np.mean([held[classes == name].mean() for name in "abc"]),
+    }
+    for name, value in expected.items():
+        assert record[name] == int(value * 10_000 + 1e-9) / 10_000, name
+    assert record["labelled"] == len(ROWS)
+    radii = [int(answer["radius"]) for answer in answers]
+    assert record["median_radius"] == int(np.percentile(radii, 50, method="inverted_cdf"))
+    assert record["certified_share"] == int(np.mean(np.array(radii) >= 1) * 10_000 + 1e-9) / 10_000
+
+
+def test_a_model_no_better_than_a_constant_answer_is_told_so(made):
+    kept = KeptRun.open(made[0])
+    part = next(iter(RowStream(made[1], kept.schema, ReadOptions(), 512)))
+    answers, tally = kept.answers(part.part.X), AnswerTally(Question(), "training samples")
+    wrong = ["b" if label == "a" else "a" for label in answers.certificate.labels]
+    tally.add(answers, wrong)
+    assert "would be right as often or more" in tally.warning
+    tally = AnswerTally(Question(), "training samples")
+    tally.add(answers, None)
+    assert tally.truth == {}
+    assert tally.warning is None
+
+
+def test_a_sample_that_nobody_can_answer_stops_no_stream(tmp_path):
+    """Alone in its block it has the answer that it has in company."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    model = FiniteAggregationClassifier(GaussianNB(), k=3, d=1, classes=[False, True]).fit(X, X[:, 0] > 0)
+    asked = np.array([[1, np.nan], [1, 1]])
+    with pytest.warns(PremiseWarning, match="could answer 1 of the 2 samples"):
+        company = model.votes(asked)
+    with pytest.raises(UnansweredError, match="could answer any of the 1 samples"):
+        model.votes(asked[:1])
+    for n_jobs in (1, None):
+        kept = KeptRun(tmp_path, None, None, model.set_params(n_jobs=n_jobs))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PremiseWarning)
+            assert (kept.votes(asked[:1]).matrix == company.matrix[:1]).all()
+
+
+# Every kind of file, in blocks, is what it is when it is read whole
+
+
+def joined(stream):
+    blocks = list(stream)
+    X = [block.part.X for block in blocks]
+    rows = np.concatenate([x.toarray() if hasattr(x, "toarray") else np.asarray(x) for x in X])
+    return rows, [name for block in blocks for name in block.part.names], stream.notes
+
+
+def as_rows(X):
+    return X.toarray() if hasattr(X, "toarray") else np.asarray(X)
+
+
+def test_npz_svmlight_and_folders_in_blocks(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "a.npz", X=rng.normal(size=(23, 3, 2)), y=np.arange(23))
+    np.savez_compressed(tmp_path / "f.npz", X=np.asfortranarray(rng.normal(size=(23, 6))))
+    lines = [f"1 {at % 5}:{at}.5 9:1" for at in range(23)]
+    lines[4] = "not svmlight at all"
+    (tmp_path / "s.svm").write_text("\n".join(lines))
+    (tmp_path / "images").mkdir()
+    for at in range(23):
+        Image.fromarray(rng.integers(0, 255, (4, 5)).astype(np.uint8)).save(tmp_path / "images" / f"{at:02}.png")
+    (tmp_path / "images" / "03.png").write_bytes(b"no image")
+    options = ReadOptions(skip_bad=True, image_size=(5, 4))
+    for name, schema in (
+        ("a.npz", ArraySchema((3, 2), "float64")),
+        ("f.npz", ArraySchema((6,), "float64")),
+        ("s.svm", SparseSchema(5)),
+        ("images", ImageSchema(5, 4, False)),
+    ):
+        part = read_part(tmp_path / name, schema, labelled=False, options=options)
+        for rows in (1, 5, 23, 100):
+            values, names, notes = joined(RowStream(tmp_path / name, schema, options, rows))
+            assert np.array_equal(values, as_rows(part.X)), name
+            assert names == list(part.names)
+            assert notes == part.notes
+
+
+def test_a_file_beyond_the_bound_of_whole_files_is_streamed(made, tmp_path, monkeypatch):
+    run, table = made
+    monkeypatch.setattr("poisonproof.data.readers.lines.MOST_BYTES", 1000)
+    schema = read_schema(run / "schema.json")
+    with pytest.raises(ValueError, match="unless --max-size"):
+        read_part(table, schema, labelled=False, options=ReadOptions())
+    assert sum(len(block.part) for block in RowStream(table, schema, ReadOptions(), 512)) == len(ROWS)
+    with pytest.raises(ValueError, match="unless --max-size"):
+        list(RowStream(table, schema, ReadOptions(most_bytes=1000), 512))
+
+
+def test_wide_rows_make_small_blocks(monkeypatch):
+    schema = ArraySchema((1 << 20,), "float64")
+    assert streaming._rows(16_384, schema, 1 << 20) == streaming.FEWEST_ROWS
+    assert streaming._rows(16_384, schema, 8) == 16_384
+    assert streaming._rows(100, schema, 8) == 100
+
+
+def test_a_run_on_digits_answers_arrays(tmp_path):
+    from poisonproof import Certificate, data
+
+    poisonproof("run", "digits", "--k", 3, "--d", 1, "--no-undefended", "--n-jobs", 1, "--out", tmp_path / "run")
+    np.savez(tmp_path / "new.npz", X=data.load("digits").x_test)
+    answers = answers_of(poisonproof("predict", tmp_path / "run", tmp_path / "new.npz", "--n-jobs", 1).stdout)
+    certificate = Certificate.load(tmp_path / "run" / "certificate.npz")
+    assert [int(answer["radius"]) for answer in answers] == certificate.radius.tolist()
+    assert [answer["prediction"] for answer in answers] == [str(label) for label in certificate.labels]
+    np.savez(tmp_path / "bad.npz", X=np.zeros((3, 5)))
+    done = poisonproof("predict", tmp_path / "run", tmp_path / "bad.npz", "--out", tmp_path / "p.csv", code=2)
+    assert "but the schema asks for arrays of 64 numbers" in done.stderr
+    assert not (tmp_path / "p.csv").exists()
+
+
+def test_accuracy_of_a_run_finds_its_own_labels(made):
+    run, _ = made
+    record = json.loads(poisonproof("accuracy", run, "--attack-size", "0,1", "--json").stdout)
+    manifest = json.loads((run / "manifest.json").read_text())
+    first, second = record["accuracies"]
+    assert first["lower_count"] / first["n_test"] == manifest["clean_accuracy"]
+    assert second["lower_count"] <= first["lower_count"]
+    assert "leave --classes out" in poisonproof("accuracy", run, "--classes", 3, code=2).stderr
+    assert "give --labels FILE.npy" in poisonproof("accuracy", run / "votes.npy", code=2).stderr
