@@ -282,9 +282,6 @@ def test_the_pass_holds_no_more_of_more_rows(tmp_path):
     for rows in (300, 300, 1200):  # the first warms up
         path = as_csv(tmp_path / f"{rows}.csv", odd_rows(rows=rows))
         source = Source.of(path, ReadOptions(schema=ROLES, held_out=50 / rows))
-        large(
-            path, tmp_path / f"warm-{rows}", Spread.random(rows // 50, 1), ReadOptions(schema=ROLES, held_out=50 / rows)
-        )
         tracemalloc.start()
         open_large(source, Split(), rows // 50, tmp_path / str(len(peaks)), max_memory=GB)
         peaks.append(tracemalloc.get_traced_memory()[1])
