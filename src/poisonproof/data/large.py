@@ -61,7 +61,7 @@ from poisonproof.samples.cells import cell_codes
 from poisonproof.samples.kinds import Samples, to_samples
 from poisonproof.samples.labels import label_cells, read_labels
 from poisonproof.samples.packed import form_of_pack, joined, packed, packed_texts, unpacked, unpacked_texts
-from poisonproof.samples.schema import TableSchema
+from poisonproof.samples.schema import FEATURES, TableSchema
 from poisonproof.system.files import FULL, open_arrays, sha256_of, sha256_of_array, sweep, write_arrays
 from poisonproof.system.memory import resident_bytes
 from poisonproof.system.progress import progress
@@ -97,6 +97,10 @@ class Source:
         if not isinstance(schema, TableSchema):
             raise PoisonproofError(
                 f"{path} holds {kind}; only tables (CSV, Parquet, a folder of Parquet files) may be larger than memory."
+            )
+        if not schema.named(*FEATURES):
+            raise PoisonproofError(
+                f"No column of {path} is a number, a category or a text; there is nothing to learn from."
             )
         tables = tuple(open_table(file, schema, unbounded) for file in table_files(path))
         check_columns(tables, schema)

@@ -22,6 +22,8 @@ from poisonproof.estimators.surroundings import NOTHING_BEFORE, seen_around
 from poisonproof.learners.arrived import PREMISE as ARRIVED
 from poisonproof.learners.arrived import arrived_parts, refuse_arrived, words
 from poisonproof.learners.describe import describe
+from poisonproof.learners.encoded import check_encoder, encoder_in, in_front
+from poisonproof.learners.presets import HEAD, preset
 from poisonproof.learners.table import TableClassifier
 from poisonproof.partition.split import Split
 from poisonproof.partition.store import PartitionStore
@@ -149,8 +151,11 @@ class EnsembleClassifier(CertifiedClassifier):
 
 
 def learner_of(model: Any) -> Any:
-    """The learner of an ensemble: the one given, or the default."""
-    return TableClassifier() if model.estimator is None else model.estimator
+    """The learner of an ensemble: the one given, or the default; behind an encoder, if there is one."""
+    encoder = getattr(model, "encoder", None)
+    if encoder is None:
+        return TableClassifier() if model.estimator is None else model.estimator
+    return in_front(encoder, preset(HEAD) if model.estimator is None else model.estimator)
 
 
 def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, groups: Any = None) -> TrainingData:
@@ -164,6 +169,8 @@ def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, group
         raise PoisonproofError(f"{type(model).__name__} requires y to be passed, but the target y is None.")
     X = as_frame(X)
     samples = split.samples(X)
+    if (encoder := encoder_in(learner)) is not None:
+        check_encoder(encoder, samples)
     width = BaseEstimator()  # takes down what scikit-learn finds
     validate_data(width, outline(X, samples), skip_check_array=True)
     classes, codes, cells = read_labels(y, model.classes)
@@ -236,6 +243,8 @@ def shared_premises(model: EnsembleClassifier, data: TrainingData, split: Split)
         Premise("learner", describe(data.learner), True),
         *data_premises(data.classes, model.classes is not None, data.samples, split),
     ]
+    if (encoder := encoder_in(data.learner)) is not None:
+        premises.insert(1, encoder.premise)
     if parts := arrived_parts(data.learner):
         premises.append(Premise(ARRIVED, words(parts), True))
     return premises + table_premises(data.samples, split)

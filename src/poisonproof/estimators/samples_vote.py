@@ -12,16 +12,21 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from poisonproof.certificates.certificate import Certificate
+from poisonproof.certificates.samples_vote import FLIPS_ALONE, of_flips_alone
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.base import CertifiedClassifier, data_premises, outline, table_premises, warn
 from poisonproof.estimators.surroundings import seen_around
+from poisonproof.estimators.trusted_voters import trusted_premises, voters_of_trusted
 from poisonproof.learners.describe import describe
+from poisonproof.learners.encoded import as_encoder, check_encoder
+from poisonproof.maps.encoders import Encoder
 from poisonproof.maps.tables import TableFeatures, describe_columns
 from poisonproof.maps.trusted import TrustedFeatures
+from poisonproof.maps.trusted_samples import TrustedSamples
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
 from poisonproof.samples.frames import as_frame, as_values
-from poisonproof.samples.kinds import Samples
+from poisonproof.samples.kinds import Samples, TableSamples
 from poisonproof.samples.labels import Cell, label_cells, one_by_one, read_labels
 from poisonproof.samples.rows import row_numbers
 from poisonproof.votes.ballots import Ballots
@@ -44,11 +49,13 @@ class Heard(NamedTuple):
     """What the voters say of some test samples, in whole numbers: all that depends on those samples.
 
     ``said``: counts by class, or labels in order of distance. ``own``: whether a copy of a test sample would be near
-    it, or come first: then its radius is exact.
+    it, or come first: then its radius is exact. ``trusted``: where trusted samples vote, counts of theirs by class, or
+    which of those in order they are.
     """
 
     said: NDArray[Any]
     own: NDArray[np.bool_]
+    trusted: NDArray[Any] | None = None
 
 
 class Arrivals(NamedTuple):
@@ -71,11 +78,17 @@ class SampleVoteClassifier(CertifiedClassifier):
     method: ClassVar[str]
     """What the command line calls this way to vote."""
     features: Any
+    encoder: Any
     metric: Metric
     scale: float
     split: str | Split
     n_jobs: int | None
+    trusted: Any = None
     voters_: Voters
+    trusted_voters_: Voters | None = None
+    """Trusted samples that vote; no update removes them."""
+    trusted_hashes_: NDArray[np.uint64]
+    """The content of all trusted samples."""
     map_: Map
     split_: Split
     _oddities: list[str]
@@ -116,10 +129,12 @@ class SampleVoteClassifier(CertifiedClassifier):
         self.classes_, codes, _ = read_labels(y, declared)
         self.classes_inferred_ = declared is None
         self.split_, self.kind_of_samples_ = split, samples.kind
-        self.map_ = Map.of(self.features, self.scale, samples)
+        trusted = TrustedSamples.of(self.trusted)
+        self.map_ = Map.of(self._features_by(trusted, samples), self.scale, samples)
         Nearness(self.metric, self.map_.mirrored)
         if self.metric == "cosine" and hasattr(self.map_.features, "views"):
             raise PoisonproofError("A feature map with several views of a sample needs the metric 'euclidean'.")
+        self._hear_trusted(trusted)
         self.check_classes()
         self.contributors_ = {}
         arrived = self._arrived(samples, codes, groups, first=True, known=known)
@@ -133,7 +148,7 @@ class SampleVoteClassifier(CertifiedClassifier):
         if self.classes_inferred_ and self.n_dropped_:
             self._settle_classes()
         of_data = data_premises(self.classes_, declared is not None, samples, split)
-        self.premises_ = (*self.own_premises(), *of_data, *table_premises(samples, split))
+        self.premises_ = (*self.own_premises(), *trusted_premises(trusted), *of_data, *table_premises(samples, split))
         self._report_dropped()
         self._see_surroundings()
         return self
@@ -253,7 +268,10 @@ class SampleVoteClassifier(CertifiedClassifier):
         if isinstance(features, TableFeatures):
             words = f"table, {describe_columns(features.columns)}; {features.origin}"
         premises = [Premise("map", f"{words}, {self.map_.scale:g} steps per unit, {self.metric}", not chosen)]
-        return [*premises, features.premise] if isinstance(features, TrustedFeatures) else premises
+        if isinstance(features, TrustedFeatures):
+            premises.append(features.premise)
+        encoder = features.features if isinstance(features, TrustedFeatures) else features
+        return [*premises, encoder.premise] if isinstance(encoder, Encoder) else premises
 
     def within_premises(self, certificate: Certificate) -> Certificate:
         """The certificate, less what the map does not allow to claim.
@@ -261,14 +279,28 @@ class SampleVoteClassifier(CertifiedClassifier):
         Where the training samples themselves shaped the map, nothing is claimed but of flipped labels: all other radii
         are 0.
         """
-        if not getattr(self.map_.features, "label_flips_only", False):
-            return certificate
-        nothing = np.zeros(len(certificate), np.int64)
-        radii = {name: nothing.copy() for name in certificate.radii or {}}
-        radii["label_flip"] = certificate.radius_against("label_flip")
-        return replace(certificate, radius=nothing, radii=radii, exact=None)
+        return of_flips_alone(certificate) if self._flips_alone else certificate
+
+    @property
+    def _flips_alone(self) -> bool:
+        return bool(getattr(self.map_.features, FLIPS_ALONE, False))
+
+    @property
+    def _rule(self) -> dict[str, Any]:
+        """How nearness is measured, for what is kept or sent."""
+        alone = {FLIPS_ALONE: True} if self._flips_alone else {}
+        return {"metric": self.metric, "steps_per_unit": self.map_.scale, **alone}
 
     # Reading
+
+    def _chosen_map(self, samples: Samples) -> Any:
+        """The map that was given, by either name; an encoder is held to what it takes."""
+        if self.encoder is not None and self.features is not None:
+            raise PoisonproofError(f"Give {type(self).__name__} a map as 'features' or 'encoder', not both.")
+        chosen = self.features if self.encoder is None else as_encoder(self.encoder)
+        if isinstance(chosen, Encoder):
+            check_encoder(chosen, samples)
+        return chosen
 
     @property
     def nearness(self) -> Nearness:
@@ -277,6 +309,9 @@ class SampleVoteClassifier(CertifiedClassifier):
 
     def describe_test(self, X: Any) -> Described:
         """Test samples by the map; those that it cannot read are told of, and described by zeros."""
+        return self._asked(X)[1]
+
+    def _asked(self, X: Any) -> tuple[Samples, Described]:
         check_is_fitted(self, "voters_")
         samples = self._read_test(X, self.split_)
         described = self.map_.with_views(samples, self.map_.describe(samples))
@@ -288,7 +323,13 @@ class SampleVoteClassifier(CertifiedClassifier):
         if not described.readable.all():
             n = int((~described.readable).sum())
             warn(f"{n} samples to be answered cannot be read by the feature map and count as zeros.")
-        return described
+        return samples, described
+
+    def _check_heard(self, heard: Heard) -> None:
+        if (heard.trusted is None) != (self.trusted_voters_ is None):
+            raise PoisonproofError(
+                "What was heard lacks the trusted samples that vote; such a model is certified by itself, not in a run."
+            )
 
     def _split_for(self, groups: Any) -> Split:
         split = Split.of(self.split)
@@ -321,6 +362,9 @@ class SampleVoteClassifier(CertifiedClassifier):
             number = numbers.setdefault(ids[row], following)
             following = max(following, number + 1)
             owners[row] = number
+        copies = np.isin(samples.content_hashes, self.trusted_hashes_)
+        if self.trusted_voters_ is not None:
+            kept &= ~copies
         faults = {
             "have a label that is not one of the classes": codes < 0,
             "have no contributor": ~named,
@@ -331,7 +375,35 @@ class SampleVoteClassifier(CertifiedClassifier):
             for fault, rows in faults.items()
             if rows.any()
         ]
+        if copies.any():
+            fate = "vote" if self.trusted_voters_ is None else "were left out, because those vote already"
+            self._oddities.append(
+                f"{int(copies.sum())} training samples are copies of trusted ones and {fate}; whoever wrote them has "
+                "seen those, so make sure that they cannot be touched"
+            )
         return Arrivals(samples, described, codes, owners, kept)
+
+    def _features_by(self, trusted: TrustedSamples | None, samples: Samples) -> Any:
+        """The map as given; without one, trusted rows give a table its units."""
+        if self.features is self.encoder is None and trusted is not None and isinstance(samples, TableSamples):
+            return trusted.units(scale=float(self.scale))
+        return self._chosen_map(samples)
+
+    def _hear_trusted(self, trusted: TrustedSamples | None) -> None:
+        """Make voters of trusted samples with labels, and know the content of all."""
+        self.trusted_voters_, self.trusted_hashes_ = None, np.zeros(0, np.uint64)
+        if trusted is None:
+            return
+        samples = self._read_test(trusted.X, self.split_)
+        self.trusted_hashes_ = samples.content_hashes
+        if trusted.y is None:
+            return
+        if self.classes_inferred_ or self.split_.kind == "group":
+            raise PoisonproofError(
+                "Trusted samples vote among declared classes and beside single samples: give 'classes', and no groups, "
+                "or leave their labels out."
+            )
+        self.trusted_voters_ = voters_of_trusted(samples, trusted.y, self.classes_, self.map_)
 
     def _described(self, samples: Samples, known: Known) -> Described:
         """The features of samples, those that are known from where they are known."""

@@ -20,7 +20,7 @@ from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifie
 from poisonproof.estimators.prepared import Prepared, prepare_dataset
 from poisonproof.learners.describe import describe
 from poisonproof.partition.spread import Spread
-from poisonproof.runs.layout import CONCLUSIONS, LOCK, OWN, SCRATCH, altered
+from poisonproof.runs.layout import CONCLUSIONS, LOCK, OWN, PARTITIONS, SCRATCH, altered
 from poisonproof.runs.manifest import FILE, Identity, Manifest, RunSettings
 from poisonproof.runs.plain import check_plain
 from poisonproof.runs.removal import commitment, new_receipt
@@ -162,6 +162,7 @@ def _begin_change(folder: Path, manifest: Manifest, identity: Identity, asked: d
             "receipt of this change: %s; it opens the manifest's commitment to the data before and is not kept", receipt
         )
     _forget_conclusions(folder)
+    shutil.rmtree(folder / PARTITIONS, ignore_errors=True)  # which may hold rows that are being removed
     return changing
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from poisonproof.data.readers.part import Part
+from poisonproof.data.readers.pieces import ROWS_PER_PIECE, Piece, pieces_of
 from poisonproof.data.readers.tables import Table, read_table
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.schema import FEATURES, TableSchema
@@ -57,6 +57,14 @@ class SeveralTables:
                 number += 1
                 yield number, [cells[place] for place in places]
 
+    def pieces(self, faults: Counter[str], wanted: Sequence[str]) -> Iterator[Piece]:
+        """The same by column, each file by its own types."""
+        first = 1
+        for table in self.tables:
+            for rows, columns in pieces_of(table, faults, wanted):
+                yield Piece(range(first, first + len(rows)), columns)
+                first += len(rows)
+
 
 def check_columns(tables: Sequence[Table], schema: TableSchema) -> None:
     """Refuse files that lack a column which the schema reads, before any of them is read."""
@@ -71,17 +79,18 @@ def chunks_of(tables: Sequence[Table], schema: TableSchema, start: Position, not
 
     ``notes`` are told what was left out; who starts in the middle brings what was noted up to there.
     """
+    wanted = schema.named(*FEATURES, "label", "group")
     for number, table in enumerate(tables[start.table :], start.table):
         rows = max(1, CELLS_PER_CHUNK // len(table.header))
         seen: Counter[str] = Counter()
-        records = table.records(seen)
-        done = start.rows if number == start.table else 0
-        for _ in islice(records, done):
-            pass  # read before
+        pieces = pieces_of(table, seen, wanted, min(rows, ROWS_PER_PIECE))
+        done = skipped = start.rows if number == start.table else 0
+        while skipped > 0:
+            skipped -= len(next(pieces).rows)  # read before
         told = Counter(seen)
         while True:
-            chunk = _Chunk(table, records, rows, seen, told, done == 0)
-            part = read_table(chunk, schema, labelled=True)
+            chunk = _Chunk(table, pieces, rows, seen, told, done == 0)
+            part = read_table(cast(Table, chunk), schema, labelled=True)
             notes.add(part.notes)
             done += chunk.taken
             ended = chunk.taken < rows
@@ -91,12 +100,12 @@ def chunks_of(tables: Sequence[Table], schema: TableSchema, start: Position, not
 
 
 class _Chunk:
-    """The next rows of a table that is being read."""
+    """The next pieces of a table that is being read."""
 
     def __init__(
         self,
         table: Table,
-        records: Iterator[tuple[int, list[str]]],
+        pieces: Iterator[Piece],
         rows: int,
         seen: Counter[str],
         told: Counter[str],
@@ -104,13 +113,14 @@ class _Chunk:
     ) -> None:
         self.path, self.header = table.path, table.header
         self.unreadable = table.unreadable if first else []
-        self._records, self._rows, self._seen, self._told = records, rows, seen, told
+        self._pieces, self._rows, self._seen, self._told = pieces, rows, seen, told
         self.taken = 0
 
-    def records(self, faults: Counter[str]) -> Iterator[tuple[int, list[str]]]:
-        for record in islice(self._records, self._rows):
-            self.taken += 1
-            yield record
+    def pieces(self, faults: Counter[str], wanted: Sequence[str]) -> Iterator[Piece]:
+        """As many whole pieces as give the rows that are asked for."""
+        while self.taken < self._rows and (piece := next(self._pieces, None)) is not None:
+            self.taken += len(piece.rows)
+            yield piece
         faults.update(self._seen - self._told)
         self._told.update(self._seen - self._told)
 
