@@ -26,12 +26,15 @@ from poisonproof.runs.layout import SCHEMA, SCRATCH, results_of
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.runs.outcome import Clock, Outcome, origin_of, threat_model
 from poisonproof.runs.samples import run_samples
+from poisonproof.samples.kinds import Samples
 from poisonproof.samples.schema import Schema
 from poisonproof.system.environment import environment
 from poisonproof.system.files import sha256_of, write_text, write_whole
 from poisonproof.system.threads import one_linear_algebra_thread
 from poisonproof.training.member import fed_to
+from poisonproof.training.member_memory import MemberMemory
 from poisonproof.training.model_files import save_model_record
+from poisonproof.training.pooled_memory import PooledMemory
 from poisonproof.training.provenance import of_run
 from poisonproof.training.work import Order, Resources
 
@@ -61,12 +64,12 @@ def run(
     if isinstance(model, SampleVoteClassifier):
         return run_samples(dataset, model, folder, settings)
     folder, clock = Path(folder), Clock()
-    with opened_run(dataset, model, folder, settings) as (ensemble, manifest, memory):
+    with opened_run(dataset, model, folder, settings) as (ensemble, manifest, memory, n_jobs):
         clock.stop("prepare")
         bound = settings.max_memory
         order = Order(folder, ensemble.training, ensemble.digests, settings.rankings, not settings.votes_only)
         resources = Resources(
-            model.n_jobs, folder / SCRATCH, None if bound is None or memory is None else memory.kernel_bytes(bound)
+            n_jobs, folder / SCRATCH, None if bound is None or memory is None else memory.kernel_bytes(bound)
         )
 
         def stale(count: int) -> None:
@@ -80,7 +83,7 @@ def run(
         certificate = replace(certify(votes), origin=origin_of(manifest.settings, threat_model(ensemble.split)))
         clock.stop("certify")
         undefended = None
-        if settings.undefended and memory is not None and bound is not None and memory.undefended > bound:
+        if settings.undefended and bound is not None and _undefended_bytes(ensemble, memory, test) > bound:
             log.warning("the undefended learner was not trained on all data: it needs more than --max-memory")
         elif settings.undefended:
             undefended = _undefended_if_possible(ensemble, dataset)
@@ -123,14 +126,19 @@ def write_ensemble(
 
 def undefended_accuracy(ensemble: Prepared, dataset: Dataset) -> float:
     """Test accuracy of the same learner trained on all data at once: what the proof is paid with."""
-    training, test = ensemble.training, dataset.samples_for("test", ensemble.split)
-    rows = np.argsort(ensemble.subsets.rank)
-    form = training.samples.form_of(rows)
+    test, (samples, codes, rows) = dataset.samples_for("test", ensemble.split), ensemble.whole()
+    form = samples.form_of(rows)
     with one_linear_algebra_thread(), isolated(0):
-        learner = seeded(training.estimator, 0)
-        learner.fit(fed_to(learner, training.samples, rows, form), training.codes[rows])
-        codes = learner.predict(fed_to(learner, test, np.arange(len(test)), form))
-    return float((ensemble.classes[codes] == dataset.y_test).mean())
+        learner = seeded(ensemble.training.estimator, 0)
+        learner.fit(fed_to(learner, samples, rows, form), codes[rows])
+        said = learner.predict(fed_to(learner, test, np.arange(len(test)), form))
+    return float((ensemble.classes[said] == dataset.y_test).mean())
+
+
+def _undefended_bytes(ensemble: Prepared, memory: PooledMemory | None, test: Samples) -> int:
+    if memory is not None:
+        return memory.undefended
+    return MemberMemory.of(ensemble.training, len(ensemble.classes), test).undefended(ensemble.training)
 
 
 def _undefended_if_possible(ensemble: Prepared, dataset: Dataset) -> float | None:
@@ -145,7 +153,7 @@ def _undefended_if_possible(ensemble: Prepared, dataset: Dataset) -> float | Non
 def _finished(
     folder: Path, manifest: Manifest, ensemble: Prepared, certificate: Certificate, dataset: Dataset
 ) -> Manifest:
-    n_train, n_subsets = len(ensemble.training.codes), ensemble.spread.n_subsets
+    n_train, n_subsets = ensemble.n_train, ensemble.spread.n_subsets
     return manifest.changed(n_train=n_train, of=n_subsets).but(
         status="complete",
         environment=environment(),
