@@ -21,12 +21,13 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.surroundings import NOTHING_BEFORE, seen_around
 from poisonproof.learners.arrived import PREMISE as ARRIVED
 from poisonproof.learners.arrived import arrived_parts, refuse_arrived, words
+from poisonproof.learners.auto import AutoClassifier
 from poisonproof.learners.describe import describe
 from poisonproof.learners.table import TableClassifier
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise, PremiseWarning
 from poisonproof.samples.frames import as_frame
-from poisonproof.samples.kinds import Samples, TableSamples, is_frame
+from poisonproof.samples.kinds import Samples, TableSamples, TextSamples, is_frame
 from poisonproof.samples.labels import Cell, read_labels
 
 
@@ -147,9 +148,11 @@ class EnsembleClassifier(CertifiedClassifier):
         return learner_of(self)
 
 
-def learner_of(model: Any) -> Any:
-    """The learner of an ensemble: the one given, or the default."""
-    return TableClassifier() if model.estimator is None else model.estimator
+def learner_of(model: Any, samples: Samples | None = None) -> Any:
+    """The learner of an ensemble: the one given, or the default for samples of this kind, as on the command line."""
+    if model.estimator is not None:
+        return model.estimator
+    return AutoClassifier() if isinstance(samples, TextSamples) else TableClassifier()
 
 
 def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, groups: Any = None) -> TrainingData:
@@ -158,14 +161,17 @@ def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, group
     A sample without a known label, without a contributor where the split asks for one, or with a missing value
     where the learner takes none is left out, by what it holds itself: to refuse it would let one row stop training.
     """
-    learner, name = learner_of(model), type(model).__name__
-    if not is_classifier(learner):
-        raise PoisonproofError(f"The 'estimator' parameter of {name} must be a classifier. Got {learner!r} instead.")
+    name = type(model).__name__
+    if not is_classifier(learner_of(model)):
+        raise PoisonproofError(
+            f"The 'estimator' parameter of {name} must be a classifier. Got {learner_of(model)!r} instead."
+        )
     if y is None:
         raise PoisonproofError(f"{name} requires y to be passed, but the target y is None.")
-    refuse_arrived(learner, model.trusted_state)
+    refuse_arrived(learner_of(model), model.trusted_state)
     X = as_frame(X)
     samples = split.samples(X)
+    learner = learner_of(model, samples)
     width = BaseEstimator()  # takes down what scikit-learn finds
     validate_data(width, outline(X, samples), skip_check_array=True)
     classes, codes, cells = read_labels(y, model.classes)
@@ -180,8 +186,10 @@ def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, group
     named = split.named(len(samples), groups)
     if len(named) != len(samples):
         raise PoisonproofError(f"There are {len(samples)} samples but {len(named)} groups; give one per sample.")
+    labelled = np.array([cell is not None for cell in cells], np.bool_)
     faults = {
-        "have a label that is not one of the classes": codes < 0,
+        "have no label (it is missing, NaN or infinite)": (codes < 0) & ~labelled,
+        "have a label that is not one of the classes": (codes < 0) & labelled,
         "have no contributor": ~named,
         f"have missing values, which {type(learner).__name__} does not take,": ~complete,
     }
