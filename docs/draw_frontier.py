@@ -22,6 +22,7 @@ FAMILIES = {
         "#0b6e4f",
         lambda row: row["method"] == "ballots" and row["track"] == "from scratch" and row["family"] == "samples vote",
     ),
+    "ballots, by two public photographs": ("#4a9d7c", lambda row: row["track"] == "two public photographs"),
     "blocks of ballots": ("#7b3fa0", lambda row: row["family"] == "blocks"),
     "with 1,000 trusted images": ("#b0413e", lambda row: row["track"] == "trusted images"),
 }

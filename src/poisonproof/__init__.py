@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from poisonproof.learners.seed_averaged import SeedAveragedClassifier
     from poisonproof.learners.table import TableClassifier
     from poisonproof.learners.text import TextClassifier
+    from poisonproof.maps.trusted_samples import TrustedSamples
     from poisonproof.partition.split import Split
     from poisonproof.partition.spread import Spread
     from poisonproof.planning.plan import Plan
@@ -81,6 +82,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "TableClassifier": "learners.table",
     "TextClassifier": "learners.text",
     "TorchClassifier": "learners.network",
+    "TrustedSamples": "maps.trusted_samples",
     "TargetCertificate": "certificates.methods",
     "Verdict": "verification",
     "Votes": "votes.votes",
@@ -132,6 +134,7 @@ __all__ = [
     "TargetCertificate",
     "TextClassifier",
     "TorchClassifier",
+    "TrustedSamples",
     "Verdict",
     "Votes",
     "WrongTypeError",

@@ -97,9 +97,12 @@ def _attacked(
     return False
 
 
-def acts_of(threat, places, labels):
-    """Everything one unit of a threat can do: (kind that goes or -1, kind that comes or -1)."""
-    kinds = range(len(places))
+def acts_of(threat, places, labels, trusted=()):
+    """Everything one unit of a threat can do: (kind that goes or -1, kind that comes or -1).
+
+    Nothing happens to samples at trusted places, and what an attacker puts there is left out.
+    """
+    kinds = [kind for kind in range(len(places)) if places[kind] not in trusted]
     come, go = [(-1, kind) for kind in kinds], [(kind, -1) for kind in kinds]
     if threat == "insert_remove":
         return np.array(come + go)
@@ -114,9 +117,9 @@ def acts_of(threat, places, labels):
 
 
 class World:
-    """Training data by kinds, and the attacks on one prediction of theirs."""
+    """Training data by kinds, and the attacks on one prediction of theirs; ``trusted`` places are out of reach."""
 
-    def __init__(self, samples, places, labels, n_labels, *, sizes, reach, one_sided, inferred, k):
+    def __init__(self, samples, places, labels, n_labels, *, sizes, reach, one_sided, inferred, k, trusted=()):
         order = sorted(range(len(places)), key=lambda kind: (places[kind], labels[kind]))
         self.places = np.array([places[kind] for kind in order])
         self.labels = np.array([labels[kind] for kind in order])
@@ -124,6 +127,7 @@ class World:
         self.counts = np.zeros(len(order), np.int64)
         for sample in samples:
             self.counts[index[sample]] += 1
+        self.trusted = trusted
         self.rule = (np.array(sizes, np.int64), n_labels, reach, one_sided, inferred, k)
 
     def prediction(self):
@@ -131,7 +135,7 @@ class World:
 
     def smallest_attack(self, threat, most, wanted=ANYTHING):
         """The least size, at most ``most``, of an attack that succeeds; ``most`` + 1 if there is none."""
-        acts, before = acts_of(threat, self.places, self.labels), self.prediction()
+        acts, before = acts_of(threat, self.places, self.labels, self.trusted), self.prediction()
         for size in range(1, most + 1):
             if _attacked(self.counts.copy(), 0, size, acts, before, wanted, self.places, self.labels, *self.rule):
                 return size

@@ -29,7 +29,7 @@ PLAIN = {"dataset": "mnist", "track": "from scratch", "threat": "insert_remove",
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row['dataset']}-{number}" for number, row in enumerate(ROWS)])
 def test_every_row_is_whole(row: dict) -> None:
     assert row["dataset"] in ("mnist", "cifar10", "gtsrb")
-    assert row["track"] in ("from scratch", "trusted images", "public encoder")
+    assert row["track"] in ("from scratch", "two public photographs", "trusted images", "public encoder")
     assert row["attack_size"] == list(frontier.SIZES)
     shares = row["certified_fraction"]
     assert len(shares) == len(row["attack_size"])

@@ -42,9 +42,11 @@ def by_ballots(ballots: Ballots, target: int, n_jobs: int = -1) -> TargetRadii:
     """Radii of ballots, of samples or of contributors."""
     if ballots.voices is not None:
         return _by_voices(ballots, target, n_jobs)
-    scores = (ballots.near if ballots.one_sided else 2 * ballots.near - ballots.totals) + ballots.sizes
+    scores = (ballots.near if ballots.one_sided else 2 * ballots.near - ballots.totals) + ballots.constants
     gaps, prediction, margin = _gaps(scores, target)
     ends = ballots.totals if ballots.classes_inferred else np.full(len(ballots.totals), NO_END)
+    if ballots.trusted is not None:  # a class with a trusted sample stays
+        ends = np.where(ballots.trusted.totals > 0, NO_END, ends)
     smallest = np.full(len(scores), NO_END, np.int64)
     # The cost is piecewise linear in a: it is least where some class is level with c, or as cheap to remove as to pass.
     for lifted in [np.zeros(len(scores), np.int64), *gaps.T, *(gaps - ends).T]:
@@ -66,7 +68,8 @@ def by_neighbours(neighbours: Neighbours, target: int, n_jobs: int = -1) -> Targ
 
     in_threads(neighbours.n_test, ROWS_PER_TASK, work, n_jobs)
     listed = neighbours.order.shape[1] >= min(2 * neighbours.n_neighbors, neighbours.n_samples)
-    return _found(prediction, target, margin, radius, neighbours.first & listed)
+    everybody = neighbours.n_trusted == 0  # trusted voters count as removable here: sound, and not exact
+    return _found(prediction, target, margin, radius, neighbours.first & listed & everybody)
 
 
 def _by_voices(ballots: Ballots, target: int, n_jobs: int) -> TargetRadii:

@@ -16,9 +16,10 @@ from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
 from poisonproof.samples.labels import label_cells
 from poisonproof.votes.across import count_everywhere
-from poisonproof.votes.ballots import Ballots, Voices
+from poisonproof.votes.ballots import Ballots, TrustedBallots, Voices
 from poisonproof.votes.nearness import STEPS, Metric, Nearness
 from poisonproof.votes.neighbours import Neighbours
+from poisonproof.votes.voters import count_cells
 
 FROM_ROWS = "rows"
 
@@ -57,6 +58,10 @@ class BallotClassifier(SampleVoteClassifier):
     voices : int
         With contributors (``groups`` of `fit`): what the ballots of each are cut to, in sum. Class sizes then count
         voices.
+    trusted : TrustedSamples or (X, y), optional
+        Samples that no attacker can touch, a premise. With labels they vote like training samples and can never be
+        removed, and training samples with the same content are left out; ``classes`` must be declared then. Without a
+        map, a table's units are read off them.
     scale : float
         Steps per unit to which plain numbers are rounded.
     split : str or Split
@@ -90,6 +95,7 @@ class BallotClassifier(SampleVoteClassifier):
         one_sided: bool = False,
         classes: Sequence[Any] | None = None,
         voices: int = 1,
+        trusted: Any = None,
         scale: float = DEFAULT_SCALE,
         split: str | Split = "content",
         n_jobs: int | None = None,
@@ -102,6 +108,7 @@ class BallotClassifier(SampleVoteClassifier):
         self.one_sided = one_sided
         self.classes = classes
         self.voices = voices
+        self.trusted = trusted
         self.scale = scale
         self.split = split
         self.n_jobs = n_jobs
@@ -112,14 +119,25 @@ class BallotClassifier(SampleVoteClassifier):
 
     def heard(self, X: Any) -> Heard:
         """Near samples of every class, and whether a copy of each sample would be near it."""
-        test, limit = self.describe_test(X), self._limit()
+        (samples, test), limit = self._asked(X), self._limit()
         cells, n_cells, _, _ = self._cells()
         near = count_everywhere(self.voters_, cells, n_cells, test, self.nearness, limit, self.n_jobs)
-        return Heard(near, (self.nearness.own(test.lengths) <= limit) & test.readable)
+        own = (self.nearness.own(test.lengths) <= limit) & test.readable
+        trusted = self.trusted_voters_
+        if trusted is None:
+            return Heard(near, own)
+        own &= ~np.isin(samples.content_hashes, self.trusted_hashes_)  # copies of trusted samples are left out
+        theirs = count_cells(trusted, trusted.codes, len(self.classes_), test, self.nearness, limit)
+        return Heard(near, own, theirs)
 
     def votes_of(self, heard: Heard) -> Ballots:
         """Ballots of what was heard."""
+        self._check_heard(heard)
         _, _, totals, voices = self._cells()
+        trusted = None
+        if self.trusted_voters_ is not None and heard.trusted is not None:
+            counts = np.bincount(self.trusted_voters_.codes, minlength=len(self.classes_)).astype(np.int64)
+            trusted = TrustedBallots(heard.trusted, counts)
         limit = self._limit()
         return Ballots(
             heard.said,
@@ -131,6 +149,7 @@ class BallotClassifier(SampleVoteClassifier):
             classes_inferred=self.classes_inferred_,
             split=self.split_,
             voices=voices,
+            trusted=trusted,
             rule={"metric": self.metric, "near": float(self.near), "limit": limit, "steps_per_unit": self.map_.scale},
             premises=self.premises_,
         )
@@ -149,7 +168,7 @@ class BallotClassifier(SampleVoteClassifier):
         ballots = self.ballots(X)
         if ballots.voices is not None:
             return scores_and_radii(ballots)[0]
-        return (ballots.near if ballots.one_sided else 2 * ballots.near - ballots.totals) + ballots.sizes
+        return (ballots.near if ballots.one_sided else 2 * ballots.near - ballots.totals) + ballots.constants
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Shares of the ballots that speak for each class; no probabilities.
@@ -158,8 +177,8 @@ class BallotClassifier(SampleVoteClassifier):
         nothing speaks at all.
         """
         scores = self.scores(X)
-        voters = self.voters_
-        most = self.voices * len(self.contributors_) if self.contributors_ else len(voters)
+        beside = 0 if self.trusted_voters_ is None else len(self.trusted_voters_)
+        most = self.voices * len(self.contributors_) if self.contributors_ else len(self.voters_) + beside
         least = 0 if self._one_sided else most
         speaking = scores + least
         total = speaking.sum(axis=1, keepdims=True)

@@ -13,6 +13,7 @@ from poisonproof.certificates.samples_vote import certify_neighbours
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.base import warn
 from poisonproof.estimators.samples_vote import DEFAULT_SCALE, Heard, SampleVoteClassifier
+from poisonproof.estimators.trusted_voters import nearest_with_trusted
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
 from poisonproof.votes.across import nearest_everywhere
@@ -40,6 +41,10 @@ class NeighborVoteClassifier(SampleVoteClassifier):
     classes : sequence, optional
         The labels that may occur. The strict way. Otherwise they are read off ``y``, which is a premise, and every
         certificate reckons with one more class, without votes.
+    trusted : TrustedSamples or (X, y), optional
+        Samples that no attacker can touch, a premise. With labels they vote like training samples and can never be
+        removed, and training samples with the same content are left out; ``classes`` must be declared then. Without a
+        map, a table's units are read off them.
     scale : float
         Steps per unit to which plain numbers are rounded.
     split : str or Split
@@ -69,6 +74,7 @@ class NeighborVoteClassifier(SampleVoteClassifier):
         n_neighbors: int,
         metric: Metric = "euclidean",
         classes: Sequence[Any] | None = None,
+        trusted: Any = None,
         scale: float = DEFAULT_SCALE,
         split: str | Split = "content",
         n_jobs: int | None = None,
@@ -77,6 +83,7 @@ class NeighborVoteClassifier(SampleVoteClassifier):
         self.n_neighbors = n_neighbors
         self.metric = metric
         self.classes = classes
+        self.trusted = trusted
         self.scale = scale
         self.split = split
         self.n_jobs = n_jobs
@@ -95,19 +102,24 @@ class NeighborVoteClassifier(SampleVoteClassifier):
         nearest = nearest_everywhere(
             self.voters_, test, self.nearness, most, one_per_owner=self._grouped, n_jobs=self.n_jobs
         )
+        trusted = None
+        if self.trusted_voters_ is not None:
+            nearest, trusted = nearest_with_trusted(nearest, self.trusted_voters_, test, self.nearness, most)
         first = nearest.distances[:, 0] > self.nearness.own(test.lengths)
-        return Heard(nearest.codes.astype(vote_dtype(len(self.classes_))), first & test.readable)
+        return Heard(nearest.codes.astype(vote_dtype(len(self.classes_))), first & test.readable, trusted)
 
     def votes_of(self, heard: Heard) -> Neighbours:
         """Neighbours as they were heard."""
-        voters = self.voters_
+        self._check_heard(heard)
         return Neighbours(
             heard.said,
             heard.own,
             int(self.n_neighbors),
-            len(np.unique(voters.owners[: len(voters)])) if self._grouped else len(voters),
+            self._n_voters,
             self.classes_,
             contributors=self._grouped,
+            trusted=heard.trusted,
+            n_trusted=0 if self.trusted_voters_ is None else len(self.trusted_voters_),
             classes_inferred=self.classes_inferred_,
             split=self.split_,
             rule={"metric": self.metric, "steps_per_unit": self.map_.scale},
@@ -126,6 +138,12 @@ class NeighborVoteClassifier(SampleVoteClassifier):
     @property
     def _grouped(self) -> bool:
         return self.split_.kind == "group"
+
+    @property
+    def _n_voters(self) -> int:
+        voters, trusted = self.voters_, self.trusted_voters_
+        own = len(np.unique(voters.owners[: len(voters)])) if self._grouped else len(voters)
+        return own + (0 if trusted is None else len(trusted))
 
     def scores(self, X: Any) -> NDArray[np.int64]:
         """Votes of each class among the K nearest; an array (n, classes)."""
@@ -146,8 +164,7 @@ class NeighborVoteClassifier(SampleVoteClassifier):
 
     def _report_dropped(self) -> None:
         super()._report_dropped()
-        voters = self.voters_
-        count = len(np.unique(voters.owners[: len(voters)])) if self._grouped else len(voters)
+        count = self._n_voters
         if count < self.n_neighbors:
             warn(
                 f"There are fewer voters, {count}, than n_neighbors, {self.n_neighbors}: all of them vote about every "

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
+from poisonproof.maps.trusted_samples import KeptTrusted
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
 from poisonproof.system.files import (
@@ -31,7 +32,7 @@ from poisonproof.votes.voters import Known, Voters
 from poisonproof.votes.votes import labels_from_json, labels_to_json
 
 FORMAT = "poisonproof voters 1"
-RECORD, VOTERS, MAP = "model.json", "voters.npz", "map.skops"
+RECORD, VOTERS, MAP, TRUSTED = "model.json", "voters.npz", "map.skops", "trusted.npz"
 ARRAYS = ("rows", "codes", "hashes", "owners", "places")
 PLAIN = ("n_features_in_", "n_dropped_", "kind_of_samples_", "classes_inferred_")
 OF_BLOCKS = ("k", "d", "directions", "exponent")
@@ -55,6 +56,11 @@ def save_model(model: Any, path: str | Path) -> None:
     arrays = {name: getattr(voters, name) for name in ARRAYS if name != "places"}
     write_arrays(folder / VOTERS, arrays | {"places": model.places_}, {"format": FORMAT})
     write_bytes(folder / MAP, dumped(model.map_.features))
+    files = [VOTERS, MAP]
+    if model.trusted_voters_ is not None:
+        arrays = {name: getattr(model.trusted_voters_, name) for name in ARRAYS if name != "places"}
+        write_arrays(folder / TRUSTED, arrays | {"places": np.arange(len(arrays["codes"]))}, {"format": FORMAT})
+        files.append(TRUSTED)
     sizes = getattr(model, "class_sizes", None)
     names = getattr(model, "feature_names_in_", None)
     write_record(
@@ -70,7 +76,8 @@ def save_model(model: Any, path: str | Path) -> None:
             "contributors": [[cell, number] for cell, number in model.contributors_.items()],
             "feature_names": None if names is None else [str(name) for name in names],
             "premises": [[p.what, p.value, p.declared] for p in model.premises_],
-            "files": {name: sha256_of(folder / name) for name in (VOTERS, MAP)},
+            "files": {name: sha256_of(folder / name) for name in files},
+            "trusted": [int(hash_) for hash_ in model.trusted_hashes_],
             **{name: getattr(model, name) for name in PLAIN},
         },
     )
@@ -103,7 +110,9 @@ def known_features(path: str | Path, wanted: Mapping[str, Any], record_of: Calla
 
 
 def _check_files(folder: Path, record: Mapping[str, Any]) -> None:
-    for name in (VOTERS, MAP):
+    if not {VOTERS, MAP} <= set(record["files"]) <= {VOTERS, MAP, TRUSTED}:
+        raise DamagedFileError(f"{folder / RECORD} is altered: it states {', '.join(sorted(record['files']))}.")
+    for name in record["files"]:
         if sha256_of(folder / name) != record["files"][name]:
             raise DamagedFileError(
                 f"{folder / name} is altered or truncated: it does not have the SHA-256 that {RECORD} states."
@@ -133,6 +142,11 @@ def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[
     if record["feature_names"] is not None:
         model.feature_names_in_ = np.array(record["feature_names"], object)
     model.voters_, model.places_ = _voters(folder / VOTERS, len(classes), model.map_.mirrored)
+    model.trusted_hashes_ = np.array(record["trusted"], np.uint64)
+    if len(model.trusted_hashes_):
+        model.trusted = KeptTrusted(len(model.trusted_hashes_))
+    if TRUSTED in record["files"]:
+        model.trusted_voters_ = _voters(folder / TRUSTED, len(classes), model.map_.mirrored)[0]
     model.check_parameters()
     model.check_classes()
     return model

@@ -15,13 +15,15 @@ from poisonproof.certificates.certificate import Certificate
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.base import CertifiedClassifier, data_premises, outline, table_premises, warn
 from poisonproof.estimators.surroundings import seen_around
+from poisonproof.estimators.trusted_voters import trusted_premises, voters_of_trusted
 from poisonproof.learners.describe import describe
 from poisonproof.maps.tables import TableFeatures, describe_columns
 from poisonproof.maps.trusted import TrustedFeatures
+from poisonproof.maps.trusted_samples import TrustedSamples
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
 from poisonproof.samples.frames import as_frame, as_values
-from poisonproof.samples.kinds import Samples
+from poisonproof.samples.kinds import Samples, TableSamples
 from poisonproof.samples.labels import Cell, label_cells, one_by_one, read_labels
 from poisonproof.samples.rows import row_numbers
 from poisonproof.votes.ballots import Ballots
@@ -44,11 +46,13 @@ class Heard(NamedTuple):
     """What the voters say of some test samples, in whole numbers: all that depends on those samples.
 
     ``said``: counts by class, or labels in order of distance. ``own``: whether a copy of a test sample would be near
-    it, or come first: then its radius is exact.
+    it, or come first: then its radius is exact. ``trusted``: where trusted samples vote, counts of theirs by class, or
+    which of those in order they are.
     """
 
     said: NDArray[Any]
     own: NDArray[np.bool_]
+    trusted: NDArray[Any] | None = None
 
 
 class Arrivals(NamedTuple):
@@ -75,7 +79,12 @@ class SampleVoteClassifier(CertifiedClassifier):
     scale: float
     split: str | Split
     n_jobs: int | None
+    trusted: Any = None
     voters_: Voters
+    trusted_voters_: Voters | None = None
+    """Trusted samples that vote; no update removes them."""
+    trusted_hashes_: NDArray[np.uint64]
+    """The content of all trusted samples."""
     map_: Map
     split_: Split
     _oddities: list[str]
@@ -116,10 +125,12 @@ class SampleVoteClassifier(CertifiedClassifier):
         self.classes_, codes, _ = read_labels(y, declared)
         self.classes_inferred_ = declared is None
         self.split_, self.kind_of_samples_ = split, samples.kind
-        self.map_ = Map.of(self.features, self.scale, samples)
+        trusted = TrustedSamples.of(self.trusted)
+        self.map_ = Map.of(self._features_by(trusted, samples), self.scale, samples)
         Nearness(self.metric, self.map_.mirrored)
         if self.metric == "cosine" and hasattr(self.map_.features, "views"):
             raise PoisonproofError("A feature map with several views of a sample needs the metric 'euclidean'.")
+        self._hear_trusted(trusted)
         self.check_classes()
         self.contributors_ = {}
         arrived = self._arrived(samples, codes, groups, first=True, known=known)
@@ -133,7 +144,7 @@ class SampleVoteClassifier(CertifiedClassifier):
         if self.classes_inferred_ and self.n_dropped_:
             self._settle_classes()
         of_data = data_premises(self.classes_, declared is not None, samples, split)
-        self.premises_ = (*self.own_premises(), *of_data, *table_premises(samples, split))
+        self.premises_ = (*self.own_premises(), *trusted_premises(trusted), *of_data, *table_premises(samples, split))
         self._report_dropped()
         self._see_surroundings()
         return self
@@ -277,6 +288,9 @@ class SampleVoteClassifier(CertifiedClassifier):
 
     def describe_test(self, X: Any) -> Described:
         """Test samples by the map; those that it cannot read are told of, and described by zeros."""
+        return self._asked(X)[1]
+
+    def _asked(self, X: Any) -> tuple[Samples, Described]:
         check_is_fitted(self, "voters_")
         samples = self._read_test(X, self.split_)
         described = self.map_.with_views(samples, self.map_.describe(samples))
@@ -288,7 +302,13 @@ class SampleVoteClassifier(CertifiedClassifier):
         if not described.readable.all():
             n = int((~described.readable).sum())
             warn(f"{n} samples to be answered cannot be read by the feature map and count as zeros.")
-        return described
+        return samples, described
+
+    def _check_heard(self, heard: Heard) -> None:
+        if (heard.trusted is None) != (self.trusted_voters_ is None):
+            raise PoisonproofError(
+                "What was heard lacks the trusted samples that vote; such a model is certified by itself, not in a run."
+            )
 
     def _split_for(self, groups: Any) -> Split:
         split = Split.of(self.split)
@@ -321,6 +341,9 @@ class SampleVoteClassifier(CertifiedClassifier):
             number = numbers.setdefault(ids[row], following)
             following = max(following, number + 1)
             owners[row] = number
+        copies = np.isin(samples.content_hashes, self.trusted_hashes_)
+        if self.trusted_voters_ is not None:
+            kept &= ~copies
         faults = {
             "have a label that is not one of the classes": codes < 0,
             "have no contributor": ~named,
@@ -331,7 +354,35 @@ class SampleVoteClassifier(CertifiedClassifier):
             for fault, rows in faults.items()
             if rows.any()
         ]
+        if copies.any():
+            fate = "vote" if self.trusted_voters_ is None else "were left out, because those vote already"
+            self._oddities.append(
+                f"{int(copies.sum())} training samples are copies of trusted ones and {fate}; whoever wrote them has "
+                "seen those, so make sure that they cannot be touched"
+            )
         return Arrivals(samples, described, codes, owners, kept)
+
+    def _features_by(self, trusted: TrustedSamples | None, samples: Samples) -> Any:
+        """The map as given; without one, trusted rows give a table its units."""
+        if self.features is None and trusted is not None and isinstance(samples, TableSamples):
+            return trusted.units(scale=float(self.scale))
+        return self.features
+
+    def _hear_trusted(self, trusted: TrustedSamples | None) -> None:
+        """Make voters of trusted samples with labels, and know the content of all."""
+        self.trusted_voters_, self.trusted_hashes_ = None, np.zeros(0, np.uint64)
+        if trusted is None:
+            return
+        samples = self._read_test(trusted.X, self.split_)
+        self.trusted_hashes_ = samples.content_hashes
+        if trusted.y is None:
+            return
+        if self.classes_inferred_ or self.split_.kind == "group":
+            raise PoisonproofError(
+                "Trusted samples vote among declared classes and beside single samples: give 'classes', and no groups, "
+                "or leave their labels out."
+            )
+        self.trusted_voters_ = voters_of_trusted(samples, trusted.y, self.classes_, self.map_)
 
     def _described(self, samples: Samples, known: Known) -> Described:
         """The features of samples, those that are known from where they are known."""
