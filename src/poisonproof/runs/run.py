@@ -19,18 +19,16 @@ from poisonproof.data import Dataset
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, fitted_but_for_members
 from poisonproof.estimators.prepared import Prepared
 from poisonproof.estimators.samples_vote import SampleVoteClassifier
-from poisonproof.learners.seeding import isolated, seeded
 from poisonproof.runs.blocks import vote_all
 from poisonproof.runs.folder import noted_stale, opened_run
 from poisonproof.runs.layout import SCHEMA, SCRATCH, results_of
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.runs.outcome import Clock, Outcome, origin_of, threat_model
 from poisonproof.runs.samples import run_samples
+from poisonproof.runs.undefended import Undefended
 from poisonproof.samples.schema import Schema
 from poisonproof.system.environment import environment
 from poisonproof.system.files import sha256_of, write_text, write_whole
-from poisonproof.system.threads import one_linear_algebra_thread
-from poisonproof.training.member import fed_to
 from poisonproof.training.model_files import save_model_record
 from poisonproof.training.provenance import of_run
 from poisonproof.training.work import Order, Resources
@@ -79,11 +77,11 @@ def run(
         votes = ensemble.votes(answers)
         certificate = replace(certify(votes), origin=origin_of(manifest.settings, threat_model(ensemble.split)))
         clock.stop("certify")
-        undefended = None
+        undefended = Undefended()
         if settings.undefended and memory is not None and bound is not None and memory.undefended > bound:
             log.warning("the undefended learner was not trained on all data: it needs more than --max-memory")
         elif settings.undefended:
-            undefended = _undefended_if_possible(ensemble, dataset)
+            undefended = Undefended.of(ensemble, dataset)
         clock.stop("undefended")
         votes.save(folder / "votes.npy")
         certificate.save(folder / "certificate.npz")
@@ -93,10 +91,15 @@ def run(
             folder,
             certificate,
             dataset.y_test,
-            undefended,
+            undefended.same,
             float((votes.matrix == votes.indices_of(dataset.y_test)[:, None]).mean()),
             clock.seconds,
-            finished.but(undefended_accuracy=undefended, seconds=clock.seconds).write(folder),
+            finished.but(
+                undefended_accuracy=undefended.same,
+                strong_undefended_accuracy=undefended.strong,
+                strong_undefended=undefended.strong_words,
+                seconds=clock.seconds,
+            ).write(folder),
             dataset.x_test,
             votes,
             ensemble.subsets.partition_sizes,
@@ -119,27 +122,6 @@ def write_ensemble(
         write_text(folder / SCHEMA, json.dumps(schema.as_dict(), indent=1, ensure_ascii=False) + "\n")
     if not votes_only:
         save_model_record(fitted_but_for_members(model, ensemble), folder / "models")
-
-
-def undefended_accuracy(ensemble: Prepared, dataset: Dataset) -> float:
-    """Test accuracy of the same learner trained on all data at once: what the proof is paid with."""
-    training, test = ensemble.training, dataset.samples_for("test", ensemble.split)
-    rows = np.argsort(ensemble.subsets.rank)
-    form = training.samples.form_of(rows)
-    with one_linear_algebra_thread(), isolated(0):
-        learner = seeded(training.estimator, 0)
-        learner.fit(fed_to(learner, training.samples, rows, form), training.codes[rows])
-        codes = learner.predict(fed_to(learner, test, np.arange(len(test)), form))
-    return float((ensemble.classes[codes] == dataset.y_test).mean())
-
-
-def _undefended_if_possible(ensemble: Prepared, dataset: Dataset) -> float | None:
-    """The undefended accuracy, or None: what is only a comparison must not cost a finished run."""
-    try:
-        return undefended_accuracy(ensemble, dataset)
-    except Exception as error:
-        log.warning("the undefended learner could not be trained on all data (%s: %s)", type(error).__name__, error)
-        return None
 
 
 def _finished(
