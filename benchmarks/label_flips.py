@@ -4,10 +4,10 @@
     python benchmarks/label_flips.py --retrain ATTACKS
     python benchmarks/label_flips.py DATASET K D TRAIN TEST
 
---brute draws small linear ensembles and tries every labelling of every sample. --retrain flips labels of digits where
-it hurts most, trains the ensemble anew and asks it. The last form measures radii on TRAIN training and TEST test
-samples, drawn at random, of a data set ($POISONPROOF_DATA), with the features of its preset and balance=0, beside the
-preset itself.
+--brute draws small linear ensembles, without and with class weights, and tries every labelling of every sample.
+--retrain flips labels of digits where it hurts most, trains the ensemble anew and asks it. The last form measures radii
+on TRAIN training and TEST test samples, drawn at random, of a data set ($POISONPROOF_DATA), with its preset, and with
+the preset's features and balance=0.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pathlib import Path
 import numpy as np
 
 from poisonproof import FiniteAggregationClassifier, Spread, data
-from poisonproof.certificates.label_flip_kernels import NEVER, flip_radii, member_costs
+from poisonproof.certificates.label_flip_kernels import NEVER, flip_radii, member_costs, weighted_member_costs
 from poisonproof.certificates.label_flips import certify_label_flips
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, _add_scores
 from poisonproof.learners.presets import preset
 from poisonproof.partition.subsets import Subsets
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 from label_flip_oracle import random_ensemble, smallest_attack
 
 PRESETS = {"mnist": "digits", "cifar10": "objects", "gtsrb": "signs"}
 
 
-def radius_of(g, labels, votes, table, n_classes, feeding):
+def radius_of(g, labels, votes, table, n_classes, feeding, balance):
     """The radius of one small linear ensemble, by the kernels."""
     n = len(votes)
     costs = np.full((1, n, n_classes), NEVER, np.int32)
@@ -45,23 +45,29 @@ def radius_of(g, labels, votes, table, n_classes, feeding):
             scores = np.array([[g[i, own][labels[own] == c].sum()] for c in range(n_classes)])
             nothing = np.zeros((len(own), 1))
             rows = np.ascontiguousarray(g[i, own][:, None])
+            if balance:
+                said = votes[i : i + 1]
+                weighted_member_costs(rows, nothing, labels[own], n_classes, balance, said, costs[:, i])
+                continue
             member_costs(rows, nothing, labels[own], scores, np.zeros_like(scores), votes[i : i + 1], costs[:, i])
     prediction, radius = np.empty(1, np.int64), np.empty(1, np.int64)
     flip_radii(votes[None], costs, n_classes, table.shape[1], len(labels), prediction, radius)
     return int(radius[0])
 
 
-def brute(cases: int) -> None:
+def brute(cases: int, weighted: bool) -> None:
     rng = np.random.default_rng(0)
     broken = exact = positive = 0
     for _ in range(cases):
-        case = random_ensemble(rng)
-        radius = radius_of(*case)
-        smallest = smallest_attack(*case)
+        balance = float(rng.choice([0.3, 0.5, 0.7, 1.0])) if weighted else 0.0
+        case = random_ensemble(rng, balance)
+        radius = radius_of(*case, balance)
+        smallest = smallest_attack(*case, balance)
         broken += radius >= smallest
         exact += radius + 1 == smallest or smallest > len(case[1])
         positive += radius > 0
-    print(f"{cases} ensembles, every labelling: broken {broken}")
+    words = "with class weights" if weighted else "without class weights"
+    print(f"{cases} ensembles {words}, every labelling: broken {broken}")
     print(f"  radii above 0: {positive}; exact in truth {exact / cases * 100:.1f} %")
 
 
@@ -73,13 +79,13 @@ def retrain(attacks: int) -> None:
     """
     rng = np.random.default_rng(1)
     digits = data.load("digits")
-    learner = KernelRidgeClassifier(kernel="rbf", gamma=0.001, ridge=0.3, balance=0.0)
     outcomes: dict[int, list[bool]] = {1: [], 2: []}
     started = time.process_time()
-    for k, d in ((12, 1), (12, 2), (30, 1), (12, 3)):
+    for k, d, balance in ((12, 1, 0.0), (12, 2, 0.0), (30, 1, 0.0), (12, 3, 0.0), (12, 1, 0.5), (30, 1, 0.7)):
+        learner = KernelRidgeClassifier(kernel="rbf", gamma=0.001, ridge=0.3, balance=balance)
         model = FiniteAggregationClassifier(learner, k=k, d=d, classes=list(range(10)), n_jobs=1)
         model.fit(digits.x_train, digits.y_train)
-        rows = rng.choice(len(digits.x_test), -(-attacks // 4), replace=len(digits.x_test) < attacks // 4)
+        rows = rng.choice(len(digits.x_test), -(-attacks // 6), replace=len(digits.x_test) < attacks // 6)
         votes = model.votes(digits.x_test[rows])
         found = certify_label_flips(votes, learner, digits.x_train, digits.y_train, digits.x_test[rows])
         ensemble = Retrained(votes, learner, digits, digits.x_test[rows])
@@ -98,7 +104,9 @@ def retrain(attacks: int) -> None:
                     assert again.fit(digits.x_train, y).votes(digits.x_test[rows[:1]]).matrix[0].tolist() == said
                 changes.append(int(np.bincount(said, minlength=11)[:10].argmax()) != found.prediction[at])
         flips = found.radius.mean(), found.black_box.mean()
-        print(f"k = {k}, d = {d}: mean radius {flips[0]:.2f}, black box {flips[1]:.2f}", flush=True)
+        print(
+            f"k = {k}, d = {d}, balance = {balance}: mean radius {flips[0]:.2f}, black box {flips[1]:.2f}", flush=True
+        )
         print(f"  so far {len(outcomes[1])} attacks of the size of the radius: {sum(outcomes[1])} changed", flush=True)
     print(f"twice the radius: {np.mean(outcomes[2]) * 100:.1f} % changed; {time.process_time() - started:.0f} CPU s")
 
@@ -179,10 +187,9 @@ def measure(name: str, k: int, d: int, n_train: int, n_test: int) -> None:
         found = certify(votes)
         right = found.right(y_test)
         _row(f"{words}, black box", right, found.radius_against("label_flip"), None)
-        if learner is plain:
-            started = time.process_time()
-            flips = certify_label_flips(votes, learner, x, y, x_test)
-            _row(f"{words}, white box", right, flips.radius, time.process_time() - started)
+        started = time.process_time()
+        flips = certify_label_flips(votes, learner, x, y, x_test)
+        _row(f"{words}, white box", right, flips.radius, time.process_time() - started)
 
 
 def _split(dataset):
@@ -201,7 +208,8 @@ def _row(words, right, radius, seconds) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "--brute":
-        brute(int(sys.argv[2]))
+        brute(int(sys.argv[2]), weighted=False)
+        brute(int(sys.argv[2]), weighted=True)
     elif sys.argv[1] == "--retrain":
         retrain(int(sys.argv[2]))
     else:

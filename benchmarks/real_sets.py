@@ -53,9 +53,7 @@ def real_sets(texts: Path | None = None) -> Iterator[RealSet]:
     yield RealSet("news", "text", "AG News", "label", partial(of_news, texts, ["title", "text"]))
     yield RealSet("reviews", "text", "polarity 2.0", "label", partial(of_file, texts / "reviews.csv.gz"))
     yield RealSet("rare sports headlines", "text", "AG News, titles", "label", partial(of_rare_news, texts, ["title"]))
-    yield RealSet(
-        "rare sports news", "text", "AG News", "label", partial(of_rare_news, texts, ["title", "text"])
-    )
+    yield RealSet("rare sports news", "text", "AG News", "label", partial(of_rare_news, texts, ["title", "text"]))
 
 
 def of_sklearn(maker: str) -> pd.DataFrame:

@@ -9,6 +9,14 @@ settings.register_profile("poisonproof", deadline=None)
 settings.load_profile("poisonproof")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def embeddings_of_tests(tmp_path_factory):
+    """Embeddings that commands keep go to a folder of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POISONPROOF_CACHE", str(tmp_path_factory.getbasetemp() / "poisonproof-cache"))
+        yield
+
+
 def pytest_collection_modifyitems(items):
     """What tests with pipes in folders, signals or limits of memory is not for Windows, and says so."""
     if os.name == "nt":

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from poisonproof.learners.seed_averaged import SeedAveragedClassifier
     from poisonproof.learners.table import TableClassifier
     from poisonproof.learners.text import TextClassifier
+    from poisonproof.maps.encoders import Encoder, EncoderRecord
+    from poisonproof.maps.named_encoders import encoder
+    from poisonproof.maps.outside_embeddings import write_embeddings
     from poisonproof.maps.trusted_samples import TrustedSamples
     from poisonproof.partition.split import Split
     from poisonproof.partition.spread import Spread
@@ -62,6 +65,8 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "Comparison": "comparison",
     "DamagedFileError": "errors",
     "Dataset": "data.dataset",
+    "Encoder": "maps.encoders",
+    "EncoderRecord": "maps.encoders",
     "FiniteAggregationClassifier": "estimators.finite_aggregation",
     "InfiniteAggregationClassifier": "estimators.stochastic",
     "KernelRidgeClassifier": "learners.kernel_ridge",
@@ -93,6 +98,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "check_estimator_purity": "estimators.purity",
     "check_pipeline": "estimators.purity",
     "compare": "comparison",
+    "encoder": "maps.named_encoders",
     "load": "data.named",
     "open_files": "data.user_files",
     "plan": "planning.plan:make_plan",
@@ -100,6 +106,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "read": "data.reading",
     "run": "runs.run",
     "verify": "verification",
+    "write_embeddings": "maps.outside_embeddings",
 }
 
 __all__ = [
@@ -113,6 +120,8 @@ __all__ = [
     "Comparison",
     "DamagedFileError",
     "Dataset",
+    "Encoder",
+    "EncoderRecord",
     "FiniteAggregationClassifier",
     "InfiniteAggregationClassifier",
     "KernelRidgeClassifier",
@@ -144,6 +153,7 @@ __all__ = [
     "check_estimator_purity",
     "check_pipeline",
     "compare",
+    "encoder",
     "load",
     "open_files",
     "plan",
@@ -151,6 +161,7 @@ __all__ = [
     "read",
     "run",
     "verify",
+    "write_embeddings",
 ]
 
 

@@ -129,8 +129,8 @@ def test_images_from_folder_to_answers(tmp_path):
         home.mkdir(parents=True, exist_ok=True)
         pixels = rng.integers(0, 120, (6, 6)) + 120 * (at % 2)
         Image.fromarray(pixels.astype(np.uint8)).save(home / f"{at}.png")
-    done = poisonproof("run", tmp_path / "images", "--out", tmp_path / "run", *SMALL)
-    assert "learner: table, because these are images: logistic regression on their pixels" in done.stderr
+    done = poisonproof("run", tmp_path / "images", "--encoder", "none", "--out", tmp_path / "run", *SMALL)
+    assert "because these are grey images and no encoder is wanted or there" in done.stderr
     poisonproof("predict", tmp_path / "run", tmp_path / "images" / "dark", "--out", tmp_path / "p.csv", "--n-jobs", 1)
     answers = list(csv.DictReader((tmp_path / "p.csv").open()))
     assert len(answers) == 30

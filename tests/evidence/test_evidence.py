@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -41,6 +42,7 @@ from poisonproof.evidence import gate as gates
 from poisonproof.evidence import signing
 from poisonproof.evidence.attest import ENVELOPES, attest
 from poisonproof.evidence.facts import UNSEEN, NotTrueError, figures, gather
+from poisonproof.evidence.model_signature import check_model_signature, sign_model
 from poisonproof.evidence.sealed import check_sealed
 from poisonproof.evidence.statement import PAYLOAD, schema, violation
 from poisonproof.evidence.tracking import log
@@ -409,6 +411,49 @@ def test_attest_anew_without_a_key_removes_the_old_signature(signed):
     _, evidence, _, facts = signed
     attest(facts, evidence)
     assert not (evidence / ENVELOPES).exists()
+
+
+def test_the_files_of_a_run_are_signed_as_sigstore_signs_models(made, keys, tmp_path, monkeypatch):
+    """With a key file and no network; their own command verifies it, and ours names what was changed."""
+    folder, facts = made
+    copied = shutil.copytree(folder, tmp_path / "run")
+    pems = {}
+    for kind, key in keys.items():
+        pems[kind] = tmp_path / f"{kind}.pem"
+        pems[kind].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public = tmp_path / "ecdsa.pub"
+    public.write_bytes(keys["ecdsa"].public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    bundle = sign_model(copied, facts.artefacts, pems["ecdsa"])
+    attest(facts, tmp_path / "evidence", keys["ecdsa"], bundle)
+    sealed = (copied, tmp_path / "evidence", keys["ecdsa"].public_key(), facts)
+    assert "model.sig is model_signing's signature of its files" in check_sealed(*sealed)
+    theirs = ["verify", "key", str(copied), "--signature", str(tmp_path / "evidence" / "model.sig")]
+    theirs += ["--public_key", str(public)]
+    from click.testing import CliRunner as ClickRunner
+    from model_signing._cli import main
+
+    done = ClickRunner().invoke(main, [*theirs, "--ignore_unsigned_files"])
+    assert done.exit_code == 0, done.output
+    (copied / "report.html").write_text("a report may be drawn anew")
+    check_model_signature(copied, tmp_path / "evidence" / "model.sig", keys["ecdsa"].public_key())
+    other = ec.generate_private_key(ec.SECP256R1()).public_key()
+    with pytest.raises(NotTrueError, match="with this key"):
+        check_model_signature(copied, tmp_path / "evidence" / "model.sig", other)
+    (copied / "votes.npy").write_bytes((copied / "votes.npy").read_bytes()[:-1] + b"9")
+    with pytest.raises(NotTrueError, match=r"model.sig is not model_signing's signature"):
+        check_model_signature(copied, tmp_path / "evidence" / "model.sig", keys["ecdsa"].public_key())
+    (tmp_path / "evidence" / "model.sig").write_bytes(bundle + b" ")
+    with pytest.raises(NotTrueError, match=r"model.sig in .* is not the document that the signed statement names"):
+        check_sealed(folder, *sealed[1:])
+    with pytest.raises(PoisonproofError, match="holds an ed25519 key"):
+        sign_model(folder, facts.artefacts, pems["ed25519"])
+    monkeypatch.setitem(sys.modules, "model_signing", None)
+    with pytest.raises(ImportError, match=r"needs model-signing; in a checkout of poisonproof: .*\[model-signing\]"):
+        sign_model(folder, facts.artefacts, pems["ecdsa"])
+    attest(facts, tmp_path / "evidence", keys["ecdsa"], bundle)
+    assert "model.sig was not looked at" in check_sealed(folder, *sealed[1:])
+    attest(facts, tmp_path / "evidence", keys["ecdsa"])
+    assert not (tmp_path / "evidence" / "model.sig").exists()
 
 
 def test_a_gate_compares_exactly(made):

@@ -21,6 +21,7 @@ TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 PAGES = sorted(TUTORIALS.glob("*.md"))
 BLOCK = re.compile(r"^[ ]*```(\w+)\n(.*?)^[ ]*```$", re.M | re.S)
 NEEDS = {"torch": "import torch", "distributed": "from distributed"}
+NEEDS |= {"onnxruntime": "efficientnet", "tokenizers": "wordllama"}
 
 
 def run_commands(body):
@@ -88,6 +89,7 @@ def test_shown_output_is_compared():
 
 def test_there_are_the_tutorials_that_were_promised():
     promised = {"tabular", "text", "images", "votes-from-pytorch", "contributors", "unlearning", "dask"}
+    promised |= {"encoder-images", "encoder-texts", "embeddings-from-a-gpu"}
     assert promised <= {page.stem for page in PAGES}
     for name in promised:
         assert "```python\n" in (TUTORIALS / f"{name}.md").read_text()

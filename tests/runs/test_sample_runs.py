@@ -136,6 +136,26 @@ def test_a_run_from_the_command_line_says_what_raw_rows_say(wine, tmp_path, meth
     assert "base classifier" not in page.partition("<details>")[0].replace("base classifiers abstain", "")
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_kept_run_answers_for_new_rows_as_it_did_for_its_test_samples(wine, tmp_path, method):
+    command(wine, method, out=f"kept-{method}")
+    folder = wine / f"kept-{method}"
+    poisonproof("predict", folder, wine / "test.csv", "--target", "b", "--out", tmp_path / "answers.csv")
+    answers = cells_of(tmp_path / "answers.csv")
+    certificate = Certificate.load(folder / "certificate.npz")
+    assert [row["prediction"] for row in answers] == certificate.labels.tolist()
+    assert [int(row["radius"]) for row in answers] == certificate.radius.tolist()
+    for row in answers:
+        assert (row["target_radius"] == "") == (row["prediction"] == "b")
+        assert row["prediction"] == "b" or int(row["target_radius"]) >= int(row["radius"])
+        assert 0 < float(row["vote_share"]) <= 1
+    done = poisonproof("vote", folder, wine / "test.csv", "--out", tmp_path / "new.npy", code=2)
+    assert "has no base classifiers, its training samples vote" in " ".join(done.stderr.split())
+    command(wine, method, "--votes-only", out=f"votes-{method}")
+    done = poisonproof("predict", wine / f"votes-{method}", wine / "test.csv", code=2)
+    assert "kept no voters (--votes-only)" in " ".join(done.stderr.split())
+
+
 # Brute force through runs
 
 

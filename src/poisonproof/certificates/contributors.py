@@ -146,7 +146,7 @@ def _certify_rows(
         for c in range(1, n_classes):
             if total[c] > total[p]:
                 p = c
-        prediction[t], runner_up[t] = p, -1
+        prediction[t], runner_up[t], nearest = p, -1, 0  # the lead over the runner-up
         margin[t] = radius[t] = insert[t] = NEVER
         remove[t] = n_contributors
         if inferred and n_classes > 1:
@@ -170,8 +170,8 @@ def _certify_rows(
                     count += 1
             largest = np.sort(gains[:count])[::-1]
             own = most_turned(largest, voices, lead)
-            if runner_up[t] < 0 or (own, lead) < (radius[t], margin[t]):
-                runner_up[t] = c
+            if runner_up[t] < 0 or (own, lead) < (radius[t], nearest):
+                runner_up[t], nearest = c, lead
             radius[t], margin[t] = min(radius[t], own), min(margin[t], lead)
             insert[t] = min(insert[t], lead // voices)
             if not invented:

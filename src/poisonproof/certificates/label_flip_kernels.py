@@ -9,6 +9,13 @@ not depend on labels. To vote c instead of v, f_c must come level with f_v at le
 So no fewer flips do it than the least number whose largest benefits come to f_v − f_c. Two more ways are counted: all
 samples of v may be flipped, so that v is no class of the subset any more; and all samples may become c.
 
+*Class weights.* With targets of N_c^−b times a factor that all classes share (``balance`` = b), f_c is the sum of g_i
+over the samples of c, divided by N_c^b, and a flip moves N_c too. Look at each class by itself: if a samples leave v
+and e come, f_v is lowest when those with the largest g leave and those with the smallest come; the same for c the other
+way round. Of t flips at most t touch each class, so c comes level no sooner than the first t at which the highest f_c
+over a′ + e′ ≤ t reaches the lowest f_v over a + e ≤ t. For given counts the weights are given too, so this holds for
+any b. That one flip may have to serve both sides is not counted, in the attacker's favour.
+
 *Rounding.* The base classifier itself computes in floating point. ``extra_i`` bounds what one flip adds to the error of
 a score, ``base_c`` the error of f_c before; both count for the attacker. See `poisonproof.certificates.label_flips`.
 
@@ -74,6 +81,86 @@ def member_costs(
                 flips += 1
                 lacking -= ordered[n - flips]
             costs[t, c] = max(1, flips)
+
+
+@njit(nogil=True, cache=True)
+def weighted_member_costs(
+    g: NDArray[np.float64],
+    extra: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    n_classes: int,
+    balance: float,
+    votes: NDArray[Any],
+    costs: NDArray[np.int32],
+) -> None:
+    """The same for targets that are weighted by how rare a class is; all that rounding may do is in ``extra``."""
+    n = len(codes)
+    counts = np.zeros(n_classes, np.int64)
+    for code in codes:
+        counts[code] += 1
+    weight = np.empty(2 * n + 2)
+    for count in range(1, len(weight)):
+        weight[count] = count**-balance
+    # Prefix sums: what leaves a class and what comes to it, the most useful first.
+    leaving, coming = np.zeros(n + 1), np.zeros(n + 1)
+    lowest = np.empty(n + 1)
+    for t in range(len(votes)):
+        v = votes[t]
+        low, high = g[:, t] - extra[:, t], g[:, t] + extra[:, t]
+        by_low, by_high = np.argsort(low), np.argsort(-high)
+        out, into = _prefixes(low, by_low[::-1], by_low, codes, v, leaving, coming)
+        total = low[codes == v].sum()
+        slack = 1e-9 * np.abs(g[:, t]).sum()  # what our own sums and powers may be off, many times over
+        known = 0  # lowest f_v for so many flips, worked out as far as it is needed
+        lowest[0] = total * weight[counts[v]]
+        rival_out, rival_in = np.zeros(n + 1), np.zeros(n + 1)
+        for c in range(n_classes):
+            if c == v:
+                costs[t, c] = 0
+                continue
+            rivals_out, rivals_in = _prefixes(high, by_high[::-1], by_high, codes, c, rival_out, rival_in)
+            ours = high[codes == c].sum() if counts[c] else 0.0
+            highest = ours * weight[counts[c]] if counts[c] else -np.inf
+            flips = 0
+            while flips < counts[v] and highest + slack < lowest[flips]:
+                flips += 1
+                if flips > known:
+                    known = flips
+                    lowest[flips] = lowest[flips - 1]
+                    for came in range(min(flips, into) + 1):
+                        left = counts[v] - (flips - came)
+                        if flips - came <= out and left + came > 0:
+                            score = (total - leaving[flips - came] + coming[came]) * weight[left + came]
+                            lowest[flips] = min(lowest[flips], score)
+                for gone in range(min(flips, rivals_out) + 1):
+                    held = counts[c] - gone + flips - gone
+                    if flips - gone <= rivals_in and held > 0:
+                        score = (ours - rival_out[gone] + rival_in[flips - gone]) * weight[held]
+                        highest = max(highest, score)
+            costs[t, c] = max(1, flips)
+
+
+@njit(nogil=True, cache=True)
+def _prefixes(
+    values: NDArray[np.float64],
+    order_out: NDArray[np.int64],
+    order_in: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    c: int,
+    out: NDArray[np.float64],
+    into: NDArray[np.float64],
+) -> tuple[int, int]:
+    """Fill sums of the first values of class c in one order, and of all other classes in another; how many of each."""
+    n_out = n_in = 0
+    for i in order_out:
+        if codes[i] == c:
+            out[n_out + 1] = out[n_out] + values[i]
+            n_out += 1
+    for i in order_in:
+        if codes[i] != c:
+            into[n_in + 1] = into[n_in] + values[i]
+            n_in += 1
+    return n_out, n_in
 
 
 @njit(nogil=True, cache=True)

@@ -14,6 +14,9 @@ n rows in single precision. Whatever the labels, with u = 2⁻²⁴ and v = 2⁻
 - the g that we compute is off by at most γ·a·‖g‖₁·r_i in entry i, for the same reason.
 
 The norms come from a computed inverse, so every one of these terms is taken four times.
+
+*Class weights* (``balance``) are a factor of the targets of a class. Its score and all of these errors have it too, so
+that dividing both by it leaves the errors as they are (`weighted_member_costs`).
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from poisonproof.certificates.label_flip_kernels import NEVER, flip_radii, member_costs
+from poisonproof.certificates.label_flip_kernels import NEVER, flip_radii, member_costs, weighted_member_costs
 from poisonproof.certificates.methods import certify
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.learners.kernel_ridge import LARGEST_COEFFICIENT, KernelRidgeClassifier, Pool
@@ -74,7 +77,8 @@ def certify_label_flips(
         Of base classifiers that ``learner`` was the estimator of, trained on ``X, y`` and asked about ``X_test``; votes
         that cannot be theirs are refused.
     learner : KernelRidgeClassifier
-        With ``balance=0``: class weights would move with the labels.
+        With any ``balance``; class weights move with the labels, which is counted for the attacker, so that the gain is
+        largest with ``balance=0``.
     n_jobs : int
         Threads; -1 means one per core. The result does not depend on it.
     """
@@ -109,10 +113,6 @@ def _check(votes: Votes, learner: Any) -> Any:
         raise WrongTypeError(
             f"White-box label flips need a KernelRidgeClassifier, whose scores are linear in the labels. Got "
             f"{type(learner).__name__}."
-        )
-    if learner.balance != 0:
-        raise PoisonproofError(
-            f"White-box label flips need balance=0: class weights move with the labels. Got balance={learner.balance}."
         )
     if votes.classes_inferred:
         raise PoisonproofError(
@@ -149,21 +149,32 @@ def _costs(
                 costs[np.arange(len(votes)), i, votes[:, i]] = 0
                 continue
             inside = _Inside(pool, own, local, kernel)
-            if not inside.largest < LARGEST_COEFFICIENT / SAFETY:  # flips might make the solution fall back to a ridge
+            heaviest = float(len(own)) ** abs(pool.balance)
+            if (
+                not inside.largest * heaviest < LARGEST_COEFFICIENT / SAFETY
+            ):  # flips might make the solution fall back to a ridge
                 costs[:, i] = 1
                 costs[np.arange(len(votes)), i, votes[:, i]] = 0
                 continue
+            said = votes[:, i].astype(np.int64)
+            _check_votes(i, said, held, inside)
+            if pool.balance != 0:
+                labels = (codes[own], n_classes, float(pool.balance))
+                weighted_member_costs(inside.g, inside.extra, *labels, said, costs[:, i])
+                continue
             scores, base = np.zeros((n_classes, len(votes))), np.zeros((n_classes, len(votes)))
             scores[held], base[held] = inside.scores, inside.base
-            _check_votes(i, votes[:, i], held, inside)
-            member_costs(inside.g, inside.extra, codes[own], scores, base, votes[:, i].astype(np.int64), costs[:, i])
+            member_costs(inside.g, inside.extra, codes[own], scores, base, said, costs[:, i])
 
     in_threads(len(subsets), 1, work, n_jobs)
     return costs
 
 
 class _Inside:
-    """What labels can do in one base classifier: g, scores, and how far its rounding may lie from them."""
+    """What labels can do in one base classifier: g, scores, and how far its rounding may lie from them.
+
+    ``scores`` and ``base``, the bound on their error, are of the held classes, with their weights.
+    """
 
     def __init__(self, pool: Pool, own: NDArray[np.int64], local: NDArray[np.int64], kernel: NDArray[np.float32]):
         solution = pool.solve(own, local)
@@ -187,9 +198,13 @@ class _Inside:
         self.g = np.ascontiguousarray(of_samples(g))
         own_errors = gamma * of_samples(sums[:, None])  # of our g, and of the solution that a flip adds
         self.extra = np.ascontiguousarray(eta * of_samples(inverse @ np.abs(column)) + 2 * own_errors)
-        self.scores = one_hot.T @ self.g
+        counts = one_hot.sum(axis=0)
+        weight = ((len(own) / len(counts) / counts) ** pool.balance)[:, None]
+        self.scores = weight * (one_hot.T @ self.g)
         self.base = (
-            eta * (coefficients.T @ np.abs(column)) + gamma * coefficients.sum(axis=0)[:, None] + one_hot.T @ own_errors
+            eta * (coefficients.T @ np.abs(column))
+            + gamma * coefficients.sum(axis=0)[:, None]
+            + weight * (one_hot.T @ own_errors)
         )
 
 

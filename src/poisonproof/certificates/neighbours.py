@@ -87,7 +87,7 @@ def _certify_rows(
             if counts[c] > counts[p]:
                 p = c
         _running(order[t], p, of_p)
-        prediction[t], runner_up[t] = p, -1
+        prediction[t], runner_up[t], nearest = p, -1, 0  # the lead over the runner-up
         margin[t] = insert_remove[t] = insert[t] = remove[t] = label_flip[t] = modify[t] = n_samples + n_neighbors
         for c in range(n_classes + inferred):
             if c == p:
@@ -100,9 +100,8 @@ def _certify_rows(
             changed = _changed(of_p, of_c, n_neighbors, n_samples, tie)
             flipped = _flipped(lead, of_p[n_votes], n_votes - of_p[n_votes] - of_c[n_votes], n_samples)
             own = changed if contributors else both
-            first = insert_remove[t], margin[t]
-            if runner_up[t] < 0 or (own, lead) < first:
-                runner_up[t] = c
+            if runner_up[t] < 0 or (own, lead) < (insert_remove[t], nearest):
+                runner_up[t], nearest = c, lead
             insert_remove[t] = min(insert_remove[t], own)
             margin[t] = min(margin[t], lead)
             insert[t] = min(insert[t], _inserted(of_p, of_c, n_neighbors, tie))

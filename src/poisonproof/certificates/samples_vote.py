@@ -45,6 +45,16 @@ def scores_and_radii(ballots: Ballots, *, n_jobs: int = -1) -> tuple[NDArray[np.
     )
 
 
+def speaking(votes: Ballots | Neighbours) -> NDArray[np.int64]:
+    """Votes that speak for each class, an array (n_test, n_classes); who leads by them leads the election.
+
+    Of ballots: the near samples of a class, the far ones of all others, and its declared size.
+    """
+    if isinstance(votes, Neighbours):
+        return votes.counts()
+    return scores_and_radii(votes)[0] + (0 if votes.one_sided else votes.n_voices)
+
+
 def certify_neighbours(neighbours: Neighbours, *, n_jobs: int = -1) -> Certificate:
     """The certificate of K nearest neighbours: exact wherever a copy of the test sample would come first."""
     return _certificate(neighbours, _radii(neighbours, n_jobs), neighbours.first)

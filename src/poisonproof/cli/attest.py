@@ -10,6 +10,7 @@ import typer
 from poisonproof.cli import options
 from poisonproof.cli.facts import DataName, Retrain, verified_facts
 from poisonproof.cli.reopening import Run
+from poisonproof.errors import PoisonproofError
 
 EXAMPLES = "Example: `poisonproof attest runs/digits --out runs/digits-evidence --key key.pem`"
 
@@ -23,6 +24,13 @@ def command(
         Path | None,
         typer.Option("--key", help="Private key (PEM; ed25519 or ECDSA) to sign with. See docs/evidence.md."),
     ] = None,
+    model_signing: Annotated[
+        bool,
+        typer.Option(
+            "--model-signing",
+            help="Also sign the files of the run as sigstore's model_signing does, with --key (ECDSA), offline.",
+        ),
+    ] = False,
     dataset: DataName = None,
     data_dir: options.DataDir = None,
     retrain: Retrain = 0,
@@ -36,16 +44,20 @@ def command(
 
     `statement.json` (in-toto statement v1), `test-result.json` (the verdict, in-toto test result), `bom.cdx.json`
     (CycloneDX 1.6 with a model card), `croissant.json` (a reference for the data), `model-card.md`, `evidence.html`,
-    and with `--key` `evidence.intoto.jsonl`, both statements signed (DSSE). A run about which something is false yields
-    no evidence: exit code 3.
+    with `--key` `evidence.intoto.jsonl`, both statements signed (DSSE), and with `--model-signing` `model.sig`. A run
+    about which something is false yields no evidence: exit code 3.
     """
     from poisonproof.evidence.attest import attest, folder_beside
+    from poisonproof.evidence.model_signature import sign_model
     from poisonproof.evidence.signing import private_key
 
     signer = None if key is None else private_key(key)
+    if model_signing and key is None:
+        raise PoisonproofError("--model-signing signs with a key file; give --key FILE too.")
     facts = verified_facts(run, dataset, data_dir, retrain)
     folder = folder_beside(run) if out is None else out
-    written = attest(facts, folder, signer)
+    model_signature = sign_model(run, facts.artefacts, key) if model_signing and key is not None else None
+    written = attest(facts, folder, signer, model_signature)
     if log is not None:
         from poisonproof.evidence.tracking import log as log_to
 

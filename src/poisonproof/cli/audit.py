@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from poisonproof.cli import completion, options, reopening
+from poisonproof.cli import completion, encoding, options, reopening
 from poisonproof.cli.run import progress_bar
 
 VIOLATED = 3
@@ -39,6 +39,7 @@ def command(
     ] = "finite-aggregation",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of targets and attacks; the same gives the same.")] = 0,
     learner: reopening.Learner = None,
+    encoder: encoding.Again = None,
     data_dir: options.DataDir = None,
     json: options.Json = False,
 ) -> None:
@@ -54,7 +55,7 @@ def command(
     from poisonproof.system.progress import watched
 
     options.warnings_as_notes()
-    reopened = reopening.reopen(run, data, data_dir, learner=learner)
+    reopened = reopening.reopen(run, data, data_dir, learner=learner, encoder=encoder)
     reopening.check_same_data(run, reopened)
     dataset = reopened.dataset
     with only_writer(run):

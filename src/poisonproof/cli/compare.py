@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from poisonproof.cli import completion, options, reading
+from poisonproof.cli import completion, encoding, options, reading
 from poisonproof.cli.run import progress_bar, with_learner
 from poisonproof.errors import PoisonproofError
 
@@ -42,6 +42,7 @@ def command(
         Path | None, typer.Option("--out", help="Folder for compare.json, compare.md and compare.svg.")
     ] = None,
     learner: options.Learner = None,
+    encoder: encoding.Name = None,
     data_dir: options.DataDir = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the methods that draw their subsets.")] = 0,
     n_jobs: options.Jobs = -1,
@@ -62,7 +63,8 @@ def command(
     sizes = None if attack_size is None else options.whole_numbers("--attack-size", attack_size)
     if out is not None and out.exists() and not out.is_dir():
         raise PoisonproofError(f"{out} is a file; --out takes a folder.")
-    samples, estimator = with_learner(reading.open_data(data, data_dir, read), learner)
+    samples = reading.open_data(data, data_dir, read)
+    samples, estimator = with_learner(samples, learner, encoding.for_data(samples.schema, encoder, learner))
     with progress_bar("working") as progress, watched(progress):
         comparison = compare(
             samples,

@@ -27,6 +27,13 @@ def of_learners(incomplete: str) -> list[str]:
     return _starting(incomplete, LEARNERS)
 
 
+def of_encoders(incomplete: str) -> list[str]:
+    """Encoders by name, and files that may be one."""
+    from poisonproof.maps.named_encoders import ENCODERS
+
+    return [*_starting(incomplete, ENCODERS), *_files(incomplete, (".onnx", ".npz"))]
+
+
 def of_maps(incomplete: str) -> list[str]:
     """Feature maps by name."""
     from poisonproof.maps.declared import MAPS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from poisonproof.cli import options, reading
+from poisonproof.cli import encoding, options, reading
 from poisonproof.cli.run import progress_bar, with_learner
 from poisonproof.errors import PoisonproofError
 
@@ -45,6 +45,7 @@ def command(
         "plan.json"
     ),
     learner: options.Learner = None,
+    encoder: encoding.Name = None,
     data_dir: options.DataDir = None,
     n_jobs: options.Jobs = -1,
     votes_only: Annotated[bool, typer.Option("--votes-only", help="The run will not keep base classifiers.")] = False,
@@ -76,7 +77,13 @@ def command(
 
     options.warnings_as_notes()
     if data is None:
-        about_data = {**reading.words_of(replace(read, classes=None)), "k": k, "d": d, "learner": learner}
+        about_data = {
+            **reading.words_of(replace(read, classes=None)),
+            "k": k,
+            "d": d,
+            "learner": learner,
+            "encoder": encoder,
+        }
         given = [name for name, value in {**about_data, "votes-only": votes_only}.items() if value]
         if given:
             raise PoisonproofError(f"--{given[0]} is about data; say which, `poisonproof plan DATA`.")
@@ -91,7 +98,8 @@ def command(
     _refuse_another_file(out)
     ks = None if k is None else options.whole_numbers("--k", k)
     ds = None if d is None else options.whole_numbers("--d", d)
-    dataset, estimator = with_learner(reading.open_data(data, data_dir, read), learner)
+    dataset = reading.open_data(data, data_dir, read)
+    dataset, estimator = with_learner(dataset, learner, encoding.for_data(dataset.schema, encoder, learner))
     with progress_bar("pilot") as progress, watched(progress):
         plan = make_plan(
             dataset,
@@ -107,7 +115,7 @@ def command(
         )
     plan.save(out)
     options.note(f"written: {out}")
-    words = [] if plan.recommended is None else next_command(plan, data, read, out, data_dir, n_jobs)
+    words = [] if plan.recommended is None else next_command(plan, data, read, out, data_dir, n_jobs, encoder)
     if plan.recommended is None:
         options.note(f"WARNING: nothing is recommended: {plan.why_nothing}")
     if json:
@@ -128,13 +136,23 @@ def _refuse_another_file(out: Path) -> None:
             raise PoisonproofError(f"{out} exists and is not a plan; choose another --out.") from None
 
 
-def next_command(plan: Plan, data: str, read: ReadOptions, out: Path, data_dir: Path | None, n_jobs: int) -> list[str]:
+def next_command(
+    plan: Plan,
+    data: str,
+    read: ReadOptions,
+    out: Path,
+    data_dir: Path | None,
+    n_jobs: int,
+    encoder: str | None = None,
+) -> list[str]:
     """What to type next: the run that follows the plan and, for a designed spread, its tight certificate."""
     words = ["poisonproof", "run", data]
     for name, value in reading.words_of(read).items():
         words += [f"--{value}"] if name == "colour" else [f"--{name}"] if value is True else [f"--{name}", str(value)]
     if data_dir is not None:
         words += ["--data-dir", str(data_dir)]
+    if encoder is not None:
+        words += ["--encoder", encoder]
     if n_jobs != -1:
         words += ["--n-jobs", str(n_jobs)]
     if not plan.keep_members:

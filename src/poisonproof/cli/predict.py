@@ -132,7 +132,7 @@ def votes_on(asked: Asked, data: Path) -> Votes:
         options.note(note)
     if not blocks:
         raise PoisonproofError(f"{data} holds no sample that can be read.")
-    return asked.kept.model._votes_of(np.concatenate([votes.matrix for votes in blocks]))
+    return asked.kept.ensemble._votes_of(np.concatenate([votes.matrix for votes in blocks]))
 
 
 def _types(run: Path, learner: str | None) -> list[str]:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import following, options, reading
+from poisonproof.cli import encoding, following, options, reading
 from poisonproof.cli.run import with_learner
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.data import Dataset
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+    from poisonproof.estimators.samples_vote import SampleVoteClassifier
     from poisonproof.runs.manifest import Manifest
     from poisonproof.runs.removal import LeftOut
 
@@ -47,16 +48,18 @@ class ReopenedData(NamedTuple):
 
 
 class Reopened(NamedTuple):
-    """The same with its ensemble, not yet fitted."""
+    """The same with its classifier, not yet fitted."""
 
     manifest: Manifest
     dataset: Dataset
-    model: FiniteAggregationClassifier
+    model: FiniteAggregationClassifier | SampleVoteClassifier
     source: Dataset
     left_out: LeftOut | None
 
 
-def reopen_data(run: Path, data: str | None, data_dir: Path | None, learner: str | None = None) -> ReopenedData:
+def reopen_data(
+    run: Path, data: str | None, data_dir: Path | None, learner: str | None = None, encoder: str | None = None
+) -> ReopenedData:
     """The data set read as for the run, with its premises. Nothing that only the run's files name is imported."""
     from poisonproof.learners.brought import is_brought
     from poisonproof.runs.manifest import Manifest
@@ -71,7 +74,8 @@ def reopen_data(run: Path, data: str | None, data_dir: Path | None, learner: str
         raise PoisonproofError(
             f"The run in {run} was not made by the command line and does not say how to read its data."
         )
-    if not (run / "spread.npz").exists():
+    by_samples = manifest.settings.election is not None
+    if manifest.status == "running" if by_samples else not (run / "spread.npz").exists():
         raise PoisonproofError(
             f"The run in {run} is not complete; the `poisonproof run` command that began it goes on with it."
         )
@@ -79,8 +83,11 @@ def reopen_data(run: Path, data: str | None, data_dir: Path | None, learner: str
     if read.schema is not None and not Path(str(read.schema)).exists():
         read = replace(read, schema=run / "schema.json")
     source, estimator = reading.open_data(data or asked["data"], data_dir, read), None
-    if not is_brought(asked["learner"]) or learner == asked["learner"]:
-        source, estimator = with_learner(source, asked["learner"])
+    own_encoder = encoding.is_own(asked.get("encoder")) and encoder != asked.get("encoder")
+    named = not is_brought(asked["learner"]) or learner == asked["learner"]
+    if named and not own_encoder and not by_samples:
+        of_run = asked.get("encoder")
+        source, estimator = with_learner(source, asked["learner"], None if of_run == encoding.NONE else of_run)
     source = following.with_premise(source, asked.get("plan"))
     if data is not None:
         return ReopenedData(manifest, source, source, None, estimator)
@@ -89,20 +96,27 @@ def reopen_data(run: Path, data: str | None, data_dir: Path | None, learner: str
 
 
 def reopen(
-    run: Path, data: str | None, data_dir: Path | None, n_jobs: int = -1, learner: str | None = None
+    run: Path,
+    data: str | None,
+    data_dir: Path | None,
+    n_jobs: int = -1,
+    learner: str | None = None,
+    encoder: str | None = None,
 ) -> Reopened:
-    """The data set read as for the run, and its ensemble, not yet fitted."""
+    """The data set read as for the run, and its classifier, not yet fitted."""
     from poisonproof import FiniteAggregationClassifier, Split, Spread
+    from poisonproof.runs.election import classifier_of
 
-    manifest, dataset, source, left_out, estimator = reopen_data(run, data, data_dir, learner)
+    manifest, dataset, source, left_out, estimator = reopen_data(run, data, data_dir, learner, encoder)
     checked_learner(run, (manifest.asked or {})["learner"], learner)
-    model = FiniteAggregationClassifier(
-        estimator,
-        spread=Spread.load(run / "spread.npz"),
-        split=Split.from_dict(manifest.settings.split),
-        classes=None if dataset.classes is None else dataset.classes.tolist(),
-        n_jobs=n_jobs,
-    )
+    encoding.checked_again(run, (manifest.asked or {}).get("encoder"), encoder)
+    split = Split.from_dict(manifest.settings.split)
+    classes = None if dataset.classes is None else dataset.classes.tolist()
+    if manifest.settings.election is not None:
+        voters = classifier_of(manifest.settings.election, split=split, classes=classes, n_jobs=n_jobs)
+        return Reopened(manifest, dataset, voters, source, left_out)
+    spread = Spread.load(run / "spread.npz")
+    model = FiniteAggregationClassifier(estimator, spread=spread, split=split, classes=classes, n_jobs=n_jobs)
     return Reopened(manifest, dataset, model, source, left_out)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import following, options, reading
+from poisonproof.cli import encoding, following, options, reading
 from poisonproof.cli.voters import VoterOptions, voting_samples
 from poisonproof.display.text import shown
 from poisonproof.errors import PoisonproofError
@@ -41,6 +41,7 @@ class EnsembleOptions:
     out: Annotated[Path | None, typer.Option("--out", help="Run directory; an interrupted run goes on there.")] = None
     spread: options.SpreadName = None
     learner: options.Learner = None
+    encoder: encoding.Name = None
     data_dir: options.DataDir = None
     download: options.Download = False
     split: options.SplitName = "content"
@@ -53,7 +54,7 @@ class EnsembleOptions:
 
     def refuse_for(self, what: str) -> None:
         """Refuse options that are about base classifiers, where there are none."""
-        names = ("k", "d", "spread", "split", "max_memory", "plan")
+        names = ("k", "d", "spread", "split", "max_memory", "plan", "encoder")
         given = [name for name in names if getattr(self, name) != getattr(type(self), name)]
         if given:
             raise PoisonproofError(f"--{given[0].replace('_', '-')} is about base classifiers; leave it or {what} out.")
@@ -154,8 +155,10 @@ def prepare(ensemble: EnsembleOptions, read: ReadOptions) -> Asked:
     if planned is not None:
         ensemble = ensemble.after_plan(planned)
     samples = reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
-    samples, estimator = with_learner(samples, ensemble.learner)
+    encoder = encoding.for_data(samples.schema, ensemble.encoder, ensemble.learner)
+    samples, estimator = with_learner(samples, ensemble.learner, encoder)
     asked: dict[str, Any] = {"data": ensemble.data, "learner": ensemble.learner, "options": reading.words_of(read)}
+    asked["encoder"] = encoding.NONE if encoder is None else encoder
     if planned is not None:
         planned.check(samples, estimator)
         asked["plan"] = planned.followed()
@@ -185,19 +188,26 @@ def prepare_samples(ensemble: EnsembleOptions, voters: VoterOptions, read: ReadO
     options.warnings_as_notes()
     ensemble.refuse_for(f"--method {voters.method}")
     samples = reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
-    model = voting_samples(voters, samples, ensemble.learner, ensemble.n_jobs)
+    model = voting_samples(voters, samples, ensemble.learner, ensemble.n_jobs, ensemble.encoder)
     asked: dict[str, Any] = {"data": ensemble.data, "learner": None, "options": reading.words_of(read)}
     folder = ensemble.out or Path("runs") / f"{samples.name}-{voters.method}"
     return Asked((samples, model, folder), {"asked": asked})
 
 
-def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
-    """The learner that was asked for, or the one for this kind of data; which is then said, and is a premise."""
+def with_learner(samples: Dataset, name: str | None, encoder: str | None = None) -> tuple[Dataset, Any]:
+    """The learner that was asked for, or the one for this kind of data; which is then said, and is a premise.
+
+    With an encoder in front of it, it learns from embeddings.
+    """
     from poisonproof.learners.brought import brought
     from poisonproof.learners.describe import describe
-    from poisonproof.learners.presets import ONLY_TEXTS, TEXT_LEARNERS, THERE_ARE_TEXTS, learner_for, preset
+    from poisonproof.learners.presets import HEAD, ONLY_TEXTS, TEXT_LEARNERS, THERE_ARE_TEXTS, learner_for, preset
     from poisonproof.premises import Premise
 
+    if encoder is not None:
+        return _behind_encoder(samples, name, encoder)
+    if name == HEAD:
+        raise PoisonproofError(f"The learner '{HEAD}' learns from embeddings; say which with --encoder.")
     picked, why, texts = learner_for(samples.schema)
     if name is not None and ":" in name:
         estimator = brought(name)
@@ -217,6 +227,28 @@ def with_learner(samples: Dataset, name: str | None) -> tuple[Dataset, Any]:
         premise = Premise("learner", f"{describe(estimator)}, because {why}", declared)
         samples = samples.but(premises=(*samples.premises, premise))
     return samples, estimator
+
+
+def _behind_encoder(samples: Dataset, name: str | None, encoder: str) -> tuple[Dataset, Any]:
+    from poisonproof.learners.brought import brought
+    from poisonproof.learners.describe import describe
+    from poisonproof.learners.encoded import in_front
+    from poisonproof.learners.presets import HEAD, TEXT_LEARNERS, preset
+    from poisonproof.premises import Premise
+
+    if name in TEXT_LEARNERS and name != "auto":
+        raise PoisonproofError(
+            f"The learner '{name}' takes texts, and behind --encoder {encoder} stand embeddings; leave one of them out."
+        )
+    chosen = encoding.encoder_of(encoder)
+    head = preset(HEAD) if name is None else brought(name) if ":" in name else preset(name)
+    estimator = in_front(chosen, head)
+    premises = [*samples.premises, chosen.premise]
+    if name is not None and ":" in name:
+        premises.append(Premise("learner", f"{describe(estimator)}, brought as {name}", True))
+    if name is None:
+        options.note(f"encoder: {encoder}, {chosen.record.trained_on}; learner: {HEAD}; both are premises")
+    return samples.but(premises=tuple(premises)), estimator
 
 
 def show(outcome: Outcome, report: Path, json: bool) -> None:

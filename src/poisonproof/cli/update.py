@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poisonproof.cli import options, reopening
+from poisonproof.cli import encoding, options, reopening
 from poisonproof.cli.run import progress_bar
 
 if TYPE_CHECKING:
@@ -28,11 +28,15 @@ def command(
         ),
     ] = None,
     learner: reopening.Learner = None,
+    encoder: encoding.Again = None,
     data_dir: options.DataDir = None,
     n_jobs: options.Jobs = -1,
     json: options.Json = False,
 ) -> None:
     """Make a run what it would be on changed data; train only the base classifiers whose subset changed.
+
+    Where training samples vote, nothing is trained: samples come and go, only new ones are described, and votes are
+    counted. A map whose units were read off the data stays as it is.
 
     DATA is the data as it should be now: your file with rows added, deleted or corrected. What was concluded from
     the old data is deleted first; votes and base classifiers that saw a removed sample are overwritten.
@@ -46,9 +50,9 @@ def command(
     from poisonproof.system.progress import watched
 
     options.warnings_as_notes()
-    reopened = reopening.reopen(run, data, data_dir, n_jobs, learner)
+    reopened = reopening.reopen(run, data, data_dir, n_jobs, learner, encoder)
     before, settings = reopened.manifest.asked or {}, reopened.manifest.settings
-    kept = ("data", "learner", "options", "plan", "attack_size")
+    kept = ("data", "learner", "encoder", "options", "plan", "attack_size")
     asked: dict[str, Any] = {name: before[name] for name in kept if name in before}
     if data is not None:
         asked["data"] = data
@@ -64,17 +68,34 @@ def command(
             run,
             RunSettings(settings.votes_only, bool(settings.rankings), update=True, asked=asked),
         )
+    _forget(reopened, left_out)
     write_report(outcome)
     changes = list(outcome.manifest.changes)
     if json:
         options.print_json({"out": str(run), "changes": changes, "n_train": outcome.manifest.n_train})
         return
-    nothing = {"retrained": 0, "of": outcome.certificate.ensemble.n_subsets}
+    if outcome.certificate.spread is None:
+        options.print_line(f"{run}: {outcome.certificate.voters}; nothing was trained, all votes are counted.")
+        return
+    nothing = {"retrained": 0, "of": outcome.certificate.spread.n_subsets}
     last = changes[-1] if len(changes) > len(reopened.manifest.changes) else nothing
     options.print_line(
         f"{run}: {outcome.manifest.n_train} training samples; {last['retrained']} of {last['of']} base classifiers "
         "were trained again, the others stand."
     )
+
+
+def _forget(reopened: reopening.Reopened, left_out: LeftOut | None) -> None:
+    """Delete the embeddings of rows that are left out, unless an equal row stays."""
+    from poisonproof.learners.encoded import encoder_in
+    from poisonproof.samples.rows import take_rows
+
+    encoder = encoder_in(reopened.model.estimator)
+    if encoder is None or left_out is None:
+        return
+    gone = encoder.forget(take_rows(reopened.source.x_train, left_out.rows(reopened.source)))
+    if gone:
+        options.note(f"{gone} embeddings of removed rows were deleted from the cache")
 
 
 def _less(reopened: reopening.Reopened, rows: list[int]) -> tuple[Dataset, LeftOut]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import options, reopening
+from poisonproof.cli import encoding, options, reopening
 from poisonproof.cli.run import progress_bar
 from poisonproof.errors import PoisonproofError
 
@@ -50,6 +50,7 @@ def command(
     votes: Annotated[Path | None, typer.Option("--votes", help="The votes (.npy) of a loose certificate.")] = None,
     data_dir: options.DataDir = None,
     learner: reopening.Learner = None,
+    encoder: encoding.Again = None,
     sample: Annotated[
         int | None,
         typer.Option(
@@ -97,7 +98,6 @@ def command(
     not true of the run is NOT VERIFIED too.
     """
     from poisonproof import verify
-    from poisonproof.learners.brought import brought
 
     if not max_size > 0:
         raise PoisonproofError(f"--max-size must be above 0. Got {max_size}.")
@@ -118,7 +118,7 @@ def command(
             witness=witness,
             max_bytes=int(max_size * 1e9),
             source=found.source,
-            estimator=None if learner is None else brought(learner),
+            estimator=_learner(path, learner, encoder),
             progress=progress,
         )
     seal = None
@@ -216,6 +216,24 @@ def _refuse_odd_files(path: Path) -> None:
             raise PoisonproofError(f"{path} holds more than {MOST_ENTRIES} files")
         if place.exists() and not stat.S_ISREG(place.stat().st_mode):
             raise PoisonproofError(f"{place} is no regular file")
+
+
+def _learner(path: Path, learner: str | None, encoder: str | None) -> Any:
+    """The learner that a run names, where it takes more than a preset to make it; None where the checker finds it."""
+    from poisonproof.learners.brought import brought, is_brought
+    from poisonproof.learners.encoded import in_front
+    from poisonproof.learners.presets import HEAD, LEARNERS, preset
+
+    asked = _manifest(path).get("asked") or {}
+    of_run, name = asked.get("encoder"), asked.get("learner")
+    head = None if learner is None else brought(learner)
+    if encoder is None and (of_run in (None, encoding.NONE) or encoding.is_own(of_run)):
+        return head
+    if head is None and (is_brought(name) or name not in (None, *LEARNERS)):
+        return None
+    encoder = encoding.checked_again(path, of_run, encoder)
+    head = preset(name or HEAD) if head is None else head
+    return head if encoder is None else in_front(encoding.encoder_of(encoder, cached=False), head)
 
 
 def _data(path: Path, given: str | None, data_dir: Path | None) -> Dataset:

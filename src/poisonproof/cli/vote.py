@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from poisonproof.cli import (
+    encoding,
     options,
     predict,
     reading,
@@ -37,6 +38,7 @@ def command(
     ] = None,
     data_dir: options.DataDir = None,
     learner: reopening.Learner = None,
+    encoder: encoding.Again = None,
     n_jobs: options.Jobs = -1,
     json: options.Json = False,
     *,
@@ -54,7 +56,7 @@ def command(
 
     options.warnings_as_notes()
     if data is None:
-        reopened = reopening.reopen(run, None, data_dir, n_jobs, learner)
+        reopened = reopening.reopen(run, None, data_dir, n_jobs, learner, encoder)
         reopening.check_same_data(run, reopened)
         settings = RunSettings(reopened.manifest.settings.votes_only, bool(reopened.manifest.settings.rankings))
         with running.progress_bar("voting") as progress, watched(progress):

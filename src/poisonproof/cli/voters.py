@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poisonproof.cli import completion, options
+from poisonproof.cli import completion, encoding, options
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -137,7 +137,11 @@ class VoterOptions:
 
 
 def voting_samples(
-    voters: VoterOptions, dataset: Dataset, learner: str | None = None, n_jobs: int = -1
+    voters: VoterOptions,
+    dataset: Dataset,
+    learner: str | None = None,
+    n_jobs: int = -1,
+    encoder: str | None = None,
 ) -> SampleVoteClassifier:
     """The classifier in which the training samples vote as the options say, not yet fitted."""
     from poisonproof import BallotClassifier, NeighborVoteClassifier, Split
@@ -154,7 +158,12 @@ def voting_samples(
             )
         name = learner
     units = None if voters.units is None else column_units(voters.units)
-    features = map_for(dataset, name, unit=voters.unit, units=units)
+    if encoder in (None, encoding.NONE):
+        features = map_for(dataset, name, unit=voters.unit, units=units)
+    elif name is not None or units is not None or voters.unit is not None:
+        raise PoisonproofError(f"--encoder {encoder} is the map, too; leave --features and units out.")
+    else:
+        features = encoding.encoder_of(str(encoder))
     common: dict[str, Any] = {
         "metric": voters.metric or "euclidean",
         "split": Split("content" if dataset.groups is None else "group", dataset.dtype, dataset.n_features),

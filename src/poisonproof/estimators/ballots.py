@@ -39,6 +39,8 @@ class BallotClassifier(SampleVoteClassifier):
         `VectorFeatures`, `HashedFeatures`, `TableFeatures`, or any function of one sample that gives numbers. Without
         one, plain numbers are rounded to 1/scale, texts and sparse rows are hashed, and tables with categories get
         units from these rows, which is a premise (`TableFeatures.declared` avoids it).
+    encoder : Encoder or function, optional
+        The map, instead of ``features``: see `poisonproof.encoder`.
     near : float
         The greatest distance that counts as near, in the map's own units; with the cosine, the least cosine.
     metric : "euclidean" or "cosine"
@@ -99,6 +101,7 @@ class BallotClassifier(SampleVoteClassifier):
         scale: float = DEFAULT_SCALE,
         split: str | Split = "content",
         n_jobs: int | None = None,
+        encoder: Any = None,
     ) -> None:
         self.features = features
         self.near = near
@@ -112,6 +115,7 @@ class BallotClassifier(SampleVoteClassifier):
         self.scale = scale
         self.split = split
         self.n_jobs = n_jobs
+        self.encoder = encoder
 
     def ballots(self, X: Any) -> Ballots:
         """What all training samples say about every sample, ready to certify, to keep or to send."""

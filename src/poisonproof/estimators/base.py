@@ -23,6 +23,8 @@ from poisonproof.learners.arrived import PREMISE as ARRIVED
 from poisonproof.learners.arrived import arrived_parts, refuse_arrived, words
 from poisonproof.learners.auto import AutoClassifier
 from poisonproof.learners.describe import describe
+from poisonproof.learners.encoded import check_encoder, encoder_in, in_front
+from poisonproof.learners.presets import HEAD, preset
 from poisonproof.learners.table import TableClassifier
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise, PremiseWarning
@@ -149,7 +151,13 @@ class EnsembleClassifier(CertifiedClassifier):
 
 
 def learner_of(model: Any, samples: Samples | None = None) -> Any:
-    """The learner of an ensemble: the one given, or the default for samples of this kind, as on the command line."""
+    """The learner of an ensemble: the one given, or the default for samples of this kind, as on the command line.
+
+    Behind an encoder, if there is one.
+    """
+    encoder = getattr(model, "encoder", None)
+    if encoder is not None:
+        return in_front(encoder, preset(HEAD) if model.estimator is None else model.estimator)
     if model.estimator is not None:
         return model.estimator
     return AutoClassifier() if isinstance(samples, TextSamples) else TableClassifier()
@@ -172,6 +180,8 @@ def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, group
     X = as_frame(X)
     samples = split.samples(X)
     learner = learner_of(model, samples)
+    if (encoder := encoder_in(learner)) is not None:
+        check_encoder(encoder, samples)
     width = BaseEstimator()  # takes down what scikit-learn finds
     validate_data(width, outline(X, samples), skip_check_array=True)
     classes, codes, cells = read_labels(y, model.classes)
@@ -214,6 +224,8 @@ def shared_premises(model: EnsembleClassifier, data: TrainingData, split: Split)
         Premise("learner", describe(data.learner), True),
         *data_premises(data.classes, model.classes is not None, data.samples, split),
     ]
+    if (encoder := encoder_in(data.learner)) is not None:
+        premises.insert(1, encoder.premise)
     if parts := arrived_parts(data.learner):
         premises.append(Premise(ARRIVED, words(parts), True))
     return premises + table_premises(data.samples, split)

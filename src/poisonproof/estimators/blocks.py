@@ -46,6 +46,8 @@ class BlockBallotClassifier(BallotClassifier):
     ----------
     features : callable, optional
         The fixed map before the whitening; see `BallotClassifier`.
+    encoder : Encoder or function, optional
+        The map, instead of ``features``: see `poisonproof.encoder`.
     near : float
         The greatest distance that counts as near, between vectors of length 1.
     k, d, spread
@@ -85,6 +87,7 @@ class BlockBallotClassifier(BallotClassifier):
         scale: float = DEFAULT_SCALE,
         split: str | Split = "content",
         n_jobs: int | None = None,
+        encoder: Any = None,
     ) -> None:
         super().__init__(
             features,
@@ -95,6 +98,7 @@ class BlockBallotClassifier(BallotClassifier):
             scale=scale,
             split=split,
             n_jobs=n_jobs,
+            encoder=encoder,
         )
         self.k = k
         self.d = d

@@ -73,6 +73,10 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         Accept a learner that arrives fitted in part (a `FrozenEstimator`, a function bound to a fitted model, …). Every
         base classifier shares that part, so it is a premise of every certificate, named with its digest: it must not
         have seen training samples that an attacker could touch. By default such a learner is refused.
+    encoder : Encoder or function, optional
+        A fixed map from one sample to numbers, made elsewhere (`poisonproof.encoder`): it stands behind the split and
+        in front of the learner, which is fed embeddings. It is a premise of every certificate. Without an estimator,
+        the learner behind an encoder is the preset "head".
 
     Attributes
     ----------
@@ -110,6 +114,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         n_jobs: int | None = None,
         verbose: int = 0,
         trusted_state: bool = False,
+        encoder: Any = None,
     ) -> None:
         self.estimator = estimator
         self.k = k
@@ -120,6 +125,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.trusted_state = trusted_state
+        self.encoder = encoder
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Split, spread, and train one base classifier per subset.

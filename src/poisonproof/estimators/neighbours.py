@@ -34,6 +34,8 @@ class NeighborVoteClassifier(SampleVoteClassifier):
     ----------
     features : callable, optional
         The map from samples to small whole numbers; see `BallotClassifier`.
+    encoder : Encoder or function, optional
+        The map, instead of ``features``: see `poisonproof.encoder`.
     n_neighbors : int
         How many vote: K. All samples where there are fewer.
     metric : "euclidean" or "cosine"
@@ -78,6 +80,7 @@ class NeighborVoteClassifier(SampleVoteClassifier):
         scale: float = DEFAULT_SCALE,
         split: str | Split = "content",
         n_jobs: int | None = None,
+        encoder: Any = None,
     ) -> None:
         self.features = features
         self.n_neighbors = n_neighbors
@@ -87,6 +90,7 @@ class NeighborVoteClassifier(SampleVoteClassifier):
         self.scale = scale
         self.split = split
         self.n_jobs = n_jobs
+        self.encoder = encoder
 
     def neighbours(self, X: Any, n_listed: int | None = None) -> Neighbours:
         """The labels of the nearest training samples of every sample, ready to certify, to keep or to send.

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
+from poisonproof.learners.encoded import map_without_cache
 from poisonproof.maps.trusted_samples import KeptTrusted
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
@@ -38,6 +39,11 @@ PLAIN = ("n_features_in_", "n_dropped_", "kind_of_samples_", "classes_inferred_"
 OF_BLOCKS = ("k", "d", "directions", "exponent")
 PARAMETERS = ("near", "n_neighbors", "metric", "class_sizes_from", "one_sided", "voices", "scale", *OF_BLOCKS)
 OWN_MAPS = (
+    "poisonproof.maps.encoders.EncoderRecord",
+    "poisonproof.maps.image_encoders.ImageEncoder",
+    "poisonproof.maps.image_encoders.Picture",
+    "poisonproof.maps.outside_embeddings.OutsideEmbeddings",
+    "poisonproof.maps.text_encoders.TokenSumEncoder",
     "poisonproof.maps.hashed.HashedFeatures",
     "poisonproof.maps.tables.CategoryColumn",
     "poisonproof.maps.tables.NumberColumn",
@@ -55,7 +61,7 @@ def save_model(model: Any, path: str | Path) -> None:
     voters = model.voters_.whole()
     arrays = {name: getattr(voters, name) for name in ARRAYS if name != "places"}
     write_arrays(folder / VOTERS, arrays | {"places": model.places_}, {"format": FORMAT})
-    write_bytes(folder / MAP, dumped(model.map_.features))
+    write_bytes(folder / MAP, dumped(map_without_cache(model.map_.features)))
     files = [VOTERS, MAP]
     if model.trusted_voters_ is not None:
         arrays = {name: getattr(model.trusted_voters_, name) for name in ARRAYS if name != "places"}

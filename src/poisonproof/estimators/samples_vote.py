@@ -17,6 +17,8 @@ from poisonproof.estimators.base import CertifiedClassifier, data_premises, outl
 from poisonproof.estimators.surroundings import seen_around
 from poisonproof.estimators.trusted_voters import trusted_premises, voters_of_trusted
 from poisonproof.learners.describe import describe
+from poisonproof.learners.encoded import as_encoder, check_encoder
+from poisonproof.maps.encoders import Encoder
 from poisonproof.maps.tables import TableFeatures, describe_columns
 from poisonproof.maps.trusted import TrustedFeatures
 from poisonproof.maps.trusted_samples import TrustedSamples
@@ -75,6 +77,7 @@ class SampleVoteClassifier(CertifiedClassifier):
     method: ClassVar[str]
     """What the command line calls this way to vote."""
     features: Any
+    encoder: Any
     metric: Metric
     scale: float
     split: str | Split
@@ -264,7 +267,10 @@ class SampleVoteClassifier(CertifiedClassifier):
         if isinstance(features, TableFeatures):
             words = f"table, {describe_columns(features.columns)}; {features.origin}"
         premises = [Premise("map", f"{words}, {self.map_.scale:g} steps per unit, {self.metric}", not chosen)]
-        return [*premises, features.premise] if isinstance(features, TrustedFeatures) else premises
+        if isinstance(features, TrustedFeatures):
+            premises.append(features.premise)
+        encoder = features.features if isinstance(features, TrustedFeatures) else features
+        return [*premises, encoder.premise] if isinstance(encoder, Encoder) else premises
 
     def within_premises(self, certificate: Certificate) -> Certificate:
         """The certificate, less what the map does not allow to claim.
@@ -280,6 +286,15 @@ class SampleVoteClassifier(CertifiedClassifier):
         return replace(certificate, radius=nothing, radii=radii, exact=None)
 
     # Reading
+
+    def _chosen_map(self, samples: Samples) -> Any:
+        """The map that was given, by either name; an encoder is held to what it takes."""
+        if self.encoder is not None and self.features is not None:
+            raise PoisonproofError(f"Give {type(self).__name__} a map as 'features' or 'encoder', not both.")
+        chosen = self.features if self.encoder is None else as_encoder(self.encoder)
+        if isinstance(chosen, Encoder):
+            check_encoder(chosen, samples)
+        return chosen
 
     @property
     def nearness(self) -> Nearness:
@@ -364,9 +379,9 @@ class SampleVoteClassifier(CertifiedClassifier):
 
     def _features_by(self, trusted: TrustedSamples | None, samples: Samples) -> Any:
         """The map as given; without one, trusted rows give a table its units."""
-        if self.features is None and trusted is not None and isinstance(samples, TableSamples):
+        if self.features is self.encoder is None and trusted is not None and isinstance(samples, TableSamples):
             return trusted.units(scale=float(self.scale))
-        return self.features
+        return self._chosen_map(samples)
 
     def _hear_trusted(self, trusted: TrustedSamples | None) -> None:
         """Make voters of trusted samples with labels, and know the content of all."""

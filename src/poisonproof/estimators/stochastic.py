@@ -239,6 +239,8 @@ class InfiniteAggregationClassifier(_BernoulliClassifier):
         Accept a learner that arrives fitted in part (a `FrozenEstimator`, a function bound to a fitted model, …). Every
         base classifier shares that part, so it is a premise of every certificate, named with its digest: it must not
         have seen training samples that an attacker could touch. By default such a learner is refused.
+    encoder : Encoder or function, optional
+        A fixed map from one sample to numbers, in front of the learner; see `FiniteAggregationClassifier`.
     """
 
     method = "infinite-aggregation"
@@ -258,6 +260,7 @@ class InfiniteAggregationClassifier(_BernoulliClassifier):
         n_jobs: int | None = None,
         verbose: int = 0,
         trusted_state: bool = False,
+        encoder: Any = None,
     ) -> None:
         self.estimator = estimator
         self.k = k
@@ -271,6 +274,7 @@ class InfiniteAggregationClassifier(_BernoulliClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.trusted_state = trusted_state
+        self.encoder = encoder
 
     def _radii(self, votes: NDArray[Any], counts: NDArray[np.int64]) -> StochasticRadii:
         draws, k, unseen = self.draws_, self.k_, self.classes_inferred_
@@ -311,6 +315,7 @@ class BinomialSelectionClassifier(_BernoulliClassifier):
         n_jobs: int | None = None,
         verbose: int = 0,
         trusted_state: bool = False,
+        encoder: Any = None,
     ) -> None:
         self.estimator = estimator
         self.k = k
@@ -323,6 +328,7 @@ class BinomialSelectionClassifier(_BernoulliClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.trusted_state = trusted_state
+        self.encoder = encoder
 
     def _radii(self, votes: NDArray[Any], counts: NDArray[np.int64]) -> StochasticRadii:
         leads = bound_leads(counts, len(self.draws_), self.alpha, self.classes_inferred_)
@@ -357,6 +363,7 @@ class CertifiedBaggingClassifier(DrawnEnsembleClassifier):
         n_jobs: int | None = None,
         verbose: int = 0,
         trusted_state: bool = False,
+        encoder: Any = None,
     ) -> None:
         self.estimator = estimator
         self.subset_size = subset_size
@@ -369,6 +376,7 @@ class CertifiedBaggingClassifier(DrawnEnsembleClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.trusted_state = trusted_state
+        self.encoder = encoder
 
     def _draw(self, samples: Samples, labels: list[Cell], rank: NDArray[np.int64]) -> Draws:
         self.subset_size_ = operator.index(self.subset_size)

@@ -10,6 +10,7 @@ from poisonproof.certificates.certificate import Certificate
 from poisonproof.errors import PoisonproofError
 from poisonproof.evidence.attest import ENVELOPES, STATEMENT, TEST_RESULT
 from poisonproof.evidence.facts import Facts, NotTrueError, artefacts_of
+from poisonproof.evidence.model_signature import MODEL_SIGNATURE, check_model_signature
 from poisonproof.evidence.signing import key_id, opened
 from poisonproof.evidence.statement import PAYLOAD, of_the_data, of_the_run, violation
 from poisonproof.system.archives import read_whole
@@ -39,10 +40,13 @@ def check_sealed(run: Path, folder: Path, key: Any, facts: Facts | None) -> str:
     _check_premises(record["predicate"]["premises"], expected["premises"])
     for name, value in expected.items():
         _check_same(name, record["predicate"][name], value)
+    model = ""
+    if MODEL_SIGNATURE in record["predicate"]["documents"]:
+        model = f"; {check_model_signature(run, folder / MODEL_SIGNATURE, key)}"
     figures = "" if facts is not None else "; its figures were not compared, because the data are not at hand"
     return (
         f"The evidence in {folder} was signed with this key (SHA-256 {key_id(key)[:16]}…) and is true of the run: "
-        f"{len(record['subject'])} files, {len(expected['premises'])} premises{figures}."
+        f"{len(record['subject'])} files, {len(expected['premises'])} premises{model}{figures}."
     )
 
 

@@ -18,6 +18,7 @@ from joblib.hashing import NumpyHasher
 from sklearn.base import BaseEstimator, clone
 
 from poisonproof.errors import PoisonproofError
+from poisonproof.maps.encoders import Encoder
 
 PREMISE = "a part of the learner arrived fitted"
 GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
@@ -95,7 +96,7 @@ def _parts(value: Any, place: str, hidden: bool, above: tuple[int, ...]) -> Iter
     """Fitted parts in a value; ``hidden`` if it is no parameter but held by something that is."""
     if id(value) in above or len(above) > DEEPEST or value is None or isinstance(value, type | ModuleType):
         return
-    if is_generator(value):
+    if is_generator(value) or isinstance(value, Encoder):  # an encoder is a premise of its own
         return
     if _is_fitted(value) or (hidden and _is_array(value)):
         yield ArrivedPart(place, _kind(value), state_digest(value))

@@ -29,13 +29,7 @@ def brought(name: str) -> Any:
 
     The module is looked for in the current folder, then among the installed packages.
     """
-    module, _, place = name.partition(":")
-    value = _imported(name, module)
-    for part in place.split("."):
-        if not hasattr(value, part):
-            known = [known for known in dir(value) if not known.startswith("_")]
-            raise PoisonproofError(f"The learner '{name}' is not there: no '{part}'; {nearest(part, known)}")
-        value = getattr(value, part)
+    value = named_object(name, "learner")
     try:
         learner = clone(value) if _is_learner(value) else value()
     except Exception as error:
@@ -49,7 +43,19 @@ def brought(name: str) -> Any:
     return learner
 
 
-def _imported(name: str, module: str) -> Any:
+def named_object(name: str, what: str) -> Any:
+    """What `MODULE:OBJECT` names; ``what`` it is to be, for the error."""
+    module, _, place = name.partition(":")
+    value = _imported(name, module, what)
+    for part in place.split("."):
+        if not hasattr(value, part):
+            known = [known for known in dir(value) if not known.startswith("_")]
+            raise PoisonproofError(f"The {what} '{name}' is not there: no '{part}'; {nearest(part, known)}")
+        value = getattr(value, part)
+    return value
+
+
+def _imported(name: str, module: str, what: str) -> Any:
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)  # it stays: worker processes look where we do
@@ -57,7 +63,7 @@ def _imported(name: str, module: str) -> Any:
         return importlib.import_module(module)
     except (Exception, SystemExit) as error:
         raise PoisonproofError(
-            f"The learner '{name}' cannot be had: its module '{module}' does not import ({type(error).__name__}: "
+            f"The {what} '{name}' cannot be had: its module '{module}' does not import ({type(error).__name__}: "
             f"{error}); it is looked for in this folder and among the installed packages."
         ) from None
 

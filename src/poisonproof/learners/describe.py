@@ -27,6 +27,7 @@ from poisonproof.learners.arrived import (
     underlying,
     words,
 )
+from poisonproof.maps.encoders import Encoder
 
 # What shows all that it is by its own representation.
 PLAIN = (
@@ -50,8 +51,11 @@ def _described(value: Any) -> str:
         parts = {name: f"{name}={_described(part)}" for name, part in sorted(value.get_params(deep=False).items())}
         changed = [part for name, part in parts.items() if plain.get(name) != part]
         return f"{type(value).__name__}({', '.join(changed)})"
+    if isinstance(value, Encoder):
+        return f"{value.record.name} ({value.record.digest[:32]})"
     if is_dataclass(value) and not isinstance(value, type):
-        return _with_parts(value, {part.name: getattr(value, part.name) for part in fields(value)})
+        own = [part.name for part in fields(value) if part.compare]  # where something lies is not what it is
+        return _with_parts(value, {name: getattr(value, name) for name in own})
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_described(key)}: {_described(part)}" for key, part in value.items()) + "}"
     if isinstance(value, set | frozenset):

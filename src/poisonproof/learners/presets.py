@@ -75,6 +75,12 @@ def _objects(texts: Sequence[str]) -> Any:
     return KernelRidgeClassifier(ObjectFeatures(), kernel="rbf", gamma=1.0, ridge=0.03, balance=0.7)
 
 
+def _head(texts: Sequence[str]) -> Any:
+    from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+
+    return KernelRidgeClassifier(kernel="rbf", gamma=2.0, ridge=0.05, balance=0.5)
+
+
 def _network(mirror: bool) -> Callable[[Sequence[str]], Any]:
     def make(texts: Sequence[str]) -> Any:
         from poisonproof.learners.network import TorchClassifier
@@ -85,6 +91,7 @@ def _network(mirror: bool) -> Callable[[Sequence[str]], Any]:
     return make
 
 
+HEAD = "head"
 PRESETS = {
     "table": Preset("logistic regression on numbers, categories and missing values", _table),
     "text": Preset("the same with hashed words, on texts or on a table with columns of texts", _text),
@@ -95,7 +102,9 @@ PRESETS = {
     ),
     "forest": Preset("extremely randomised trees on numbers, categories and missing values", _trees("forest")),
     "boosting": Preset("gradient boosting on the same; it wants subsets of some hundred samples", _trees("boosting")),
-    "bayes": Preset("for texts alone: naive Bayes on hashed words and pieces of words, thresholds set on texts left out", _bayes),
+    "bayes": Preset(
+        "for texts alone: naive Bayes on hashed words and their pieces, thresholds on texts left out", _bayes
+    ),
     "ridge": Preset("for texts alone: ridge regression on the same, its threshold set on texts left out", _ridge),
     "digits": Preset(
         "for grey images of single glyphs: pooled kernel ridge on stroke directions in a metric learned from drawn "
@@ -111,6 +120,11 @@ PRESETS = {
         "for small colour photographs: the same on patches compared with procedural pictures, averaged over mirroring; "
         "chosen on CIFAR-10 training images held out from the training subsets",
         _objects,
+    ),
+    HEAD: Preset(
+        "for embeddings, behind --encoder: pooled kernel ridge on them; constants chosen on training samples of "
+        "CIFAR-10 and AG News held out from the training subsets",
+        _head,
     ),
     "nin": Preset("the network of the Finite Aggregation paper with its training recipe, in PyTorch", _network(False)),
     "nin-mirror": Preset("the same; training images are mirrored too, as the paper does on CIFAR-10", _network(True)),
@@ -134,7 +148,8 @@ def learner_for(schema: Any) -> tuple[str, str, tuple[str, ...]]:
     """The learner for data of this schema, why, and the columns of texts it must know."""
     kind = getattr(schema, "kind", None)
     if kind == "images":
-        return "table", "these are images: logistic regression on their pixels", ()
+        picked = "objects" if schema.colour else "digits"
+        return picked, f"these are {'colour' if schema.colour else 'grey'} images and no encoder is wanted or there", ()
     texts = tuple(schema.named("text")) if kind == "table" else ()
     if texts:
         return ("auto", THERE_ARE_TEXTS, ()) if schema.only_texts else ("text", THERE_ARE_TEXTS, texts)

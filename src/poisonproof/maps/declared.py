@@ -7,11 +7,14 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from poisonproof.errors import PoisonproofError
+from poisonproof.maps.encoders import Encoder
 from poisonproof.maps.hashed import HashedFeatures
+from poisonproof.maps.named_encoders import encoder
 from poisonproof.maps.tables import CategoryColumn, NumberColumn, TableFeatures
 from poisonproof.maps.vectors import VectorFeatures
 
 OWN = "own"
+ENCODER = "encoder"
 
 
 def _digits() -> Any:
@@ -39,6 +42,8 @@ MAPS = (*PLAIN, "table", *PICTURES)
 
 def record_of(features: Any) -> dict[str, Any]:
     """A map as plain values; one that is none of ours is known by name only, and cannot be made again from that."""
+    if isinstance(features, Encoder) and features.spec is not None:
+        return {"name": ENCODER, "of": features.spec, "digest": features.record.digest}
     for name, kind in PLAIN.items():
         if type(features) is kind:
             return {"name": name, **asdict(features)}
@@ -59,6 +64,11 @@ def map_of(record: Mapping[str, Any]) -> Any:
         raise PoisonproofError(
             "The feature map is one of somebody's own, and a record does not hold its code; give the model itself."
         )
+    if name == ENCODER:
+        made = encoder(str(values.get("of")))
+        if made.record.digest != values.get("digest"):
+            raise PoisonproofError(f"The encoder '{values.get('of')}' is not the one on record: its digest is another.")
+        return made
     if name in PICTURES:
         return PICTURES[str(name)]()
     if name in PLAIN:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from poisonproof.certificates.certificate import UNSEEN
 from poisonproof.certificates.methods import Certificate
-from poisonproof.certificates.samples_vote import scores_and_radii
+from poisonproof.certificates.samples_vote import speaking
 from poisonproof.display.text import shown
 from poisonproof.samples.kinds import (
     NumberSamples,
@@ -136,17 +136,13 @@ def gallery(
 
 
 def tallied(votes: Votes | Ballots | Neighbours, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Votes by class for these test samples, and behind them the abstentions.
-
-    Of ballots, those that speak for a class: its near samples, the far ones of others, and its declared size.
-    """
+    """Votes by class for these test samples, and behind them the abstentions."""
     if isinstance(votes, Votes):
         return np.stack([np.bincount(votes.matrix[row], minlength=len(votes.classes) + 1) for row in rows])
     if isinstance(votes, Neighbours):
-        counts = replace(votes, order=votes.order[rows], first=votes.first[rows]).counts()
+        counts = speaking(replace(votes, order=votes.order[rows], first=votes.first[rows]))
     else:
-        own = replace(votes, near=votes.near[rows], self_near=votes.self_near[rows])
-        counts = scores_and_radii(own)[0] + (0 if votes.one_sided else votes.n_voices)
+        counts = speaking(replace(votes, near=votes.near[rows], self_near=votes.self_near[rows]))
     return np.column_stack([counts, np.zeros(len(rows), np.int64)])
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,19 @@ from numpy.typing import NDArray
 
 from poisonproof.certificates.certificate import UNSEEN, Certificate
 from poisonproof.certificates.methods import certify
+from poisonproof.certificates.samples_vote import speaking
 from poisonproof.data.named import SCHEMAS
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+from poisonproof.estimators.samples_vote import SampleVoteClassifier
 from poisonproof.premises import PremiseWarning
+from poisonproof.runs.election import CLASSIFIERS
 from poisonproof.runs.manifest import FILE, Manifest
 from poisonproof.runs.plain import check_plain
 from poisonproof.samples.schema import ArraySchema, ImageSchema, Schema, schema_from_dict
 from poisonproof.training.member_by_member import UnansweredError
+from poisonproof.votes.ballots import Ballots
+from poisonproof.votes.neighbours import Neighbours
 from poisonproof.votes.votes import Votes
 
 COLUMNS = ("prediction", "radius", "runner_up", "vote_share")
@@ -95,12 +100,12 @@ class Answers:
 
 @dataclass(frozen=True, eq=False)
 class KeptRun:
-    """A run's schema and base classifiers, ready to answer."""
+    """A run's schema and its model, base classifiers or samples that vote, ready to answer."""
 
     folder: Path
     manifest: Manifest
     schema: Schema
-    model: FiniteAggregationClassifier
+    model: FiniteAggregationClassifier | SampleVoteClassifier
 
     @classmethod
     def open(cls, folder: Path, trusted: Sequence[str] = (), n_jobs: int | None = 1) -> KeptRun:
@@ -109,7 +114,9 @@ class KeptRun:
         manifest = _manifest(folder)
         schema = _schema(folder, manifest)
         _check_models(folder, manifest)
-        model = FiniteAggregationClassifier.load(folder / "models", trusted=trusted).set_params(n_jobs=n_jobs)
+        election = manifest.settings.election
+        kind = FiniteAggregationClassifier if election is None else CLASSIFIERS[election["method"]]
+        model = kind.load(folder / "models", trusted=trusted).set_params(n_jobs=n_jobs)
         if manifest.settings.schema is None and _width(schema) != model.n_features_in_:
             raise _no_schema(folder, manifest)
         return cls(folder, manifest, schema, model)
@@ -127,28 +134,55 @@ class KeptRun:
     @property
     def rows_at_once(self) -> int:
         """How many samples are asked about at a time, so that their votes stay small."""
-        rows = min(MOST_ROWS, MOST_VOTES // self.model.spread_.n_subsets)
+        model = self.model
+        each = len(model.voters_) if isinstance(model, SampleVoteClassifier) else model.spread_.n_subsets
+        rows = min(MOST_ROWS, MOST_VOTES // each)
         return max(ROW_STEP, rows - rows % ROW_STEP)
+
+    @property
+    def ensemble(self) -> FiniteAggregationClassifier:
+        """The base classifiers; one sentence where training samples vote."""
+        if isinstance(self.model, SampleVoteClassifier):
+            raise PoisonproofError(
+                f"The run in {self.folder} has no base classifiers, its training samples vote; `poisonproof predict` "
+                "answers for new samples."
+            )
+        return self.model
+
+    @property
+    def _flips_only(self) -> bool:
+        """Whether the training samples shaped the map, so that nothing is claimed but of flipped labels."""
+        model = self.model
+        return isinstance(model, SampleVoteClassifier) and getattr(model.map_.features, "label_flips_only", False)
 
     def votes(self, X: Any) -> Votes:
         """What the base classifiers say about these samples; none is refused because nobody can answer it."""
-        if self.model.n_jobs == 1:
-            return self.model._asked(X)
+        model = self.ensemble
+        if model.n_jobs == 1:
+            return model._asked(X)
         try:
-            return self.model.votes(X)
+            return model.votes(X)
         except UnansweredError as error:  # these samples are some of more, and may be the only such ones
             warnings.warn(str(error), PremiseWarning, stacklevel=2)
-            return self.model._asked(X)
+            return model._asked(X)
 
     def answers(self, X: Any, question: Question = Question()) -> Answers:  # noqa: B008 - frozen
         """Prediction, radius and what else is asked, for each of these samples."""
-        votes = self.votes(X)
-        certificate = certify(votes)
-        counts = votes.counts()
-        share = counts[np.arange(len(counts)), certificate.prediction] / votes.spread.n_subsets
+        votes: Votes | Ballots | Neighbours
+        if isinstance(self.model, SampleVoteClassifier):
+            votes = self.model.votes_of(self.model.heard(X))
+            certificate = self.model.certificate_of(votes)
+            counts = speaking(votes)
+            share = counts[np.arange(len(counts)), certificate.prediction] / np.maximum(counts.sum(axis=1), 1)
+        else:
+            votes = self.votes(X)
+            certificate, counts = certify(votes), votes.counts()
+            share = counts[np.arange(len(counts)), certificate.prediction] / votes.spread.n_subsets
         target = None
         if question.target is not None:
             wanted = certify(votes, target=question.target)
+            if self._flips_only:
+                wanted = replace(wanted, radius=np.zeros(len(wanted), np.int64))
             target = [
                 None if already else int(radius) for already, radius in zip(wanted.already, wanted.radius, strict=True)
             ]
@@ -191,6 +225,11 @@ def _width(schema: Schema) -> int:
 def _check_models(folder: Path, manifest: Manifest) -> None:
     if not (folder / "models" / "model.json").exists():
         settings = manifest.settings
+        if settings.election is not None:
+            raise PoisonproofError(
+                f"The run in {folder} kept no voters (--votes-only); run the same command without it, with another "
+                "--out."
+            )
         schema = "" if settings.schema is None else f"--schema {folder / 'schema.json'} "
         raise PoisonproofError(
             f"The run in {folder} kept no base classifiers (--votes-only); train them with "

@@ -32,6 +32,12 @@ OWN_TYPES = (
     "poisonproof.maps.objects.ObjectFeatures",
     "poisonproof.maps.signs.SignFeatures",
     "poisonproof.maps.vectors.VectorFeatures",
+    "poisonproof.learners.encoded.EncodedClassifier",
+    "poisonproof.maps.encoders.EncoderRecord",
+    "poisonproof.maps.image_encoders.ImageEncoder",
+    "poisonproof.maps.image_encoders.Picture",
+    "poisonproof.maps.outside_embeddings.OutsideEmbeddings",
+    "poisonproof.maps.text_encoders.TokenSumEncoder",
     "poisonproof.learners.network.TorchClassifier",
     "poisonproof.learners.network_in_network.network_in_network",
 )

@@ -10,6 +10,7 @@ import numpy as np
 
 from poisonproof.errors import DamagedFileError, check_format
 from poisonproof.learners.arrived import PREMISE as ARRIVED
+from poisonproof.learners.encoded import without_cache
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
 from poisonproof.partition.subsets import DIGEST_BYTES
@@ -28,15 +29,16 @@ def save_model(model: Any, path: str | Path) -> None:
     """Write a fitted FiniteAggregationClassifier into a folder."""
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
-    engine_of(model.estimator).save(model.members_, folder, model.subset_digests_)
+    engine_of(model._learner()).save(model.members_, folder, model.subset_digests_)
     save_model_record(model, folder)
 
 
 def save_model_record(model: Any, folder: Path) -> None:
     """Write all of a model but its base classifiers, and the digests of the files that hold them."""
     names = getattr(model, "feature_names_in_", None)
-    write_bytes(folder / ESTIMATOR, dumped(model.estimator))
-    engine = engine_of(model.estimator)
+    learner = without_cache(model.estimator if model.encoder is None else model._learner())
+    write_bytes(folder / ESTIMATOR, dumped(learner))
+    engine = engine_of(learner)
     files = [ESTIMATOR, *engine.files(len(model.subset_sizes_))]
     write_record(
         folder / RECORD,

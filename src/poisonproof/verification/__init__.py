@@ -19,9 +19,16 @@ from typing import Any
 from poisonproof.errors import PoisonproofError
 from poisonproof.verification import checks
 from poisonproof.verification.arithmetic import Arithmetic
-from poisonproof.verification.evidence import Evidence, open_certificate, open_run
-from poisonproof.verification.omissions import unchecked
+from poisonproof.verification.evidence import Evidence, check_format, open_certificate, open_manifest, open_run
+from poisonproof.verification.omissions import unchecked, unchecked_of_samples
 from poisonproof.verification.records import MOST_BYTES, Reader
+from poisonproof.verification.sample_checks import SampleChecks
+from poisonproof.verification.sample_files import (
+    SampleEvidence,
+    is_of_samples,
+    open_sample_certificate,
+    open_sample_run,
+)
 from poisonproof.verification.verdict import (
     Check,
     Finding,
@@ -108,15 +115,35 @@ def verify(
     opened: list[Evidence] = []
 
     def files() -> str:
-        reader = Reader(max_bytes)
-        where = Path(votes) if votes else None
-        opened.append(open_run(path, reader) if path.is_dir() else open_certificate(path, where, reader))
+        opened.append(_opened(path, Path(votes) if votes else None, Reader(max_bytes)))
         return opened[0].words
 
     found = [made("files", files)]
     if not opened:
         return Verdict(str(path), tuple(found), seed)
     evidence = opened[0]
+    kept = Path(witness) if witness is not None else None
+    if isinstance(evidence, SampleEvidence):
+        votes_of = SampleChecks(evidence, data, groups, sample, seed, progress)
+        wanted: dict[str, Callable[[], str | Finding]] = {
+            "election": votes_of.election,
+            "classes": lambda: checks.classes(evidence),
+            "votes": votes_of.votes,
+            "prediction": votes_of.prediction,
+            "margin": votes_of.margin,
+            "radius": votes_of.radius,
+            "premises": votes_of.premises,
+            "manifest": votes_of.manifest,
+            "data": votes_of.same_data,
+            "accuracy": lambda: checks.accuracy(evidence, data),
+            "model": votes_of.model,
+            "recount": lambda: votes_of.recount(ask),
+        }
+        if formal:
+            wanted["formal"] = lambda: checked_formally(evidence, votes_of.rows, kept, progress)
+        found += [made(name, check) for name, check in wanted.items()]
+        silent = () if any(check.outcome == "failed" for check in found) else unchecked_of_samples(evidence, found)
+        return Verdict(str(path), tuple(found), seed, silent, "no data" if data is None else source)
     again = Arithmetic(evidence, sample, seed, progress)
     first: dict[str, Callable[[], str | Finding]] = {
         "spread": lambda: checks.spread(evidence),
@@ -132,7 +159,6 @@ def verify(
         "accuracy": lambda: checks.accuracy(evidence, data),
     }
     if formal:
-        kept = Path(witness) if witness is not None else None
         first["formal"] = lambda: checked_formally(evidence, again.rows, kept, progress)
     found += [made(name, check) for name, check in first.items()]
     false = next((check.name for check in found if check.outcome == "failed" and check.name in FOUNDATIONS), None)
@@ -142,10 +168,26 @@ def verify(
         "members": lambda: heard.asked(ask, again, progress),
         "retraining": lambda: heard.retrained(retrain, seed, progress),
     }
+    if any(premise[0] == "encoder" for premise in evidence.facts["premises"]):
+        then["encoder"] = lambda: heard.encoder(seed)
     found += [made(name, check) for name, check in then.items()]
     # What is false has been named; what else such files hold need not even be readable.
     silent = () if any(check.outcome == "failed" for check in found) else unchecked(evidence, found, data)
     return Verdict(str(path), tuple(found), seed, silent, "no data" if data is None else source)
+
+
+def _opened(path: Path, votes: Path | None, reader: Reader) -> Evidence:
+    """The files of a run or a certificate, whoever voted."""
+    if path.is_dir():
+        manifest = open_manifest(path, reader)
+        if (manifest.get("settings") or {}).get("election") is not None:
+            return open_sample_run(path, manifest, reader)
+        return open_run(path, manifest, reader)
+    certificate = reader.npz(path)
+    if is_of_samples(certificate):
+        check_format(certificate.facts, "certificate.npz", path.name)
+        return open_sample_certificate(path, certificate, votes, reader)
+    return open_certificate(path, certificate, votes, reader)
 
 
 class _Heard:
@@ -185,6 +227,13 @@ class _Heard:
         from poisonproof.verification.retrain import retrained
 
         return retrained(ensemble, wanted, seed, progress)
+
+    def encoder(self, seed: int) -> str:
+        """The weights of the encoder at hand, and some embeddings that were kept."""
+        ensemble = self.ensemble
+        from poisonproof.verification.encoded import encoder
+
+        return encoder(ensemble, seed)
 
     def _check_kept(self, wanted: bool) -> None:
         if not self.known:

@@ -209,12 +209,17 @@ def manifest(evidence: Evidence) -> str:
     elif split is not None and "threat_model" in origin:
         stated["origin of the certificate: threat_model"] = (origin["threat_model"], claims.threat_model(split))
     for name, (given, right) in stated.items():
-        if not same(given, right):
-            where, one, other = _first_difference(name, given, right)
-            raise NotTrueError(f"{where} is stated as {one}, but the rest of the files give {other}.")
+        follows(name, given, right)
     if not evidence.manifest:
         return f"unit {facts['unit']!r}" + ("." if origin else "; the certificate does not say where it comes from.")
     return f"{len(stated)} statements follow from the rest."
+
+
+def follows(name: str, given: Any, right: Any) -> None:
+    """An error that names the first difference if a statement is not what the rest of the files give."""
+    if not same(given, right):
+        where, one, other = _first_difference(name, given, right)
+        raise NotTrueError(f"{where} is stated as {one}, but the rest of the files give {other}.")
 
 
 def _of_the_run(evidence: Evidence, origin: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -255,8 +260,8 @@ def _of_the_run(evidence: Evidence, origin: dict[str, Any]) -> dict[str, tuple[A
     return stated
 
 
-def data_and_split(evidence: Evidence, data: Any, groups: Any) -> str:
-    """The data have the digests that are stated, and split.npy is what their content gives."""
+def same_data(evidence: Evidence, data: Any, groups: Any) -> dict[str, Any]:
+    """The digests that are stated of the data, which those at hand have; an error if they have not."""
     if data is None:
         raise NotCheckedError(NO_DATA)
     stated = evidence.settings.get("dataset") or (evidence.facts.get("origin") or {}).get("dataset") or {}
@@ -268,11 +273,17 @@ def data_and_split(evidence: Evidence, data: Any, groups: Any) -> str:
         raise NotTrueError("the data at hand were read by another schema than the one that is stated.")
     if "groups" in stated and groups is None:
         raise NotCheckedError("the digest of contributors is stated, and they are not at hand; give groups=.")
+    return dict(stated)
+
+
+def data_and_split(evidence: Evidence, data: Any, groups: Any) -> str:
+    """The data have the digests that are stated, and split.npy is what their content gives."""
+    stated = same_data(evidence, data, groups)
     split, partition = evidence.facts["split"], evidence.partition
     if partition is None or split is None:
         agree = "; the digests of the data agree" if stated else ""
         raise NotCheckedError(f"there is no split.npy to compare with{agree}.")
-    known = _places(evidence, data.y_train) >= 0
+    known = places_of(evidence, data.y_train) >= 0
     if split["kind"] == "group" and groups is not None:
         known &= ~np.isnan(label_codes(groups))  # a sample without a contributor is left out
     found = partitions(split, evidence.spread.n, data.x_train, data.y_train, groups)
@@ -300,7 +311,7 @@ def accuracy(evidence: Evidence, data: Any) -> str:
         raise NotCheckedError(NO_DATA)
     if not evidence.manifest:
         raise NotCheckedError("only a run states one.")
-    truth = _places(evidence, data.y_test)
+    truth = places_of(evidence, data.y_test)
     if len(truth) != evidence.n_test:
         raise NotTrueError(f"there are {len(truth)} test samples at hand, but the votes are about {evidence.n_test}.")
     right = evidence.certificate.arrays["prediction"] == truth
@@ -320,7 +331,7 @@ def accuracy(evidence: Evidence, data: Any) -> str:
     return f"{int(right.sum())} of {len(right)} test samples are right, as stated."
 
 
-def _places(evidence: Evidence, labels: Any) -> NDArray[np.int64]:
+def places_of(evidence: Evidence, labels: Any) -> NDArray[np.int64]:
     """Index of each label in the class list; −1 for none."""
     places = {code: at for at, code in enumerate(label_codes(evidence.facts["classes"]["values"]).tolist())}
     return np.array([places.get(code, -1) for code in label_codes(labels).tolist()], np.int64)

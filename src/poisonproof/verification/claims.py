@@ -56,6 +56,31 @@ def premises(
     }
 
 
+def premises_of_samples(settings: dict[str, Any], inferred: bool) -> dict[str, tuple[str | None, bool]]:
+    """The same where training samples vote."""
+    election, classes = settings["election"], settings["classes"]
+    names = f"{len(classes)} labels, {', '.join(map(str, classes[:12]))}{', …' if len(classes) > 12 else ''}"
+    found: dict[str, tuple[str | None, bool]] = {
+        "map": (None, election["map"].get("trusted", True)),
+        "classes": (names, not inferred),
+        "fitted before the split": ("nothing, by the caller's word", True),
+    }
+    if election["method"] == "neighbours":
+        return found | {"number of neighbours": (str(election["n_neighbors"]), True)}
+    sizes = election["class_sizes"]
+    if election["one_sided"] or sizes == "rows":
+        words = "none needed: far samples count 0"
+    elif sizes is None:
+        words = "none declared: all classes count as equally large"
+    else:
+        listed = ", ".join(f"{label}: {size}" for label, size in sizes[:12]) + (", …" if len(sizes) > 12 else "")
+        words = f"{listed}; from {election['class_sizes_from'] or 'the caller, outside this data'}"
+    found |= {"near": (None, True), "class sizes": (words, True)}
+    if settings["split"]["kind"] == "group":
+        found["voices"] = (f"{election['voices']} for each contributor; ids are authenticated", True)
+    return found
+
+
 def features(split: dict[str, Any]) -> tuple[int | None, bool]:
     """How many features a split states, if it does, and whether that was declared."""
     schema = split.get("schema")

@@ -104,22 +104,27 @@ class Evidence:
         return len(self.facts["classes"]["values"])
 
 
-def open_run(folder: Path, reader: Reader) -> Evidence:
+def open_manifest(folder: Path, reader: Reader) -> dict[str, Any]:
+    """The manifest of a complete run."""
+    manifest = reader.json(folder / "manifest.json")
+    check_format(manifest, "manifest.json")
+    if manifest.get("status") != "complete":
+        raise NotTrueError(f"the run is not complete: the manifest's status is {manifest.get('status')!r}.")
+    return manifest
+
+
+def open_run(folder: Path, manifest: dict[str, Any], reader: Reader) -> Evidence:
     """A run directory; the first file that is not what the manifest says is named."""
     for name in ("votes", "models"):
         check_folder(folder / name)
-    manifest = reader.json(folder / "manifest.json")
-    _check_format(manifest, "manifest.json")
-    if manifest.get("status") != "complete":
-        raise NotTrueError(f"the run is not complete: the manifest's status is {manifest.get('status')!r}.")
     stated = manifest["files"]
     _check_names(stated)
     absent = [name for name in stated if name not in REQUIRED and not os.path.lexists(folder / name)]
     for name in (name for name in stated if name not in absent):
-        _check_file(reader, folder, name, stated[name], "manifest.json")
+        check_file(reader, folder, name, stated[name], "manifest.json")
     votes_record, certificate = reader.json(folder / "votes.json"), reader.npz(folder / "certificate.npz")
-    _check_format(votes_record, "votes.json")
-    _check_format(certificate.facts, "certificate.npz")
+    check_format(votes_record, "votes.json")
+    check_format(certificate.facts, "certificate.npz")
     _check_matrix(reader, votes_record["matrix"], folder / "votes.npy")
     evidence = Evidence(
         certificate,
@@ -134,10 +139,10 @@ def open_run(folder: Path, reader: Reader) -> Evidence:
         folder,
         absent,
     )
-    _check_schema(evidence)
+    check_schema(evidence)
     _check_parts(evidence, [name for name in stated if name.startswith("votes/") and name not in absent])
     known = {*stated, *(f"models/{name}" for name in (evidence.model or {}).get("files", ()))}
-    evidence.others = sorted(name for name in _files_in(folder) if name not in known)
+    evidence.others = sorted(name for name in files_in(folder) if name not in known)
     strange = [name for name in evidence.others if name not in WITHOUT_DIGEST]
     evidence.words = (
         f"{len(stated) - len(absent)} files have the digests that the manifest states, and it has its own"
@@ -148,16 +153,16 @@ def open_run(folder: Path, reader: Reader) -> Evidence:
     return evidence
 
 
-def open_certificate(path: Path, votes: Path | None, reader: Reader) -> Evidence:
+def open_certificate(path: Path, certificate: Archive, votes: Path | None, reader: Reader) -> Evidence:
     """A loose certificate, with the votes it was made from if they are given."""
-    evidence = Evidence(reader.npz(path), reader)
-    _check_format(evidence.facts, "certificate.npz", path.name)
+    evidence = Evidence(certificate, reader)
+    check_format(evidence.facts, "certificate.npz", path.name)
     evidence.words = f"the arrays of {path.name} have the digests that it states"
     if votes is not None:
         evidence.votes = reader.npy(votes)
         if os.path.lexists(votes.with_suffix(".json")):
             evidence.votes_record = reader.json(votes.with_suffix(".json"))
-            _check_format(evidence.votes_record, "votes.json")
+            check_format(evidence.votes_record, "votes.json")
             _check_matrix(reader, evidence.votes_record["matrix"], votes)
             evidence.rankings = _open_rankings(votes.with_suffix(".rankings.npy"), evidence.votes_record, reader)
             evidence.words += f", and so does {votes.name}"
@@ -176,7 +181,7 @@ def _check_names(stated: dict[str, Any]) -> None:
             raise NotTrueError(f"the manifest does not name {name}.")
 
 
-def _files_in(folder: Path) -> Iterator[str]:
+def files_in(folder: Path) -> Iterator[str]:
     """Every name below a folder; links are names too and are not followed."""
     count = 0
     for place, folders, names in os.walk(folder):
@@ -194,11 +199,11 @@ def _open_model(folder: Path, reader: Reader) -> dict[str, Any] | None:
     if not os.path.lexists(path):
         return None
     record = reader.json(path)
-    _check_format(record, MODEL)
+    check_format(record, MODEL)
     for name, digest in record["files"].items():
         if not MODEL_FILE.fullmatch(name):
             raise NotTrueError(f"{MODEL} names {name!r}, which is no file of a model.")
-        _check_file(reader, folder / "models", name, digest, MODEL)
+        check_file(reader, folder / "models", name, digest, MODEL)
     unnamed = {other.name for other in path.parent.glob("*.skops")} - set(record["files"])
     if unnamed:
         raise NotTrueError(f"{MODEL} does not name {min(unnamed)}.")
@@ -215,7 +220,7 @@ def _open_rankings(path: Path, votes_record: dict[str, Any], reader: Reader) -> 
     return reader.npy(path)
 
 
-def _check_schema(evidence: Evidence) -> None:
+def check_schema(evidence: Evidence) -> None:
     """schema.json is the schema that the manifest states."""
     assert evidence.folder is not None
     if (SCHEMA in (evidence.manifest or {})["files"]) != ("schema" in evidence.settings):
@@ -226,12 +231,14 @@ def _check_schema(evidence: Evidence) -> None:
         raise NotTrueError(f"{SCHEMA} is not the schema that the manifest states.")
 
 
-def _check_file(reader: Reader, folder: Path, name: str, stated: str, by: str) -> None:
+def check_file(reader: Reader, folder: Path, name: str, stated: str, by: str) -> None:
+    """An error if a file does not have the digest that another states."""
     if reader.sha256(folder / name) != stated:
         raise NotTrueError(f"{name} was altered: it does not have the SHA-256 that {by} states.")
 
 
-def _check_format(record: dict[str, Any], kind: str, name: str | None = None) -> None:
+def check_format(record: dict[str, Any], kind: str, name: str | None = None) -> None:
+    """An error if a record is of another format than this checker knows."""
     if record.get("format") != FORMATS[kind]:
         raise NotTrueError(
             f"{name or kind} is of format {record.get('format')!r}; this checker knows '{FORMATS[kind]}'."
@@ -242,7 +249,7 @@ def _check_matrix(reader: Reader, stated: dict[str, Any], path: Path) -> None:
     record = f"{path.name.split('.')[0]}.json"
     if stated["file"] != path.name:
         raise NotTrueError(f"{record} describes {stated['file']!r}, not {path.name}.")
-    _check_file(reader, path.parent, path.name, stated["sha256"], record)
+    check_file(reader, path.parent, path.name, stated["sha256"], record)
 
 
 def _check_parts(evidence: Evidence, names: list[str]) -> None:

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from poisonproof.errors import PoisonproofError
 from poisonproof.verification.evidence import Evidence
 from poisonproof.verification.run_off_witness import write_run_off
+from poisonproof.verification.sample_files import SampleEvidence
 from poisonproof.verification.verdict import Finding, NotCheckedError, NotTrueError
-from poisonproof.verification.witness import Electorate, write_ensemble
+from poisonproof.verification.witness import Electorate, write_ballots, write_ensemble, write_neighbours
 
 PROGRAM = "poisonproof-check"
 SETTING = "POISONPROOF_CHECK"
@@ -30,10 +31,16 @@ STATEMENTS = {
     "tight": f"covers by dual bounds, trees and groups, {END_TO_END}",
     "run-off": "run-off election by multipliers, from training sets to predictions (end_to_end_run_off in "
     "proofs/RunOffChecker.v)",
+    **dict.fromkeys(("ballots", "one-sided ballots"), "Theorems 1 and 2 of docs/ballots.md (proofs/Ballots.v)"),
+    "neighbours": "Theorem 5 of docs/ballots.md (proofs/Neighbours.v)",
 }
 TRUSTED = (
     "Trusted: that every base classifier is a function of its own subset, the hash of the split, that these votes are "
     "those of the data; and Coq, its extraction, OCaml and Zarith"
+)
+TRUSTED_OF_SAMPLES = (
+    "Trusted: that the map is a fixed function of one sample, and that these counts are those of the data; and Coq, "
+    "its extraction, OCaml and Zarith"
 )
 
 
@@ -92,20 +99,24 @@ def checked_formally(
     method, arrays = evidence.facts["method"], evidence.certificate.arrays
     if method not in STATEMENTS:
         raise NotCheckedError(f"the machine-checked checker does not know the method {method!r}.")
-    if not evidence.votes_in_range:
+    if isinstance(evidence, SampleEvidence):
+        if evidence.facts["split"]["kind"] == "group":
+            raise NotCheckedError("the machine-checked checker does not know elections of contributors.")
+    elif not evidence.votes_in_range:
         raise NotCheckedError("the votes are not in order.")
     if method == "run-off" and evidence.facts["classes_inferred"]:
         raise NotCheckedError("a run-off election is checked for declared classes alone, and these were inferred.")
     if method == "run-off" and evidence.rankings is None:
         raise NotCheckedError("there are no rankings, and a run-off election needs them.")
-    electorate = Electorate(
-        evidence.spread, evidence.n_classes, evidence.facts["classes_inferred"], tight=method == "tight"
-    )
     with nullcontext(str(witness.parent)) if witness else tempfile.TemporaryDirectory() as folder:
         path = witness or Path(folder) / "witness"
         with path.open("wb") as file:
-            _write(file, electorate, evidence, rows, arrays, progress)
+            if isinstance(evidence, SampleEvidence):
+                _write_samples(file, evidence, rows, arrays)
+            else:
+                _write(file, evidence, rows, arrays, progress)
         answers = ask_checker(program, path)
+    trusted = TRUSTED_OF_SAMPLES if isinstance(evidence, SampleEvidence) else TRUSTED
     refused = rows[~answers.accepted]
     if len(refused):
         words = (
@@ -117,22 +128,45 @@ def checked_formally(
         raise NotTrueError(f"{words}.")
     return Finding(
         f"{len(rows)} of {evidence.n_test} radii were accepted by {PROGRAM}, whose correctness is proved in Coq: "
-        f"{STATEMENTS[method]}. {TRUSTED}.",
-        {"accepted": len(rows), "statement": STATEMENTS[method], "trusted": TRUSTED},
+        f"{STATEMENTS[method]}. {trusted}.",
+        {"accepted": len(rows), "statement": STATEMENTS[method], "trusted": trusted},
     )
 
 
 def _write(
     file: IO[bytes],
-    electorate: Electorate,
     evidence: Evidence,
     rows: NDArray[np.int64],
     arrays: dict[str, NDArray[Any]],
     progress: Callable[[int, int], None],
 ) -> None:
+    tight = evidence.facts["method"] == "tight"
+    electorate = Electorate(evidence.spread, evidence.n_classes, evidence.facts["classes_inferred"], tight=tight)
     ranked = evidence.facts["method"] == "run-off"
     said = evidence.rankings if ranked else evidence.matrix
     assert said is not None
     said = said if len(rows) == evidence.n_test else said[rows]
     write = write_run_off if ranked else write_ensemble
     write(file, electorate, said, arrays["prediction"][rows], arrays["radius"][rows], progress)
+
+
+def _write_samples(
+    file: IO[bytes], evidence: SampleEvidence, rows: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
+) -> None:
+    counts, facts = evidence.heard
+    claims = {"prediction": arrays["prediction"][rows], "radius": arrays["radius"][rows]}
+    inferred = evidence.facts["classes_inferred"]
+    if evidence.kind == "ballots":
+        two_sided, near = not facts["one_sided"], counts["near"][rows]
+        sizes = {"totals": counts["totals"], "sizes": counts["sizes"]}
+        write_ballots(file, near=near, **sizes, **claims, two_sided=two_sided, inferred=inferred)
+        return
+    write_neighbours(
+        file,
+        labels=list(counts["order"][rows]),
+        n_voters=facts["n_neighbors"],
+        n_training=facts["n_samples"],
+        n_classes=evidence.n_classes,
+        **claims,
+        inferred=inferred,
+    )

@@ -29,6 +29,11 @@ BEFOREHAND = (
     "was left unsaid"
 )
 PURITY = "the purity of the learner"
+FIXED_MAP = "the map itself, which was asked and not written anew"
+BEFOREHAND_OF_SAMPLES = (
+    "that classes, class sizes, map, threshold and number of neighbours were chosen beforehand, and that no premise "
+    "was left unsaid"
+)
 ORIGIN = "the learner, data and environment that the certificate names as its origin"
 BLOCKS = "what blocks of votes hold besides votes"
 # What a manifest says that nothing can be computed from.
@@ -88,6 +93,29 @@ def unchecked(evidence: Evidence, checks: Sequence[Check], data: Any) -> tuple[s
     """What nobody looked at; the gravest first."""
     made = {check.name: check for check in checks if check.outcome == "ok"}
     return tuple(dict.fromkeys([*_of_the_ensemble(evidence, made), *_of_the_files(evidence, made, data)]))
+
+
+def unchecked_of_samples(evidence: Evidence, checks: Sequence[Check]) -> tuple[str, ...]:
+    """The same where training samples vote."""
+    made = {check.name for check in checks if check.outcome == "ok"}
+    said = {
+        "recount": "that the votes are those of the data in the map that is stated",
+        "data": DATA,
+        "accuracy": ACCURACY,
+        "model": "the kept voters" if evidence.model is not None else "",
+    }
+    silent = [words for name, words in said.items() if name not in made and words]
+    drawn = any(check.details.get("drawn", 0) < check.details.get("total", 0) for check in checks)
+    silent += ["test samples that were not drawn"] if drawn else []
+    if evidence.manifest:
+        of_members = ("undefended_accuracy", "environments", "made_in")
+        silent += [text for name, text in WORDS_OF_THE_MAKER.items() if name not in of_members]
+        silent.append(NAME)
+    if evidence.absent:
+        silent.append(f"files that the manifest names and that are gone ({_some(evidence.absent)})")
+    if others := [name for name in evidence.others if name not in ("manifest.json", "run.lock")]:
+        silent.append(f"files that no digest covers ({_some(others)})")
+    return tuple(dict.fromkeys([*silent, FIXED_MAP, BEFOREHAND_OF_SAMPLES]))
 
 
 def _of_the_ensemble(evidence: Evidence, made: Mapping[str, Check]) -> Iterator[str]:

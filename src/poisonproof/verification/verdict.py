@@ -17,6 +17,9 @@ Word = Literal["VERIFIED", "CONSISTENT", "NOT VERIFIED"]
 ESSENTIAL = ("files", "spread", "classes", "votes", "prediction", "radius")
 # … and base classifiers said again what they are said to have said: kept ones, asked, or some trained again.
 HEARD = ("members", "retraining")
+# The same where training samples vote: there is an election instead of a spread, and votes are counted again.
+ESSENTIAL_OF_SAMPLES = ("files", "election", "classes", "votes", "prediction", "radius")
+HEARD_OF_SAMPLES = ("recount",)
 EXIT_CODES: dict[Word, int] = {"VERIFIED": 0, "NOT VERIFIED": 3, "CONSISTENT": 5}
 
 
@@ -84,13 +87,19 @@ class Verdict:
         made = {check.name for check in self.checks if check.outcome == "ok"}
         if self.failed or not set(self.essential) <= made:
             return "NOT VERIFIED"
-        return "VERIFIED" if made & set(HEARD) else "CONSISTENT"
+        return "VERIFIED" if made & set(self.heard) else "CONSISTENT"
 
     @property
     def essential(self) -> tuple[str, ...]:
         """What must have been found right; the machine-checked check too, if it was asked for."""
-        asked = any(check.name == "formal" for check in self.checks)
-        return (*ESSENTIAL, "formal") if asked else ESSENTIAL
+        names = {check.name for check in self.checks}
+        essential = ESSENTIAL_OF_SAMPLES if "election" in names else ESSENTIAL
+        return (*essential, "formal") if "formal" in names else essential
+
+    @property
+    def heard(self) -> tuple[str, ...]:
+        """The checks of which one at least must have heard the voters themselves."""
+        return HEARD_OF_SAMPLES if any(check.name == "election" for check in self.checks) else HEARD
 
     @property
     def ok(self) -> bool:
@@ -127,8 +136,11 @@ class Verdict:
         if self.word == "NOT VERIFIED":
             name = next(name for name in self.essential if name not in found or found[name].outcome != "ok")
             return f"NOT VERIFIED: cannot check {name}: {found[name].words if name in found else 'not reached'}"
-        heard = [found[name].words for name in HEARD if found[name].outcome == "ok"]
-        how = f"On {self.data}, {' '.join(heard)}" if heard else "No base classifier was asked or trained again."
+        heard = [found[name].words for name in self.heard if found[name].outcome == "ok"]
+        nobody = (
+            "No vote was counted again." if "election" in found else "No base classifier was asked or trained again."
+        )
+        how = f"On {self.data}, {' '.join(heard)}" if heard else nobody
         formal = f" Machine-checked: {found['formal'].words}" if "formal" in found else ""
         return f"{self.word}: {found['radius'].words} {how}{formal} Not checked: {'; '.join(self.unchecked)}."
 

@@ -1,0 +1,86 @@
+"""`--encoder`: a name, an ONNX file, embeddings from elsewhere, or a function of the user's own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from poisonproof.cli import completion, options
+from poisonproof.errors import PoisonproofError
+
+if TYPE_CHECKING:
+    from poisonproof.maps.encoders import Encoder
+
+NONE = "none"
+CACHE = "POISONPROOF_CACHE"
+Name = Annotated[
+    str | None,
+    typer.Option(
+        "--encoder",
+        autocompletion=completion.of_encoders,
+        help="A fixed map in front of the learner, a premise of every radius: `efficientnet-lite0` (also 1 and 2; "
+        "`@160` sets the pixels), `wordllama`, FILE.onnx with FILE.json beside it, embeddings.npz, your own "
+        "`MODULE:OBJECT`, or `none`.",
+    ),
+]
+Again = Annotated[
+    str | None,
+    typer.Option(
+        "--encoder", help="The encoder of your own that the run was made with, `MODULE:OBJECT`; its module is imported."
+    ),
+]
+
+
+def is_own(name: str | None) -> bool:
+    """Whether this names an object of the user's own module."""
+    return name is not None and ":" in name and not Path(name).exists()
+
+
+def encoder_of(name: str, *, cached: bool = True) -> Encoder:
+    """The encoder that the command line names, with its cache where there is a folder for one."""
+    from poisonproof.learners.brought import named_object
+    from poisonproof.learners.encoded import as_encoder
+    from poisonproof.maps.named_encoders import encoder
+
+    found = as_encoder(named_object(name, "encoder")) if is_own(name) else encoder(name)
+    return found.cached(folder) if cached and (folder := cache_folder()) is not None else found
+
+
+def cache_folder() -> Path | None:
+    """Where embeddings are kept: POISONPROOF_CACHE, else the user's cache folder; None if it cannot be written."""
+    import pooch
+
+    folder = Path(os.environ.get(CACHE) or pooch.os_cache("poisonproof")) / "embeddings"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        options.note(f"embeddings are not kept: {folder} cannot be written ({error.strerror}); {CACHE} names another")
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
+def for_data(schema: Any, name: str | None, learner: str | None) -> str | None:
+    """The encoder for a user's own data: the one named; else, for pictures without a learner, ours if it is there."""
+    from poisonproof.maps.named_encoders import DEFAULT_FOR, is_installed
+
+    if name is not None or learner is not None:
+        return None if name == NONE else name
+    kind = getattr(schema, "kind", None)
+    usual = DEFAULT_FOR.get(kind) if kind is not None else None
+    return usual if usual is not None and is_installed(usual) else None
+
+
+def checked_again(run: Path, of_run: str | None, given: str | None) -> str | None:
+    """The run's encoder; one of the user's own must be named again, because importing it runs its code."""
+    of_run = None if of_run == NONE else of_run
+    if given is not None and given != of_run:
+        raise PoisonproofError(f"The run in {run} was made with the encoder '{of_run}', not '{given}'.")
+    if is_own(of_run) and given is None:
+        raise PoisonproofError(
+            f"The run in {run} was made with an encoder of somebody's own; if its module is yours, say so again: "
+            f"--encoder {of_run}."
+        )
+    return of_run

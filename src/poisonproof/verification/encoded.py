@@ -1,0 +1,50 @@
+"""The encoder in front of base classifiers: its weights are those on record, its embeddings those that were kept."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from poisonproof.errors import PoisonproofError
+from poisonproof.learners.encoded import encoder_in
+from poisonproof.system.archives import map_npy
+from poisonproof.training.pooled_files import FEATURES
+from poisonproof.verification.arithmetic import draw
+from poisonproof.verification.ensemble import Ensemble
+from poisonproof.verification.verdict import NotCheckedError, NotTrueError
+
+ROWS = 20
+
+
+def encoder(ensemble: Ensemble, seed: int) -> str:
+    """The encoder at hand is the one that the premises name, and its weights have the digest that they state.
+
+    Of embeddings that were kept with base classifiers, some drawn at random are computed again, to the bit.
+    """
+    found = encoder_in(ensemble.learner)
+    stated = [value for what, value, _ in ensemble.evidence.facts["premises"] if what == "encoder"]
+    if found is None:
+        raise NotTrueError("the premises name an encoder, but the learner has none.")
+    if [found.premise.value] != stated:
+        raise NotTrueError(f"the encoder at hand is {found.premise.value}, but the premises name {'; '.join(stated)}.")
+    try:
+        found.runtime()
+    except ImportError as error:
+        raise NotCheckedError(str(error)) from None
+    except PoisonproofError as error:
+        raise NotTrueError(str(error)) from None
+    words = f"the weights have the SHA-256 on record, {found.record.weights[:16]}…"
+    kept = ensemble.evidence.folder / "models" / FEATURES if ensemble.evidence.folder else None
+    if kept is None or not kept.exists():
+        return f"{words}; no embeddings were kept."
+    rows, samples = map_npy(kept), ensemble.prepared.training.samples
+    if len(rows) != len(samples):
+        raise NotTrueError(f"{kept.name} holds {len(rows)} embeddings of {len(samples)} training samples.")
+    chosen = np.sort(draw(len(rows), min(ROWS, len(rows)), seed, 4))
+    again = found(samples.take(chosen))[:, 0]
+    differing = int((again != rows[chosen]).any(axis=1).sum())
+    if differing:
+        raise NotTrueError(
+            f"{differing} of {len(chosen)} training samples, encoded again, have other embeddings than "
+            f"{kept.name}{ensemble.other_environment()}."
+        )
+    return f"{words}; {len(chosen)} of {len(rows)} embeddings, drawn at random and computed again, are as kept."

@@ -1,0 +1,189 @@
+"""--encoder as a person meets it: run, predict, update, verify, audit, plan, compare; and what goes wrong."""
+
+import csv
+import json
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import poisonproof as library
+from command_line import poisonproof
+from encoding import SMALL, network, pictures
+from poisonproof.cli import encoding
+from poisonproof.maps import named_encoders
+from poisonproof.system.files import read_record
+
+OPTIONS = ("--k", 4, "--d", 2, "--n-jobs", 1, "--classes", "0,1,2")
+FUNCTION = "import numpy as np\ndef colours(X):\n    return np.asarray(X, float).reshape(len(X), -1)[:, :24] + 1\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("encoder") / "shapes"
+    for at, (image, label) in enumerate(zip(*pictures(90), strict=True)):
+        home = place / str(label)
+        home.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(home / f"{at:03}.png")
+    return place
+
+
+@pytest.fixture(scope="module")
+def made(folder):
+    done = poisonproof("run", folder, "--encoder", SMALL, *OPTIONS, "--out", folder.parent / "run")
+    return folder.parent / "run", done
+
+
+def test_one_command_from_images_to_a_report(made, folder, tmp_path):
+    run, done = made
+    digest = named_encoders.NETWORKS["efficientnet-lite0"].digest
+    manifest = read_record(run / "manifest.json")
+    (premise,) = [words for words in manifest["premises"] if words.startswith("encoder: ")]
+    assert digest in premise
+    assert "ImageNet-1k, public; not covered by this proof" in premise
+    assert f"premise: {premise}" in done.stderr
+    assert digest in (run / "report.html").read_text()
+    assert manifest["clean_accuracy"] > 0.8
+    assert manifest["asked"]["encoder"] == SMALL
+    again = poisonproof("run", folder, "--encoder", SMALL, *OPTIONS, "--out", run)
+    assert "going on with the run" in again.stderr
+    poisonproof("predict", run, folder / "1", "--out", tmp_path / "ones.csv", "--n-jobs", 1)
+    answers = [row["prediction"] for row in csv.DictReader((tmp_path / "ones.csv").open())]
+    assert answers.count("1") > 0.9 * len(answers)
+
+
+def test_verify_checks_weights_and_embeddings(made, monkeypatch):
+    run, _ = made
+    done = poisonproof("verify", run, "--retrain", 3, "--json")
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert checks["encoder"]["outcome"] == "ok"
+    assert "computed again, are as kept" in checks["encoder"]["words"]
+    assert checks["retraining"]["outcome"] == "ok"
+    network = named_encoders.NETWORKS["efficientnet-lite0"]
+    monkeypatch.setitem(named_encoders.NETWORKS, "efficientnet-lite0", network._replace(digest="0" * 64))
+    assert "NOT VERIFIED" in poisonproof("verify", run, code=3).stdout
+
+
+def test_forged_embeddings_are_found(made, tmp_path):
+    run = shutil.copytree(made[0], tmp_path / "run")
+    rows = np.load(run / "models" / "members-features.npy")
+    np.save(run / "models" / "members-features.npy", rows[::-1])
+    assert "NOT VERIFIED" in poisonproof("verify", run, code=3).stdout
+
+
+def test_removed_rows_lose_their_embeddings(folder, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(folder, tmp_path / "shapes")
+    poisonproof("run", tmp_path / "shapes", "--encoder", SMALL, *OPTIONS, "--out", run)
+    data = library.open_files(tmp_path / "shapes", library.ReadOptions(classes=["0", "1", "2"]))
+    encoder = encoding.encoder_of(SMALL)
+    from poisonproof.maps.embedding_cache import EmbeddingCache, sample_keys
+
+    keys = sample_keys(encoder.read(data.x_train))
+    assert EmbeddingCache.of(encoder.cache, encoder.identity).holds(keys).all()
+    done = poisonproof("update", run, "--remove", "3,7", "--n-jobs", 1)
+    assert "2 embeddings of removed rows were deleted from the cache" in done.stderr
+    held = EmbeddingCache.of(encoder.cache, encoder.identity).holds(keys)
+    assert np.flatnonzero(~held).tolist() == [3, 7]
+    assert len(read_record(run / "manifest.json")["changes"]) == 1
+
+
+def test_real_attacks_through_the_encoder(made):
+    run, _ = made
+    done = poisonproof("audit", run, "--targets", 2, "--kinds", "insert,flip,remove", "--json")
+    assert json.loads(done.stdout)["violations"] == []
+
+
+@pytest.mark.parametrize("words", [("ballots", "--near", 0.9), ("neighbours", "--n-neighbors", 15)], ids=lambda w: w[0])
+def test_samples_vote_through_an_encoder(folder, tmp_path, words):
+    run = tmp_path / "run"
+    options = ("--encoder", SMALL, "--classes", "0,1,2", "--n-jobs", 1)
+    done = poisonproof("run", folder, "--method", *words, *options, "--out", run)
+    assert "premise: encoder: efficientnet-lite0" in done.stderr
+    assert read_record(run / "manifest.json")["clean_accuracy"] > 0.8
+
+
+def test_images_without_a_learner_get_the_encoder_or_a_map_of_images(folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(named_encoders.DEFAULT_FOR, "images", SMALL)
+    done = poisonproof("run", folder, *OPTIONS, "--votes-only", "--out", tmp_path / "a")
+    assert f"encoder: {SMALL}, ImageNet-1k, public; not covered by this proof; learner: head" in done.stderr
+    assert read_record(tmp_path / "a" / "manifest.json")["asked"]["encoder"] == SMALL
+    assert "VERIFIED" in poisonproof("verify", tmp_path / "a", "--retrain", 2).stdout
+    monkeypatch.setattr("poisonproof.maps.named_encoders.is_installed", lambda name: False)
+    from poisonproof.learners.presets import learner_for
+    from poisonproof.samples.schema import ImageSchema
+
+    assert encoding.for_data(ImageSchema(8, 8, True), None, None) is None
+    assert learner_for(ImageSchema(8, 8, True))[0] == "objects"
+    assert learner_for(ImageSchema(8, 8, False))[0] == "digits"
+    assert encoding.for_data(None, None, None) is None
+    assert encoding.for_data(ImageSchema(8, 8, True), "none", None) is None
+
+
+def test_texts_files_and_functions(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(FUNCTION)
+    network(tmp_path / "small.onnx")
+    (tmp_path / "small.json").write_text('{"size": [16, 16], "trained_on": "noise"}')
+    data = library.open_files(folder, library.ReadOptions(classes=["0", "1", "2"]))
+    X = np.concatenate([data.x_train, data.x_test])
+    vectors = X.reshape(len(X), -1)[:, ::5].astype(float)
+    library.write_embeddings("gpu.npz", X, vectors, name="a large model", trained_on="the web, public")
+    for name in ("small.onnx", "gpu.npz", "mine:colours"):
+        run = tmp_path / name.replace(":", "-")
+        run = run.with_name(f"{run.name}-run")
+        done = poisonproof("run", folder, "--encoder", name, "--learner", "table", *OPTIONS, "--out", run)
+        assert "premise: encoder: " in done.stderr
+        again = ("--encoder", name) if ":" in name else ()
+        assert "VERIFIED" in poisonproof("verify", run, "--retrain", 1, *again).stdout
+        poisonproof("update", run, "--remove", "1", "--n-jobs", 1, *again)
+    said = poisonproof("update", tmp_path / "mine-colours-run", "--remove", "2", code=2).stderr
+    assert "say so again: --encoder mine:colours" in said
+    both = ("the bank has no stock", "the ball was a late goal")
+    texts = "".join(f"{both[at % 2]} at {at},{at % 2}\n" for at in range(60))
+    (tmp_path / "texts.csv").write_text("text,y\n" + texts)
+    words = ("--label", "y", "--classes", "0,1", "--encoder", "wordllama", "--k", 3, "--n-jobs", 1)
+    done = poisonproof("run", tmp_path / "texts.csv", *words, "--out", tmp_path / "texts-run")
+    assert read_record(tmp_path / "texts-run" / "manifest.json")["clean_accuracy"] > 0.9
+
+
+def test_plan_and_compare_take_an_encoder(folder, tmp_path):
+    common = ("--encoder", SMALL, "--classes", "0,1,2", "--n-jobs", 1)
+    done = poisonproof("compare", folder, *common, "--k", 3, "--classifiers", 6, "--rows", "dpa,finite", "--json")
+    assert json.loads(done.stdout)
+    words = ("--attack-size", 1, "--k", "3,4", "--d", "1", "--no-designs", "--seconds", 2, "--out", tmp_path / "p.json")
+    done = poisonproof("plan", folder, *common, *words)
+    assert f"--encoder {SMALL}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--encoder", "resnet"), "There is no encoder 'resnet'"),
+        (("--encoder", "nowhere.onnx"), "There is no ONNX file"),
+        (("--encoder", "wordllama"), "takes texts, and these samples are images"),
+        (("--encoder", SMALL, "--learner", "digits"), "has a feature map of its own"),
+        (("--encoder", SMALL, "--learner", "text"), "behind --encoder"),
+        (("--learner", "head"), "say which with --encoder"),
+        (("--encoder", "nothing:here"), "its module 'nothing' does not import"),
+        (("--encoder", SMALL, "--method", "ballots", "--near", 1, "--features", "objects"), "leave --features and"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_sentence(folder, tmp_path, words, sentence):
+    options = ("--classes", "0,1,2", "--out", tmp_path / "run")
+    assert sentence in " ".join(poisonproof("run", folder, *words, *options, code=2).stderr.split())
+
+
+def test_an_unreadable_image_is_named(folder, tmp_path):
+    bad = shutil.copytree(folder, tmp_path / "shapes")
+    (bad / "0" / "broken.png").write_bytes(b"no picture")
+    words = ("run", bad, "--encoder", SMALL, *OPTIONS, "--out", tmp_path / "run")
+    assert "broken.png" in poisonproof(*words, code=2).stderr
+    assert "16 test samples" in poisonproof(*words, "--skip-bad").stdout
+
+
+def test_a_missing_extra_is_named(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(named_encoders, "find_spec", lambda name: None)
+    said = poisonproof("run", folder, "--encoder", SMALL, *OPTIONS, "--out", tmp_path / "run", code=2).stderr
+    assert "pip install '.[encoders]'" in said

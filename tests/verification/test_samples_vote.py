@@ -1,0 +1,283 @@
+"""The checker of runs in which samples vote: its arithmetic, its counting, and what it says to forgers."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from command_line import poisonproof
+from poisonproof import BallotClassifier, NeighborVoteClassifier, load, run, verify
+from poisonproof.certificates.ballots import certify_counts
+from poisonproof.certificates.contributors import certify_voices
+from poisonproof.certificates.neighbours import certify_order
+from poisonproof.maps.choosing import map_for
+from poisonproof.runs.manifest import RunSettings
+from poisonproof.system.files import open_arrays, read_record, sha256_of, write_arrays, write_record
+from poisonproof.verification.recount import STEPS, cosine_steps
+from poisonproof.verification.sample_theorems import Rule, by_ballots, by_neighbours, by_voices
+from poisonproof.votes.nearness import write_distances
+from tables import wine_rows, write_csv
+
+NAMES = ("prediction", "runner_up", "margin", "insert", "remove", "label_flip", "modify")
+DIGITS = load("digits")
+FEW = DIGITS.without(range(250, 1415))
+FEW = FEW.but(x_test=FEW.x_test[:40], y_test=FEW.y_test[:40])
+MODELS = {
+    "ballots": lambda: BallotClassifier(map_for(FEW), near=2.1, classes=range(10)),
+    "sizes": lambda: BallotClassifier(map_for(FEW), near=2.1, class_sizes=dict.fromkeys(range(10), 25)),
+    "one-sided": lambda: BallotClassifier(map_for(FEW), near=2.1, one_sided=True),
+    "cosine": lambda: BallotClassifier(map_for(FEW), near=0.8, metric="cosine", classes=range(10)),
+    "neighbours": lambda: NeighborVoteClassifier(map_for(FEW), n_neighbors=7),
+    "cosine neighbours": lambda: NeighborVoteClassifier(map_for(FEW), n_neighbors=8, metric="cosine"),
+}  # fmt: skip
+
+
+def agree(radii, sums):
+    for t, own in enumerate(sums):
+        assert radii.insert_remove[t] == own.radius
+        assert tuple(int(getattr(radii, name)[t]) for name in NAMES) == tuple(getattr(own, name) for name in NAMES)
+
+
+@pytest.mark.parametrize("inferred", [False, True])
+@pytest.mark.parametrize("one_sided", [False, True])
+def test_ballots_two_ways(inferred, one_sided):
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        n_classes = int(rng.integers(2, 5))
+        totals = rng.integers(int(inferred), 9, n_classes)
+        totals[0] += 1
+        near = rng.integers(0, totals + 1, (4, n_classes))
+        sizes = np.zeros(n_classes, np.int64) if inferred or one_sided else rng.integers(0, 9, n_classes)
+        radii = certify_counts(near, totals, sizes, one_sided=one_sided, inferred=inferred)
+        rule = Rule(sizes.tolist(), one_sided, inferred)
+        agree(radii, [by_ballots(row.tolist(), totals.tolist(), rule) for row in near])
+
+
+@pytest.mark.parametrize("contributors", [False, True])
+@pytest.mark.parametrize("inferred", [False, True])
+def test_neighbours_two_ways(inferred, contributors):
+    rng = np.random.default_rng(1)
+    for _ in range(400):
+        n, k, n_classes = int(rng.integers(1, 30)), int(rng.integers(1, 9)), int(rng.integers(2, 5))
+        order = rng.choice(
+            n_classes, (5, min(2 * k, n)), p=np.arange(1, n_classes + 1)[::-1] / sum(range(n_classes + 1))
+        )
+        radii = certify_order(order, k, n, n_classes, inferred=inferred, contributors=contributors)
+        agree(
+            radii, [by_neighbours(row, k, n, n_classes, inferred=inferred, contributors=contributors) for row in order]
+        )
+
+
+@pytest.mark.parametrize("inferred", [False, True])
+@pytest.mark.parametrize("one_sided", [False, True])
+def test_voices_two_ways(inferred, one_sided):
+    rng = np.random.default_rng(2)
+    for _ in range(200):
+        n_classes, n, voices = int(rng.integers(2, 4)), int(rng.integers(1, 7)), int(rng.integers(1, 4))
+        classes, starts = [], [0]
+        for _ in range(n):
+            own = sorted(rng.choice(n_classes, int(rng.integers(1, n_classes + 1)), replace=False).tolist())
+            classes += own
+            starts.append(len(classes))
+        if inferred and len(set(classes)) < n_classes:
+            continue
+        totals = rng.integers(1, 5, len(classes))
+        near = rng.integers(0, totals + 1, (3, len(classes)))
+        sizes = np.zeros(n_classes, np.int64) if inferred or one_sided else rng.integers(0, 4, n_classes)
+        given = totals, np.array(classes), np.array(starts), sizes, voices
+        _, radii = certify_voices(near, *given, one_sided=one_sided, inferred=inferred)
+        rule = Rule(sizes.tolist(), one_sided, inferred)
+        agree(radii, [by_voices(row.tolist(), totals.tolist(), classes, starts, voices, rule) for row in near])
+
+
+def test_cosines_two_ways():
+    """Random ones, and those on which two doubles disagree: multiples of a step, exactly."""
+    rng = np.random.default_rng(3)
+    left, right = rng.integers(0, 400, 60) ** 2, rng.integers(0, 400, 50) ** 2
+    most = np.sqrt(np.outer(left, right)).astype(np.int64)
+    products = np.rint(most * rng.choice([-1, -0.75, -0.5, 0, 0.25, 0.5, 1, 0.3], most.shape)).astype(np.int64)
+    ours = np.empty(products.shape, np.int32)
+    write_distances(products.astype(np.float64), left, right, True, ours)
+    assert (cosine_steps(products, left[:, None], right[None, :]) == ours).all()
+    assert (ours[(left > 0)][:, right > 0] <= 2 * STEPS).all()
+
+
+# Runs
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def made(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / request.param.replace(" ", "-")
+    run(FEW, MODELS[request.param](), folder)
+    return folder
+
+
+def test_a_run_is_verified_with_its_data_and_consistent_without(made):
+    verdict = verify(made, data=FEW)
+    assert verdict.word == "VERIFIED", str(verdict)
+    assert not verdict.failed
+    assert "counted again in the map that is stated" in verdict.verdict
+    alone = verify(made)
+    assert alone.word == "CONSISTENT", str(alone)
+    assert "No vote was counted again." in alone.verdict
+    assert "that the votes are those of the data in the map that is stated" in alone.unchecked
+    some = verify(made, data=FEW, sample=5)
+    assert some.word == "VERIFIED"
+    assert "test samples that were not drawn" in some.unchecked
+    assert verify(made, data=FEW, ask=False).word == "CONSISTENT"
+    assert verify(made, data=FEW.without([0])).word == "NOT VERIFIED"
+
+
+def test_a_loose_certificate_follows_from_its_votes(made):
+    name = "ballots.npz" if (made / "ballots.npz").exists() else "neighbours.npz"
+    assert verify(made / "certificate.npz", votes=made / name).word == "CONSISTENT"
+    alone = verify(made / "certificate.npz")
+    assert alone.word == "NOT VERIFIED"
+    assert "comes without votes" in alone.verdict
+
+
+def resealed(folder):
+    """The manifest states the digests that the files have now, as a forger would."""
+    record = {name: value for name, value in read_record(folder / "manifest.json").items() if name != "digest"}
+    record["files"] = {name: sha256_of(folder / name) for name in record["files"]}
+    return record
+
+
+def forge(folder, name, change):
+    arrays, facts = open_arrays(folder / name)
+    arrays = {part: array.copy() for part, array in arrays.items()}
+    change(arrays, facts)
+    write_arrays(folder / name, arrays, facts)
+
+
+def more_near(arrays, facts):
+    arrays["near"][3, int(arrays["near"][3].argmin())] += 1
+
+
+def forge_votes(folder):
+    """One count more, in all files that hold it, and the certificate of that."""
+    from poisonproof import certify
+    from poisonproof.votes.ballots import Ballots
+
+    forge(folder, "ballots.npz", more_near)
+    forged = Ballots.load(folder / "ballots.npz").near
+    forge(folder, "votes/block-00000.npz", lambda arrays, facts: arrays["votes"].__setitem__(slice(None), forged))
+    facts = open_arrays(folder / "certificate.npz")[1]
+    certificate = certify(Ballots.load(folder / "ballots.npz"))
+    write_arrays(folder / "certificate.npz", certificate._arrays(), facts)
+
+
+def forge_map(folder):
+    record = resealed(folder)
+    record["settings"]["election"]["map"]["unit"] = 15.0
+    return record
+
+
+def forge_near(folder):
+    record = resealed(folder)
+    record["settings"]["election"]["near"] = 2.2
+    return record
+
+
+def forge_sizes(folder):
+    record = resealed(folder)
+    record["settings"]["election"]["class_sizes"] = [[label, 9] for label in range(10)]
+    return record
+
+
+def forge_voters(folder):
+    forge(folder, "models/voters.npz", lambda arrays, facts: arrays["rows"].__setitem__((0, 0), 9))
+    model = {name: value for name, value in read_record(folder / "models/model.json").items() if name != "digest"}
+    model["files"]["voters.npz"] = sha256_of(folder / "models/voters.npz")
+    write_record(folder / "models/model.json", model)
+
+
+def forge_premise(folder):
+    record = resealed(folder)
+    record["premises"] = [words.replace("near: distance", "near: some distance") for words in record["premises"]]
+    return record
+
+
+def forge_threats(folder):
+    record = resealed(folder)
+    record["threat_model"]["flip the label of a training sample"] = 1
+    return record
+
+
+FLIPS = "radius_against_label_flip"
+FORGERIES = {
+    "radius": lambda folder: forge(folder, "certificate.npz", lambda a, f: a["radius"].__setitem__(0, 99)),
+    "flips": lambda folder: forge(folder, "certificate.npz", lambda a, f: a[FLIPS].__setitem__(0, 99)),
+    "runner_up": lambda folder: forge(folder, "certificate.npz", lambda a, f: a["runner_up"].__setitem__(
+        0, (int(a["runner_up"][0]) + 1 + (int(a["runner_up"][0]) + 1 == int(a["prediction"][0]))) % 10)),
+    "counts": lambda folder: forge(folder, "ballots.npz", more_near),
+    "votes": forge_votes,
+    "map": forge_map,
+    "near": forge_near,
+    "sizes": forge_sizes,
+    "voters": forge_voters,
+    "premise": forge_premise,
+    "threats": forge_threats,
+    "limit": lambda folder: forge(folder, "ballots.npz", lambda a, f: f["rule"].__setitem__("limit", 1)),
+}  # fmt: skip
+SAYS = {
+    "radius": "radius of test sample 0 is stated as 99",
+    "flips": "radius_against_label_flip of test sample 0 is stated as 99",
+    "runner_up": "runner_up of test sample 0",
+    "counts": "holds other votes than ballots.npz",
+    "votes": "the votes on test sample 3 are not what the data give",
+    "map": "are not what the data give",
+    "near": "the rule of the votes",
+    "sizes": "class sizes",
+    "voters": "the rows of the kept voters are not those of the data",
+    "premise": "list different premises",
+    "threats": "threat_model",
+    "limit": "limit",
+}
+
+
+@pytest.fixture(scope="module")
+def genuine(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("genuine") / "run"
+    run(FEW, MODELS["ballots"](), folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_forgers_who_recompute_every_digest_are_found_out(genuine, tmp_path, name):
+    folder = tmp_path / "run"
+    shutil.copytree(genuine, folder)
+    record = FORGERIES[name](folder) or resealed(folder)
+    write_record(folder / "manifest.json", record | {"files": resealed(folder)["files"]})
+    verdict = verify(folder, data=FEW)
+    assert verdict.word == "NOT VERIFIED", str(verdict)
+    assert any(SAYS[name] in check.words for check in verdict.failed), str(verdict)
+
+
+# Through the command line: tables, contributors, updates
+
+
+@pytest.mark.parametrize("method", [("ballots", "--near", 3, "--voices", 2), ("neighbours", "--n-neighbors", 5)])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_tables_and_contributors_are_counted_again(tmp_path, method, grouped):
+    names, rows = wine_rows()
+    write_csv(tmp_path / "wine.csv", names, rows)
+    words = ["--group-column", "maker"] if grouped else []
+    given = [word for at, word in enumerate(method[1:]) if grouped or at < 2]
+    poisonproof("run", tmp_path / "wine.csv", "--label", "class", "--classes", "a,b,c", *words, "--method", method[0],
+                *given, "--out", tmp_path / "run")  # fmt: skip
+    said = poisonproof("verify", tmp_path / "run").stdout
+    assert said.startswith("VERIFIED")
+    poisonproof("update", tmp_path / "run", "--remove", "3,17")
+    assert read_record(tmp_path / "run" / "manifest.json")["changes"][0]["retrained"] == 0
+    told = json.loads(poisonproof("verify", tmp_path / "run", "--json").stdout)
+    assert told["verdict"].startswith("VERIFIED"), told
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    (tmp_path / "wine.csv").unlink()
+    assert "CONSISTENT" in poisonproof("verify", tmp_path / "copy", code=5).stdout
+
+
+def test_a_run_without_its_voters_is_verified_all_the_same(tmp_path):
+    run(FEW, MODELS["neighbours"](), tmp_path / "run", RunSettings(votes_only=True))
+    assert verify(tmp_path / "run", data=FEW).word == "VERIFIED"
