@@ -17,11 +17,17 @@ from poisonproof.paper.tables import joined, tables
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "paper" / "results.json"
 FRONTIER = DOCS.parent / "benchmarks" / "frontier" / "results.json"
+ENCODERS = FRONTIER.with_name("encoder_results.json")
 FROZEN = FRONTIER.with_name("configurations.json")
 COLUMNS = {
     "mnist": (50, 100, 200, 300, 500, 1000, 2000, 4000, 6000, 8000),
     "cifar10": (5, 10, 20, 30, 40, 50, 100, 200, 300, 500, 1000),
     "gtsrb": (10, 20, 50, 100, 200, 300, 500, 1000),
+}
+BEHIND_ENCODER = {
+    "mnist": (20, 50, 100, 200, 300, 400),
+    "cifar10": (5, 20, 50, 100, 200, 300, 500, 1000, 2000),
+    "gtsrb": (5, 10, 20, 50, 100, 200),
 }
 
 
@@ -55,6 +61,8 @@ def parts() -> dict[str, str]:
     made = {name: joined(table, "markdown") for name, table in tables(json.loads(RESULTS.read_text("utf-8"))).items()}
     rows = json.loads(FRONTIER.read_text("utf-8"))["rows"]
     made |= {f"frontier_{name}": frontier_table(rows, name) for name in COLUMNS}
+    behind = json.loads(ENCODERS.read_text("utf-8"))["rows"]
+    made |= {f"encoder_{name}": frontier_table(behind, name, sizes) for name, sizes in BEHIND_ENCODER.items()}
     return {**made, "frontier_missing": missing(rows), "frontier_goals": goals(rows)}
 
 
@@ -69,9 +77,9 @@ def filled(page: str) -> str:
     )
 
 
-def frontier_table(rows: list[dict[str, Any]], dataset: str) -> str:
+def frontier_table(rows: list[dict[str, Any]], dataset: str, sizes: tuple[int, ...] = ()) -> str:
     """Certified fraction of every row on a data set, and beneath it the balanced figure where there is one."""
-    sizes = COLUMNS[dataset]
+    sizes = sizes or COLUMNS[dataset]
     head = ["track", "method", "clean", *map(str, sizes), "half at"]
     lines = ["| " + " | ".join(head) + " |", "| " + " | ".join("---" for _ in head) + " |"]
     for row in rows:

@@ -10,7 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from poisonproof.auditing.audit import AuditReport, audit
+    from poisonproof.auditing.audit import audit
+    from poisonproof.auditing.report import AuditReport
     from poisonproof.certificates.collective.accuracy import CertifiedAccuracy, certified_accuracy
     from poisonproof.certificates.methods import Certificate, TargetCertificate, certify
     from poisonproof.certificates.stochastic_certificate import StochasticCertificate
@@ -55,7 +56,7 @@ __version__ = "0.2.0"
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # quiet unless somebody listens
 
 HOMES = {  # of public names; after a colon the name that it has at home
-    "AuditReport": "auditing.audit",
+    "AuditReport": "auditing.report",
     "BallotClassifier": "estimators.ballots",
     "BinomialSelectionClassifier": "estimators.stochastic",
     "BlockBallotClassifier": "estimators.blocks",

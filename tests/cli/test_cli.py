@@ -34,6 +34,7 @@ def test_every_command_has_help_with_an_example():
         "train",
         "vote",
         "predict",
+        "serve",
         "audit",
         "update",
         "verify",

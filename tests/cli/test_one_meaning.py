@@ -22,7 +22,7 @@ OF_ONE_COMMAND = {
     "--split": {"certify"},  # said of votes that were made elsewhere
     "--votes-only": {"plan"},
     "--max-size": {"verify"},  # of a stranger's files in all
-    "--learner": {"vote", "predict", "audit", "update", "verify"},  # named again
+    "--learner": {"vote", "predict", "serve", "audit", "update", "verify"},  # named again
     "--encoder": {"vote", "predict", "audit", "update", "verify"},  # named again
 }
 READ = ReadOptions(

@@ -170,17 +170,24 @@ def test_the_bill_of_materials_is_valid_cyclonedx_and_holds_the_figures(made, tm
     assert "Not covered by the proof: change a test sample." in limits
 
 
-def test_an_encoder_that_a_run_names_is_a_component_with_licence_and_hash(made):
+@pytest.mark.parametrize(
+    ("licence", "known"), [("MIT", True), ("Apache-2.0 (its licence file; its metadata say UNKNOWN)", False)]
+)
+def test_an_encoder_is_a_component_with_licence_and_hash(made, licence, known):
+    """As the certificate's premise names it; the bill of materials is validated when it is written."""
     from poisonproof.evidence.bom import bom
+    from poisonproof.maps.encoders import EncoderRecord
 
     _, facts = made
-    manifest = copy.deepcopy(facts.manifest)
-    manifest["settings"]["encoder"] = {"name": "lite0", "version": "1", "licence": "Apache-2.0", "sha256": "0" * 64}
-    found = {part["bom-ref"]: part for part in json.loads(bom(replace(facts, manifest=manifest)))["components"]}
-    assert found["encoder:lite0"]["licenses"] == [{"license": {"acknowledgement": "declared", "id": "Apache-2.0"}}] or (
-        found["encoder:lite0"]["licenses"][0]["license"]["id"] == "Apache-2.0"
-    )
-    assert found["encoder:lite0"]["hashes"][0]["content"] == "0" * 64
+    words = ("lite 0", "1.2.0", "PyPI lite0, large", licence, "0" * 64, "160 pixels, centred", "ImageNet", "images")
+    premises = (*facts.certificate.premises, EncoderRecord(*words).premise)
+    named = replace(facts, certificate=replace(facts.certificate, premises=premises))
+    found = {part["bom-ref"]: part for part in json.loads(bom(named))["components"]}["encoder:lite 0"]
+    assert (found["type"], found["version"]) == ("machine-learning-model", "1.2.0")
+    assert found["licenses"][0]["license"]["id" if known else "name"] == licence
+    assert found["hashes"] == [{"alg": "SHA-256", "content": "0" * 64}]
+    assert found["description"] == "PyPI lite0, large; trained on ImageNet"
+    assert not any(part["bom-ref"].startswith("encoder:") for part in json.loads(bom(facts))["components"])
 
 
 def test_the_model_card_has_front_matter_that_hubs_read(made, tmp_path):

@@ -254,7 +254,7 @@ def contributing_neighbours(seed, verdict, *, target=False):
     verdict.compare(radius, attack, most, first == 1, (drawn, k, inferred, radius))
 
 
-def ballots_with_trusted(seed, verdict):
+def ballots_with_trusted(seed, verdict, *, target=False):
     """Ballots beside those of trusted samples, which nobody can remove."""
     draw = random.Random(f"trusted ballots {seed}")
     one_sided, inferred = draw.random() < 0.4, draw.random() < 0.4
@@ -304,6 +304,10 @@ def ballots_with_trusted(seed, verdict):
     )
     scores, radii = scores_and_radii(made)
     what = (drawn, sizes, one_sided, inferred)
+    if target:
+        c = draw.randrange(n_classes)
+        against_target(made, c, verdict, lambda most: world.smallest_attack("insert_remove", most, c + inferred), what)
+        return
     assert scores.argmax() == radii.prediction[0], what
     assert radii.prediction[0] + inferred == world.prediction(), what
     for threat in THREATS:
@@ -313,7 +317,7 @@ def ballots_with_trusted(seed, verdict):
         verdict.compare(radius, world.smallest_attack(threat, most), most, exact, (threat, *what, radius))
 
 
-def neighbours_with_trusted(seed, verdict):
+def neighbours_with_trusted(seed, verdict, *, target=False):
     """Neighbours of whom some are trusted: at places of their own, because their copies are left out."""
     draw = random.Random(f"trusted neighbours {seed}")
     inferred = draw.random() < 0.4
@@ -346,6 +350,18 @@ def neighbours_with_trusted(seed, verdict):
     trusted = np.array([[place % 2 == 1 for place, _ in drawn]])
     radii = certify_order_with_trusted(order, trusted, k, len(drawn), n_trusted, n_classes, inferred=inferred)
     what = (drawn, k, inferred)
+    if target:
+        facts = (k, len(drawn), np.arange(n_classes))
+        whose = {"classes_inferred": inferred, "trusted": trusted, "n_trusted": n_trusted}
+        c = draw.randrange(n_classes)
+        against_target(
+            Neighbours(order, np.array([first == 1]), *facts, **whose),
+            c,
+            verdict,
+            lambda most: world.smallest_attack("insert_remove", most, c + inferred),
+            what,
+        )
+        return
     assert radii.prediction[0] + inferred == world.prediction(), what
     duplicates = len({place for place, _ in drawn if place % 2 == 0}) < n
     for threat in THREATS:

@@ -100,3 +100,17 @@ def test_blocks_of_the_frontier_are_the_classifier(images: tuple[np.ndarray, np.
     certificate = model.certify(test)
     assert np.array_equal(found[0].prediction, certificate.prediction)
     assert np.array_equal(found[0].radius, certificate.radius)
+
+
+def test_rows_behind_an_encoder_stand_apart_and_are_frozen_configurations() -> None:
+    frozen = json.loads((FOLDER / "encoders.json").read_text("utf-8"))
+    rows = json.loads((FOLDER / "encoder_results.json").read_text("utf-8"))["rows"]
+    keys = {frontier.key_of(row) for row in frozen["rows"]}
+    assert rows
+    for row in rows:
+        assert frontier.key_of(row) in keys
+        assert row["track"] == "public encoder"
+        assert len(row["encoder"]["weights"]) == 64
+        assert "not covered by this proof" in row["encoder"]["trained_on"]
+        test_every_row_is_whole(row)
+    assert not any(row["track"] == "public encoder" for row in ROWS)

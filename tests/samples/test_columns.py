@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from tests.helpers import cell_by_cell
 
+import cell_by_cell
 from poisonproof import Split
 from poisonproof.samples.cells import cell_codes
 from poisonproof.samples.columns import Cells, Column

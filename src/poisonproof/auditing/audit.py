@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,11 +22,13 @@ from poisonproof.auditing.attacks import (
     Scene,
     with_trigger,
 )
+from poisonproof.auditing.report import Attack, AuditReport, few
+from poisonproof.auditing.sample_audit import audit_samples
 from poisonproof.certificates.methods import Certificate, certify
-from poisonproof.display.text import shown
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.estimators.prepared import Prepared, prepare
+from poisonproof.estimators.samples_vote import SampleVoteClassifier
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.labels import label_cells, one_by_one
 from poisonproof.samples.rows import count_rows, join_rows, take_rows
@@ -39,109 +40,8 @@ GROWTH = 1.3
 LARGEST = 3
 
 
-@dataclass(frozen=True)
-class Attack:
-    """One attack that was carried out.
-
-    ``reach`` is the number of partitions it touched, never more than ``size``, and a prediction whose radius is
-    at least the reach must not move.
-    """
-
-    kind: str
-    target: int
-    size: int
-    reach: int
-    radius: int
-    moved: bool
-    retrained: int
-    violations: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class AuditReport:
-    """What an audit did and found.
-
-    Attributes
-    ----------
-    attacks : tuple of Attack
-    radius : array (targets,)
-        The certified radius of each target; the second half carries a backdoor's trigger, where there is one.
-    smallest : array (targets,)
-        Size of the smallest attack that really moved each prediction; 0 where none did.
-    bystanders : int
-        Base classifiers that no poison reached and that were trained again to see whether they moved.
-    seed : int
-    unit : str
-        What sizes count.
-    """
-
-    attacks: tuple[Attack, ...]
-    radius: NDArray[np.int64]
-    smallest: NDArray[np.int64]
-    bystanders: int
-    seed: int
-    unit: str
-
-    @property
-    def violations(self) -> tuple[Attack, ...]:
-        """Attacks that the certificate excludes and that worked all the same."""
-        return tuple(attack for attack in self.attacks if attack.violations)
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing was violated."""
-        return not self.violations
-
-    def by_kind(self) -> dict[str, dict[str, int]]:
-        """For each kind of attack: how many were run, how many moved the prediction, how many violations."""
-        kinds = dict.fromkeys(attack.kind for attack in self.attacks)
-        return {
-            kind: {
-                "attacks": len(own),
-                "moved": sum(attack.moved for attack in own),
-                "violations": sum(bool(attack.violations) for attack in own),
-            }
-            for kind in kinds
-            if (own := [attack for attack in self.attacks if attack.kind == kind])
-        }
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything as plain values, for a file."""
-        return {
-            "ok": self.ok,
-            "seed": self.seed,
-            "unit": self.unit,
-            "n_attacks": len(self.attacks),
-            "by_kind": self.by_kind(),
-            "retrained": sum(attack.retrained for attack in self.attacks),
-            "bystanders": self.bystanders,
-            "radius": self.radius.tolist(),
-            "smallest": self.smallest.tolist(),
-            "violations": [vars(attack) for attack in self.violations],
-        }
-
-    def __str__(self) -> str:
-        moved = sum(attack.moved for attack in self.attacks)
-        lines = [
-            f"{len(self.attacks)} attacks on {len(self.radius)} predictions, each with retraining: {moved} moved the "
-            f"prediction, {len(self.violations)} against the certificate.",
-            f"{sum(attack.retrained for attack in self.attacks)} base classifiers retrained; {self.bystanders} that no "
-            "poison reached were retrained too and compared to the bit.",
-        ]
-        hit = self.smallest > 0
-        if hit.any():
-            gap = float(np.median(self.smallest[hit] / (self.radius[hit] + 1)))
-            lines.append(
-                f"{int(hit.sum())} predictions were moved by some attack; the smallest took {gap:.2f} times the least "
-                "size that the certificate does not exclude (median)."
-            )
-        for attack in self.violations:
-            lines += [f"VIOLATION: {words} ({_case(attack, self.seed)})" for words in attack.violations]
-        return "\n".join(map(shown, lines))
-
-
 def audit(
-    model: FiniteAggregationClassifier,
+    model: FiniteAggregationClassifier | SampleVoteClassifier,
     X: Any,
     y: Any,
     X_test: Any,
@@ -162,7 +62,7 @@ def audit(
 
     Parameters
     ----------
-    model : FiniteAggregationClassifier
+    model : FiniteAggregationClassifier, BallotClassifier or NeighborVoteClassifier
         Its parameters; it is fitted afresh.
     X, y, groups : training data
     X_test : samples
@@ -170,7 +70,8 @@ def audit(
     targets : int or row numbers
         How many test samples to attack, or which.
     kinds : names, optional
-        Of `poisonproof.auditing.attacks.ATTACKS`; default all that the data allows.
+        Of `poisonproof.auditing.attacks.ATTACKS`, or `SAMPLE_ATTACKS` where samples vote; default all that the data
+        allows.
     sizes : attack sizes, optional
         Instead of the growing ones.
     method : str
@@ -182,6 +83,11 @@ def audit(
     seed : int
         Of the choice of targets and of everything random in the attacks.
     """
+    if isinstance(model, SampleVoteClassifier):
+        if method != "finite-aggregation":
+            raise PoisonproofError(f"Method {method!r} is of base classifiers, and here training samples vote.")
+        plain = take_rows(X_test, _chosen(targets, count_rows(X_test), seed))
+        return audit_samples(model, X, y, groups, plain, None if kinds is None else list(kinds), sizes, seed)
     if method not in ("finite-aggregation", "dpa-bound", "tight"):
         raise PoisonproofError(f"An audit puts certificates of the plurality vote to the test. Got method {method!r}.")
     chosen = list(ATTACKS) if kinds is None else list(kinds)
@@ -298,10 +204,10 @@ class _Course:
         votes[:, again] = self._retrained(poisoned.training, again)
         violations = []
         if len(astray := np.setdiff1d(changed, reached)):
-            violations.append(f"the subsets {_few(astray)} changed although no poison reaches them")
+            violations.append(f"the subsets {few(astray)} changed although no poison reaches them")
         astray = watched[(votes[:, watched] != self.votes[:, watched]).any(axis=0)]
         if len(astray):
-            violations.append(f"the base classifiers {_few(astray)} vote otherwise although no poison reaches them")
+            violations.append(f"the base classifiers {few(astray)} vote otherwise although no poison reaches them")
         votes[:, watched] = self.votes[:, watched]
         if len(touched) > poison.size:
             violations.append(f"{len(touched)} partitions were touched by an attack of size {poison.size}")
@@ -309,7 +215,7 @@ class _Course:
         broken = np.flatnonzero(moved & (self.certificate.radius >= len(touched)))
         if len(broken):
             violations.append(
-                f"the predictions of {_few(broken)} moved although their radius is at least the reach, {len(touched)}"
+                f"the predictions of {few(broken)} moved although their radius is at least the reach, {len(touched)}"
             )
         self.n_bystanders += len(watched)
         return Attack(
@@ -363,14 +269,3 @@ def _chosen(targets: int | Sequence[int], n_test: int, seed: int) -> list[int]:
     if not rows or min(rows) < 0 or max(rows) >= n_test:
         raise PoisonproofError(f"Targets must be test samples 0 … {n_test - 1}. Got {targets!r} instead.")
     return rows
-
-
-def _few(indices: NDArray[np.int64]) -> str:
-    return ", ".join(str(int(index)) for index in indices[:5]) + (", …" if len(indices) > 5 else "")
-
-
-def _case(attack: Attack, seed: int) -> str:
-    return (
-        f"again: the same targets, kinds=['{attack.kind}'], sizes=[{attack.size}], seed={seed}; "
-        f"target {attack.target}, radius {attack.radius}"
-    )

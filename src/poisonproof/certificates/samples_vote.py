@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,11 @@ from poisonproof.certificates.target import target_code
 from poisonproof.certificates.target_certificate import TargetCertificate
 from poisonproof.certificates.target_of_samples import by_ballots, by_neighbours
 from poisonproof.certificates.trusted_neighbours import certify_order_with_trusted
+from poisonproof.errors import PoisonproofError
 from poisonproof.votes.ballots import Ballots
 from poisonproof.votes.neighbours import Neighbours
+
+FLIPS_ALONE = "label_flips_only"  # in the rule of a vote: the training samples shaped its map
 
 
 def certify_ballots(ballots: Ballots, *, n_jobs: int = -1) -> Certificate:
@@ -72,6 +76,8 @@ def _radii(neighbours: Neighbours, n_jobs: int) -> Radii:
 
 def certify_target(votes: Ballots | Neighbours, target: Any, *, n_jobs: int = -1) -> TargetCertificate:
     """How many poisons it takes at least until the prediction could become the target, a label."""
+    if votes.rule.get(FLIPS_ALONE):
+        raise PoisonproofError("The training samples shaped the map, so nothing is claimed but of flipped labels.")
     code = target_code(votes, target)
     found = by_ballots(votes, code, n_jobs) if isinstance(votes, Ballots) else by_neighbours(votes, code, n_jobs)
     election = election_of(votes)
@@ -120,7 +126,7 @@ def election_of(votes: Ballots | Neighbours) -> dict[str, Any]:
 
 def _certificate(votes: Ballots | Neighbours, radii: Radii, exact: NDArray[np.bool_]) -> Certificate:
     election = election_of(votes)
-    return Certificate(
+    certificate = Certificate(
         radii.prediction,
         radii.runner_up,
         radii.margin,
@@ -134,3 +140,12 @@ def _certificate(votes: Ballots | Neighbours, radii: Radii, exact: NDArray[np.bo
         election=election,
         radii=radii.others,
     )
+    return of_flips_alone(certificate) if votes.rule.get(FLIPS_ALONE) else certificate
+
+
+def of_flips_alone(certificate: Certificate) -> Certificate:
+    """The certificate where the training samples themselves shaped the map: all radii but those of flips are 0."""
+    nothing = np.zeros(len(certificate), np.int64)
+    radii = {name: nothing.copy() for name in certificate.radii or {}}
+    radii["label_flip"] = certificate.radius_against("label_flip")
+    return replace(certificate, radius=nothing, radii=radii, exact=None)

@@ -118,7 +118,7 @@ def asked_again(run: Path, data: Path, read: ReadOptions, n_jobs: int, learner: 
     from poisonproof.data.streaming import RowStream
     from poisonproof.serving.kept import KeptRun
 
-    kept = KeptRun.open(run, _types(run, learner), n_jobs)
+    kept = KeptRun.open(run, types_vouched_for(run, learner), n_jobs)
     read = replace(read, image_size=_same_size(kept.schema))
     return Asked(kept, RowStream(data, kept.schema, read, kept.rows_at_once))
 
@@ -135,7 +135,7 @@ def votes_on(asked: Asked, data: Path) -> Votes:
     return asked.kept.ensemble._votes_of(np.concatenate([votes.matrix for votes in blocks]))
 
 
-def _types(run: Path, learner: str | None) -> list[str]:
+def types_vouched_for(run: Path, learner: str | None) -> list[str]:
     """Types that the user vouches for by naming their own learner again."""
     from poisonproof.learners.brought import brought, is_brought
     from poisonproof.runs.manifest import FILE, Manifest

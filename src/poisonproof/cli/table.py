@@ -84,6 +84,8 @@ def measures_of(run: Path, data_dir: Path | None) -> dict[str, Any]:
 
     reopened = reopen_data(run, None, data_dir)
     check_same_data(run, reopened)
+    if reopened.manifest.settings.election is not None:
+        raise PoisonproofError(f"The paper's tables and figures are of base classifiers; in {run} samples vote.")
     votes = Votes.load(run / "votes.npy")
     certificate = Certificate.load(run / "certificate.npz")
     measures = measure(votes, certificate, reopened.dataset.y_test, reopened.manifest)

@@ -90,7 +90,7 @@ def _forget(reopened: reopening.Reopened, left_out: LeftOut | None) -> None:
     from poisonproof.learners.encoded import encoder_in
     from poisonproof.samples.rows import take_rows
 
-    encoder = encoder_in(reopened.model.estimator)
+    encoder = encoder_in(getattr(reopened.model, "estimator", None))
     if encoder is None or left_out is None:
         return
     gone = encoder.forget(take_rows(reopened.source.x_train, left_out.rows(reopened.source)))

@@ -253,7 +253,7 @@ def _rows(part: Part, rows: NDArray[np.int64]) -> Part:
         X,
         None if part.labels is None else part.labels[rows],
         None if part.groups is None else part.groups[rows],
-        [part.names[row] for row in rows],
+        np.asarray(part.names, object)[rows].tolist(),
         samples=samples,
     )
 

@@ -154,7 +154,7 @@ class BallotClassifier(SampleVoteClassifier):
             split=self.split_,
             voices=voices,
             trusted=trusted,
-            rule={"metric": self.metric, "near": float(self.near), "limit": limit, "steps_per_unit": self.map_.scale},
+            rule={**self._rule, "near": float(self.near), "limit": limit},
             premises=self.premises_,
         )
 
@@ -165,7 +165,7 @@ class BallotClassifier(SampleVoteClassifier):
     def certificate_of(self, votes: Ballots | Neighbours) -> Certificate:
         """The certificate of these ballots."""
         assert isinstance(votes, Ballots)
-        return self.within_premises(certify_ballots(votes))
+        return certify_ballots(votes)
 
     def scores(self, X: Any) -> NDArray[np.int64]:
         """Ballots of each class, near less far, with its declared size; an array (n, classes)."""

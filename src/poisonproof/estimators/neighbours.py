@@ -126,7 +126,7 @@ class NeighborVoteClassifier(SampleVoteClassifier):
             n_trusted=0 if self.trusted_voters_ is None else len(self.trusted_voters_),
             classes_inferred=self.classes_inferred_,
             split=self.split_,
-            rule={"metric": self.metric, "steps_per_unit": self.map_.scale},
+            rule=self._rule,
             premises=self.premises_,
         )
 
@@ -137,7 +137,7 @@ class NeighborVoteClassifier(SampleVoteClassifier):
     def certificate_of(self, votes: Ballots | Neighbours) -> Certificate:
         """The certificate of these neighbours."""
         assert isinstance(votes, Neighbours)
-        return self.within_premises(certify_neighbours(votes))
+        return certify_neighbours(votes)
 
     @property
     def _grouped(self) -> bool:

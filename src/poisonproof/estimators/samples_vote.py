@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from poisonproof.certificates.certificate import Certificate
+from poisonproof.certificates.samples_vote import FLIPS_ALONE, of_flips_alone
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.base import CertifiedClassifier, data_premises, outline, table_premises, warn
 from poisonproof.estimators.surroundings import seen_around
@@ -278,12 +279,17 @@ class SampleVoteClassifier(CertifiedClassifier):
         Where the training samples themselves shaped the map, nothing is claimed but of flipped labels: all other radii
         are 0.
         """
-        if not getattr(self.map_.features, "label_flips_only", False):
-            return certificate
-        nothing = np.zeros(len(certificate), np.int64)
-        radii = {name: nothing.copy() for name in certificate.radii or {}}
-        radii["label_flip"] = certificate.radius_against("label_flip")
-        return replace(certificate, radius=nothing, radii=radii, exact=None)
+        return of_flips_alone(certificate) if self._flips_alone else certificate
+
+    @property
+    def _flips_alone(self) -> bool:
+        return bool(getattr(self.map_.features, FLIPS_ALONE, False))
+
+    @property
+    def _rule(self) -> dict[str, Any]:
+        """How nearness is measured, for what is kept or sent."""
+        alone = {FLIPS_ALONE: True} if self._flips_alone else {}
+        return {"metric": self.metric, "steps_per_unit": self.map_.scale, **alone}
 
     # Reading
 

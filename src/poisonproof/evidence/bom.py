@@ -7,6 +7,7 @@ Components, hashes, licences and dependencies are written by ``cyclonedx-python-
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from poisonproof import __version__
@@ -15,6 +16,13 @@ from poisonproof.errors import missing_extra
 from poisonproof.evidence.facts import Facts, Figures
 
 MODEL, TRAINING, TEST = "model", "training-data", "test-data"
+SHA_256 = re.compile(r"[0-9a-f]{64}")
+# The premise that `EncoderRecord` states.
+ENCODER = re.compile(
+    r"(?P<name>.+?) (?P<version>[^ ,]+), (?P<source>.*?), licence (?P<licence>.*?), weights sha256 (?P<weights>\S+), "
+    r".*; trained on (?P<trained_on>.*)",
+    re.DOTALL,
+)
 
 
 def bom(facts: Facts) -> str:
@@ -87,12 +95,13 @@ def _components(facts: Facts) -> Any:
     ]
     encoders = [
         Component(
-            name=encoder.get("name", "encoder"),
-            version=encoder.get("version"),
+            name=encoder["name"],
+            version=encoder["version"],
             type=ComponentType.MACHINE_LEARNING_MODEL,
-            bom_ref=f"encoder:{encoder.get('name', 'encoder')}",
-            licenses=[licence.make_from_string(encoder["licence"])] if encoder.get("licence") else [],
-            hashes=[hashed(encoder["sha256"])] if encoder.get("sha256") else [],
+            bom_ref=f"encoder:{encoder['name']}",
+            licenses=[licence.make_from_string(encoder["licence"])],
+            hashes=[hashed(encoder["weights"])] if SHA_256.fullmatch(encoder["weights"]) else [],
+            description=f"{encoder['source']}; trained on {encoder['trained_on']}",
         )
         for encoder in _encoders(facts)
     ]
@@ -103,10 +112,10 @@ def _components(facts: Facts) -> Any:
     return record
 
 
-def _encoders(facts: Facts) -> list[dict[str, Any]]:
-    """Public encoders that stand in front of the voters, if the run names any in its settings."""
-    named = facts.manifest["settings"].get("encoder")
-    return [named] if isinstance(named, dict) else []
+def _encoders(facts: Facts) -> list[dict[str, str]]:
+    """Encoders that stand in front of the voters, as the premises of the certificate name them."""
+    named = [ENCODER.match(premise.value) for premise in facts.certificate.premises if premise.what == "encoder"]
+    return [found.groupdict() for found in named if found is not None]
 
 
 def _summary(facts: Facts) -> str:

@@ -15,9 +15,12 @@ from poisonproof.certificates.methods import certify
 from poisonproof.certificates.target_medians import median_radii_against_targets
 from poisonproof.data.dataset import Dataset
 from poisonproof.errors import PoisonproofError
-from poisonproof.runs.outcome import threat_model
+from poisonproof.runs.layout import COUNTS
+from poisonproof.runs.outcome import threats_of
 from poisonproof.system.files import read_record, sha256_of
 from poisonproof.verification.verdict import Verdict
+from poisonproof.votes.ballots import Ballots
+from poisonproof.votes.neighbours import Neighbours
 from poisonproof.votes.votes import UNSEEN_LABEL, Votes, class_indices
 
 UNSEEN = "(labels the training data has not shown)"
@@ -107,7 +110,7 @@ class Facts:
     def threat_model(self) -> dict[str, int | str]:
         """What each act of an attacker costs."""
         assert self.certificate.split is not None
-        return threat_model(self.certificate.split)
+        return threats_of(self.certificate)
 
 
 def gather(folder: Path, data: Dataset | None, verdict: Verdict) -> Facts:
@@ -121,8 +124,8 @@ def gather(folder: Path, data: Dataset | None, verdict: Verdict) -> Facts:
         )
     manifest = read_record(folder / MANIFEST)
     artefacts = artefacts_of(folder, manifest)
-    votes = Votes.load(folder / "votes.npy")
-    certificate = certify(votes, manifest["method"])
+    votes = _votes_of(folder, manifest)
+    certificate = certify(votes, manifest["method"]) if isinstance(votes, Votes) else certify(votes)
     stated = Certificate.load(folder / "certificate.npz")
     if not np.array_equal(certificate.radius, stated.radius):
         raise NotTrueError(f"The radii of {folder} do not follow from its votes.")
@@ -141,6 +144,15 @@ def gather(folder: Path, data: Dataset | None, verdict: Verdict) -> Facts:
     )
 
 
+def _votes_of(folder: Path, manifest: dict[str, Any]) -> Votes | Ballots | Neighbours:
+    """What voted in a run: base classifiers, or training samples."""
+    election = manifest["settings"].get("election")
+    if election is None:
+        return Votes.load(folder / "votes.npy")
+    path = folder / COUNTS[election["method"]]
+    return Ballots.load(path) if election["method"] == "ballots" else Neighbours.load(path)
+
+
 def artefacts_of(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:
     """Every file that the manifest, or the record of the kept base classifiers, names; as it is, and as it says."""
     stated = dict(manifest["files"])
@@ -154,7 +166,7 @@ def artefacts_of(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:
     return {MANIFEST: sha256_of(folder / MANIFEST), **dict(sorted(present.items()))}
 
 
-def figures(votes: Votes, certificate: Certificate, truth: NDArray[np.int64]) -> Figures:
+def figures(votes: Votes | Ballots | Neighbours, certificate: Certificate, truth: NDArray[np.int64]) -> Figures:
     """Counts from the certificate and the true class index of every test sample (`UNSEEN_LABEL` for none)."""
     right, radius = certificate.prediction == truth, certificate.radius
     sizes = attack_sizes(certificate)

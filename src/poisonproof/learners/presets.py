@@ -78,7 +78,7 @@ def _objects(texts: Sequence[str]) -> Any:
 def _head(texts: Sequence[str]) -> Any:
     from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 
-    return KernelRidgeClassifier(kernel="rbf", gamma=2.0, ridge=0.05, balance=0.5)
+    return KernelRidgeClassifier(kernel="rbf", gamma=1.0, ridge=0.1, balance=0.5)
 
 
 def _network(mirror: bool) -> Callable[[Sequence[str]], Any]:

@@ -31,6 +31,10 @@ def election_of(model: SampleVoteClassifier) -> dict[str, Any]:
             f"A run is made of base classifiers, ballots or neighbours. Got {type(model).__name__}, which a run cannot "
             "keep yet; fit and save it by itself."
         )
+    if model.trusted is not None:
+        raise PoisonproofError(
+            "A run cannot keep trusted samples yet; fit and save the model by itself, or leave 'trusted' out."
+        )
     sizes = getattr(model, "class_sizes", None)
     if isinstance(sizes, Mapping):
         sizes = [[label, size] for label, size in zip(model.classes_.tolist(), model.sizes_.tolist(), strict=True)]

@@ -107,3 +107,9 @@ def threats_to_samples(split: Split) -> dict[str, int | str]:
     threats = threat_model(split)
     flip = "flip the label of a training sample"
     return {**threats, flip: 2} if flip in threats else threats
+
+
+def threats_of(certificate: Certificate) -> dict[str, int | str]:
+    """What each act costs against a certificate that knows its split."""
+    assert certificate.split is not None
+    return threat_model(certificate.split) if certificate.spread is not None else threats_to_samples(certificate.split)

@@ -10,7 +10,7 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +40,7 @@ from poisonproof.training.member import (
 )
 from poisonproof.training.member_files import MEMBERS_PER_FILE, load_members, members_file, save_members, types_of
 from poisonproof.training.provenance import made_by, made_here
+from poisonproof.training.stacked import Read, Stacked, stacked
 from poisonproof.training.work import (
     Answers,
     Block,
@@ -69,6 +70,11 @@ class UnansweredError(PoisonproofError):
 class MemberList(list[Member]):
     """Base classifiers that have nothing to do with each other."""
 
+    @cached_property
+    def stacked(self) -> Stacked | None:
+        """The same as arrays, where they can be asked all at once."""
+        return stacked(self)
+
     def votes(
         self,
         samples: Samples,
@@ -78,6 +84,8 @@ class MemberList(list[Member]):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> NDArray[Any]:
+        if not rankings and (whole := self.stacked) is not None:
+            return whole.votes(Read(samples), n_classes, effective_n_jobs(n_jobs))
         planned = planned_blocks(range(len(self)), n_jobs)
         tasks = (
             delayed(_vote_block)([self[i] for i in block], samples, n_classes, caller(), rankings=rankings)
@@ -354,6 +362,8 @@ def _vote_block(
     members: list[Member], samples: Samples, n_classes: int, parent: tuple[int, int], *, rankings: bool
 ) -> tuple[NDArray[Any], dict[int, Refusal]]:
     limit_worker(parent)
+    if not rankings and (whole := stacked(members)) is not None:
+        return whole.votes(Read(samples), n_classes), {}
     batches: dict[Any, Any] = {}
     shape = (len(samples), len(members), *([n_classes] if rankings else []))
     said = np.empty(shape, vote_dtype(n_classes))

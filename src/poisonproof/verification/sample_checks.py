@@ -62,6 +62,8 @@ class SampleChecks:
     def election(self) -> str:
         """Certificate, counts and manifest describe one election, and what follows from something else does."""
         counts, stated = self.evidence.heard, self.stated
+        if stated.get("n_trusted") or counts.facts.get("trusted") or counts.facts.get("n_trusted"):
+            raise NotCheckedError("this checker does not know elections in which trusted samples vote.")
         checks.follows("the election of certificate.npz", stated, self._of_counts())
         checks.follows("method", self.evidence.facts["method"], stated["kind"])
         checks.follows("the spread of certificate.npz", self.evidence.facts["spread"], None)
@@ -79,7 +81,7 @@ class SampleChecks:
         if not self.by_ballots:
             voters = "contributors" if facts["contributors"] else "training samples"
             words = f"the {facts['n_neighbors']} nearest of {facts['n_samples']} {voters} vote"
-            more = {"n_voters": facts["n_samples"], "n_neighbors": facts["n_neighbors"]}
+            more = {"n_voters": facts["n_samples"], "n_trusted": 0, "n_neighbors": facts["n_neighbors"]}
             return {"kind": "neighbours", "words": words, **more, **facts["rule"]}
         one_sided, voices = facts["one_sided"], facts["voices"]
         count = int(arrays["totals"].sum()) if voices is None else len(arrays["starts"]) - 1
@@ -88,6 +90,7 @@ class SampleChecks:
             "kind": "one-sided ballots" if one_sided else "ballots",
             "words": f"{count} {voters} vote, near +1 and far {0 if one_sided else -1}",
             "n_voters": count,
+            "n_trusted": 0,
             "sizes": arrays["sizes"].tolist(),
             "voices": voices,
             **facts["rule"],

@@ -11,10 +11,12 @@ from typing import Any, Literal, SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from poisonproof.certificates.collective.ballots import leads_at_risk, worst_division
 from poisonproof.certificates.methods import certify
 from poisonproof.display.text import shown
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.premises import Premise
+from poisonproof.votes.ballots import Ballots
 from poisonproof.votes.votes import Votes
 
 MOST_CELLS = 1 << 26  # rival rows times partitions that are held in memory
@@ -114,7 +116,7 @@ class CertifiedAccuracy:
 
 
 def certified_accuracy(
-    votes: Votes,
+    votes: Votes | Ballots,
     y: ArrayLike,
     attack_size: SupportsIndex,
     *,
@@ -131,7 +133,8 @@ def certified_accuracy(
 
     Parameters
     ----------
-    votes : Votes
+    votes : Votes or Ballots
+        Of ballots the best attack found is copies of one test sample, so the upper count says little.
     y : array (n_test,) of labels
         The true labels; accuracy is counted against them.
     attack_size : int ≥ 0
@@ -147,6 +150,8 @@ def certified_accuracy(
     """
     started = monotonic()
     size, limit = _checked(votes, attack_size, method, time_limit)
+    if isinstance(votes, Ballots):
+        return _of_ballots(votes, y, size, started, limit)
     certificate = certify(votes, method, n_jobs=n_jobs)
     right = certificate.right(y)
     if votes.n_test == 0:
@@ -178,10 +183,36 @@ def certified_accuracy(
     )
 
 
-def _checked(votes: Votes, attack_size: SupportsIndex, method: str, time_limit: float) -> tuple[int, float]:
-    if not isinstance(votes, Votes):
+def _of_ballots(ballots: Ballots, y: ArrayLike, size: int, started: float, limit: float) -> CertifiedAccuracy:
+    if ballots.n_test == 0:
+        raise PoisonproofError("A certified accuracy needs at least one test sample. Got none.")
+    leads, prediction, movable, clean = leads_at_risk(ballots, y, size)
+    found = worst_division(leads, prediction, size, started + limit)
+    whole = "the worst division" if found.most == found.shown else "a bound of the worst division"
+    proved = f"{whole} of the attack among the classes puts {found.most} at risk"
+    if not len(leads):
+        proved = "no prediction that is right can be changed by an attack of that size (pointwise)"
+    return CertifiedAccuracy(
+        attack_size=size,
+        n_test=ballots.n_test,
+        lower_count=clean - found.most,
+        upper_count=clean - movable,
+        certified_count=clean - len(leads),
+        clean_count=clean,
+        attack=np.zeros(0, np.int64),
+        method="ballots",
+        proved=proved,
+        seconds=monotonic() - started,
+        classes_inferred=ballots.classes_inferred,
+        premises=ballots.premises,
+    )
+
+
+def _checked(votes: Votes | Ballots, attack_size: SupportsIndex, method: str, time_limit: float) -> tuple[int, float]:
+    if not isinstance(votes, Votes | Ballots):
         raise WrongTypeError(
-            f"certified_accuracy takes poisonproof.Votes, which know their spread. Got {type(votes).__name__} instead."
+            "certified_accuracy takes poisonproof.Votes, which know their spread, or the ballots of samples. "
+            f"Got {type(votes).__name__} instead."
         )
     try:
         size = operator.index(attack_size)

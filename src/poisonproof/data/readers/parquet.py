@@ -1,19 +1,19 @@
-"""Parquet as rows of texts, so that a schema reads them exactly as it reads CSV."""
+"""Parquet by column, typed as the file is; a schema reads it exactly as it reads CSV."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from poisonproof.data.readers.arrow_cells import ArrowCells
 from poisonproof.data.readers.csvfile import checked_names
-from poisonproof.data.readers.lines import MOST_BYTES, check_size, decoded
+from poisonproof.data.readers.lines import MOST_BYTES, check_size
+from poisonproof.data.readers.pieces import Piece
 from poisonproof.errors import PoisonproofError, missing_extra
-from poisonproof.samples.cells import text_of
-from poisonproof.samples.moments import floor_microseconds
 
-ROWS_PER_BATCH = 1 << 14
+ROWS_PER_BATCH = 1 << 15
 BYTES_PER_CELL = 8
 
 
@@ -44,40 +44,30 @@ class ParquetTable:
         self.header = checked_names(readable, path)
 
     def records(self, faults: Counter[str]) -> Iterator[tuple[int, list[str]]]:
-        """Row number (from 1) and cells of every row."""
+        """Row number (from 1) and cells of every row, written out as texts."""
+        for piece in self.pieces(faults, self.header):
+            columns = []
+            for column in piece.columns.values():
+                assert isinstance(column, ArrowCells)
+                places, texts = column.different()
+                columns.append([texts[place] for place in places.tolist()])
+            for number, cells in zip(piece.rows, zip(*columns, strict=True), strict=True):
+                yield number, list(cells)
+
+    def pieces(self, faults: Counter[str], wanted: Sequence[str]) -> Iterator[Piece]:
+        """The same by column, typed as the file is; of these columns only."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        number = 0
+        first = 1
         try:
             with pq.ParquetFile(self.path) as file:
-                for batch in file.iter_batches(ROWS_PER_BATCH, columns=self.header):
-                    columns = [_texts(pa, batch.column(name), name, faults) for name in self.header]
-                    for cells in zip(*columns, strict=True):
-                        number += 1
-                        yield number, list(cells)
+                for batch in file.iter_batches(ROWS_PER_BATCH, columns=list(wanted)):
+                    columns = {name: ArrowCells(batch.column(name), name, faults) for name in wanted}
+                    yield Piece(range(first, first + len(batch)), dict(columns))
+                    first += len(batch)
         except (pa.ArrowException, OSError) as error:
             raise PoisonproofError(f"{self.path} is not a whole Parquet file ({_one_line(error)}).") from None
-
-
-def _texts(pa: Any, column: Any, name: str, faults: Counter[str]) -> list[str]:
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        # Bytes that are not UTF-8 must not cost more than their own cell.
-        cells = column.cast(pa.large_binary()).to_pylist()
-        return ["" if cell is None else decoded(cell, faults) for cell in cells]
-    if unit := _unit(pa, column.type):
-        counts = column.view(pa.int32() if unit == "D" else pa.int64()).to_pylist()
-        return ["" if count is None else str(floor_microseconds(count, unit)) for count in counts]
-    return [text_of(value, f"Column '{name}'") for value in column.to_pylist()]
-
-
-def _unit(pa: Any, kind: Any) -> str | None:
-    """What a column of dates, moments (in UTC where it has a zone) or durations counts."""
-    if pa.types.is_date(kind):
-        return "D" if pa.types.is_date32(kind) else "ms"
-    return kind.unit if pa.types.is_timestamp(kind) or pa.types.is_duration(kind) else None
 
 
 def _unreadable(pa: Any, kind: Any) -> bool:

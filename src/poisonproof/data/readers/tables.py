@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
-from poisonproof.data.readers.part import Part, notes_of, texts
+from poisonproof.data.readers.part import Part, notes_of
+from poisonproof.data.readers.pieces import ROWS_PER_PIECE, PieceColumn, Vocabulary, pieces_of
 from poisonproof.display.text import nearest
 from poisonproof.errors import PoisonproofError, missing_extra
 from poisonproof.samples.schema import (
@@ -78,28 +78,33 @@ def read_table(table: Table, schema: TableSchema, *, labelled: bool, tally: Tall
         )
     missing = frozenset(schema.missing)
     decimal = "." if table.path.suffix.lower() == ".parquet" else schema.decimal  # whose numbers are written out by us
-    features = [
-        _Numbers(at[name], missing, decimal) if role == "number" else _Texts(at[name], missing)
+    features = {
+        name: _Numbers(missing, decimal) if role == "number" else _Texts(missing)
         for name, role in schema.columns
         if role in FEATURES
-    ]
+    }
     columns = {"label": schema.label, "contributor": schema.group} if labelled else {}
-    keys = {what: _Texts(at[name], missing) for what, name in columns.items() if name is not None}
+    keys = {what: (name, _Texts(missing)) for what, name in columns.items() if name is not None}
     tally, faults = tally or Tally(), Counter[str]()
     names: list[int] = []
-    for number, cells in table.records(faults):
-        absent = next((what for what, key in keys.items() if cells[key.place].strip() in missing), None)
-        if absent is not None:
-            faults[f"without a {absent}"] += 1
-            continue
-        for column in (*keys.values(), *features):
-            column.read(cells[column.place].strip())
-        names.append(number)
+    for piece in pieces_of(table, faults, [*features, *(name for name, _ in keys.values())]):
+        stay = np.ones(len(piece.rows), np.bool_)
+        read = {what: key.codes(piece.columns[name]) for what, (name, key) in keys.items()}
+        for what, codes in read.items():
+            if absent := int((stay & (codes < 0)).sum()):
+                faults[f"without a {what}"] += absent
+            stay &= codes >= 0
+        for what, (_, key) in keys.items():
+            key.parts.append(read[what][stay])
+        for name, column in features.items():
+            column.read(piece.columns[name], stay)
+        names.extend(np.asarray(piece.rows)[stay].tolist())
     tally.faults.update(faults)
-    for name, column in zip(schema.named(*FEATURES), features, strict=True):
+    for name, column in features.items():
         tally.odd[name] += column.odd
-    held = {what: texts(key.values) for what, key in keys.items()}
-    return Part(_samples(schema, features), held.get("label"), held.get("contributor"), names, tally.notes(table))
+    held = {what: key.texts() for what, (_, key) in keys.items()}
+    samples = _samples(schema, list(features.values()))
+    return Part(samples, held.get("label"), held.get("contributor"), names, tally.notes(table))
 
 
 def guess_schema(
@@ -123,15 +128,12 @@ def guess_schema(
             raise PoisonproofError(f"{table.path} has no column '{name}'; {remedy}")
     if label == group:
         raise PoisonproofError(f"The column '{label}' cannot be both the label and the contributor.")
-    seen = [Counter[str]() for _ in table.header]
-    for _, cells in islice(table.records(Counter()), ROWS_TO_GUESS_FROM):
-        for counter, cell in zip(seen, cells, strict=True):
-            counter[cell.strip()] += 1
+    seen, typed = _counted(table)
     keys = {label: "label", group: "group"}
     by_mark: dict[Decimal, list[str]] = {
-        mark: [keys.get(name) or _role(name, cells, mark) for name, cells in zip(table.header, seen, strict=True)]
+        mark: [keys.get(name) or typed.get(name) or _role(name, seen[name], mark) for name in table.header]
         for mark in get_args(Decimal)
-        if mark != delimiter
+        if mark != delimiter and not (typed and mark == ",")  # numbers that are typed are written with points, by us
     }
     decimal = max(by_mark, key=lambda mark: by_mark[mark].count("number"))
     columns = tuple(zip(table.header, by_mark[decimal], strict=True))
@@ -153,55 +155,96 @@ def _role(name: str, cells: Counter[str], decimal: Decimal) -> str:
     return "ignore" if total > FEW and once > SHARE_OF_IDS * total else "category"
 
 
+def _counted(table: Table) -> tuple[dict[str, Counter[str]], dict[str, str]]:
+    """How often each cell of the first rows occurs, by column; and the roles of columns whose types say them."""
+    seen = {name: Counter[str]() for name in table.header}
+    numbers: dict[str, bool] = {}
+    left = ROWS_TO_GUESS_FROM
+    for piece in pieces_of(table, Counter(), table.header, min(ROWS_PER_PIECE, ROWS_TO_GUESS_FROM)):
+        for name, column in piece.columns.items():
+            holds = column.holds_numbers(left)
+            if holds is not None:
+                numbers[name] = holds or numbers.get(name, False)
+                continue
+            vocabulary = Vocabulary(frozenset())
+            counts = np.bincount(column.codes(vocabulary)[:left], minlength=len(vocabulary.cells))
+            seen[name].update({cell: int(n) for cell, n in zip(vocabulary.cells, counts, strict=True) if n})
+        left -= len(piece.rows)
+        if left <= 0:
+            break
+    return seen, {name: "number" if any_of_them and name else "ignore" for name, any_of_them in numbers.items()}
+
+
 class _Numbers:
     """A column of numbers, as it is read."""
 
-    def __init__(self, place: int, missing: frozenset[str], decimal: str) -> None:
-        self.place, self.missing, self.decimal, self.odd = place, missing, decimal, 0
-        self.values: Any = array("d")
+    def __init__(self, missing: frozenset[str], decimal: str) -> None:
+        self.missing, self.decimal, self.odd = missing, decimal, 0
+        self.parts: list[NDArray[np.float64]] = []
 
-    def read(self, cell: str) -> None:
-        number = None if cell in self.missing else number_in(cell, self.decimal)
-        if number is None:
-            self.odd += cell not in self.missing
-            number = np.nan
-        self.values.append(number)
+    def read(self, column: PieceColumn, stay: NDArray[np.bool_]) -> None:
+        values, odd = column.numbers(self.missing, self.decimal)
+        self.odd += int((odd & stay).sum())
+        self.parts.append(values[stay])
+
+    def values(self) -> NDArray[np.float64]:
+        """All of them; what they were read in is given up."""
+        return _joined(self.parts, np.float64)
 
 
 class _Texts:
-    """A column of texts, as it is read; equal cells are kept once."""
+    """A column of texts, as it is read; different cells are kept once."""
 
     odd = 0
 
-    def __init__(self, place: int, missing: frozenset[str]) -> None:
-        self.place, self.missing = place, missing
-        self.values: Any = []
-        self.known: dict[str, str] = {}
+    def __init__(self, missing: frozenset[str]) -> None:
+        self.vocabulary = Vocabulary(missing)
+        self.parts: list[NDArray[np.int32]] = []
 
-    def read(self, cell: str) -> None:
-        self.values.append(None if cell in self.missing else self.known.setdefault(cell, cell))
+    def codes(self, column: PieceColumn) -> NDArray[np.int32]:
+        return column.codes(self.vocabulary)
+
+    def read(self, column: PieceColumn, stay: NDArray[np.bool_]) -> None:
+        self.parts.append(self.codes(column)[stay])
+
+    def texts(self) -> NDArray[np.object_]:
+        """All of them, None where missing."""
+        cells = np.empty(len(self.vocabulary.cells) + 1, object)
+        cells[:-1] = list(self.vocabulary.cells)
+        return cells[_joined(self.parts, np.int32)]
+
+    def categories(self, pd: Any) -> Any:
+        """The same as a column of categories, in increasing order."""
+        codes, cells = _joined(self.parts, np.int32), list(self.vocabulary.cells)
+        held = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(cells)))  # some may be of rows left out
+        order = sorted(held.tolist(), key=cells.__getitem__)
+        places = np.full(len(cells) + 1, -1)
+        places[order] = np.arange(len(order))
+        return pd.Categorical.from_codes(places[codes], categories=[cells[at] for at in order])
+
+
+def _joined(parts: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
+    whole = np.concatenate(parts) if parts else np.empty(0, kind)
+    parts.clear()
+    return whole
 
 
 def _samples(schema: TableSchema, features: Sequence[_Numbers | _Texts]) -> Any:
     """Numbers alone as an array, one text alone as a list, anything else as a DataFrame."""
     if schema.only_texts:
-        return [text or "" for text in features[0].values]
+        assert isinstance(features[0], _Texts)
+        return [text or "" for text in features[0].texts()]
     roles = [role for _, role in schema.columns if role in FEATURES]
     if set(roles) == {"number"}:
-        samples = np.empty((len(features[0].values), len(features)))
-        for place, column in enumerate(features):
-            samples[:, place] = column.values
-        return samples
+        return np.column_stack([column.values() for column in features if isinstance(column, _Numbers)])
     try:
         import pandas as pd
     except ImportError:
         raise missing_extra("A table with categories", "pandas", "tables") from None
     made: dict[str, Any] = {}
     for name, role, column in zip(schema.named(*FEATURES), roles, features, strict=True):
-        if role == "number":
-            made[name] = np.array(column.values)
-        elif role == "category":
-            made[name] = pd.Categorical(column.values)
+        if isinstance(column, _Numbers):
+            made[name] = column.values()
         else:
-            made[name] = pd.Series(column.values, dtype=object)
+            made[name] = column.categories(pd) if role == "category" else pd.Series(column.texts(), dtype=object)
     return pd.DataFrame(made)

@@ -1,0 +1,170 @@
+"""Encoders: speed, cache, bit-equality, purity of every head, and real attacks through an encoder.
+
+python benchmarks/encoders.py speed --data-dir DIR [--images 60000] [--pixels 160]
+python benchmarks/encoders.py campaign --data-dir DIR [--samples 2000] [--pixels 64]
+python benchmarks/encoders.py purity --data-dir DIR
+python benchmarks/encoders.py audit --data-dir DIR [--attacks 1000]
+python benchmarks/encoders.py texts --data-dir DIR
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import tempfile
+import time
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
+
+import poisonproof
+from poisonproof import FiniteAggregationClassifier, Split, TableClassifier, check_estimator_purity, preset
+from poisonproof.data.dataset import held_out
+from poisonproof.data.named import load
+from poisonproof.learners.encoded import in_front
+from poisonproof.system import threads
+
+HEADS = {
+    "head": lambda: preset("head"),
+    "table": TableClassifier,
+    "logistic regression": LogisticRegression,
+    "tree": DecisionTreeClassifier,
+    "Gaussian Bayes": GaussianNB,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("speed", "campaign", "purity", "audit", "texts"))
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--texts", type=Path, help="folder with ag_news.csv.gz and reviews.csv.gz")
+    parser.add_argument("--images", type=int, default=60000)
+    parser.add_argument("--pixels", type=int)
+    parser.add_argument("--samples", type=int, default=2000)
+    parser.add_argument("--attacks", type=int, default=1000)
+    options = parser.parse_args()
+    {"speed": speed, "campaign": campaign, "purity": purity, "audit": audit, "texts": texts}[options.what](options)
+
+
+def images_of(options: argparse.Namespace, n: int) -> NDArray[np.uint8]:
+    data = load("cifar10", options.data_dir)
+    return np.concatenate([data.x_train, data.x_test])[:n]
+
+
+def speed(options: argparse.Namespace) -> None:
+    X, encoder = images_of(options, options.images), poisonproof.encoder(f"efficientnet-lite0@{options.pixels or 160}")
+    with tempfile.TemporaryDirectory() as folder:
+        cached = encoder.cached(folder)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for name in ("encoded", "from the cache"):
+            cpu, wall = time.process_time(), time.perf_counter()
+            digest = hash(cached(X).tobytes())
+            words = f"{time.process_time() - cpu:.1f} CPU s, {time.perf_counter() - wall:.1f} s wall"
+            print(f"{len(X)} images at {encoder.picture.height} px, {name}: {words}, {digest & 0xFFFF:04x}", flush=True)
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        print(f"peak memory {before / 1e6:.2f} GB before, {after / 1e6:.2f} GB after")
+
+
+def _elsewhere(name: str, X: Any) -> bytes:
+    return poisonproof.encoder(name)(X).tobytes()
+
+
+def campaign(options: argparse.Namespace) -> None:
+    """Quantised embeddings over batch sizes, orders, threads and processes."""
+    pictures = images_of(options, options.samples)
+    lines = texts_of(options.texts / "ag_news.csv.gz")[0][: options.samples]
+    for name, X in ((f"efficientnet-lite0@{options.pixels or 64}", pictures), ("wordllama", lines)):
+        encoder, started = poisonproof.encoder(name), time.process_time()
+        rows, differing = encoder(X), 0
+        for size in (1, 7, 64):
+            parts = np.concatenate([encoder(X[at : at + size]) for at in range(0, len(X), size)])
+            differing += int((parts != rows).sum())
+        for seed in range(2):
+            order = np.random.default_rng(seed).permutation(len(X))
+            differing += int((encoder(X[order]) != rows[order]).sum())
+        cores = threads.n_cores
+        for count in (1, 4):
+            threads.n_cores = lambda count=count: count
+            differing += int((encoder(X) != rows).sum())
+        threads.n_cores = cores
+        with ProcessPoolExecutor(2) as pool:
+            differing += sum(part != rows.tobytes() for part in pool.map(_elsewhere, [name] * 2, [X] * 2))
+        print(
+            f"{name}: {len(X)} samples of {rows.shape[2]} numbers, batches of 1, 7 and 64, 2 orders, 1 and 4 threads, "
+            f"2 processes: {differing} numbers differ ({time.process_time() - started:.0f} CPU s)",
+            flush=True,
+        )
+
+
+def purity(options: argparse.Namespace) -> None:
+    data = load("cifar10", options.data_dir)
+    X, y = data.x_train[:120], data.y_train[:120]
+    for name, make in HEADS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            encoder = poisonproof.encoder(f"efficientnet-lite0@{options.pixels or 48}").cached(folder)
+            report = check_estimator_purity(in_front(encoder, make()), X, y, k=3, d=2, max_test=20)
+        print(f"{name}: {'no leak' if report.pure else str(report)} in {len(report.checks)} checks", flush=True)
+
+
+def audit(options: argparse.Namespace) -> None:
+    """Real poisons, real retraining, through the encoder."""
+    data = load("cifar10", options.data_dir)
+    X, y, X_test = data.x_train[:300], data.y_train[:300], data.x_test[:100]
+    done = violations = seed = 0
+    started = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        encoder = poisonproof.encoder(f"efficientnet-lite0@{options.pixels or 48}").cached(folder)
+        model = FiniteAggregationClassifier(k=4, d=2, classes=range(10), split=Split(dtype="uint8"), encoder=encoder)
+        while done < options.attacks:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                report = poisonproof.audit(model, X, y, X_test, targets=10, seed=seed)
+            done, violations, seed = done + len(report.attacks), violations + len(report.violations), seed + 1
+            print(f"{done} attacks, {violations} violations, {time.process_time() - started:.0f} CPU s", flush=True)
+
+
+def texts_of(path: Path) -> tuple[NDArray[np.object_], NDArray[Any]]:
+    """The column "text" of a file and its labels."""
+    roles = {"label": "label", "text": "text"} | ({"title": "ignore"} if path.name.startswith("ag") else {})
+    rows = poisonproof.read(path, schema=roles)
+    return np.array(list(rows.X), object), np.asarray(rows.y)
+
+
+def texts(options: argparse.Namespace) -> None:
+    """Certified fractions on held-out texts of two sets: the encoder against learners that know the texts alone."""
+    for file in ("ag_news.csv.gz", "reviews.csv.gz"):
+        X, y = texts_of(options.texts / file)
+        out = held_out(list(X), 0.2)
+        for k in (10, 50) if len(y) > 3000 else (5, 20):
+            for name in ("wordllama + head", "bayes", "ridge"):
+                started = time.process_time()
+                encoder = poisonproof.encoder("wordllama") if "wordllama" in name else None
+                learner = None if encoder else preset(name)
+                model = FiniteAggregationClassifier(learner, k=k, d=4, classes=sorted(set(y)), encoder=encoder)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    certificate = model.fit(list(X[~out]), y[~out]).certify(list(X[out]))
+                sizes = [0, 1, 2, 5, 10, 20]
+                balanced = certificate.certified_fraction_balanced(y[out], sizes)
+                record = {
+                    "set": file,
+                    "method": f"k = {k}, d = 4, {name}",
+                    "test texts": int(out.sum()),
+                    "certified": [round(100 * float(s), 1) for s in certificate.certified_fraction(y[out], sizes)],
+                    "balanced": [round(100 * float(s), 1) for s in balanced],
+                    "majority": round(100 * certificate.majority_share(y[out]), 1),
+                    "cpu": round(time.process_time() - started, 1),
+                }
+                print(json.dumps(record), flush=True)
+
+
+if __name__ == "__main__":
+    main()

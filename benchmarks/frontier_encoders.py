@@ -1,0 +1,111 @@
+"""The frontier behind a public encoder: every frozen configuration on a whole test set, once.
+
+    python benchmarks/frontier_encoders.py --data-dir DIR --held-out cifar10 gtsrb   # on training images held out
+    python benchmarks/frontier_encoders.py --data-dir DIR cifar10 gtsrb mnist        # on the test sets
+
+Configurations are in benchmarks/frontier/encoders.json and were committed before the second command was run. Results
+go to benchmarks/frontier/encoder_results.json, a file of their own: pre-training is what makes the difference, so
+they are never put beside rows that learn from the training set alone. Embeddings are kept in `--cache`, as the
+library keeps them. Parts, distances and certificates are those of benchmarks/frontier.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import poisonproof
+from frontier import Part, Row, key_of, parts_of, read_results, result_of, votes, words, write_results
+from frontier_maps import Shape
+from poisonproof.maps.encoders import Encoder
+from poisonproof.maps.whitening import Whitening
+from poisonproof.partition.split import Split
+
+FOLDER = Path(__file__).parent / "frontier"
+AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class EncoderShape(Shape):
+    """A map that begins with an encoder; ``features`` is its name."""
+
+    @property
+    def length(self) -> float:
+        """What counts as length 1."""
+        return 1024.0 if self.whitened_by else 2048.0
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("datasets", nargs="+", choices=("mnist", "cifar10", "gtsrb"))
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--cache", type=Path, default=Path("/tmp/poisonproof-embeddings"))
+    parser.add_argument("--held-out", action="store_true", help="training images held out instead of the test set")
+    parser.add_argument("--only", default="", help="maps whose name contains this")
+    parser.add_argument("--limit", type=int, default=0, help="so many held-out images")
+    parser.add_argument("--configurations", type=Path, default=FOLDER / "encoders.json")
+    parser.add_argument("--results", type=Path, default=FOLDER / "encoder_results.json")
+    options = parser.parse_args()
+    configurations = json.loads(options.configurations.read_text("utf-8"))
+    for name in options.datasets:
+        rows = [row for row in configurations["rows"] if row["dataset"] == name and options.only in row["map"]]
+        parts = parts_of(name, options)
+        for chosen in dict.fromkeys(row["map"] for row in rows):
+            shape = EncoderShape(name=chosen, **configurations["maps"][chosen])
+            done = set() if options.held_out else {key_of(row) for row in read_results(options.results)["rows"]}
+            own = [row for row in rows if row["map"] == chosen and key_of(row) not in done]
+            if own:
+                measure(shape, own, parts, options)
+
+
+def measure(shape: EncoderShape, rows: list[Row], parts: dict[str, Any], options: argparse.Namespace) -> None:
+    """All rows of one map."""
+    data, started = parts["data"], time.process_time()
+    encoder = poisonproof.encoder(shape.features).cached(options.cache)
+    voters = np.setdiff1d(parts["all"], parts["aside"]) if shape.whitened_by else parts["all"]
+    labels = data.y_train[voters]
+    order = np.lexsort((labels, Split("content").samples(data.x_train[voters]).content_hashes))
+    voters, labels = voters[order], labels[order]
+    base = embedded(encoder, data, Part("train", voters))
+    asked = embedded(encoder, data, parts["asked"])
+    encoding, digest = time.process_time() - started, ""
+    if shape.whitened_by:
+        shaping = embedded(encoder, data, Part("train", parts["shaping"]))
+        shaping = shaping[sorted(range(len(shaping)), key=lambda row: shaping[row].tobytes())]
+        whitening = Whitening.of(shaping, shape.directions, shape.exponent)
+        base, asked, digest = whitening(base), whitening(asked), whitening.digest
+    totals = np.bincount(labels, minlength=len(data.classes))
+    found = votes(shape, rows, base, asked[:, None], labels, totals)
+    for row, measured in zip(rows, found, strict=True):
+        result = result_of(row, shape, measured, parts["truth"], labels, len(data.classes))
+        result |= {
+            "encoder": encoder.record.as_dict(),
+            "map_digest": digest,
+            "cost": {
+                "cpu_seconds": round(time.process_time() - started, 1),
+                "of_which_embeddings": round(encoding, 1),
+                "rows_that_share_it": len(rows),
+            },
+        }
+        print(words(result), flush=True)
+        if not options.held_out:
+            write_results([*read_results(options.results)["rows"], result], options.results)
+
+
+def embedded(encoder: Encoder, data: Any, part: Part) -> NDArray[np.int16]:
+    """Embeddings (n, width) of a part."""
+    images = data.x_train if part.of == "train" else data.x_test
+    pieces = [encoder(images[part.rows[at : at + AT_ONCE]])[:, 0] for at in range(0, len(part.rows), AT_ONCE)]
+    return np.concatenate(pieces)
+
+
+if __name__ == "__main__":
+    main()

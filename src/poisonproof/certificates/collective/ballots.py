@@ -1,0 +1,122 @@
+"""Certified accuracy of ballots: what one attack leaves right, if the same poisons face all test samples.
+
+Every insertion or removal concerns one sample, and so one class: it moves the score of that class, and of no other, by
+1 at most, whatever the test sample. An attack spends r_y of its acts on class y, and Σ r_y is its size. The lead of p
+over c falls by r_p + r_c at most, so a test sample stays right if r_p + r_c ≤ m_c for all its rivals c. The most that
+any division of the acts among the classes puts at risk is found by branch and bound, in integers; wherever it stops,
+the largest bound that is left is sound. Proof: docs/ballots.md, Theorem 9.
+"""
+
+from __future__ import annotations
+
+import heapq
+from time import monotonic
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from poisonproof.certificates.ballots import Counts, Leads
+from poisonproof.certificates.samples_vote import FLIPS_ALONE, certify_ballots, scores_and_radii
+from poisonproof.errors import PoisonproofError
+from poisonproof.votes.ballots import Ballots
+
+
+class Division(NamedTuple):
+    """The most test samples that some division of the acts puts at risk (or a bound of it), and one that does it to
+    ``shown`` of them.
+    """
+
+    most: int
+    shown: int
+    acts: Counts
+
+
+class AtRisk(NamedTuple):
+    """Test samples that are right with a radius below the attack size: their leads and predictions.
+
+    ``movable``: whether copies of one of them are known to change its prediction. ``clean``: how many of all are right.
+    """
+
+    leads: Counts
+    prediction: Counts
+    movable: bool
+    clean: int
+
+
+def leads_at_risk(ballots: Ballots, y: ArrayLike, size: int) -> AtRisk:
+    """Who is at risk under an attack of a size."""
+    if ballots.voices is not None:
+        raise PoisonproofError(
+            "A certified accuracy (one shared attack) of contributors' ballots is not known; ask about single samples."
+        )
+    if ballots.rule.get(FLIPS_ALONE):
+        raise PoisonproofError("The training samples shaped the map, so nothing is claimed but of flipped labels.")
+    certificate = certify_ballots(ballots)
+    right = certificate.right(y)
+    found = Leads.of(scores_and_radii(ballots)[0], ballots.classes_inferred)
+    rows = np.flatnonzero(right & (found.margin < size))
+    return AtRisk(found.leads[rows], found.prediction[rows], bool(ballots.self_near[rows].any()), int(right.sum()))
+
+
+def worst_division(leads: Counts, prediction: Counts, size: int, stop: float) -> Division:
+    """How many test samples the worst division of so many acts among the classes puts at risk.
+
+    Parameters
+    ----------
+    leads : array (n, n_classes)
+        Leads of test samples over every class, as in `Leads`.
+    prediction : array (n,)
+    size : int
+        Acts in all.
+    stop : float
+        When to stop, by the monotonic clock.
+    """
+    n_classes = leads.shape[1]
+    rivals = np.arange(n_classes) != prediction[:, None]
+    best = Division(0, 0, np.zeros(n_classes, np.int64))
+    for c in range(n_classes):  # all acts on one class
+        acts = np.zeros(n_classes, np.int64)
+        acts[c] = size
+        best = max(best, Division(0, _reached(leads, prediction, rivals, acts), acts), key=lambda found: found.shown)
+    least, most = np.zeros(n_classes, np.int64), np.full(n_classes, size, np.int64)
+    everything = _reachable(leads, prediction, rivals, least, most, size)
+    heap: list[tuple[int, int, Counts, Counts]] = [(-everything, 0, least, most)]
+    made = 0
+    while heap:
+        bound, _, least, most = heap[0]
+        if -bound <= best.shown:
+            return best._replace(most=best.shown)
+        if monotonic() > stop:
+            return best._replace(most=-bound)
+        heapq.heappop(heap)
+        most = np.minimum(most, least + size - least.sum())
+        widest = int((most - least).argmax())
+        if most[widest] == least[widest]:  # one division is left
+            best = max(best, Division(0, -bound, least), key=lambda found: found.shown)
+            continue
+        middle = (least[widest] + most[widest]) // 2
+        below, above = most.copy(), least.copy()
+        below[widest], above[widest] = middle, middle + 1
+        for low, high in ((least, below), (above, most)):
+            at_risk = _reachable(leads, prediction, rivals, low, high, size)
+            if at_risk > best.shown:
+                made += 1
+                heapq.heappush(heap, (-at_risk, made, low, high))
+    return best._replace(most=best.shown)
+
+
+def _reached(leads: Counts, prediction: Counts, rivals: NDArray[np.bool_], acts: Counts) -> int:
+    """How many test samples a division puts at risk."""
+    spent = acts[prediction][:, None] + acts
+    return int(((spent > leads) & rivals).any(axis=1).sum())
+
+
+def _reachable(leads: Any, prediction: Any, rivals: Any, least: Counts, most: Counts, size: int) -> int:
+    """A bound of what all divisions between two put at risk; what other classes take at least is not left for two."""
+    left = size - int(least.sum())
+    if left < 0:
+        return -1
+    most = np.minimum(most, least + left)
+    spent = np.minimum(most[prediction][:, None] + most, left + least[prediction][:, None] + least)
+    return int(((spent > leads) & rivals).any(axis=1).sum())

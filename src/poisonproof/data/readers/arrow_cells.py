@@ -1,0 +1,142 @@
+"""Columns of Arrow, typed from the file on: what their cells are as numbers and as texts, without writing them out.
+
+A cell is what its text would be (`text_of`: whole numbers without a point, others in full, times in whole microseconds,
+missing as nothing), so a schema reads Parquet exactly as it reads CSV; `tests/data/test_typed_reading.py` compares.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.data.readers.lines import decoded
+from poisonproof.data.readers.pieces import TextCells, Vocabulary
+from poisonproof.samples.cells import text_of
+from poisonproof.samples.moments import floor_microseconds
+from poisonproof.samples.schema import number_in
+
+
+class ArrowCells:
+    """A column of an Arrow batch."""
+
+    def __init__(self, column: Any, name: str, faults: Counter[str]) -> None:
+        import pyarrow as pa
+
+        self.column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        self.name, self.faults = name, faults
+
+    def numbers(self, missing: frozenset[str], decimal: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Numbers as they are, texts as they are read; whatever a schema calls missing is so by its text."""
+        typed = self._typed()
+        if typed is None:
+            places, texts = self.different()
+            read = [None if text.strip() in missing else number_in(text.strip(), decimal) for text in texts]
+            values = np.array([np.nan if number is None else number for number in read], np.float64)
+            gaps = np.array([text.strip() in missing for text in texts], np.bool_)
+            return (values + 0.0)[places], (np.isnan(values) & ~gaps)[places]
+        values, gaps = typed
+        numbers = values.astype(np.float64) + 0.0
+        for word in missing:
+            number = number_in(word)
+            if number is not None and (same := _writes(word, values.dtype)) is not None:
+                numbers[values == same] = np.nan
+        numbers[gaps] = np.nan
+        return numbers, gaps if "" not in missing else np.zeros(len(gaps), np.bool_)
+
+    def codes(self, vocabulary: Vocabulary) -> NDArray[np.int32]:
+        """Each different text once."""
+        places, texts = self.different()
+        return TextCells(texts).codes(vocabulary)[places]
+
+    def holds_numbers(self, rows: int) -> bool | None:
+        """Whether there are numbers among so many cells, of a type that holds nothing else; None of another type."""
+        typed = self._typed()
+        return None if typed is None else not typed[1][:rows].all()
+
+    def _typed(self) -> tuple[NDArray[Any], NDArray[np.bool_]] | None:
+        """Whole numbers or float64 and which are missing, of a column whose type holds nothing else."""
+        import pyarrow as pa
+
+        kind, column = self.column.type, self.column
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+            counts = whole_times(pa, column)
+            if counts is None:
+                return None
+            column = counts
+        gaps = column.is_null().to_numpy(zero_copy_only=False)
+        if pa.types.is_floating(kind):
+            values = column.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
+            gaps = ~np.isfinite(values)
+            return np.where(gaps, 0.0, values), gaps
+        whole = column.cast(pa.int8()) if pa.types.is_boolean(kind) else column
+        return whole.fill_null(0).to_numpy(zero_copy_only=False), gaps
+
+    def different(self) -> tuple[NDArray[np.int64], list[str]]:
+        """The place of each cell among different texts."""
+        import pyarrow as pa
+
+        kind, typed = self.column.type, self._typed()
+        if typed is not None:
+            values, places = np.unique(typed[0], return_inverse=True)
+            texts = [text_of(value, f"Column '{self.name}'") for value in values.tolist()]
+            return np.where(typed[1], len(texts), places), [*texts, ""]
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            return np.arange(len(self.column)), self._one_by_one(pa)
+        # Bytes that are not UTF-8 must not cost more than their own cell.
+        encoded = self.column.cast(pa.large_binary()).dictionary_encode()
+        bodies = encoded.dictionary.to_pylist()
+        places = encoded.indices.fill_null(len(bodies)).to_numpy(zero_copy_only=False).astype(np.int64)
+        texts = []
+        for place, body in enumerate(bodies):
+            fault: Counter[str] = Counter()
+            texts.append(decoded(body, fault))
+            if fault:
+                count = int((places == place).sum())
+                self.faults.update(dict.fromkeys(fault, count))
+        return places, [*texts, ""]
+
+    def _one_by_one(self, pa: Any) -> list[str]:
+        if unit := unit_of(pa, self.column.type):
+            counts = self.column.view(pa.int32() if unit == "D" else pa.int64()).to_pylist()
+            return ["" if count is None else str(floor_microseconds(count, unit)) for count in counts]
+        return [text_of(value, f"Column '{self.name}'") for value in self.column.to_pylist()]
+
+
+def unit_of(pa: Any, kind: Any) -> str | None:
+    """What a column of dates, moments (in UTC where it has a zone) or durations counts."""
+    if pa.types.is_date(kind):
+        return "D" if pa.types.is_date32(kind) else "ms"
+    return kind.unit if pa.types.is_timestamp(kind) or pa.types.is_duration(kind) else None
+
+
+def whole_times(pa: Any, column: Any) -> Any:
+    """A column of times as whole microseconds, rounded down; None of anything else, or of what int64 does not hold."""
+    unit = unit_of(pa, column.type)
+    if unit is None:
+        return None
+    counts = column.view(pa.int32() if unit == "D" else pa.int64()).cast(pa.int64())
+    values, gaps = counts.fill_null(0).to_numpy(zero_copy_only=False), counts.is_null().to_numpy(zero_copy_only=False)
+    if unit == "ns":
+        whole = values // 1000
+    else:
+        step = floor_microseconds(1, unit)
+        if len(values) and max(int(values.max()), -int(values.min())) > np.iinfo(np.int64).max // step:
+            return None
+        whole = values * step
+    return pa.array(whole, pa.int64(), mask=gaps)
+
+
+def _writes(word: str, kind: np.dtype[Any]) -> float | int | None:
+    """The value of that type whose text is this word, if there is one."""
+    if kind.kind == "f":
+        number = float(word)
+        return number if text_of(number, "a table") == word else None
+    try:
+        number = int(word)
+    except ValueError:
+        return None
+    held = np.iinfo(kind).min <= number <= np.iinfo(kind).max
+    return number if held and str(number) == word else None

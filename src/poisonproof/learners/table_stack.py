@@ -1,0 +1,312 @@
+"""Many fitted `TableClassifier`s as one array: one kernel gives all their votes, each summed as it would sum it itself.
+
+The score of a base classifier is a sum in a fixed order: bias, numbers, flags of missing numbers, categories. The
+kernel goes through that order once and adds for all base classifiers side by side, so every sum has the same terms in
+the same order and the votes are the same to the bit. A term that is nought (a category that a sample does not have) may
+be left out or added: no comparison of finite sums sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from poisonproof.learners.table import TableClassifier
+from poisonproof.learners.table_product import Folded
+from poisonproof.samples.batch import MISSING_NAME
+from poisonproof.system.compiled import njit
+
+NUMBERS, OBJECTS, CATEGORIES = "number", "object", "category"
+AT_ONCE = 8  # rows that share a pass over the weights
+BY_PRODUCT = 8  # rows from which on a matrix product is worth its preparation
+
+
+@dataclass(frozen=True, eq=False)
+class TableStack:
+    """Base classifiers that read their columns in the same way.
+
+    Slots are scores: one for each class of a base classifier's subset, or a single one where it has two classes. Lane j
+    is base classifier j; whatever it lacks of slots or categories is nought.
+
+    Attributes
+    ----------
+    kinds : tuple of str, or None
+        How each column of a table is read; None for arrays and sparse rows.
+    sparse : bool
+        Whether they were trained on sparse rows.
+    slots : array (lanes,)
+    bias : array (slots, lanes)
+    mean, scale : arrays (numbers, lanes)
+    weights, flags : arrays (numbers, slots, lanes)
+    flagged : array (numbers, lanes) of bool
+        Which numbers were missing somewhere in the subset.
+    names : tuple of tuples of str
+        The categories of each column that is no number, those of all base classifiers.
+    starts : array
+        Where the entries of each name begin, over all columns.
+    lanes : array (entries,)
+        Which base classifier has that category.
+    entries : array (entries, slots)
+        Its weights.
+    iterations : array (lanes,)
+    """
+
+    kinds: tuple[str, ...] | None
+    sparse: bool
+    slots: NDArray[np.int64]
+    bias: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    flags: NDArray[np.float64]
+    flagged: NDArray[np.bool_]
+    names: tuple[tuple[str, ...], ...]
+    starts: NDArray[np.int64]
+    lanes: NDArray[np.int64]
+    entries: NDArray[np.float64]
+    iterations: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    @classmethod
+    def of(cls, models: Sequence[TableClassifier], kinds: tuple[str, ...] | None) -> TableStack:
+        """Of fitted base classifiers whose columns are of these kinds."""
+        first, m = models[0], len(models)
+        slots = np.array([len(model.bias_) for model in models])
+        k, n_numbers = int(slots.max()), first.weights_.shape[1] if first.sparse_ else len(first.mean_)
+        bias, weights, flags = np.zeros((k, m)), np.zeros((n_numbers, k, m)), np.zeros((n_numbers, k, m))
+        n_scaled = 0 if first.sparse_ else n_numbers
+        mean, scale, flagged = np.zeros((n_scaled, m)), np.ones((n_scaled, m)), np.zeros((n_scaled, m), np.bool_)
+        columns = [at for at, categories in enumerate(first.categories_) if categories is not None]
+        held: list[list[tuple[str, int, NDArray[np.float64]]]] = [[] for _ in columns]
+        for lane, model in enumerate(models):
+            own = model.weights_
+            bias[: slots[lane], lane] = model.bias_
+            weights[:, : slots[lane], lane] = own[:, :n_numbers].T
+            if n_scaled:
+                mean[:, lane], scale[:, lane] = model.mean_, model.scale_
+                flagged[model.flagged_, lane] = True
+                flags[model.flagged_, : slots[lane], lane] = own[:, n_numbers : n_numbers + len(model.flagged_)].T
+            at = n_numbers + len(model.flagged_)
+            for column, place in zip(columns, held, strict=True):
+                categories = model.categories_[column] or []
+                place.extend((name, lane, own[:, at + i]) for i, name in enumerate(categories))
+                at += len(categories)
+        names = tuple(tuple(sorted({name for name, _, _ in place})) for place in held)
+        lanes: list[int] = []
+        counted, entries = [0], np.zeros((sum(map(len, held)), k))
+        for vocabulary, place in zip(names, held, strict=True):
+            order = {name: number for number, name in enumerate(vocabulary)}
+            for _, lane, own in sorted(place, key=lambda entry: (order[entry[0]], entry[1])):
+                entries[len(lanes), : len(own)] = own
+                lanes.append(lane)
+            per_name = np.bincount([order[name] for name, _, _ in place], minlength=len(vocabulary))
+            counted.extend((np.cumsum(per_name) + counted[-1]).tolist())
+        starts = np.array(counted, np.int64)
+        iterations = np.array([model.n_iter_ for model in models], np.int64)
+        return cls(
+            kinds, first.sparse_, slots, bias, mean, scale, weights, flags, flagged, names, starts,
+            np.array(lanes, np.int64), entries, iterations,
+        )  # fmt: skip
+
+    def model(self, lane: int, learner: Any, n_features: int, feature_names: NDArray[Any] | None) -> TableClassifier:
+        """One base classifier as it was fitted."""
+        model, k = clone(learner), int(self.slots[lane])
+        flagged = np.flatnonzero(self.flagged[:, lane])
+        pieces = [self.weights[:, :k, lane], self.flags[flagged, :k, lane]]
+        categories: list[list[str] | None] = [None] * (0 if self.sparse else n_features)
+        first = 0
+        for column, vocabulary in zip(self.category_columns, self.names, strict=True):
+            own = []
+            for number, name in enumerate(vocabulary, first):
+                at = self.starts[number] + np.searchsorted(
+                    self.lanes[self.starts[number] : self.starts[number + 1]], lane
+                )
+                if at < self.starts[number + 1] and self.lanes[at] == lane:
+                    own.append(name)
+                    pieces.append(self.entries[at : at + 1, :k])
+            categories[column] = own
+            first += len(vocabulary)
+        model.classes_ = np.arange(max(k, 2))
+        model.categories_, model.sparse_ = categories, self.sparse
+        model.mean_, model.scale_, model.flagged_ = self.mean[:, lane].copy(), self.scale[:, lane].copy(), flagged
+        model.weights_ = np.ascontiguousarray(np.concatenate(pieces).T)
+        model.bias_, model.n_iter_ = self.bias[:k, lane].copy(), int(self.iterations[lane])
+        model.n_features_in_ = n_features
+        if feature_names is not None:
+            model.feature_names_in_ = feature_names
+        return model
+
+    @cached_property
+    def category_columns(self) -> tuple[int, ...]:
+        """The columns that are no numbers."""
+        return tuple(at for at, kind in enumerate(self.kinds or ()) if kind != NUMBERS)
+
+    @cached_property
+    def places(self) -> tuple[dict[str, int], ...]:
+        """For each of them, the number of a name among those of all columns."""
+        firsts = np.cumsum([0, *map(len, self.names)]).tolist()
+        return tuple(
+            {name: first + at for at, name in enumerate(vocabulary)}
+            for first, vocabulary in zip(firsts, self.names, strict=False)
+        )
+
+    @cached_property
+    def finite(self) -> bool:
+        """Whether nought times any weight is nought, on which leaving terms out relies."""
+        return all(np.isfinite(part).all() for part in (self.bias, self.weights, self.flags, self.entries))
+
+    @cached_property
+    def otherwise(self) -> NDArray[np.float64]:
+        """What a cell adds that is none of a base classifier's categories, an array (columns, slots, lanes).
+
+        A category that the subset does not have is missing there, and counts as missing cells of the subset do; a text
+        of a column that was not declared categorical counts as none.
+        """
+        added = np.zeros((len(self.names), *self.bias.shape))
+        for at, (column, places) in enumerate(zip(self.category_columns, self.places, strict=True)):
+            number = places.get(MISSING_NAME)
+            if number is not None and self.kinds is not None and self.kinds[column] == CATEGORIES:
+                own = slice(self.starts[number], self.starts[number + 1])
+                added[at][:, self.lanes[own]] = self.entries[own].T
+        return added
+
+    def best(self, numbers: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.uint16]:
+        """The class of the highest score of each lane, an array (rows, lanes) of places in its own classes.
+
+        ``numbers`` are (rows, numbers), ``codes`` (rows, columns) the number of a cell's name, or -1.
+        """
+        if len(numbers) >= BY_PRODUCT and numbers.shape[1] and not self.names and not np.isnan(numbers).any():
+            return self.folded.best(numbers, self)
+        return self.summed(numbers, codes)
+
+    @cached_property
+    def folded(self) -> Folded:
+        """For many rows at once."""
+        return Folded.of(self)
+
+    def summed(self, numbers: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.uint16]:
+        """The same, all scores summed in the fixed order."""
+        best = np.empty((len(numbers), len(self)), np.uint16)
+        _best(
+            numbers, codes, self.slots, self.bias, self.mean, self.scale, self.weights, self.flags, self.starts,
+            self.lanes, self.entries, self.otherwise, best,
+        )  # fmt: skip
+        return best
+
+    def best_of_sparse(self, rows: Any) -> NDArray[np.uint16]:
+        """The same for sparse rows."""
+        best = np.empty((rows.shape[0], len(self)), np.uint16)
+        _best_of_sparse(rows.indptr, rows.indices, rows.data, self.slots, self.bias, self.weights, best)
+        return best
+
+
+@njit(nogil=True, cache=True)
+def _highest(scores: NDArray[np.float64], slots: NDArray[np.int64], best: NDArray[np.uint16]) -> None:
+    """As `numpy.argmax` finds it: the first NaN, or else the first of the largest; above 0 where there is one score."""
+    for lane in range(len(slots)):
+        if slots[lane] == 1:
+            best[lane] = 1 if scores[0, lane] > 0 else 0
+            continue
+        highest = 0
+        for c in range(slots[lane]):
+            if scores[c, lane] != scores[c, lane]:
+                highest = c
+                break
+            if scores[c, lane] > scores[highest, lane]:
+                highest = c
+        best[lane] = highest
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _scale(value: float, mean: NDArray[np.float64], scale: NDArray[np.float64], scaled: NDArray[np.float64]) -> None:
+    if value != value:
+        scaled[:] = 0.0
+    else:
+        for lane in range(len(scaled)):
+            scaled[lane] = (value - mean[lane]) / scale[lane]
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _add_products(scores: NDArray[np.float64], scaled: NDArray[np.float64], weights: NDArray[np.float64]) -> None:
+    for lane in range(len(scores)):
+        scores[lane] += scaled[lane] * weights[lane]
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _add(scores: NDArray[np.float64], added: NDArray[np.float64]) -> None:
+    for lane in range(len(scores)):
+        scores[lane] += added[lane]
+
+
+@njit(nogil=True, cache=True)
+def _best(
+    numbers: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    slots: NDArray[np.int64],
+    bias: NDArray[np.float64],
+    mean: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    flags: NDArray[np.float64],
+    starts: NDArray[np.int64],
+    lanes: NDArray[np.int64],
+    entries: NDArray[np.float64],
+    otherwise: NDArray[np.float64],
+    best: NDArray[np.uint16],
+) -> None:
+    k, m = bias.shape
+    scores, scaled, added = np.empty((AT_ONCE, k, m)), np.empty((AT_ONCE, m)), np.empty((k, m))
+    for start in range(0, len(numbers), AT_ONCE):
+        count = min(AT_ONCE, len(numbers) - start)
+        for at in range(count):
+            scores[at] = bias
+        for number in range(numbers.shape[1]):
+            for at in range(count):
+                _scale(numbers[start + at, number], mean[number], scale[number], scaled[at])
+            for c in range(k):
+                for at in range(count):
+                    _add_products(scores[at, c], scaled[at], weights[number, c])
+        for at in range(count):
+            for number in range(numbers.shape[1]):
+                if numbers[start + at, number] != numbers[start + at, number]:
+                    for c in range(k):
+                        _add(scores[at, c], flags[number, c])
+            for column in range(codes.shape[1]):
+                code = codes[start + at, column]
+                added[:] = otherwise[column]
+                if code >= 0:
+                    for entry in range(starts[code], starts[code + 1]):
+                        for c in range(k):
+                            added[c, lanes[entry]] = entries[entry, c]
+                for c in range(k):
+                    _add(scores[at, c], added[c])
+            _highest(scores[at], slots, best[start + at])
+
+
+@njit(nogil=True, cache=True)
+def _best_of_sparse(
+    begins: NDArray[Any],
+    features: NDArray[Any],
+    values: NDArray[np.float64],
+    slots: NDArray[np.int64],
+    bias: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    best: NDArray[np.uint16],
+) -> None:
+    k, m = bias.shape
+    scores = np.empty((k, m))
+    for row in range(len(best)):
+        scores[:] = bias
+        for at in range(begins[row], begins[row + 1]):
+            for c in range(k):
+                for lane in range(m):
+                    scores[c, lane] += values[at] * weights[features[at], c, lane]
+        _highest(scores, slots, best[row])

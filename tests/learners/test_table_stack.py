@@ -1,0 +1,156 @@
+"""Base classifiers of the `table` learner asked all at once say what each says alone, to the bit."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from poisonproof import FiniteAggregationClassifier
+from poisonproof.learners.table import TableClassifier
+from poisonproof.learners.table_product import Folded
+from poisonproof.learners.table_stack import TableStack
+from poisonproof.samples.kinds import to_samples
+from poisonproof.training.member import fed_to, fit_member, vote_of
+from poisonproof.training.stacked import Read, Stacked, stacked, stacks
+
+N_CLASSES = 4
+
+
+def odd_table(rng, n):
+    """Columns that are read in different ways by different base classifiers, with gaps and rare cells."""
+    mixed = np.array([1.5, "x", None, 2.0, "y"], object)
+    return pd.DataFrame(
+        {
+            "a": np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n)),
+            "flat": np.ones(n),
+            "b": rng.integers(0, 3, n),
+            "city": pd.Categorical(np.array(["Rome", "Oslo", "Bonn", None], object)[rng.integers(0, 4, n)]),
+            "size": pd.Categorical(rng.integers(0, 9, n) / 2),
+            "mixed": pd.Series(mixed[np.where(rng.random(n) < 0.03, rng.integers(0, 5, n), 0)], dtype=object),
+            "word": pd.Series([f"w{i}" for i in rng.integers(0, 30, n)], dtype=object),
+            "nothing": np.full(n, np.nan),
+        }
+    )
+
+
+def members_of(X, codes, rng, n_members=9, size=25):
+    samples = to_samples(X)
+    members = []
+    for index in range(n_members):
+        rows = rng.choice(len(samples), size, replace=False)
+        rows = rows[codes[rows] < 2 + index % 3] if index else rows[:0]
+        members.append(fit_member(TableClassifier(), index, samples, codes, rows))
+    return members
+
+
+def one_by_one(members, samples):
+    rows = np.arange(len(samples))
+    said = [
+        vote_of(member, fed_to(TableClassifier(), samples, rows, member.form), len(samples), N_CLASSES)[0]
+        for member in members
+    ]
+    return np.stack(said, axis=1)
+
+
+def kinds_of_samples(rng, n):
+    numbers = rng.normal(size=(n, 6))
+    gaps = np.where(rng.random((n, 6)) < 0.1, np.nan, numbers)
+    steps = rng.integers(0, 2, (n, 6)).astype(float)
+    return {
+        "table": odd_table(rng, n),
+        "numbers": numbers,
+        "gaps": gaps,
+        "steps": steps,
+        "sparse": sp.csr_matrix(np.where(rng.random((n, 6)) < 0.6, 0.0, numbers)),
+    }
+
+
+@pytest.mark.parametrize("kind", ["table", "numbers", "gaps", "steps", "sparse"])
+@pytest.mark.parametrize("seed", range(3))
+def test_votes_are_those_of_each_alone(kind, seed):
+    rng = np.random.default_rng(seed)
+    train, test = kinds_of_samples(rng, 120)[kind], to_samples(kinds_of_samples(rng, 70)[kind])
+    members = members_of(train, rng.integers(0, N_CLASSES, 120), rng)
+    assert sum(member.model is None for member in members) < 4
+    whole = stacked(members)
+    expected = one_by_one(members, test)
+    for part in (test, test.subset(np.arange(3))):
+        votes = whole.votes(Read(part), N_CLASSES, n_jobs=2)
+        assert votes.tolist() == expected[: len(part)].tolist()
+    if kind == "table":
+        assert len(whole.groups) >= 2  # columns that are numbers for one and categories for another
+    for group in whole.groups:
+        for lane, place in enumerate(group.places):
+            model = members[place].model
+            again = group.stack.model(lane, TableClassifier(), train.shape[1], vars(model).get("feature_names_in_"))
+            assert sorted(vars(again)) == sorted(vars(model))
+            for name, value in vars(model).items():
+                assert type(getattr(again, name)) is type(value), name
+                same = np.array_equal if isinstance(value, np.ndarray) else lambda one, other: one == other
+                assert same(getattr(again, name), value), name
+
+
+def tied(rng, n_numbers=5, lanes=6, slots=3):
+    """A stack in which classes tie exactly, or all but for rounding."""
+    shape = (n_numbers, slots, lanes)
+    weights = rng.integers(-3, 4, shape) / 3
+    weights[:, 1] = weights[:, 0]
+    bias = rng.integers(-1, 2, (slots, lanes)) / 7
+    bias[1] = bias[0] * (1 + rng.choice([0, 1e-16, -2e-16, 1e-13], lanes))
+    scale = rng.choice([1.0, 0.1, 3.0, 1e-7], (n_numbers, lanes))
+    mean = rng.choice([0.0, 0.1, 1e6], (n_numbers, lanes))
+    none, flagged = np.zeros(0, np.int64), np.zeros((n_numbers, lanes), bool)
+    counts = np.where(np.arange(lanes) % 3 == 0, slots - 1, slots)
+    return TableStack(
+        None, False, counts, bias, mean, scale, weights, np.zeros(shape), flagged, (), np.zeros(1, np.int64), none,
+        np.zeros((0, slots)), np.zeros(lanes, np.int64),
+    )  # fmt: skip
+
+
+def test_a_product_decides_only_what_no_rounding_could():
+    without_bound = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        stack = tied(rng, slots=2 + seed % 3)
+        odd = rng.choice([0.0, 0.1, 1 / 3, 1e6, -1e6, 1e-12, 1e150, -1e308], (200, 5))
+        usual = rng.choice([0.0, 0.1, 1 / 3, -0.7], (200, 5))
+        for numbers in (odd, usual):
+            summed = stack.summed(numbers, np.zeros((200, 0), np.int64))
+            assert (stack.folded.best(numbers, stack) == summed).all()
+            loose = replace(stack.folded, at_rest=np.zeros(len(stack)), by_length=np.zeros(len(stack)))
+            without_bound += int((loose.best(numbers, stack) != summed).sum())
+    assert without_bound > 100  # so the bound is what this test is about
+
+
+def test_what_is_not_finite_is_asked_alone():
+    rng = np.random.default_rng(0)
+    members = members_of(rng.normal(size=(60, 4)), rng.integers(0, N_CLASSES, 60), rng)
+    assert stacked(members) is not None
+    next(member for member in members if member.model is not None).model.weights_[0, 0] = np.inf
+    assert not Stacked.of(members).finite
+    assert stacked(members) is None
+
+
+def test_only_the_learner_itself_is_stacked():
+    class Other(TableClassifier):
+        def predict(self, X):
+            return np.zeros(len(X), int)
+
+    assert stacks(TableClassifier())
+    assert not stacks(Other())
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(80, 3)), rng.integers(0, 2, 80)
+    assert (FiniteAggregationClassifier(Other(), k=4, d=1, classes=[0, 1]).fit(X, y).votes(X).matrix == 0).all()
+
+
+def test_folded_weights_are_made_once_and_only_for_many_rows():
+    rng = np.random.default_rng(2)
+    members = members_of(rng.normal(size=(60, 4)), rng.integers(0, N_CLASSES, 60), rng)
+    group = stacked(members).groups[0]
+    numbers, codes = Read(to_samples(rng.normal(size=(40, 4)))).for_stack(group.stack)
+    group.stack.best(numbers[:2], codes[:2])
+    assert "folded" not in vars(group.stack)
+    group.stack.best(numbers, codes)
+    assert isinstance(group.stack.folded, Folded)

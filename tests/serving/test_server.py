@@ -1,0 +1,171 @@
+"""The server as a process: real sockets, signals, and clients that mean no good."""
+
+import errno
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from command_line import POISONPROOF, poisonproof
+from poisonproof import data
+from poisonproof.serving import server
+from poisonproof.serving.app import ServeSettings
+
+pytest.importorskip("uvicorn", reason="NOTHING SERVED: pip install '.[serve]'")
+pytestmark = pytest.mark.posix
+ROWS = data.load("digits").x_test[:40]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("serve") / "run"
+    poisonproof("run", "digits", "--k", 3, "--d", 1, "--no-undefended", "--n-jobs", 1, "--out", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def serving(run):
+    """A server of our own, and its port; ended by the last test, or here."""
+    words = [POISONPROOF, "serve", str(run), "--port", "0", "--timeout", "1.5", "--json"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    record = json.loads(process.stdout.readline())
+    assert record["address"].startswith("http://127.0.0.1:")
+    assert record["pid"] == process.pid
+    yield process, int(record["address"].rpartition(":")[2])
+    if process.poll() is None:
+        process.kill()
+    process.communicate()
+
+
+def ask(port, body, connection=None):
+    connection = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("POST", "/predict", body, {"content-type": "application/json"})
+    answer = connection.getresponse()
+    return answer.status, json.loads(answer.read())
+
+
+def raw(port, *pieces, pause=0.0):
+    """What a server says to these bytes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as one:
+        for piece in pieces:
+            one.sendall(piece)
+            time.sleep(pause)
+        text = b""
+        while piece := one.recv(65536):
+            text += piece
+        return text.decode()
+
+
+def test_a_row_over_a_kept_connection(serving, run):
+    from poisonproof import FiniteAggregationClassifier
+
+    _, port = serving
+    expected = FiniteAggregationClassifier.load(run / "models").certify(ROWS)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    for at in range(3):
+        status, record = ask(port, json.dumps([ROWS[at].tolist()]), connection)
+        assert status == 200
+        assert record["answers"][0]["radius"] == expected.radius[at]
+        assert record["answers"][0]["prediction"] == expected.labels[at]
+    connection.close()
+
+
+def test_malformed_huge_and_slow_requests_get_an_answer_and_harm_nobody(serving):
+    process, port = serving
+    good = json.dumps(ROWS.tolist())
+    before = ask(port, good)
+    assert before[0] == 200
+    assert raw(port, b"no http at all\r\n\r\n").startswith("HTTP/1.1 400")
+    assert raw(port, b"GET /health HTTP/1.1\r\nhost: x\r\na: " + b"b" * 70_000).startswith("HTTP/1.1 400")
+    head = b"POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: "
+    huge = raw(port, head + b"99999999999\r\n\r\n", b"[" * 1_000_000)
+    assert huge.startswith("HTTP/1.1 413")
+    assert "larger than 4000000 bytes" in huge
+    slow_head = socket.create_connection(("127.0.0.1", port), timeout=30)
+    slow_head.sendall(b"POST /pre")
+    slow_body = socket.create_connection(("127.0.0.1", port), timeout=30)
+    slow_body.sendall(head + b"100\r\n\r\n[")
+    assert ask(port, good) == before  # meanwhile
+    assert slow_head.recv(1000).startswith(b"HTTP/1.1 408")
+    assert slow_body.recv(1000).startswith(b"HTTP/1.1 408")
+    for one in (slow_head, slow_body):
+        one.close()
+    gone = socket.create_connection(("127.0.0.1", port))
+    gone.sendall(head + str(len(good)).encode() + b"\r\n\r\n" + good.encode())
+    gone.close()
+    assert ask(port, good) == before
+    assert process.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.EACCES, "denied"), "ports below 1024 need rights"),
+        (OSError(errno.EADDRNOTAVAIL, "not here"), "has no such address"),
+    ],
+)
+def test_what_cannot_be_listened_on(monkeypatch, error, words):
+    def fail(*args, **more):
+        raise error
+
+    monkeypatch.setattr(socket, "create_server", fail)
+    with pytest.raises(ValueError, match=words):
+        server.bound(ServeSettings(port=80))
+
+
+def test_what_cannot_be_served_is_one_sentence(run, serving, tmp_path):
+    assert "holds no run; make one with" in poisonproof("serve", tmp_path, code=2).stderr
+    port = serving[1]
+    assert (
+        f"Cannot listen on 127.0.0.1:{port}: something listens there"
+        in poisonproof("serve", run, "--port", port, code=2).stderr
+    )
+    assert "A port is a number from 0 to 65535" in poisonproof("serve", run, "--port", 70_000, code=2).stderr
+    assert "There is no host 'nowhere.invalid'" in poisonproof("serve", run, "--host", "nowhere.invalid", code=2).stderr
+    assert "--timeout must be above 0" in poisonproof("serve", run, "--timeout", 0, code=2).stderr
+    poisonproof(
+        "run", "digits", "--k", 3, "--d", 1, "--votes-only", "--no-undefended", "--n-jobs", 1, "--out", tmp_path / "v"
+    )
+    refused = poisonproof("serve", tmp_path / "v", code=2).stderr
+    assert "kept no base classifiers (--votes-only); train them with" in refused
+    assert f"`poisonproof run digits --k 3 --d 1 --out {tmp_path}/v-models`" in refused
+
+
+def test_other_hosts_are_warned_of(run, monkeypatch):
+    monkeypatch.setattr("poisonproof.serving.server.serve", lambda kept, settings, ready: ready("http://0.0.0.0:1"))
+    done = poisonproof("serve", run, "--host", "0.0.0.0")
+    assert "WARNING: other machines can ask this server on 0.0.0.0, without encryption" in done.stderr
+    assert "http://0.0.0.0:1/docs says how to ask" in done.stdout
+    assert "WARNING" not in poisonproof("serve", run).stderr
+
+
+def test_a_signal_ends_it_when_what_was_being_answered_has_its_answer(serving):
+    """The last test of this file: half a request is on its way when the signal comes."""
+    process, port = serving
+    body = json.dumps(ROWS.tolist()).encode()
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as one:
+        one.sendall(
+            f"POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body[:50]
+        )
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        one.sendall(body[50:])
+        text = b""
+        while piece := one.recv(65536):
+            text += piece
+    assert text.startswith(b"HTTP/1.1 200")
+    assert process.wait(timeout=20) == 0
+    assert process.stderr.read() == ""
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_without_uvicorn_the_extra_is_named(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert "Serving needs uvicorn" in poisonproof("serve", run, "--port", 0, code=2).stderr
