@@ -14,6 +14,7 @@ from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.data import Dataset, ReadOptions
+    from poisonproof.data.large import Source
 
 OWN = "Your own data"
 
@@ -177,6 +178,17 @@ def open_data(name: str, data_dir: Path | None, read: ReadOptions, *, download: 
     for note in dataset.notes:
         options.note(note)
     return dataset
+
+
+def large_source(name: str, read: ReadOptions) -> Source | None:
+    """A table of the user's own, to be read in one pass that does not hold it; None of any other data."""
+    from poisonproof import data
+    from poisonproof.data.large import Source
+
+    path = Path(name)
+    if name in data.DATASETS or not path.exists() or data.kind_of(path) != "table":
+        return None
+    return Source.of(path, read)
 
 
 def _what_else(name: str, known: Sequence[str]) -> str:

@@ -14,9 +14,10 @@ from poisonproof.display.text import shown
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof import FiniteAggregationClassifier
+    from poisonproof import FiniteAggregationClassifier, Spread
     from poisonproof.certificates.certificate import Certificate
     from poisonproof.data import Dataset, ReadOptions
+    from poisonproof.data.large import Source
     from poisonproof.estimators.samples_vote import SampleVoteClassifier
     from poisonproof.planning.plan import Plan
     from poisonproof.runs.outcome import Outcome
@@ -48,7 +49,11 @@ class EnsembleOptions:
     n_jobs: options.Jobs = -1
     max_memory: Annotated[
         str | None,
-        typer.Option("--max-memory", help="Bound for `digits`, `signs` and `objects`, such as 4GB."),
+        typer.Option(
+            "--max-memory",
+            help="Bytes that may be taken, such as 4GB. Of a CSV, a Parquet file or a folder of them, rows go to "
+            "partitions on disk, in OUT/partitions, and base classifiers read their own.",
+        ),
     ] = None
     plan: following.PlanFile = None
 
@@ -154,13 +159,22 @@ def prepare(ensemble: EnsembleOptions, read: ReadOptions) -> Asked:
     planned = None if ensemble.plan is None else Plan.load(ensemble.plan)
     if planned is not None:
         ensemble = ensemble.after_plan(planned)
-    samples = reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
-    encoder = encoding.for_data(samples.schema, ensemble.encoder, ensemble.learner)
-    samples, estimator = with_learner(samples, ensemble.learner, encoder)
+    spread = options.parse_spread(ensemble.spread) if ensemble.spread else None
+    source = None if most is None else reading.large_source(ensemble.data, read)
+    if source is not None:
+        samples = source.outline()
+        encoder = encoding.for_data(samples.schema, ensemble.encoder, ensemble.learner)
+        samples, estimator = with_learner(samples, ensemble.learner, encoder)
+        source = None if hasattr(estimator, "share") else source  # a pooled learner bounds its own memory
+    if source is None:
+        samples = reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
+        encoder = encoding.for_data(samples.schema, ensemble.encoder, ensemble.learner)
+        samples, estimator = with_learner(samples, ensemble.learner, encoder)
     asked: dict[str, Any] = {"data": ensemble.data, "learner": ensemble.learner, "options": reading.words_of(read)}
     asked["encoder"] = encoding.NONE if encoder is None else encoder
     if planned is not None:
-        planned.check(samples, estimator)
+        if source is None:
+            planned.check(samples, estimator)
         asked["plan"] = planned.followed()
         samples = following.with_premise(samples, asked["plan"])
     if samples.groups is not None and ensemble.split != "content":
@@ -172,15 +186,46 @@ def prepare(ensemble: EnsembleOptions, read: ReadOptions) -> Asked:
         estimator,
         k=ensemble.k,
         d=ensemble.d,
-        spread=options.parse_spread(ensemble.spread) if ensemble.spread else None,
+        spread=spread,
         split=Split(kind, samples.dtype, samples.n_features),  # type: ignore[arg-type]
         classes=None if samples.classes is None else samples.classes.tolist(),
         n_jobs=ensemble.n_jobs,
     )
-    spread = model.spread or Spread.random(ensemble.k, ensemble.d)
+    spread = spread or Spread.random(ensemble.k, ensemble.d)
     name = f"{samples.name}-k{str(round(spread.k, 1)).removesuffix('.0')}-d{spread.d}"
     folder = ensemble.out or Path("runs") / name
+    if source is not None and most is not None:
+        samples = partitioned(source, samples, model, spread, folder, most)
     return Asked((samples, model, folder), {"asked": asked, "max_memory": most})
+
+
+def partitioned(
+    source: Source, outline: Dataset, model: FiniteAggregationClassifier, spread: Spread, folder: Path, max_memory: int
+) -> Dataset:
+    """The data set of a source, its training samples in partitions in the folder of a run, for an ensemble."""
+    from poisonproof.data.large import open_large
+    from poisonproof.estimators.base import accepts_nan
+    from poisonproof.estimators.prepared import split_of
+    from poisonproof.runs.folder import refuse_another, refuse_strangers
+    from poisonproof.runs.layout import PARTITIONS
+    from poisonproof.system.progress import watched
+
+    refuse_strangers(folder)
+    refuse_another(folder, spread)
+    with progress_bar("reading") as progress, watched(progress):
+        dataset = open_large(
+            source,
+            split_of(model),
+            spread.n_partitions,
+            folder / PARTITIONS,
+            max_memory=max_memory,
+            answer_bytes=2 * spread.n_subsets,
+            complete_only=not accepts_nan(model.estimator),
+            outline=outline,
+        )
+    for note in dataset.notes:
+        options.note(note)
+    return dataset
 
 
 def prepare_samples(ensemble: EnsembleOptions, voters: VoterOptions, read: ReadOptions) -> Asked:

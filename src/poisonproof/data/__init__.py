@@ -6,6 +6,6 @@ from poisonproof.data.dataset import Dataset, held_out
 from poisonproof.data.named import DATASETS, load
 from poisonproof.data.options import ReadOptions
 from poisonproof.data.reading import Rows, read
-from poisonproof.data.user_files import open_files
+from poisonproof.data.user_files import kind_of, open_files
 
-__all__ = ["DATASETS", "Dataset", "ReadOptions", "Rows", "held_out", "load", "open_files", "read"]
+__all__ = ["DATASETS", "Dataset", "ReadOptions", "Rows", "held_out", "kind_of", "load", "open_files", "read"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,7 @@ from poisonproof.data.readers.folder import guess_image_schema, read_folder
 from poisonproof.data.readers.npz import layout_of, names_in, read_npz
 from poisonproof.data.readers.parquet import ParquetTable
 from poisonproof.data.readers.part import Part
+from poisonproof.data.readers.several import SeveralTables
 from poisonproof.data.readers.svmlight import guess_sparse_schema, read_svmlight
 from poisonproof.data.readers.tables import Table, guess_schema, read_table
 from poisonproof.display.text import nearest
@@ -58,11 +61,18 @@ def kind_of(path: Path) -> str:
     if not path.exists():
         raise PoisonproofError(f"There is no file or folder {path}.")
     if path.is_dir():
-        return "images"
+        return "table" if table_files(path) else "images"
     for suffix, kind in KINDS.items():
         if path.name.lower().endswith(suffix):
             return kind
     raise PoisonproofError(f"{path} is of no known kind; there are {', '.join(KINDS)} and folders of images.")
+
+
+def table_files(path: Path) -> list[Path]:
+    """The files of a table: the file itself, or the Parquet files of a folder, by name."""
+    if not path.is_dir():
+        return [path]
+    return sorted(item for item in path.glob("*.parquet") if item.is_file() and not item.name.startswith("."))
 
 
 def open_files(path: str | Path, options: ReadOptions) -> Dataset:
@@ -74,9 +84,9 @@ def open_files(path: str | Path, options: ReadOptions) -> Dataset:
     if options.test is not None and options.held_out is not None:
         raise PoisonproofError("Give --test or --held-out, not both.")
     path = Path(path)
-    schema, declared = _schema_for(path, kind_of(path), options)
+    schema, declared = schema_for(path, kind_of(path), options)
     part, inside = _read_all(path, schema, options)
-    where = _held_out_premise(options, inside is not None, part.groups is not None)
+    where = held_out_premise(options, inside is not None, part.groups is not None)
     dtype = "uint8" if schema.kind == "images" or getattr(schema, "dtype", None) == "uint8" else "float64"
     notes = part.notes
     if options.test is not None:
@@ -89,35 +99,46 @@ def open_files(path: str | Path, options: ReadOptions) -> Dataset:
         if part.groups is None:
             part = replace(part, samples=to_samples(part.X, dtype=dtype))
         aside = held_out(
-            part.X if part.samples is None else part.samples, _share(options), groups=part.groups, dtype=dtype
+            part.X if part.samples is None else part.samples, share_of(options), groups=part.groups, dtype=dtype
         )
         part, test = _rows(part, np.flatnonzero(~aside)), _rows(part, np.flatnonzero(aside))
     _check_enough(path, part, options.classes is not None)
     classes = None if options.classes is None else np.array(list(options.classes), object)
-    known = set(_labels(part).tolist() if classes is None else classes.tolist())
-    rows = np.flatnonzero([label in known for label in _labels(test).tolist()])
-    if len(rows) < len(test):
-        notes += (f"{len(test) - len(rows)} test samples have a label {_fate(classes is not None)}",)
-        # With inferred classes one training sample more could bring such samples back, so they stay, as wrong.
-        test = test if classes is None else _rows(test, rows)
-    if not len(test):
-        source = options.test or path
-        raise PoisonproofError(f"No test samples are left of {source}; give --test or a larger --held-out.")
+    test, more = judged_test(test, labels_of(part).tolist(), classes, options.test or path)
+    notes += more
     dataset = Dataset(
         path.name,
         part.X,
-        _labels(part),
+        labels_of(part),
         test.X,
-        _labels(test),
+        labels_of(test),
         classes,
         dtype,
         part.groups,
         schema,
         schema.n_features if isinstance(schema, SparseSchema) else None,
-        (Premise("schema", str(schema), declared), where, *_more_premises(schema, declared)),
+        (Premise("schema", str(schema), declared), where, *more_premises(schema, declared)),
         notes,
     )
     return dataset.knowing(part.samples, test.samples)
+
+
+def judged_test(
+    test: Part, trained: Sequence[str], classes: NDArray[Any] | None, source: Path
+) -> tuple[Part, tuple[str, ...]]:
+    """Test samples whose labels can be right, and what is to be noted of the others; ``trained`` are training labels.
+
+    With inferred classes one training sample more could bring such samples back, so they stay, as wrong.
+    """
+    known = set(trained if classes is None else classes.tolist())
+    notes: tuple[str, ...] = ()
+    rows = np.flatnonzero([label in known for label in labels_of(test).tolist()])
+    if len(rows) < len(test):
+        notes = (f"{len(test) - len(rows)} test samples have a label {_fate(classes is not None)}",)
+        test = test if classes is None else _rows(test, rows)
+    if not len(test):
+        raise PoisonproofError(f"No test samples are left of {source}; give --test or a larger --held-out.")
+    return test, notes
 
 
 def read_part(path: Path, schema: Schema, *, labelled: bool, options: ReadOptions) -> Part:
@@ -144,12 +165,12 @@ def read_part(path: Path, schema: Schema, *, labelled: bool, options: ReadOption
 
 def read_rows(path: Path, kind: str, options: ReadOptions, *, labelled: bool) -> tuple[Part, Schema]:
     """The samples of one file with their labels, if it has some, and the schema that read them."""
-    schema = _schema_for(path, kind, options, labelled)[0]
+    schema = schema_for(path, kind, options, labelled)[0]
     part = _read_all(path, schema, options)[0] if labelled else read_part(path, schema, labelled=False, options=options)
     return part, schema
 
 
-def _schema_for(path: Path, kind: str, options: ReadOptions, labelled: bool = True) -> tuple[Schema, bool]:
+def schema_for(path: Path, kind: str, options: ReadOptions, labelled: bool = True) -> tuple[Schema, bool]:
     """The schema, and whether the user declared it."""
     _refuse_what_does_not_apply(path, kind, options)
     if options.schema is not None:
@@ -220,7 +241,9 @@ def _read_all(path: Path, schema: Schema, options: ReadOptions) -> tuple[Part, P
 
 
 def open_table(path: Path, schema: TableSchema, options: ReadOptions, most_bytes: int | None = None) -> Table:
-    """The rows of a table, by the kind of its file; ``most_bytes`` of them, if not as the options say."""
+    """The rows of a table, by the kind of its file, or of all files of a folder; ``most_bytes`` of each, if given."""
+    if path.is_dir():
+        return SeveralTables(path, [open_table(file, schema, options, most_bytes) for file in table_files(path)])
     most_bytes = most_bytes or options.most_bytes
     if path.name.lower().endswith(".parquet"):
         return ParquetTable(path, most_bytes)
@@ -239,7 +262,8 @@ def _resizes(options: ReadOptions) -> bool:
     return options.image_size is not None or options.schema is not None
 
 
-def _share(options: ReadOptions) -> float:
+def share_of(options: ReadOptions) -> float:
+    """The share of samples to hold out."""
     return HELD_OUT if options.held_out is None else options.held_out
 
 
@@ -258,7 +282,8 @@ def _rows(part: Part, rows: NDArray[np.int64]) -> Part:
     )
 
 
-def _labels(part: Part) -> NDArray[np.object_]:
+def labels_of(part: Part) -> NDArray[np.object_]:
+    """The labels of samples that must have some."""
     if part.labels is None:
         raise PoisonproofError("These samples have no labels.")
     return part.labels
@@ -266,21 +291,27 @@ def _labels(part: Part) -> NDArray[np.object_]:
 
 def _check_enough(path: Path, part: Part, declared: bool) -> None:
     """Refuse what cannot be meant; how many labels there are says nothing where the classes are declared."""
-    labels = _labels(part).tolist()
-    if not labels:
-        noted = f" ({'; '.join(part.notes)})" if part.notes else ""
+    labels = labels_of(part).tolist()
+    check_labels(path, list(dict.fromkeys(labels)), len(labels), declared, part.notes)
+
+
+def check_labels(
+    path: Path, different: Sequence[str], n_samples: int, declared: bool, notes: Sequence[str] = ()
+) -> None:
+    """The same by the different labels, in the order in which they appear, of so many training samples."""
+    if not n_samples:
+        noted = f" ({'; '.join(notes)})" if notes else ""
         raise PoisonproofError(f"{path} has no rows{noted}; at least {FEWEST_SAMPLES} are needed.")
-    if len(labels) < FEWEST_SAMPLES:
-        raise PoisonproofError(f"{path} gives {len(labels)} training samples; at least {FEWEST_SAMPLES} are needed.")
-    different = set(labels)
+    if n_samples < FEWEST_SAMPLES:
+        raise PoisonproofError(f"{path} gives {n_samples} training samples; at least {FEWEST_SAMPLES} are needed.")
     if len(different) < 2:
         raise PoisonproofError(
-            f"All {len(labels)} training samples of {path} have the label '{labels[0]}'; two classes are needed."
+            f"All {n_samples} training samples of {path} have the label '{different[0]}'; two classes are needed."
         )
-    if not declared and len(different) > max(FEW_LABELS, len(labels) / 2):
+    if not declared and len(different) > max(FEW_LABELS, n_samples / 2):
         raise PoisonproofError(
-            f"The {len(labels)} training samples of {path} have {len(different)} different labels, such as "
-            f"'{labels[0]}'; a label must name a class, so is this the right column?"
+            f"The {n_samples} training samples of {path} have {len(different)} different labels, such as "
+            f"'{different[0]}'; a label must name a class, so is this the right column?"
         )
 
 
@@ -291,20 +322,21 @@ def _fate(declared: bool) -> str:
     return "that the training samples do not have and count as wrong"
 
 
-def _held_out_premise(options: ReadOptions, of_file: bool, grouped: bool) -> Premise:
+def held_out_premise(options: ReadOptions, of_file: bool, grouped: bool) -> Premise:
+    """Where the test samples come from."""
     if options.test is not None:
         return Premise("test samples", f"from {options.test.name}", True)
     if of_file:
         return Premise("test samples", "those of the file", True)
     by = "contributor" if grouped else "content"
-    return Premise("test samples", f"{_share(options):g} of all, held out by a hash of their {by}", True)
+    return Premise("test samples", f"{share_of(options):g} of all, held out by a hash of their {by}", True)
 
 
-def _more_premises(schema: Schema, declared: bool) -> tuple[Premise, ...]:
+def more_premises(schema: Schema, declared: bool) -> tuple[Premise, ...]:
     """What the model would otherwise list as chosen from the data, though the schema says it."""
     width = Premise("number of features", str(_width(schema)), declared)
     if isinstance(schema, TableSchema) and schema.quotes == "records":
-        return (BY_QUOTES, *_more_premises(replace(schema, quotes="lines"), declared))
+        return (BY_QUOTES, *more_premises(replace(schema, quotes="lines"), declared))
     if not isinstance(schema, TableSchema) or set(schema.named(*FEATURES)) == set(schema.named("number")):
         return (width,)
     categories = Premise("categorical columns", ", ".join(schema.named("category")) or "none", declared)

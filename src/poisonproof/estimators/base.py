@@ -27,6 +27,7 @@ from poisonproof.learners.encoded import check_encoder, encoder_in, in_front
 from poisonproof.learners.presets import HEAD, preset
 from poisonproof.learners.table import TableClassifier
 from poisonproof.partition.split import Split
+from poisonproof.partition.store import PartitionStore
 from poisonproof.premises import Premise, PremiseWarning
 from poisonproof.samples.frames import as_frame
 from poisonproof.samples.kinds import Samples, TableSamples, TextSamples, is_frame
@@ -169,14 +170,9 @@ def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, group
     A sample without a known label, without a contributor where the split asks for one, or with a missing value
     where the learner takes none is left out, by what it holds itself: to refuse it would let one row stop training.
     """
-    name = type(model).__name__
-    if not is_classifier(learner_of(model)):
-        raise PoisonproofError(
-            f"The 'estimator' parameter of {name} must be a classifier. Got {learner_of(model)!r} instead."
-        )
+    _checked_learner(model)
     if y is None:
-        raise PoisonproofError(f"{name} requires y to be passed, but the target y is None.")
-    refuse_arrived(learner_of(model), model.trusted_state)
+        raise PoisonproofError(f"{type(model).__name__} requires y to be passed, but the target y is None.")
     X = as_frame(X)
     samples = split.samples(X)
     learner = learner_of(model, samples)
@@ -216,6 +212,38 @@ def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, group
         int(vars(width)["n_features_in_"]),
         getattr(width, "feature_names_in_", None),
     )
+
+
+def read_stored(model: EnsembleClassifier, store: PartitionStore, like: Samples) -> TrainingData:
+    """The same of samples on disk, where those to be left out are not among them; ``like`` are others of their form."""
+    learner = _checked_learner(model)
+    width = BaseEstimator()
+    validate_data(width, outline(like, like), skip_check_array=True)
+    classes, codes, cells = read_labels(store.record["labels"], model.classes)
+    faults = {
+        "have a label that is not one of the classes": int(np.array(store.record["counts"])[codes < 0].sum()),
+        f"have missing values, which {type(learner).__name__} does not take,": store.record["n_incomplete"],
+    }
+    return TrainingData(
+        learner,
+        store.samples,
+        np.zeros(0, np.int64),
+        cells,
+        classes,
+        tuple(f"{count} training samples {fault} and were left out" for fault, count in faults.items() if count),
+        int(vars(width)["n_features_in_"]),
+        getattr(width, "feature_names_in_", None),
+    )
+
+
+def _checked_learner(model: EnsembleClassifier) -> Any:
+    learner = learner_of(model)
+    if not is_classifier(learner):
+        raise PoisonproofError(
+            f"The 'estimator' parameter of {type(model).__name__} must be a classifier. Got {learner!r} instead."
+        )
+    refuse_arrived(learner, model.trusted_state)
+    return learner
 
 
 def shared_premises(model: EnsembleClassifier, data: TrainingData, split: Split) -> list[Premise]:

@@ -9,13 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.data import Dataset
-from poisonproof.errors import WrongTypeError
-from poisonproof.estimators.base import EnsembleClassifier, TrainingData, read_training, shared_premises, warn
+from poisonproof.data.large import StoredDataset
+from poisonproof.errors import PoisonproofError, WrongTypeError
+from poisonproof.estimators.base import (
+    EnsembleClassifier,
+    TrainingData,
+    read_stored,
+    read_training,
+    shared_premises,
+    warn,
+)
 from poisonproof.learners.describe import describe
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread, resolve_spread
+from poisonproof.partition.store import StoredSubsets
 from poisonproof.partition.subsets import Subsets
 from poisonproof.premises import Premise
+from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import label_cells, one_by_one
 from poisonproof.training.work import Training
 from poisonproof.votes.votes import Votes
@@ -31,7 +41,7 @@ class Prepared:
     Attributes
     ----------
     training : Training
-    subsets : Subsets
+    subsets : Subsets, or StoredSubsets of samples on disk
     data : TrainingData
         As it was read, with the samples that were left out.
     spread, split, digests, premises, n_dropped
@@ -41,7 +51,7 @@ class Prepared:
     """
 
     training: Training
-    subsets: Subsets
+    subsets: Subsets | StoredSubsets
     data: TrainingData
     spread: Spread
     split: Split
@@ -54,6 +64,18 @@ class Prepared:
     def classes(self) -> NDArray[Any]:
         """The labels, in increasing order."""
         return self.data.classes
+
+    @property
+    def n_train(self) -> int:
+        """How many samples base classifiers are fed."""
+        return int(self.subsets.partition_sizes.sum())
+
+    def whole(self) -> tuple[Samples, NDArray[np.int64], NDArray[np.int64]]:
+        """All training samples in memory, with the codes of their labels, and their rows in canonical order."""
+        samples, codes = self.training.samples, self.training.codes
+        if isinstance(self.subsets, StoredSubsets):
+            return samples.portion(codes, np.arange(self.spread.n_partitions))
+        return samples, codes, np.argsort(self.subsets.rank)
 
     def votes(self, answers: NDArray[Any]) -> Votes:
         """A vote matrix, or rankings, of this ensemble with all that a certificate needs to know about it."""
@@ -75,6 +97,45 @@ def prepare(model: Any, X: Any, y: Any, groups: Any = None) -> Prepared:
     n_dropped = len(data.codes) - len(rows)
     samples, codes = (data.samples.subset(rows) if n_dropped else data.samples), data.codes[rows]
     subsets = Subsets.of(samples, codes, partition[rows], spread)
+    _tell(data, subsets)
+    return Prepared(
+        Training(data.learner, samples, codes, subsets),
+        subsets,
+        data,
+        spread,
+        split,
+        subsets.digests(samples, codes, _about(data)),
+        (*_premises(model, data, spread, split), *_about_ids(split, groups)),
+        n_dropped,
+        model.classes is None,
+    )
+
+
+def prepare_stored(model: Any, dataset: StoredDataset) -> Prepared:
+    """The same on samples that lie in partitions on disk, which are left there."""
+    spread = resolve_spread(model.spread, model.k, model.d, unless=(DEFAULT_K, DEFAULT_D))
+    split, store = split_of(model), dataset.stored
+    if len(store) != spread.n_partitions:
+        raise PoisonproofError(
+            f"{store.folder} holds {len(store)} partitions, but the spread has {spread.n_partitions}; read the data "
+            "anew for this spread."
+        )
+    data, subsets = read_stored(model, store, dataset.test), StoredSubsets(spread, store)
+    _tell(data, subsets)
+    return Prepared(
+        Training(data.learner, data.samples, data.codes, subsets),
+        subsets,
+        data,
+        spread,
+        split,
+        subsets.digests(_about(data)),
+        tuple(_premises(model, replace(data, samples=dataset.test), spread, split)),
+        int(store.record["n_read"] - store.sizes.sum()),
+        model.classes is None,
+    )
+
+
+def _tell(data: TrainingData, subsets: Subsets | StoredSubsets) -> None:
     for oddity in data.oddities:
         warn(f"{oddity}.")
     if empty := int((subsets.sizes == 0).sum()):
@@ -82,21 +143,17 @@ def prepare(model: Any, X: Any, y: Any, groups: Any = None) -> Prepared:
             f"{empty} of {len(subsets)} subsets are empty, so their base classifiers abstain; "
             "a smaller k·d would leave fewer."
         )
-    return Prepared(
-        Training(data.learner, samples, codes, subsets),
-        subsets,
-        data,
-        spread,
-        split,
-        subsets.digests(samples, codes, f"{describe(data.learner)} {data.classes.tolist()}"),
-        (*_premises(model, data, spread, split), *_about_ids(split, groups)),
-        n_dropped,
-        model.classes is None,
-    )
+
+
+def _about(data: TrainingData) -> str:
+    """What all base classifiers have in common besides the form of their samples."""
+    return f"{describe(data.learner)} {data.classes.tolist()}"
 
 
 def prepare_dataset(model: Any, dataset: Dataset) -> Prepared:
     """The same on a data set, whose samples are put into canonical form once, whoever asks for them."""
+    if isinstance(dataset, StoredDataset):
+        return prepare_stored(model, dataset).with_premises(dataset.premises)
     X = dataset.samples_for("train", split_of(model))
     return prepare(model, X, dataset.y_train, dataset.groups).with_premises(dataset.premises)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -94,19 +95,27 @@ class Subsets:
         ordered = ordered[np.lexsort((self.rank[ordered], self.partition[ordered]))]
         contents = []
         for start, stop, keys in zip(starts[:-1], starts[1:], samples.keys_of_parts(ordered, starts), strict=True):
-            rows = ordered[start:stop]
-            digest = hashlib.sha256(np.concatenate(([len(rows)], labels[rows])).astype("<i8").tobytes())
-            for piece in keys:
-                digest.update(piece)
-            contents.append(digest.digest())
-        common = f"{samples.layout} {about}".encode()
-        digests = np.empty((len(self), DIGEST_BYTES), np.uint8)
-        for i in range(len(self)):
-            whole = hashlib.blake2b(common + b" %d " % i, digest_size=DIGEST_BYTES)
-            for j in sorted(self.spread.partitions_of(i)):
-                whole.update(contents[j])
-            digests[i] = np.frombuffer(whole.digest(), np.uint8)
-        return digests
+            contents.append(content_digest(labels[ordered[start:stop]], keys))
+        return subset_digests(self.spread, contents, f"{samples.layout} {about}")
 
     def __len__(self) -> int:
         return self.spread.n_subsets
+
+
+def content_digest(labels: NDArray[np.int64], keys: Iterable[bytes]) -> bytes:
+    """SHA-256 of all that base classifiers are fed of a partition: label codes and keys, in canonical order."""
+    digest = hashlib.sha256(np.concatenate(([len(labels)], labels)).astype("<i8").tobytes())
+    for piece in keys:
+        digest.update(piece)
+    return digest.digest()
+
+
+def subset_digests(spread: Spread, contents: Sequence[bytes], common: str) -> NDArray[np.uint8]:
+    """128 bits for each subset: from its index, the digests of its partitions, and what all subsets have in common."""
+    digests = np.empty((spread.n_subsets, DIGEST_BYTES), np.uint8)
+    for i in range(spread.n_subsets):
+        whole = hashlib.blake2b(f"{common} {i} ".encode(), digest_size=DIGEST_BYTES)
+        for j in sorted(spread.partitions_of(i)):
+            whole.update(contents[j])
+        digests[i] = np.frombuffer(whole.digest(), np.uint8)
+    return digests

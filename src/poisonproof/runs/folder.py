@@ -19,7 +19,8 @@ from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.estimators.prepared import Prepared, prepare_dataset
 from poisonproof.learners.describe import describe
-from poisonproof.runs.layout import CONCLUSIONS, LOCK, OWN, SCRATCH, altered
+from poisonproof.partition.spread import Spread
+from poisonproof.runs.layout import CONCLUSIONS, LOCK, OWN, PARTITIONS, SCRATCH, altered
 from poisonproof.runs.manifest import FILE, Identity, Manifest, RunSettings
 from poisonproof.runs.plain import check_plain
 from poisonproof.runs.removal import commitment, new_receipt
@@ -28,6 +29,7 @@ from poisonproof.system.environment import environment
 from poisonproof.system.files import PART, reading, sweep
 from poisonproof.system.scratch import sweep_scratch
 from poisonproof.training.engine import engine_of
+from poisonproof.training.member_memory import MemberMemory
 from poisonproof.training.pooled_memory import PooledMemory
 from poisonproof.training.provenance import others
 
@@ -38,12 +40,13 @@ log = logging.getLogger(__name__)
 class OpenedRun(NamedTuple):
     """A run whose folder is ours to write: its ensemble, still to be trained, and the manifest as it stands.
 
-    ``memory`` is None where nobody can tell what a learner takes.
+    ``memory`` is None where nobody can tell what a learner takes; ``n_jobs`` is how many workers may be used.
     """
 
     ensemble: Prepared
     manifest: Manifest
     memory: PooledMemory | None
+    n_jobs: int | None = None
 
 
 @contextmanager
@@ -73,15 +76,17 @@ def opened_run(
     )
     if memory is not None:
         memory.check_machine()
+    n_jobs = model.n_jobs
     if settings.max_memory is not None:
         if memory is None:
-            raise PoisonproofError(
-                f"--max-memory bounds pooled learners, and {identity.learner} is none; leave it out."
-            )
-        memory.kernel_bytes(settings.max_memory)
+            test = dataset.samples_for("test", ensemble.split)
+            need = MemberMemory.of(ensemble.training, len(ensemble.classes), test, rankings=settings.rankings)
+            n_jobs = need.jobs_within(settings.max_memory, model.n_jobs)
+        else:
+            memory.kernel_bytes(settings.max_memory)
     refuse_strangers(folder)
     with only_writer(folder):
-        yield OpenedRun(ensemble, open_folder(folder, identity, settings), memory)
+        yield OpenedRun(ensemble, open_folder(folder, identity, settings), memory, n_jobs)
 
 
 def open_folder(folder: Path, identity: Identity, settings: RunSettings) -> Manifest:
@@ -157,6 +162,7 @@ def _begin_change(folder: Path, manifest: Manifest, identity: Identity, asked: d
             "receipt of this change: %s; it opens the manifest's commitment to the data before and is not kept", receipt
         )
     _forget_conclusions(folder)
+    shutil.rmtree(folder / PARTITIONS, ignore_errors=True)  # which may hold rows that are being removed
     return changing
 
 
@@ -170,6 +176,15 @@ def noted_stale(folder: Path, manifest: Manifest, count: int) -> Manifest:
     if manifest.changing is None or "retrained" in manifest.changing:
         return manifest
     return manifest.but(changing={**manifest.changing, "retrained": count}).write(folder)
+
+
+def refuse_another(folder: Path, spread: Spread) -> None:
+    """Leave the folder of a run with another spread as it is, before anything is read for it."""
+    if (folder / FILE).exists() and (there := Manifest.read(folder).settings).spread_digest != spread.digest:
+        raise PoisonproofError(
+            f"{folder} holds another run: its spread differs (k = {there.k:g}, d = {there.d} there, "
+            f"k = {spread.k:g}, d = {spread.d} asked for); choose another --out or remove the folder."
+        )
 
 
 def refuse_strangers(folder: Path) -> None:

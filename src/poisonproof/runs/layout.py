@@ -26,7 +26,8 @@ SCHEMA = "schema.json"
 AUDIT = ("audit.json", "audit.svg")
 SCRATCH = "scratch"
 LOCK = "run.lock"
-FOLDERS = ("votes", "models", SCRATCH)
+PARTITIONS = "partitions"
+FOLDERS = ("votes", "models", SCRATCH, PARTITIONS)
 OWN = ("manifest.json", "report.html", LOCK, *FOLDERS, SCHEMA, RANKINGS, *AUDIT, *RESULTS, *COUNTS.values())
 # What says something about the training data; the spread does not.
 CONCLUSIONS = (

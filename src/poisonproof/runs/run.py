@@ -26,10 +26,13 @@ from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.runs.outcome import Clock, Outcome, origin_of, threat_model
 from poisonproof.runs.samples import run_samples
 from poisonproof.runs.undefended import Undefended
+from poisonproof.samples.kinds import Samples
 from poisonproof.samples.schema import Schema
 from poisonproof.system.environment import environment
 from poisonproof.system.files import sha256_of, write_text, write_whole
+from poisonproof.training.member_memory import MemberMemory
 from poisonproof.training.model_files import save_model_record
+from poisonproof.training.pooled_memory import PooledMemory
 from poisonproof.training.provenance import of_run
 from poisonproof.training.work import Order, Resources
 
@@ -59,12 +62,12 @@ def run(
     if isinstance(model, SampleVoteClassifier):
         return run_samples(dataset, model, folder, settings)
     folder, clock = Path(folder), Clock()
-    with opened_run(dataset, model, folder, settings) as (ensemble, manifest, memory):
+    with opened_run(dataset, model, folder, settings) as (ensemble, manifest, memory, n_jobs):
         clock.stop("prepare")
         bound = settings.max_memory
         order = Order(folder, ensemble.training, ensemble.digests, settings.rankings, not settings.votes_only)
         resources = Resources(
-            model.n_jobs, folder / SCRATCH, None if bound is None or memory is None else memory.kernel_bytes(bound)
+            n_jobs, folder / SCRATCH, None if bound is None or memory is None else memory.kernel_bytes(bound)
         )
 
         def stale(count: int) -> None:
@@ -78,7 +81,7 @@ def run(
         certificate = replace(certify(votes), origin=origin_of(manifest.settings, threat_model(ensemble.split)))
         clock.stop("certify")
         undefended = Undefended()
-        if settings.undefended and memory is not None and bound is not None and memory.undefended > bound:
+        if settings.undefended and bound is not None and _undefended_bytes(ensemble, memory, test) > bound:
             log.warning("the undefended learner was not trained on all data: it needs more than --max-memory")
         elif settings.undefended:
             undefended = Undefended.of(ensemble, dataset)
@@ -124,10 +127,16 @@ def write_ensemble(
         save_model_record(fitted_but_for_members(model, ensemble), folder / "models")
 
 
+def _undefended_bytes(ensemble: Prepared, memory: PooledMemory | None, test: Samples) -> int:
+    if memory is not None:
+        return memory.undefended
+    return MemberMemory.of(ensemble.training, len(ensemble.classes), test).undefended(ensemble.training)
+
+
 def _finished(
     folder: Path, manifest: Manifest, ensemble: Prepared, certificate: Certificate, dataset: Dataset
 ) -> Manifest:
-    n_train, n_subsets = len(ensemble.training.codes), ensemble.spread.n_subsets
+    n_train, n_subsets = ensemble.n_train, ensemble.spread.n_subsets
     return manifest.changed(n_train=n_train, of=n_subsets).but(
         status="complete",
         environment=environment(),

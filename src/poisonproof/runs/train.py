@@ -32,18 +32,18 @@ def train(
     """
     folder = Path(folder)
     settings = replace(settings, votes_only=False, rankings=False, resume=True, update=False)
-    with opened_run(dataset, model, folder, settings) as (ensemble, manifest, _):
+    with opened_run(dataset, model, folder, settings) as (ensemble, manifest, _, n_jobs):
         if manifest.status == "complete":
             return manifest
         clock = Clock()
         nobody = dataset.samples_for("test", ensemble.split).subset(np.zeros(0, np.int64))
         order = Order(folder, ensemble.training, ensemble.digests, keep=True)
-        vote_all([order], nobody, len(ensemble.classes), Resources(model.n_jobs, folder / SCRATCH))
+        vote_all([order], nobody, len(ensemble.classes), Resources(n_jobs, folder / SCRATCH))
         write_ensemble(folder, ensemble, model, dataset.schema, votes_only=False)
         clock.stop("train and vote", (manifest.seconds or {}).get("train and vote", 0.0))
         return manifest.but(
             **of_run(folder, ensemble.spread.n_subsets),
             status="trained",
-            n_train=len(ensemble.training.codes),
+            n_train=ensemble.n_train,
             seconds=clock.seconds,
         ).write(folder)

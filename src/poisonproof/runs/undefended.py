@@ -12,7 +12,8 @@ import numpy as np
 from poisonproof.data.dataset import Dataset
 from poisonproof.estimators.prepared import Prepared
 from poisonproof.learners.seeding import isolated, seeded
-from poisonproof.learners.strong import strong_for
+from poisonproof.learners.strong import Strong, strong_for
+from poisonproof.samples.kinds import Samples
 from poisonproof.system.threads import one_linear_algebra_thread
 from poisonproof.training.member import fed_to
 
@@ -43,23 +44,27 @@ class Undefended:
         same = _if_possible(lambda: undefended_accuracy(ensemble, dataset), "the undefended learner")
         schema = getattr(dataset.schema, "kind", None)
         images = schema == "images" or np.ndim(dataset.x_train) > 2
-        strong = strong_for(ensemble.training.samples, images=images)
+        strong = _strong(ensemble, images)
         if strong is None:
             return cls(same)
         share = _if_possible(lambda: undefended_accuracy(ensemble, dataset, strong.learner), strong.words)
         return cls(same, share, None if share is None else strong.words)
 
 
+def _strong(ensemble: Prepared, images: bool) -> Strong | None:
+    samples = ensemble.training.samples
+    return strong_for(samples, images=images) if isinstance(samples, Samples) else None  # not of rows that lie on disk
+
+
 def undefended_accuracy(ensemble: Prepared, dataset: Dataset, learner: Any = None) -> float:
     """Test accuracy of the same learner, or another, trained on all data at once: what the proof is paid with."""
-    training, test = ensemble.training, dataset.samples_for("test", ensemble.split)
-    rows = np.argsort(ensemble.subsets.rank)
-    form = training.samples.form_of(rows)
+    test, (samples, codes, rows) = dataset.samples_for("test", ensemble.split), ensemble.whole()
+    form = samples.form_of(rows)
     with one_linear_algebra_thread(), isolated(0):
-        learner = seeded(training.estimator, 0) if learner is None else learner
-        learner.fit(fed_to(learner, training.samples, rows, form), training.codes[rows])
-        codes = learner.predict(fed_to(learner, test, np.arange(len(test)), form))
-    return float((ensemble.classes[codes] == dataset.y_test).mean())
+        learner = seeded(ensemble.training.estimator, 0) if learner is None else learner
+        learner.fit(fed_to(learner, samples, rows, form), codes[rows])
+        said = learner.predict(fed_to(learner, test, np.arange(len(test)), form))
+    return float((ensemble.classes[said] == dataset.y_test).mean())
 
 
 def _if_possible(train: Callable[[], float], what: str) -> float | None:

@@ -6,6 +6,7 @@ on the others, so no code ever leaves a column. A base classifier's categories a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -162,6 +163,11 @@ class Column:
     def values(self) -> NDArray[Any]:
         """Its numbers, or its cells as objects, None where missing; made anew each time."""
         return self._kept if self.codes is None else self.cells.objects[self.codes]
+
+    @property
+    def n_bytes(self) -> int:
+        """How much memory it takes, with the texts of its cells."""
+        return int(self._kept.nbytes + self.cells.values.nbytes) + sum(map(sys.getsizeof, self.cells.values))
 
     def cell(self, row: int) -> Any:
         """One cell: a number (NaN if missing), a text, or None."""

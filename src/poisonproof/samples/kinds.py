@@ -72,6 +72,20 @@ class Samples(ABC):
     def subset(self, rows: ArrayLike) -> Samples:
         """These samples only, still in canonical form."""
 
+    @property
+    @abstractmethod
+    def n_bytes(self) -> int:
+        """How much memory the samples take."""
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.n_bytes  # what Dask goes by when it moves data
+
+    def portion(
+        self, codes: NDArray[np.int64], rows: NDArray[np.int64]
+    ) -> tuple[Samples, NDArray[np.int64], NDArray[np.int64]]:
+        """The samples and label codes that a base classifier on these rows is fed from, and its rows among them."""
+        return self, codes, rows
+
     def keys(self, rows: ArrayLike) -> bytes:
         """The whole canonical content of these samples in this order, so that no two sequences agree."""
         return b"".join(len(key).to_bytes(LENGTH_BYTES, "little") + key for key in self.each_key(rows))
@@ -135,6 +149,10 @@ class NumberSamples(Samples):
         width = self.n_features
         return hash_bytes((flat[i * width : (i + 1) * width] for i in range(len(self))), len(self), seed)
 
+    @property
+    def n_bytes(self) -> int:
+        return int(self.values.nbytes)
+
     def key(self, row: int) -> bytes:
         return canonical_numbers(self.values[row : row + 1].copy()).tobytes()
 
@@ -185,6 +203,11 @@ class SparseSamples(Samples):
     def hashes(self, seed: int = 0) -> NDArray[np.uint64]:
         return hash_bytes((self.key(row) for row in range(len(self))), len(self), seed)
 
+    @property
+    def n_bytes(self) -> int:
+        matrix = self.matrix
+        return int(matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes)
+
     def key(self, row: int) -> bytes:
         part = slice(self.matrix.indptr[row], self.matrix.indptr[row + 1])
         return bytes(self.matrix.indices[part].astype("<i8").tobytes() + self.matrix.data[part].astype("<f8").tobytes())
@@ -233,6 +256,10 @@ class TextSamples(Samples):
     def hashes(self, seed: int = 0) -> NDArray[np.uint64]:
         return hash_bytes((self.key(row) for row in range(len(self))), len(self), seed)
 
+    @property
+    def n_bytes(self) -> int:
+        return int(self.texts.nbytes) + sum(map(sys.getsizeof, self.texts))
+
     def key(self, row: int) -> bytes:
         return utf8(self.texts[row])
 
@@ -279,6 +306,10 @@ class TableSamples(Samples):
                 words[:, at] = column.words(rows)
             hashes[rows] = hash_numbers(words, seed)
         return hashes
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(column.n_bytes for column in self.columns)
 
     def key(self, row: int) -> bytes:
         return b"".join(cell_key(column.cell(row)) for column in self.columns)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from joblib import effective_n_jobs, parallel_config
 from joblib._parallel_backends import LokyBackend, MultiprocessingBackend
@@ -59,6 +59,23 @@ def full_disk(error: BaseException) -> int | None:
                 return number
         seen = seen.__cause__ or seen.__context__
     return None
+
+
+class ClusterWorker(NamedTuple):
+    """A worker of a cluster, and how many bytes it may take."""
+
+    name: str
+    memory: int
+
+
+def smallest_worker() -> ClusterWorker | None:
+    """The worker of the Dask cluster in use that may take the least memory; None without a cluster or its word."""
+    backend = get_active_backend()[0]
+    if type(backend).__name__ != "DaskDistributedBackend":
+        return None
+    workers = backend.client.scheduler_info(n_workers=-1)["workers"]
+    known = [ClusterWorker(name, facts["memory_limit"]) for name, facts in workers.items() if facts["memory_limit"]]
+    return min(known, key=lambda worker: worker.memory, default=None)
 
 
 @contextmanager

@@ -355,7 +355,7 @@ def _fit_block(
     estimator: Any, samples: Samples, codes: NDArray[np.int64], seeded_rows: SeededRows, parent: tuple[int, int]
 ) -> list[Member]:
     limit_worker(parent)
-    return [fit_member(estimator, seed, samples, codes, rows) for seed, rows in seeded_rows]
+    return [fit_member(estimator, seed, *samples.portion(codes, rows)) for seed, rows in seeded_rows]
 
 
 def _vote_block(

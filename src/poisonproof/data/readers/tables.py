@@ -77,7 +77,8 @@ def read_table(table: Table, schema: TableSchema, *, labelled: bool, tally: Tall
             f"No column of {table.path} is a number, a category or a text; there is nothing to learn from."
         )
     missing = frozenset(schema.missing)
-    decimal = "." if table.path.suffix.lower() == ".parquet" else schema.decimal  # whose numbers are written out by us
+    by_us = table.path.suffix.lower() == ".parquet" or table.path.is_dir()  # numbers of Parquet are written out by us
+    decimal = "." if by_us else schema.decimal
     features = {
         name: _Numbers(missing, decimal) if role == "number" else _Texts(missing)
         for name, role in schema.columns

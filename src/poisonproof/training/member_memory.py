@@ -1,0 +1,96 @@
+"""How much memory base classifiers take that are trained one by one, told before any of it is taken.
+
+What a learner takes for itself nobody can tell beforehand; it is reckoned as a multiple of the samples it is fed.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from joblib import effective_n_jobs
+
+from poisonproof.display.numbers import in_bytes
+from poisonproof.errors import PoisonproofError
+from poisonproof.partition.store import StoredSubsets
+from poisonproof.samples.kinds import Samples
+from poisonproof.system.memory import resident_bytes
+from poisonproof.system.workers import smallest_worker
+from poisonproof.training.member_files import MEMBERS_PER_FILE
+from poisonproof.training.work import Training
+from poisonproof.votes.votes import vote_dtype
+
+FED = 8  # a subset as it is read, in order, as it is fed, and what the learner makes of it
+PROCESS_BYTES = 300_000_000  # of a worker that has imported what learners need
+REMEDY = "a larger k makes subsets smaller, a smaller --held-out fewer votes"
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class MemberMemory:
+    """Bytes, estimated from above.
+
+    Attributes
+    ----------
+    held : int
+        In this process: what it has taken so far, and the votes.
+    trained : int
+        Wherever a base classifier is trained and asked.
+    flight : int
+        Of the answers of one block of base classifiers, on their way.
+    """
+
+    held: int
+    trained: int
+    flight: int
+
+    @classmethod
+    def of(cls, training: Training, n_classes: int, test: Samples, *, rankings: bool = False) -> MemberMemory:
+        """What an ensemble takes on these samples."""
+        votes = len(test) * vote_dtype(n_classes)().itemsize * (n_classes if rankings else 1)
+        subsets = training.subsets
+        if isinstance(subsets, StoredSubsets):
+            fed = int(subsets.bytes.max())
+        else:
+            fed = int(subsets.sizes.max() / max(1, len(training.samples)) * training.samples.n_bytes)
+        return cls(resident_bytes() + 2 * votes * len(subsets), FED * fed + 3 * test.n_bytes, MEMBERS_PER_FILE * votes)
+
+    def at(self, jobs: int) -> int:
+        """With so many workers; one is this process itself."""
+        processes = 0 if jobs == 1 else jobs * PROCESS_BYTES
+        return self.held + (2 * jobs + 1) * self.flight + jobs * self.trained + processes
+
+    def jobs_within(self, bound: int, n_jobs: int | None) -> int | None:
+        """How many workers may be used, or one sentence that says how much is needed.
+
+        Workers of a cluster have memory of their own: each of them must hold what one base classifier takes.
+        """
+        worker = smallest_worker()
+        if worker is not None:
+            need = PROCESS_BYTES + self.trained
+            if worker.memory < need:
+                raise PoisonproofError(
+                    f"The worker {worker.name} may take {in_bytes(worker.memory)}, but a base classifier on its subset "
+                    f"takes about {in_bytes(need, up=True)}; start workers with a memory_limit of at least that, or "
+                    f"choose other subsets ({REMEDY})."
+                )
+            return n_jobs
+        wanted = effective_n_jobs(n_jobs)
+        jobs = next((jobs for jobs in range(wanted, 0, -1) if self.at(jobs) <= bound), 0)
+        if not jobs:
+            raise PoisonproofError(
+                f"--max-memory {in_bytes(bound, up=True)} is not enough: this needs about "
+                f"{in_bytes(self.at(1), up=True)}, of which {in_bytes(self.trained)} for one base classifier on its "
+                f"subset; give at least that, or choose other subsets ({REMEDY})."
+            )
+        if jobs < wanted:
+            log.warning(
+                "%d of %d workers are used: more would take more than --max-memory %s", jobs, wanted, in_bytes(bound)
+            )
+        return jobs
+
+    def undefended(self, training: Training) -> int:
+        """While one model is trained on all data."""
+        subsets = training.subsets
+        whole = int(subsets.store.bytes.sum()) if isinstance(subsets, StoredSubsets) else training.samples.n_bytes
+        return self.held + FED * whole

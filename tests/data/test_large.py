@@ -1,0 +1,311 @@
+"""Data larger than memory: the same votes, digests and files as in memory, whatever interrupts the pass."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from poisonproof import FiniteAggregationClassifier, Split, Spread
+from poisonproof.data import ReadOptions, open_files
+from poisonproof.data.large import Source, open_large
+from poisonproof.data.readers import several
+from poisonproof.errors import PoisonproofError
+from poisonproof.estimators.prepared import prepare_dataset
+from poisonproof.learners.presets import preset
+from poisonproof.partition import store_writing
+from poisonproof.partition.store import partition_file
+from poisonproof.runs.manifest import RunSettings
+from poisonproof.runs.run import run
+
+pytestmark = pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")  # 1e308 makes some of them fail
+
+GB = 10**9
+ROWS = 400
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    """Chunks of a few rows and spills of a few chunks, so that every border is crossed."""
+    monkeypatch.setattr(several, "CELLS_PER_CHUNK", 150)
+    monkeypatch.setattr("poisonproof.data.large.SMALLEST_BUFFER", 1 << 12)
+    monkeypatch.setattr("poisonproof.data.large.SHARE_FOR_SPILL", GB)
+
+
+def odd_rows(seed=0, rows=ROWS):
+    """Rows with odd cells: missing, unreadable, huge and negative zero numbers, odd texts, duplicates, rare labels."""
+    rng = np.random.default_rng(seed)
+    numbers = ["1.5", "-0.0", "0", "nan", "", "1e10", "x", " 2 ", "9007199254740993", "0.1"]
+    texts = ["a", "B", "", "ä€", "NA", "1", "1.0", "'q'", "long text with words"]
+    made = []
+    for row in range(rows):
+        first = float(rng.normal()) if row % 3 else numbers[rng.integers(len(numbers))]
+        label = ["yes", "no", "maybe"][int(rng.integers(3))] if row % 97 else "rare"
+        made.append([str(first), str(rng.integers(5)), texts[rng.integers(len(texts))], f"c{rng.integers(9)}", label])
+    made[5][0] = "1e308"
+    made += made[: rows // 10]
+    made += [[*cells[:4], "no"] for cells in made[:7]]
+    return made
+
+
+def as_csv(path, rows, header="a,b,t,c,y"):
+    path.write_text(header + "\n" + "".join(",".join(cells) + "\n" for cells in rows))
+    return path
+
+
+def as_parquet(path, rows):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    pq.write_table(pa.table(dict(zip("abtcy", columns, strict=True))), path, row_group_size=50)
+    return path
+
+
+def as_folder(path, rows):
+    path.mkdir()
+    for number, start in enumerate(range(0, len(rows), 130)):
+        as_parquet(path / f"part-{number}.parquet", rows[start : start + 130])
+    return path
+
+
+ROLES = {"a": "number", "b": "category", "t": "category", "c": "category", "y": "label"}
+
+
+def large(path, folder, spread, options, split=None, complete_only=False):
+    split = split or Split()
+    source = Source.of(path, options)
+    return open_large(source, split, spread.n_partitions, folder, max_memory=GB, complete_only=complete_only)
+
+
+@pytest.mark.parametrize("write", [as_csv, as_parquet, as_folder])
+@pytest.mark.parametrize(
+    "spread", [Spread.random(5, 3), Spread.random(4, 1), Spread.paper(3, 2)], ids=["5x3", "dpa", "paper"]
+)
+def test_votes_and_digests_are_those_of_memory(tmp_path, write, spread):
+    path = write(tmp_path / {as_csv: "data.csv", as_parquet: "data.parquet", as_folder: "folder"}[write], odd_rows())
+    options = ReadOptions(schema=ROLES, held_out=0.2)
+    there, here = open_files(path, options), large(path, tmp_path / "store", spread, options)
+    assert here.digests() == there.digests()
+    model = FiniteAggregationClassifier(preset("table"), spread=spread, n_jobs=1)
+    assert (prepare_dataset(model, here).digests == prepare_dataset(model, there).digests).all()
+    outcomes = [
+        run(dataset, model, tmp_path / name, RunSettings(undefended=True))
+        for name, dataset in (("there", there), ("here", here))
+    ]
+    for name in ("votes.npy", "certificate.npz", "split.npy", "spread.npz", "models/members-00000.skops"):
+        paths = [tmp_path / folder / name for folder in ("there", "here")]
+        if paths[0].exists():
+            assert paths[0].read_bytes() == paths[1].read_bytes(), name
+    assert outcomes[0].manifest.settings == outcomes[1].manifest.settings
+    assert outcomes[0].undefended_accuracy == outcomes[1].undefended_accuracy
+    assert outcomes[0].manifest.premises == outcomes[1].manifest.premises
+    assert outcomes[0].manifest.n_train == outcomes[1].manifest.n_train
+
+
+def files_in(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.endswith(".lock")}
+
+
+class Killed(BaseException):
+    """What no code of ours catches."""
+
+
+def test_killed_after_any_write_it_ends_with_the_same_bytes(tmp_path, monkeypatch):
+    path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 2), ReadOptions(schema=ROLES)
+    large(path, tmp_path / "whole", spread, options)
+    whole = store_writing.write_whole
+    left, killed = [0], 0
+
+    def write_some(target, write):
+        if not left[0]:
+            (Path(target).parent / f".{Path(target).name}.killed.part").write_bytes(b"half")
+            raise Killed
+        whole(target, write)
+        left[0] -= 1
+
+    for module in ("partition.store_writing", "partition.spills", "system.files"):
+        monkeypatch.setattr(f"poisonproof.{module}.write_whole", write_some)
+    while True:
+        left[0] = killed  # each time one write more than before, on top of what stands already
+        try:
+            large(path, tmp_path / "killed", spread, options)
+            break
+        except Killed:
+            killed += 1
+    assert killed > 5
+    assert files_in(tmp_path / "killed") == files_in(tmp_path / "whole")
+
+
+def test_a_damaged_partition_is_named_and_made_anew(tmp_path):
+    path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 2), ReadOptions(schema=ROLES)
+    folder = tmp_path / "store"
+    store = large(path, folder, spread, options).stored
+    before = files_in(folder)
+    damaged = folder / partition_file(3)
+    damaged.write_bytes(damaged.read_bytes()[:-200] + bytes(200))
+    with pytest.raises(
+        PoisonproofError, match=r"partition-00003\.npz is damaged: the same command again makes it anew"
+    ):
+        store.portion([1, 3])
+    (folder / partition_file(5)).unlink()
+    with pytest.raises(PoisonproofError, match=r"partition-00005\.npz is missing here"):
+        store.portion([5])
+    large(path, folder, spread, options)
+    assert files_in(folder) == before
+    for name in ("rows-x.npy", "store.json"):
+        (folder / name).write_bytes(b"nonsense")
+        large(path, folder, spread, options)
+        assert files_in(folder) == before
+
+
+def test_other_data_leave_nothing_of_the_old(tmp_path):
+    rows, spread, options = odd_rows(), Spread.random(4, 2), ReadOptions(schema=ROLES)
+    path = as_csv(tmp_path / "data.csv", rows)
+    large(path, tmp_path / "store", Spread.random(9, 2), options)
+    as_csv(path, rows[100:])
+    changed = large(path, tmp_path / "store", spread, options)
+    fresh = large(path, tmp_path / "fresh", spread, options)
+    assert changed.digests() == fresh.digests() == open_files(path, options).digests()
+    assert files_in(tmp_path / "store") == files_in(tmp_path / "fresh")
+
+
+def test_rows_with_missing_numbers_and_other_labels_are_left_out_as_in_memory(tmp_path):
+    from sklearn.naive_bayes import GaussianNB
+
+    rows = [[cells[0], cells[1], cells[4]] for cells in odd_rows()]
+    path = as_csv(tmp_path / "data.csv", rows, "a,b,y")
+    roles = {"a": "number", "b": "number", "y": "label"}
+    options, spread = ReadOptions(schema=roles, classes=("yes", "no")), Spread.random(4, 2)
+    there, here = open_files(path, options), large(path, tmp_path / "s", spread, options, complete_only=True)
+    model = FiniteAggregationClassifier(GaussianNB(), spread=spread, classes=["yes", "no"], n_jobs=1)
+    first, second = (prepare_dataset(model, dataset) for dataset in (there, here))
+    assert (first.digests == second.digests).all()
+    assert first.n_dropped == second.n_dropped > 0
+    assert (first.subsets.partition == second.subsets.partition).all()
+    assert first.data.oddities == second.data.oddities
+    assert here.notes == there.notes
+
+
+def test_contributors_go_to_one_partition_and_are_held_out_together(tmp_path):
+    rows = [[*cells, f"who{number % 40}"] for number, cells in enumerate(odd_rows())]
+    path = as_csv(tmp_path / "data.csv", rows, "a,b,t,c,y,who")
+    options, spread = ReadOptions(schema={**ROLES, "who": "group"}), Spread.random(4, 2)
+    split = Split("group")
+    there, here = open_files(path, options), large(path, tmp_path / "store", spread, options, split)
+    assert here.digests() == there.digests()
+    assert "groups" in here.digests()
+    model = FiniteAggregationClassifier(preset("table"), spread=spread, split=split, n_jobs=1)
+    first, second = (prepare_dataset(model, dataset) for dataset in (there, here))
+    assert (first.digests == second.digests).all()
+    assert (first.subsets.partition == second.subsets.partition).all()
+    assert first.premises == second.premises
+
+
+def test_texts_alone(tmp_path):
+    rows = [[cells[2] + " word" * (at % 7), cells[4]] for at, cells in enumerate(odd_rows())]
+    path, spread = as_csv(tmp_path / "data.csv", rows, "t,y"), Spread.random(4, 2)
+    options = ReadOptions(schema={"t": "text", "y": "label"}, held_out=0.3)
+    there, here = open_files(path, options), large(path, tmp_path / "store", spread, options)
+    assert here.digests() == there.digests()
+    model = FiniteAggregationClassifier(preset("text"), spread=spread, n_jobs=1)
+    assert (prepare_dataset(model, here).digests == prepare_dataset(model, there).digests).all()
+
+
+def test_a_column_whose_type_changes_between_files_is_read_row_by_row(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    labels = ["yes", "no"] * 50
+    numbers, words = np.arange(100) % 7, [str(value) if value % 9 else "x" for value in range(100)]
+    tables = [
+        {"a": numbers, "c": numbers, "y": labels},
+        {"y": labels, "c": words, "a": words},
+        {"a": numbers / 2, "c": numbers.astype(float), "y": labels, "more": labels},
+    ]
+    for number, columns in enumerate(tables):
+        pq.write_table(pa.table(columns), folder / f"{number}.parquet")
+    options, spread = ReadOptions(schema={"a": "number", "c": "category", "y": "label"}), Spread.random(3, 2)
+    as_lines = [f"{a},{c},{y}" for t in tables for a, c, y in zip(t["a"], t["c"], t["y"], strict=True)]
+    lines = tmp_path / "lines.csv"
+    lines.write_text("a,c,y\n" + "\n".join(line.replace(".0,", ",") for line in as_lines))
+    here = large(folder, tmp_path / "store", spread, options)
+    assert here.digests() == open_files(folder, options).digests() == open_files(lines, options).digests()
+    assert any("'a' are not numbers" in note for note in here.notes)
+
+    pq.write_table(pa.table({"a": [[1]] * 3, "c": [1, 2, 3], "y": ["yes"] * 3}), folder / "3.parquet")
+    with pytest.raises(PoisonproofError, match=r"3\.parquet holds column 'a' as lists or raw bytes, .* in 0\.parquet;"):
+        Source.of(folder, options)
+    pq.write_table(pa.table({"a": [1], "y": ["yes"]}), folder / "3.parquet")
+    with pytest.raises(PoisonproofError, match=r"3\.parquet has no column 'c', which 0\.parquet has; all files"):
+        Source.of(folder, options)
+
+
+def test_bounds_are_told_before_they_are_passed(tmp_path, monkeypatch):
+    path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 2), ReadOptions(schema=ROLES)
+    source, folder = Source.of(path, options), tmp_path / "store"
+    with pytest.raises(PoisonproofError, match=r"samples of .*data.csv would be held out .* --held-out 0\.0\d"):
+        open_large(source, Split(), spread.n_partitions, folder, max_memory=8_000)
+    with pytest.raises(PoisonproofError, match=r"largest of 8 partitions holds .* give at least that, or a larger k"):
+        open_large(source, Split(), spread.n_partitions, folder, max_memory=10**6)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    with pytest.raises(PoisonproofError, match=r"partitions of .*data.csv need about [\d.]+ kB in .*1 kB are free"):
+        open_large(source, Split(), spread.n_partitions, tmp_path / "other", max_memory=GB)
+
+
+def test_a_full_disk_in_the_middle_says_how_much_is_needed_and_goes_on(tmp_path, monkeypatch):
+    path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 2), ReadOptions(schema=ROLES)
+    whole, left = store_writing.write_whole, [3]
+
+    def full(target, write):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(28, "No space left on device", str(target))
+        whole(target, write)
+
+    monkeypatch.setattr("poisonproof.partition.spills.write_whole", full)
+    with pytest.raises(
+        PoisonproofError, match=r"no space left for the partitions .* of about [\d.]+ kB that they need"
+    ):
+        large(path, tmp_path / "store", spread, options)
+    left[0] = 10**6
+    assert large(path, tmp_path / "store", spread, options).digests() == open_files(path, options).digests()
+
+
+def test_the_pass_holds_no_more_of_more_rows(tmp_path):
+    import tracemalloc
+
+    peaks = []
+    for rows in (300, 300, 1200):  # the first warms up
+        path = as_csv(tmp_path / f"{rows}.csv", odd_rows(rows=rows))
+        source = Source.of(path, ReadOptions(schema=ROLES, held_out=50 / rows))
+        tracemalloc.start()
+        open_large(source, Split(), rows // 50, tmp_path / str(len(peaks)), max_memory=GB)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 1.5 * peaks[1]
+
+
+def test_samples_on_disk_give_any_rows(tmp_path):
+    path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 2), ReadOptions(schema=ROLES)
+    store = large(path, tmp_path / "store", spread, options).stored
+    there, samples = open_files(path, options).train, store.samples
+    rows = np.concatenate([store.partition(j)[1] for j in range(len(store))])
+    assert len(samples) == len(there)
+    assert samples.layout == there.layout
+    assert (samples.hashes() == there.content_hashes[rows]).all()
+    assert (samples.hashes(7) == there.hashes(7)[rows]).all()
+    chosen = np.array([200, 3, 3, 77, 0, len(rows) - 1])
+    assert samples.subset(chosen).keys(np.arange(6)) == there.keys(rows[chosen])
+    assert samples.key(77) == there.key(rows[77])
+    assert samples.take(chosen).equals(there.take(rows[chosen]))
+    assert not len(samples.subset([]))
+
+
+def test_images_and_arrays_are_refused(tmp_path):
+    np.savez(tmp_path / "data.npz", X=np.zeros((20, 2)), y=np.arange(20) % 2)
+    with pytest.raises(PoisonproofError, match=r"only tables .* may be larger than memory"):
+        Source.of(tmp_path / "data.npz", ReadOptions())
