@@ -33,6 +33,7 @@ READ = ReadOptions(
     schema="schema.json",
     classes=["a", "b"],
     delimiter=";",
+    quotes="records",
     image_size=(8, 9),
     colour=False,
     n_features=12,

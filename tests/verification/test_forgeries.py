@@ -10,6 +10,7 @@ import pytest
 from forgeries import COLUMNS, FORGERIES, Caught
 from forging import make_runs, sign
 from poisonproof import verify
+from poisonproof.evidence.facts import NotTrueError, gather
 from poisonproof.system.files import (
     open_arrays,
     read_record,
@@ -58,6 +59,8 @@ def test_a_forgery_is_caught_or_named_as_unchecked(runs, tmp_path, name):
         if isinstance(expected, Caught):
             assert verdict.exit_code == 3, f"{column}: {verdict}"
             assert re.search(expected.words, str(verdict)), f"{column}: {verdict}"
+            with pytest.raises(NotTrueError, match="NOT VERIFIED"):  # and so it yields no evidence
+                gather(folder, data, verdict)
         else:
             assert verdict.exit_code in ((5,) if column == "files" else (0, 5)), f"{column}: {verdict}"
             assert any(expected.words in item for item in verdict.unchecked), f"{column}: {verdict}"
