@@ -52,7 +52,8 @@ def real_sets(texts: Path | None = None) -> Iterator[RealSet]:
         return
     yield RealSet("news", "text", "AG News", "label", partial(of_news, texts, ["title", "text"]))
     yield RealSet("reviews", "text", "polarity 2.0", "label", partial(of_file, texts / "reviews.csv.gz"))
-    yield RealSet("rare sports headlines", "text", "AG News, titles", "label", partial(of_rare_news, texts))
+    yield RealSet("rare sports headlines", "text", "AG News, titles", "label", partial(of_rare_news, texts, ["title"]))
+    yield RealSet("rare sports news", "text", "AG News", "label", partial(of_rare_news, texts, ["title", "text"]))
 
 
 def of_sklearn(maker: str) -> pd.DataFrame:
@@ -102,9 +103,9 @@ def of_news(folder: Path, columns: list[str]) -> pd.DataFrame:
     return pd.DataFrame({"text": frame[columns].agg(" ".join, axis=1), "label": frame["label"]})
 
 
-def of_rare_news(folder: Path) -> pd.DataFrame:
-    """Headlines of sports among those of world and science, thinned by a hash to one in eight."""
-    frame = of_news(folder, ["title"])
+def of_rare_news(folder: Path, columns: list[str]) -> pd.DataFrame:
+    """Headlines or items of sports among those of world and science, thinned by a hash to one in eight."""
+    frame = of_news(folder, columns)
     frame = frame[frame["label"] != "business"]
     thin = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big") % 1000 < 290 for text in frame["text"]]
     frame = frame[(frame["label"] != "sports") | np.array(thin)]

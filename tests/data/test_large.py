@@ -309,3 +309,16 @@ def test_images_and_arrays_are_refused(tmp_path):
     np.savez(tmp_path / "data.npz", X=np.zeros((20, 2)), y=np.arange(20) % 2)
     with pytest.raises(PoisonproofError, match=r"only tables .* may be larger than memory"):
         Source.of(tmp_path / "data.npz", ReadOptions())
+
+
+def test_samples_tell_their_size_and_travel_as_a_name(tmp_path):
+    import pickle
+    import sys
+
+    path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 2), ReadOptions(schema=ROLES)
+    there = open_files(path, options).train
+    assert sys.getsizeof(there) > len(there) * (8 + 3 * 4)  # a number and three codes
+    samples = large(path, tmp_path / "store", spread, options).stored.samples
+    sent = pickle.dumps(samples)
+    assert len(sent) < 1000
+    assert pickle.loads(sent).keys([5, 0]) == samples.keys([5, 0])

@@ -440,7 +440,7 @@ def test_text_labels_with_a_missing_one():
     names = np.array(["ant", "bee", "cat", "dog"])[Y[TRAIN]]
     for odd in (None, np.nan, 1):
         labels = pd.Series([*names, odd], dtype=object)
-        with pytest.warns(PremiseWarning, match="1 training samples have a label"):
+        with pytest.warns(PremiseWarning, match="1 training samples have (a|no) label"):
             model(classes=["ant", "bee", "cat", "dog"]).fit(np.vstack([X[TRAIN], X[:1]]), labels)
     with pytest.raises(ValueError, match="None of the 180 labels is one of the declared classes"):
         model(classes=["Ant", "Bee"]).fit(X[TRAIN], names)

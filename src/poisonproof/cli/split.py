@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import completion, options
+from poisonproof.cli import completion, options, reading
 from poisonproof.errors import PoisonproofError
 
-EXAMPLES = "Example: `poisonproof split train.npz --k 50 --d 16 --out subsets.npz`"
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from poisonproof.data import ReadOptions
+
+EXAMPLES = (
+    "Example: `poisonproof split train.npz --k 50 --d 16 --out subsets.npz`; "
+    "`poisonproof split my.csv --label class --k 20 --d 1 --out subsets.npz`"
+)
 
 
+@options.taking("read", reading.read_options)
 def command(
     data: Annotated[
-        Path,
-        typer.Argument(metavar="DATA", help=".npy with the samples, or .npz with x_train (and y_train) or X (and y)."),
+        str,
+        options.data_argument(
+            ".npy with the samples, .npz with x_train (and y_train) or X (and y), or anything that `run` takes; all "
+            "samples are split."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", help="Where to write the subsets.")],
     k: options.K = 50,
@@ -31,12 +45,16 @@ def command(
             help="Declared form of the samples: `float64` or `uint8`.",
         ),
     ] = "float64",
+    data_dir: options.DataDir = None,
     json: options.Json = False,
+    *,
+    read: ReadOptions,
 ) -> None:
     """Write which training samples train which base classifier.
 
     The .npz file holds `rows` and `starts`: subset i is `rows[starts[i]:starts[i + 1]]`, in canonical order;
-    and `partition`, the partition of each sample. `OUT.spread.npz` holds the spread that `poisonproof certify` needs.
+    `partition`, the partition of each sample; and, of files that are read row by row, `names`: the line, row or picture
+    that each sample is. `OUT.spread.npz` holds the spread that `poisonproof certify` needs.
     """
     import numpy as np
 
@@ -46,18 +64,23 @@ def command(
     from poisonproof.samples.labels import read_labels
     from poisonproof.system.files import write_arrays
 
-    how = Split(split, dtype)  # type: ignore[arg-type]
     chosen = resolve_spread(options.parse_spread(spread) if spread else None, k, d, unless=(50, 16))
-    X, y = _read(data)
-    samples = how.samples(X)
-    codes = np.zeros(len(samples), np.int64) if y is None else read_labels(y).codes
+    given = _read(data, data_dir, read, dtype)
+    if given.groups is not None and split != "content":
+        raise PoisonproofError(f"With a column of contributors the split is 'group'; leave --split {split} out.")
+    how = Split("group" if given.groups is not None else split, given.dtype, given.n_features)  # type: ignore[arg-type]
+    samples = how.samples(given.X)
+    codes = np.zeros(len(samples), np.int64) if given.y is None else read_labels(given.y, read.classes).codes
     if len(codes) != len(samples):
         raise PoisonproofError(f"{data} holds {len(samples)} samples but {len(codes)} labels.")
-    subsets = Subsets.of(samples, codes, how.partitions(samples, chosen.n_partitions), chosen)
+    subsets = Subsets.of(samples, codes, how.partitions(samples, chosen.n_partitions, groups=given.groups), chosen)
     starts = np.concatenate(([0], np.cumsum(subsets.sizes)))
     rows = np.concatenate([subsets.rows(i) for i in range(len(subsets))])
     facts = {"format": "poisonproof subsets 1", "spread_digest": chosen.digest, "split": how.as_dict()}
-    write_arrays(out, {"rows": rows, "starts": starts, "partition": subsets.partition}, facts)
+    arrays = {"rows": rows, "starts": starts, "partition": subsets.partition}
+    if given.names is not None:
+        arrays["names"] = np.array(given.names)
+    write_arrays(out, arrays, facts)
     spread_file = out.with_suffix(".spread.npz")
     chosen.save(spread_file)
     empty = int((subsets.sizes == 0).sum())
@@ -74,17 +97,54 @@ def command(
         options.print_json(summary)
     else:
         options.print_table(
-            f"{data.name} → {out.name}", list(summary)[2:], [[str(v) for v in list(summary.values())[2:]]]
+            f"{Path(data).name} → {out.name}", list(summary)[2:], [[str(v) for v in list(summary.values())[2:]]]
         )
     if empty:
         options.note(f"{empty} of {len(subsets)} subsets are empty; their base classifiers must abstain")
 
 
-def _read(path: Path) -> tuple[Any, Any]:
-    from poisonproof.system.archives import map_npy, read_npz
-    from poisonproof.system.files import reading
+class _Given(NamedTuple):
+    """What is to be split: samples, labels and contributors, and what each sample is called."""
 
-    with reading(path, "is not a whole .npy or .npz file"):
+    X: Any
+    y: Any
+    dtype: str
+    groups: NDArray[Any] | None = None
+    n_features: int | None = None
+    names: Sequence[int | str] | None = None
+
+
+def _read(name: str, data_dir: Path | None, read: ReadOptions, dtype: str) -> _Given:
+    from poisonproof import data as sets
+    from poisonproof.data.user_files import kind_of, read_rows
+    from poisonproof.samples.schema import ImageSchema, SparseSchema
+
+    for option, value in (("--test", read.test), ("--held-out", read.held_out)):
+        if value is not None:
+            raise PoisonproofError(
+                f"{option} holds samples out, and `split` splits all that it is given; leave it out."
+            )
+    path = Path(name)
+    if path.suffix in (".npy", ".npz") and not reading.words_of(read):
+        return _Given(*_arrays(path), dtype)
+    if name in sets.DATASETS:
+        known = reading.open_data(name, data_dir, read)
+        return _Given(known.x_train, known.y_train, known.dtype, n_features=known.n_features)
+    part, schema = read_rows(path, kind_of(path), read, labelled=True)
+    for note in part.notes:
+        options.note(note)
+    if schema.kind == "table" and not read.schema:
+        options.note(f"premise: schema: {schema} (chosen from this data)")
+    form = "uint8" if isinstance(schema, ImageSchema) or getattr(schema, "dtype", None) == "uint8" else dtype
+    width = schema.n_features if isinstance(schema, SparseSchema) else None
+    return _Given(part.X, part.labels, form, part.groups, width, part.names)
+
+
+def _arrays(path: Path) -> tuple[Any, Any]:
+    from poisonproof.system.archives import map_npy, read_npz
+    from poisonproof.system.files import reading as opening
+
+    with opening(path, "is not a whole .npy or .npz file"):
         if path.suffix == ".npy":
             return map_npy(path), None
         arrays = read_npz(path, ("x_train", "y_train", "X", "y"))

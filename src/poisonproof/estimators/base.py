@@ -21,6 +21,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.surroundings import NOTHING_BEFORE, seen_around
 from poisonproof.learners.arrived import PREMISE as ARRIVED
 from poisonproof.learners.arrived import arrived_parts, refuse_arrived, words
+from poisonproof.learners.auto import AutoClassifier
 from poisonproof.learners.describe import describe
 from poisonproof.learners.encoded import check_encoder, encoder_in, in_front
 from poisonproof.learners.presets import HEAD, preset
@@ -29,7 +30,7 @@ from poisonproof.partition.split import Split
 from poisonproof.partition.store import PartitionStore
 from poisonproof.premises import Premise, PremiseWarning
 from poisonproof.samples.frames import as_frame
-from poisonproof.samples.kinds import Samples, TableSamples, is_frame
+from poisonproof.samples.kinds import Samples, TableSamples, TextSamples, is_frame
 from poisonproof.samples.labels import Cell, read_labels
 
 
@@ -150,12 +151,17 @@ class EnsembleClassifier(CertifiedClassifier):
         return learner_of(self)
 
 
-def learner_of(model: Any) -> Any:
-    """The learner of an ensemble: the one given, or the default; behind an encoder, if there is one."""
+def learner_of(model: Any, samples: Samples | None = None) -> Any:
+    """The learner of an ensemble: the one given, or the default for samples of this kind, as on the command line.
+
+    Behind an encoder, if there is one.
+    """
     encoder = getattr(model, "encoder", None)
-    if encoder is None:
-        return TableClassifier() if model.estimator is None else model.estimator
-    return in_front(encoder, preset(HEAD) if model.estimator is None else model.estimator)
+    if encoder is not None:
+        return in_front(encoder, preset(HEAD) if model.estimator is None else model.estimator)
+    if model.estimator is not None:
+        return model.estimator
+    return AutoClassifier() if isinstance(samples, TextSamples) else TableClassifier()
 
 
 def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, groups: Any = None) -> TrainingData:
@@ -164,11 +170,12 @@ def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, group
     A sample without a known label, without a contributor where the split asks for one, or with a missing value
     where the learner takes none is left out, by what it holds itself: to refuse it would let one row stop training.
     """
-    learner = _checked_learner(model)
+    _checked_learner(model)
     if y is None:
         raise PoisonproofError(f"{type(model).__name__} requires y to be passed, but the target y is None.")
     X = as_frame(X)
     samples = split.samples(X)
+    learner = learner_of(model, samples)
     if (encoder := encoder_in(learner)) is not None:
         check_encoder(encoder, samples)
     width = BaseEstimator()  # takes down what scikit-learn finds
@@ -185,8 +192,10 @@ def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, group
     named = split.named(len(samples), groups)
     if len(named) != len(samples):
         raise PoisonproofError(f"There are {len(samples)} samples but {len(named)} groups; give one per sample.")
+    labelled = np.array([cell is not None for cell in cells], np.bool_)
     faults = {
-        "have a label that is not one of the classes": codes < 0,
+        "have no label (it is missing, NaN or infinite)": (codes < 0) & ~labelled,
+        "have a label that is not one of the classes": (codes < 0) & labelled,
         "have no contributor": ~named,
         f"have missing values, which {type(learner).__name__} does not take,": ~complete,
     }

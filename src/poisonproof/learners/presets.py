@@ -102,7 +102,9 @@ PRESETS = {
     ),
     "forest": Preset("extremely randomised trees on numbers, categories and missing values", _trees("forest")),
     "boosting": Preset("gradient boosting on the same; it wants subsets of some hundred samples", _trees("boosting")),
-    "bayes": Preset("for texts alone: naive Bayes on hashed words and pieces of words, classes held equal", _bayes),
+    "bayes": Preset(
+        "for texts alone: naive Bayes on hashed words and their pieces, thresholds on texts left out", _bayes
+    ),
     "ridge": Preset("for texts alone: ridge regression on the same, its threshold set on texts left out", _ridge),
     "digits": Preset(
         "for grey images of single glyphs: pooled kernel ridge on stroke directions in a metric learned from drawn "

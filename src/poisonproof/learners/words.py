@@ -87,28 +87,49 @@ class _WordsClassifier(ClassifierMixin, BaseEstimator):
 
 
 class BayesTextClassifier(_WordsClassifier):
-    """Complement naive Bayes: a text is held against what the *other* classes of the subset say.
+    """Naive Bayes of each class against the rest, its threshold halfway between what both sides score unseen.
 
-    All classes are equally probable beforehand, however rare they are in the subset. Counts are whole numbers, so they
-    do not depend on the order in which texts are counted.
+    A word or piece counts by how much larger a share of the texts of a class holds it than of all others. A text that
+    was trained on has words that nothing else has, which speak for its own class; so thresholds come from texts left
+    out: each is scored by what the rest of the subset says, which takes no more than its own counts off. Counts are
+    whole numbers, so they do not depend on the order in which texts are counted; rare classes count as much as others.
 
     Parameters
     ----------
     smoothing : float
-        How often every word and piece is supposed to have been seen besides, in each class.
+        How often every word and piece is supposed to have been seen besides, on both sides.
     n_hashed : int
         How many features words, and pieces of words, are hashed into.
     """
 
-    def __init__(self, *, smoothing: float = 0.3, n_hashed: int = 1 << 18) -> None:
+    def __init__(self, *, smoothing: float = 0.05, n_hashed: int = 1 << 18) -> None:
         super().__init__(n_hashed=n_hashed)
         self.smoothing = smoothing
 
     def _learned(self, encoded: Any, codes: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         seen = sp.csr_matrix((np.ones_like(encoded.data), encoded.indices, encoded.indptr), shape=encoded.shape)
-        counts = np.stack([np.asarray(seen[codes == code].sum(axis=0)).ravel() for code in range(len(self.classes_))])
-        others = counts.sum(axis=0) - counts + self.smoothing
-        return -np.log(others / others.sum(axis=1, keepdims=True)), np.zeros(len(self.classes_))
+        total = np.asarray(seen.sum(axis=0)).ravel()
+        weights, bias = [], []
+        for code in range(len(self.classes_)):
+            own = codes == code
+            inner = np.asarray(seen[own].sum(axis=0)).ravel()
+            n_inner, n_outer = int(own.sum()), int((~own).sum())
+            left_out = np.empty(len(codes))
+            left_out[own] = encoded[own] @ self._odds(np.maximum(inner - 1, 0), n_inner - 1, total - inner, n_outer)
+            left_out[~own] = encoded[~own] @ self._odds(inner, n_inner, np.maximum(total - inner - 1, 0), n_outer - 1)
+            high, low = np.median(left_out[own]), np.median(left_out[~own])
+            apart = max((high - low) / 2, LEAST_APART)
+            weights.append(self._odds(inner, n_inner, total - inner, n_outer) / apart)
+            bias.append(-(high + low) / 2 / apart)
+        return np.stack(weights), np.array(bias)
+
+    def _odds(
+        self, inner: NDArray[np.float64], n_inner: int, outer: NDArray[np.float64], n_outer: int
+    ) -> NDArray[np.float64]:
+        """How much each word speaks for a class; nothing, if no text holds it."""
+        more = 2 * self.smoothing
+        odds = np.log((inner + self.smoothing) / (n_inner + more)) - np.log((outer + self.smoothing) / (n_outer + more))
+        return np.where(inner + outer > 0, odds, 0.0)
 
 
 class RidgeTextClassifier(_WordsClassifier):

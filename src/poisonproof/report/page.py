@@ -117,6 +117,7 @@ def page(outcome: Outcome) -> str:
                 "wrong": int((~right).sum()),
                 "labels": len(summary.by_class),
                 "unit": certificate.unit,
+                "unseen": UNSEEN,
                 "classes": [{"n": row.n, "radii": row.radii} for row in classes],
                 "tiles": [_facts(tile) for group in groups for tile in group.tiles],
             },

@@ -66,8 +66,10 @@ class Summary:
             f"{percent(self.majority_share)} %, balanced {percent(1 / len(self.by_class))} %, at every attack size."
         )
 
-    def table(self, undefended: float | None) -> tuple[list[str], list[list[str]]]:
-        """One line for each attack size."""
+    def table(
+        self, undefended: float | None, strong: tuple[float, str] | None = None
+    ) -> tuple[list[str], list[list[str]]]:
+        """One line for each attack size; without a guarantee, the same learner, and what a practitioner would train."""
         header = [
             "attack size",
             "certified fraction, % (pointwise)",
@@ -77,10 +79,12 @@ class Summary:
         rows = [[str(size), percent(share), percent(mean)] for size, share, mean in figures]
         if not self.trained:
             return header, rows
-        without = [percent(undefended) if size == 0 else "?" for size in self.attack_sizes]
-        return [*header, "undefended accuracy, % (no guarantee)"], [
-            [*row, cell] for row, cell in zip(rows, without, strict=True)
-        ]
+        others = [("undefended accuracy, % (no guarantee)", undefended)]
+        if strong is not None:
+            others.append((f"undefended, {strong[1]}, % (no guarantee)", strong[0]))
+        for row, size in zip(rows, self.attack_sizes, strict=True):
+            row += [percent(share) if size == 0 else "?" for _, share in others]
+        return [*header, *(name for name, _ in others)], rows
 
     @property
     def classes_title(self) -> str:

@@ -119,6 +119,8 @@ class Manifest:
     majority_share: float | None = None
     balanced_accuracy: float | None = None
     undefended_accuracy: float | None = None
+    strong_undefended_accuracy: float | None = None
+    strong_undefended: str | None = None
     seconds: dict[str, float] | None = None
     files: dict[str, str] | None = None
 
@@ -196,10 +198,14 @@ MANIFEST_TYPES: dict[str, Any] = {
     **dict.fromkeys(("environments", "made_in"), list | None),
     "changes": tuple,
     **dict.fromkeys(("premises", "notes"), tuple | None),
-    **dict.fromkeys(("unit", "method"), str | None),
+    **dict.fromkeys(("unit", "method", "strong_undefended"), str | None),
     **dict.fromkeys(("n_train", "n_test", "empty_subsets"), int | None),
     **dict.fromkeys(
-        ("clean_accuracy", "majority_share", "balanced_accuracy", "undefended_accuracy"), int | float | None
+        (
+            *("clean_accuracy", "majority_share", "balanced_accuracy"),
+            *("undefended_accuracy", "strong_undefended_accuracy"),
+        ),
+        int | float | None,
     ),
 }
 

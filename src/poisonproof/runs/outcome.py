@@ -48,6 +48,12 @@ class Outcome:
     """The test samples in canonical form."""
 
     @property
+    def strong_undefended(self) -> tuple[float, str] | None:
+        """Test accuracy of what a practitioner would train without a guarantee, and what that is; if it is known."""
+        share, words = self.manifest.strong_undefended_accuracy, self.manifest.strong_undefended
+        return None if share is None or words is None else (share, words)
+
+    @property
     def ensemble_votes(self) -> Votes:
         """The votes of base classifiers; one sentence where training samples vote."""
         if not isinstance(self.votes, Votes):

@@ -19,19 +19,17 @@ from poisonproof.data import Dataset
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, fitted_but_for_members
 from poisonproof.estimators.prepared import Prepared
 from poisonproof.estimators.samples_vote import SampleVoteClassifier
-from poisonproof.learners.seeding import isolated, seeded
 from poisonproof.runs.blocks import vote_all
 from poisonproof.runs.folder import noted_stale, opened_run
 from poisonproof.runs.layout import SCHEMA, SCRATCH, results_of
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.runs.outcome import Clock, Outcome, origin_of, threat_model
 from poisonproof.runs.samples import run_samples
+from poisonproof.runs.undefended import Undefended
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.schema import Schema
 from poisonproof.system.environment import environment
 from poisonproof.system.files import sha256_of, write_text, write_whole
-from poisonproof.system.threads import one_linear_algebra_thread
-from poisonproof.training.member import fed_to
 from poisonproof.training.member_memory import MemberMemory
 from poisonproof.training.model_files import save_model_record
 from poisonproof.training.pooled_memory import PooledMemory
@@ -82,11 +80,11 @@ def run(
         votes = ensemble.votes(answers)
         certificate = replace(certify(votes), origin=origin_of(manifest.settings, threat_model(ensemble.split)))
         clock.stop("certify")
-        undefended = None
+        undefended = Undefended()
         if settings.undefended and bound is not None and _undefended_bytes(ensemble, memory, test) > bound:
             log.warning("the undefended learner was not trained on all data: it needs more than --max-memory")
         elif settings.undefended:
-            undefended = _undefended_if_possible(ensemble, dataset)
+            undefended = Undefended.of(ensemble, dataset)
         clock.stop("undefended")
         votes.save(folder / "votes.npy")
         certificate.save(folder / "certificate.npz")
@@ -96,10 +94,15 @@ def run(
             folder,
             certificate,
             dataset.y_test,
-            undefended,
+            undefended.same,
             float((votes.matrix == votes.indices_of(dataset.y_test)[:, None]).mean()),
             clock.seconds,
-            finished.but(undefended_accuracy=undefended, seconds=clock.seconds).write(folder),
+            finished.but(
+                undefended_accuracy=undefended.same,
+                strong_undefended_accuracy=undefended.strong,
+                strong_undefended=undefended.strong_words,
+                seconds=clock.seconds,
+            ).write(folder),
             dataset.x_test,
             votes,
             ensemble.subsets.partition_sizes,
@@ -124,30 +127,10 @@ def write_ensemble(
         save_model_record(fitted_but_for_members(model, ensemble), folder / "models")
 
 
-def undefended_accuracy(ensemble: Prepared, dataset: Dataset) -> float:
-    """Test accuracy of the same learner trained on all data at once: what the proof is paid with."""
-    test, (samples, codes, rows) = dataset.samples_for("test", ensemble.split), ensemble.whole()
-    form = samples.form_of(rows)
-    with one_linear_algebra_thread(), isolated(0):
-        learner = seeded(ensemble.training.estimator, 0)
-        learner.fit(fed_to(learner, samples, rows, form), codes[rows])
-        said = learner.predict(fed_to(learner, test, np.arange(len(test)), form))
-    return float((ensemble.classes[said] == dataset.y_test).mean())
-
-
 def _undefended_bytes(ensemble: Prepared, memory: PooledMemory | None, test: Samples) -> int:
     if memory is not None:
         return memory.undefended
     return MemberMemory.of(ensemble.training, len(ensemble.classes), test).undefended(ensemble.training)
-
-
-def _undefended_if_possible(ensemble: Prepared, dataset: Dataset) -> float | None:
-    """The undefended accuracy, or None: what is only a comparison must not cost a finished run."""
-    try:
-        return undefended_accuracy(ensemble, dataset)
-    except Exception as error:
-        log.warning("the undefended learner could not be trained on all data (%s: %s)", type(error).__name__, error)
-        return None
 
 
 def _finished(

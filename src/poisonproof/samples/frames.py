@@ -28,10 +28,12 @@ def is_arrow_column(values: Any) -> bool:
 
 
 def as_frame(X: Any, *, exact: bool = False) -> Any:
-    """A pandas frame with the cells of a frame that speaks Arrow; anything else as it came.
+    """A pandas frame with the cells of a frame that speaks Arrow, a list of a column's; anything else as it came.
 
     ``exact`` keeps whole numbers whole, for columns whose numbers may be names.
     """
+    if is_arrow_column(X):
+        return as_values(X)
     if not is_arrow_frame(X):
         return X
     try:

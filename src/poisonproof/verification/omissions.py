@@ -39,6 +39,8 @@ BLOCKS = "what blocks of votes hold besides votes"
 # What a manifest says that nothing can be computed from.
 WORDS_OF_THE_MAKER = {
     "undefended_accuracy": "the undefended accuracy",
+    "strong_undefended_accuracy": "the undefended accuracy",
+    "strong_undefended": "the undefended accuracy",
     "notes": "the notes",
     "seconds": "the timings",
     "environment": "the environment",

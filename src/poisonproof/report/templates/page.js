@@ -95,6 +95,8 @@
       "#sample-radius": count(tile.radius),
     };
     for (const [place, text] of Object.entries(facts)) find(place).textContent = text;
+    const why = find("#unseen");
+    if (why) why.hidden = tile.runner_up !== data.unseen;
     const most = Math.max(...tile.votes.map(([, votes]) => votes), tile.others, tile.abstained);
     const rows = tile.votes.map(([name, votes, tags]) => voteRow(name, votes, most, tags));
     if (tile.others) rows.push(voteRow("all other classes", tile.others, most, []));
@@ -107,6 +109,28 @@
     verdict();
   }
 
+  // On a phone the card stands right under what was tapped; on a wide screen, in its own column.
+  const narrow = window.matchMedia("(max-width: 50rem)");
+  function beside(button) {
+    const card = find("#sample");
+    if (narrow.matches) {
+      const row = button.closest("li");
+      const top = (item) => item.getBoundingClientRect().top;
+      let last = row;
+      while (last.nextElementSibling?.matches("li") && top(last.nextElementSibling) === top(row)) last = last.nextElementSibling;
+      if (!card.matches("li > *")) card.remove();
+      const place = find("#card-place") || element("li", "card-place");
+      place.id = "card-place";
+      place.replaceChildren(card);
+      last.after(place);
+    } else if (card.parentElement !== find(".beside")) {
+      find("#card-place")?.remove();
+      find(".beside").append(card);
+    }
+    card.scrollIntoView({ block: "nearest" });
+  }
+  narrow.addEventListener("change", () => beside(tiles[selected]));
+
   const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity };
   find("#gallery").addEventListener("keydown", (event) => {
     const at = tiles.indexOf(event.target);
@@ -118,7 +142,7 @@
     button.tabIndex = at ? -1 : 0;
     button.addEventListener("click", () => {
       show(at);
-      find("#sample").scrollIntoView({ block: "nearest" });
+      beside(button);
     });
   });
   slider.addEventListener("input", attack);

@@ -1,0 +1,87 @@
+"""Which learner, k and d are the defaults? On training data only: the test part of every real set is never touched.
+
+``POISONPROOF_DATA=DIR python benchmarks/defaults.py OUT.json [--only NAME]``: every real set is read as `poisonproof
+run` reads it. A fifth of its training part (at most 1,000 samples, by a salted hash) is asked; base classifiers learn
+from the rest (at most 24,000). Every learner that fits the data stands beside the choice that each base classifier
+would make for itself, for several k and d. Figures: clean, balanced, and balanced certified at 1, 2, 5, 8.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from poisonproof import FiniteAggregationClassifier, Split, preset
+from poisonproof.data import ReadOptions, open_files
+from poisonproof.samples.rows import take_rows
+from real_sets import RealSet, real_sets, texts_folder
+
+SIZES = (1, 2, 5, 8)
+MOST, ASKED = 24_000, 1_000
+TABLES, TEXTS = ("table", "forest", "boosting", "auto"), ("bayes", "ridge", "text", "auto")
+GRID = ((10, 1), (20, 1), (20, 4), (40, 1))
+
+
+def measured(one: RealSet, folder: Path, learners: tuple[str, ...] | None, grid: Any) -> list[dict[str, Any]]:
+    """Figures of every learner, k and d on one set."""
+    path = folder / "data.csv"
+    one.frame().to_csv(path, index=False)
+    data = open_files(path, ReadOptions(label=one.label))
+    split = Split("content", data.dtype, data.n_features)
+    order = np.argsort(split.samples(data.x_train).hashes(7), kind="stable")
+    n_asked = min(ASKED, len(order) // 5)
+    asked, rows = order[:n_asked], np.sort(order[n_asked:][:MOST])
+    y = np.asarray(data.y_train)
+    found = []
+    for name in learners or (TEXTS if one.kind == "text" else TABLES):
+        for k, d in grid:
+            started = time.process_time()
+            model = FiniteAggregationClassifier(preset(name), k=k, d=d, split=split, n_jobs=1)
+            certificate = model.fit(take_rows(data.x_train, rows), y[rows]).certify(take_rows(data.x_train, asked))
+            truth = y[asked]
+            found.append(
+                {
+                    "set": one.name,
+                    "n_train": len(rows),
+                    "learner": name,
+                    "k": k,
+                    "d": d,
+                    "majority": certificate.majority_share(truth),
+                    "clean": certificate.clean_accuracy(truth),
+                    "balanced": certificate.balanced_accuracy(truth),
+                    "certified": certificate.certified_fraction(truth, SIZES).tolist(),
+                    "certified_balanced": certificate.certified_fraction_balanced(truth, SIZES).tolist(),
+                    "cpu_seconds": round(time.process_time() - started, 1),
+                }
+            )
+            print(json.dumps(found[-1]), flush=True)
+    return found
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--only", help="part of a name")
+    parser.add_argument("--learners", help="names, with commas")
+    parser.add_argument("--k", help="values of k at d = 1, with commas")
+    asked = parser.parse_args()
+    learners = None if asked.learners is None else tuple(asked.learners.split(","))
+    grid = GRID if asked.k is None else tuple((int(k), 1) for k in asked.k.split(","))
+    found: list[dict[str, Any]] = []
+    for one in real_sets(texts_folder()):
+        if asked.only and asked.only not in one.name:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            found += measured(one, Path(folder), learners, grid)
+        asked.out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
