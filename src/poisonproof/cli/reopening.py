@@ -89,6 +89,11 @@ def reopen_data(
         of_run = asked.get("encoder")
         source, estimator = with_learner(source, asked["learner"], None if of_run == encoding.NONE else of_run)
     source = following.with_premise(source, asked.get("plan"))
+    if "choice" in asked:
+        from poisonproof.planning.families import PREMISE
+        from poisonproof.premises import Premise
+
+        source = source.but(premises=(*source.premises, Premise(PREMISE, asked["choice"], False)))
     if data is not None:
         return ReopenedData(manifest, source, source, None, estimator)
     dataset, left_out = _less_left_out(run, source, asked, manifest.settings.digests)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from poisonproof.cli import encoding, following, options, reading
-from poisonproof.cli.voters import VoterOptions, voting_samples
+from poisonproof.cli.voters import AUTO, VoterOptions, voting_samples
 from poisonproof.display.text import shown
 from poisonproof.errors import PoisonproofError
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from poisonproof.data.large import Source
     from poisonproof.estimators.samples_vote import SampleVoteClassifier
     from poisonproof.planning.plan import Plan
+    from poisonproof.premises import Premise
     from poisonproof.runs.outcome import Outcome
 
 EXAMPLES = (
@@ -126,12 +127,19 @@ def command(
     if attack_size is not None and attack_size < 0:
         raise PoisonproofError(f"--attack-size must be a whole number of 0 or more. Got {attack_size}.")
     voters.check()
+    chosen = None
+    if voters.method == AUTO:
+        ensemble, voters, chosen = choose(ensemble, voters, read, attack_size)
     if voters.by_samples:
         asked = prepare_samples(ensemble, voters, read)
     else:
         if attack_size is not None and ensemble.k == DEFAULT_K and ensemble.plan is None and ensemble.spread is None:
             ensemble = replace(ensemble, k=max(DEFAULT_K, VOTES_PER_POISON * attack_size))
         asked = prepare(ensemble, read)
+    if chosen is not None:
+        asked.how["asked"]["choice"] = chosen.value
+        dataset = asked.what[0]
+        asked = asked._replace(what=(dataset.but(premises=(*dataset.premises, chosen)), *asked.what[1:]))
     if attack_size is not None:
         asked.how["asked"]["attack_size"] = attack_size
     settings = RunSettings(votes_only, rankings, undefended, resume, **asked.how)
@@ -139,6 +147,35 @@ def command(
         outcome = run(*asked.what, settings)
     report = write_report(outcome)
     show(outcome, report, json)
+
+
+def choose(
+    ensemble: EnsembleOptions, voters: VoterOptions, read: ReadOptions, attack_size: int | None
+) -> tuple[EnsembleOptions, VoterOptions, Premise]:
+    """Who votes and how, by a pilot on the training data; says why, and what the run takes as given by that."""
+    from poisonproof.planning.families import candidates, choice_premise
+
+    if attack_size is None:
+        raise PoisonproofError("--method auto needs --attack-size: how many poisons predictions should withstand.")
+    ensemble.refuse_for("--method auto")
+    options.warnings_as_notes()
+    samples = reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
+    encoder = encoding.for_data(samples.schema, ensemble.encoder, ensemble.learner)
+    found = candidates(samples, with_learner(samples, ensemble.learner, encoder)[1], attack_size)
+    best = found[0]
+    others = ", ".join(f"{one.words} {100 * one.certified_balanced:.1f} %" for one in found[1:])
+    options.note(
+        f"method: {best.words}, because on held-out training samples it certifies most at attack size {attack_size}: "
+        f"{100 * best.certified_balanced:.1f} % on average over classes (estimated); {others or 'nothing else applies'}"
+    )
+    voters = replace(voters, method=best.method)
+    if best.method == "ballots":
+        voters = replace(voters, near=best.parameters["near"])
+    elif best.method == "neighbours":
+        voters = replace(voters, n_neighbors=int(best.parameters["n_neighbors"]))
+    else:
+        ensemble = replace(ensemble, k=int(best.parameters["k"]), d=int(best.parameters["d"]))
+    return ensemble, voters, choice_premise(found, attack_size)
 
 
 class Asked(NamedTuple):

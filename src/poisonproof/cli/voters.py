@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 PANEL = "Where training samples vote"
 ENSEMBLE, BALLOTS, NEIGHBOURS = "ensemble", "ballots", "neighbours"
-METHODS = (ENSEMBLE, BALLOTS, NEIGHBOURS)
+AUTO = "auto"
+METHODS = (ENSEMBLE, BALLOTS, NEIGHBOURS, AUTO)
 PICTURES = ("digits", "signs", "objects")
 
 
@@ -32,7 +33,8 @@ class VoterOptions:
             "--method",
             autocompletion=completion.one_of(*METHODS),
             help="Who votes: `ensemble`, base classifiers (k, d); `ballots`, all training samples, near +1 and far -1; "
-            "`neighbours`, the nearest training samples.",
+            "`neighbours`, the nearest training samples; `auto`, what a pilot on the training data finds best at "
+            "--attack-size.",
         ),
     ] = None
     near: Annotated[

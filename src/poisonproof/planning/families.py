@@ -1,0 +1,135 @@
+"""Base classifiers, neighbours or ballots? What each would certify at one attack size, from held-out training samples.
+
+All figures are estimates, and none enters a certificate. That the method was chosen from this data does, as a premise.
+Families are compared under the same premises: class sizes are not declared, and ballots are tried only where the class
+list is, because classes that were read off the data leave them nearly nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.certificates.ballots import Radii, certify_counts
+from poisonproof.certificates.neighbours import certify_order
+from poisonproof.certificates.shares import balanced_shares
+from poisonproof.data import Dataset
+from poisonproof.errors import PoisonproofError
+from poisonproof.maps.choosing import map_for
+from poisonproof.planning.plan import make_plan
+from poisonproof.premises import Premise
+from poisonproof.samples.labels import read_labels
+from poisonproof.votes.describing import Map
+from poisonproof.votes.nearness import Nearness, write_distances
+from poisonproof.votes.voters import Voters, nearest_voters
+
+SEED = 0x66616D696C79
+MOST_ASKED = 400
+NEIGHBOURS_PER_POISON = (2.5, 3, 4, 6, 10, 20)
+NEAR_SHARES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+SECONDS = 10.0
+PREMISE = "choice of method"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to vote, and what is predicted of it at the attack size: shares, and means over classes (balanced)."""
+
+    method: str
+    parameters: dict[str, float]
+    clean: float
+    certified: float
+    certified_balanced: float
+
+    @property
+    def words(self) -> str:
+        """The method with its parameters."""
+        return f"{self.method} ({', '.join(f'{name} = {value:g}' for name, value in self.parameters.items())})"
+
+
+def candidates(dataset: Dataset, estimator: Any, attack_size: int, *, seconds: float = SECONDS) -> list[Candidate]:
+    """The best of each family first in its own right, the best of all at the head; empty families are left out."""
+    if attack_size < 1:
+        raise PoisonproofError(f"To choose a method the attack size must be at least 1. Got {attack_size}.")
+    found = [*_of_samples(dataset, attack_size), *_of_members(dataset, estimator, attack_size, seconds)]
+    best: dict[str, Candidate] = {}
+    for one in found:
+        if one.method not in best or one.certified_balanced > best[one.method].certified_balanced:
+            best[one.method] = one
+    if not best:
+        raise PoisonproofError(f"No method can be tried at attack size {attack_size} with so few training samples.")
+    return sorted(best.values(), key=lambda one: -one.certified_balanced)
+
+
+def choice_premise(found: list[Candidate], attack_size: int) -> Premise:
+    """What a run takes as given that follows the best of these: who could poison the pilot could change the choice."""
+    figures = "; ".join(f"{one.words} {100 * one.certified_balanced:.1f} %" for one in found)
+    words = f"{found[0].method}, by a pilot on its training data for attack size {attack_size} (balanced: {figures})"
+    return Premise(PREMISE, words, False)
+
+
+def _of_members(dataset: Dataset, estimator: Any, attack_size: int, seconds: float) -> list[Candidate]:
+    try:
+        plan = make_plan(dataset, estimator, attack_size=attack_size, ds=(1, 4), designs=False, seconds=seconds)
+    except PoisonproofError:  # too few samples for so large an attack
+        return []
+    return [
+        Candidate("ensemble", {"k": row.k, "d": row.d}, row.clean, row.certified, row.certified_balanced)
+        for row in plan.rows
+    ]
+
+
+def _of_samples(dataset: Dataset, attack_size: int) -> list[Candidate]:
+    if dataset.groups is not None:
+        return []  # contributors vote by other rules, of which no pilot is made
+    samples = dataset.train
+    declared = None if dataset.classes is None else dataset.classes.tolist()
+    read = read_labels(dataset.y_train, declared)
+    map_ = Map.of(map_for(dataset), 64.0, samples)
+    described = map_.describe(samples)
+    usable = np.flatnonzero((read.codes >= 0) & described.readable)
+    asked = usable[np.argsort(samples.hashes(SEED)[usable], kind="stable")[: min(MOST_ASKED, len(usable) // 4)]]
+    voting = np.setdiff1d(usable, asked)
+    if not len(asked) or len(voting) <= 2 * attack_size:
+        return []
+    voters = Voters.of(
+        type(described)(described.rows[voting], described.lengths[voting], described.readable[voting]),
+        read.codes[voting],
+        samples.content_hashes[voting],
+        np.zeros(len(voting), np.int64),
+    )
+    test = type(described)(described.rows[asked], described.lengths[asked], described.readable[asked])
+    nearness, truth, n_classes = Nearness("euclidean", map_.mirrored), read.codes[asked], len(read.classes)
+    found = []
+    ks = sorted({min(math.ceil(share * attack_size), len(voting) // 2) for share in NEIGHBOURS_PER_POISON})
+    nearest = nearest_voters(voters, test, nearness, 2 * ks[-1])
+    for k in ks:
+        order = nearest.codes[:, : 2 * k]
+        radii = certify_order(order, k, len(voting), n_classes, inferred=declared is None)
+        found.append(_candidate("neighbours", {"n_neighbors": k}, radii, truth, attack_size))
+    if declared is None:
+        return found
+    products = nearness.products(nearness.fed(test.rows), nearness.fed(voters.rows))
+    distances = np.empty(products.shape, np.int32)
+    write_distances(products, test.lengths, voters.lengths, False, distances)
+    totals = np.bincount(voters.codes, minlength=n_classes)
+    for limit in np.quantile(distances, NEAR_SHARES):
+        near = float(f"{math.sqrt(limit) / map_.scale:.3g}")
+        is_near = distances <= nearness.limit(near, map_.scale)
+        counts = np.stack([np.bincount(voters.codes[row], minlength=n_classes) for row in is_near])
+        radii = certify_counts(counts, totals, np.zeros(n_classes, np.int64), one_sided=False, inferred=False)
+        found.append(_candidate("ballots", {"near": near}, radii, truth, attack_size))
+    return found
+
+
+def _candidate(
+    method: str, parameters: dict[str, float], radii: Radii, truth: NDArray[np.int64], attack_size: int
+) -> Candidate:
+    right = radii.prediction == truth
+    held = right & (radii.insert_remove >= attack_size)
+    balanced = float(balanced_shares(truth, right, radii.insert_remove, attack_size))
+    return Candidate(method, parameters, float(right.mean()), float(held.mean()), balanced)
