@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from poisonproof.cli import completion, encoding, options, reading
-from poisonproof.cli.run import progress_bar, with_learner
+from poisonproof.cli.learning import with_learner
+from poisonproof.cli.run import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:

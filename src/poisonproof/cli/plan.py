@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from poisonproof.cli import encoding, options, reading
-from poisonproof.cli.run import progress_bar, with_learner
+from poisonproof.cli.learning import with_learner
+from poisonproof.cli.run import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.data import ReadOptions
+    from poisonproof.planning.families import Candidate
     from poisonproof.planning.formulas import TradeOff
     from poisonproof.planning.plan import Plan, Row
 
@@ -70,8 +72,10 @@ def command(
     """Predict, from a small pilot on the training data, what each k, d and spread would certify and cost.
 
     Recommends one, writes the plan and prints the command that follows it; that run then says how good the prediction
-    was. Test samples are not looked at. Without data (--samples, --classes) the trade-off is explained by formulas.
+    was. What neighbours and ballots would certify stands beside it. Test samples are not looked at. Without data
+    (--samples, --classes) the trade-off is explained by formulas.
     """
+    from poisonproof.planning.families import best_of_each, where_samples_vote
     from poisonproof.planning.plan import DEGREES, make_plan
     from poisonproof.system.progress import watched
 
@@ -99,7 +103,8 @@ def command(
     ks = None if k is None else options.whole_numbers("--k", k)
     ds = None if d is None else options.whole_numbers("--d", d)
     dataset = reading.open_data(data, data_dir, read)
-    dataset, estimator = with_learner(dataset, learner, encoding.for_data(dataset.schema, encoder, learner))
+    mapped_by = encoding.for_data(dataset.schema, encoder, learner)
+    dataset, estimator = with_learner(dataset, learner, mapped_by)
     with progress_bar("pilot") as progress, watched(progress):
         plan = make_plan(
             dataset,
@@ -118,10 +123,14 @@ def command(
     words = [] if plan.recommended is None else next_command(plan, data, read, out, data_dir, n_jobs, encoder)
     if plan.recommended is None:
         options.note(f"WARNING: nothing is recommended: {plan.why_nothing}")
+    features = None if mapped_by is None else encoding.encoder_of(mapped_by)
+    samples_vote = best_of_each(where_samples_vote(dataset, attack_size, features))
     if json:
-        options.print_json({**asdict(plan), "out": str(out), "next": words})
+        voting = [asdict(one) for one in samples_vote]
+        options.print_json({**asdict(plan), "samples_vote": voting, "out": str(out), "next": words})
         return
     _print_plan(plan)
+    _print_samples_vote(samples_vote, attack_size)
     for at, command_line in enumerate(words):
         options.print_line(f"{'then' if at else 'Next'}: {command_line}")
 
@@ -162,6 +171,21 @@ def next_command(
     words += ["--plan", str(out), "--out", str(folder)]
     more = ["poisonproof", "certify", str(folder / "votes.npy"), "--method", "tight"]
     return [shlex.join(words), *([shlex.join(more)] if choice.method == "tight" else [])]
+
+
+def _print_samples_vote(candidates: list[Candidate], attack_size: int) -> None:
+    from poisonproof.display.numbers import percent
+
+    if candidates:
+        options.print_table(
+            f"If the training samples vote themselves (estimated; attack size {attack_size}; no class sizes declared)",
+            ["run DATA with", "clean, %", "certified fraction, % (pointwise)", "balanced, % (mean over classes)"],
+            [
+                [one.option, percent(one.clean), percent(one.certified), percent(one.certified_balanced)]
+                for one in candidates
+            ],
+            left=1,
+        )
 
 
 def _print_plan(plan: Plan) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import encoding, following, options, reading
-from poisonproof.cli.run import with_learner
+from poisonproof.cli import choosing, encoding, following, options, reading
+from poisonproof.cli.learning import with_learner
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -90,10 +90,7 @@ def reopen_data(
         source, estimator = with_learner(source, asked["learner"], None if of_run == encoding.NONE else of_run)
     source = following.with_premise(source, asked.get("plan"))
     if "choice" in asked:
-        from poisonproof.planning.families import PREMISE
-        from poisonproof.premises import Premise
-
-        source = source.but(premises=(*source.premises, Premise(PREMISE, asked["choice"], False)))
+        source = choosing.with_premise(source, asked["choice"])
     if data is not None:
         return ReopenedData(manifest, source, source, None, estimator)
     dataset, left_out = _less_left_out(run, source, asked, manifest.settings.digests)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import encoding, following, options, reading
+from poisonproof.cli import choosing, encoding, following, options, reading
+from poisonproof.cli.learning import with_learner
 from poisonproof.cli.voters import AUTO, VoterOptions, voting_samples
 from poisonproof.display.text import shown
 from poisonproof.errors import PoisonproofError
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from poisonproof.data.large import Source
     from poisonproof.estimators.samples_vote import SampleVoteClassifier
     from poisonproof.planning.plan import Plan
-    from poisonproof.premises import Premise
     from poisonproof.runs.outcome import Outcome
 
 EXAMPLES = (
@@ -60,10 +60,15 @@ class EnsembleOptions:
 
     def refuse_for(self, what: str) -> None:
         """Refuse options that are about base classifiers, where there are none."""
-        names = ("k", "d", "spread", "split", "max_memory", "plan", "encoder")
-        given = [name for name in names if getattr(self, name) != getattr(type(self), name)]
-        if given:
-            raise PoisonproofError(f"--{given[0].replace('_', '-')} is about base classifiers; leave it or {what} out.")
+        names = [name for name in self.given_of_base_classifiers if name != "learner"]
+        if names:
+            raise PoisonproofError(f"--{names[0].replace('_', '-')} is about base classifiers; leave it or {what} out.")
+
+    @property
+    def given_of_base_classifiers(self) -> list[str]:
+        """The options about base classifiers that say something else than they say by themselves."""
+        names = ("k", "d", "spread", "split", "max_memory", "plan", "learner")
+        return [name for name in names if getattr(self, name) != getattr(type(self), name)]
 
     def after_plan(self, plan: Plan) -> EnsembleOptions:
         """The same with what a plan says, unless an option that it stands for was given too."""
@@ -101,8 +106,9 @@ def command(
         int | None,
         typer.Option(
             "--attack-size",
-            help="The attack size you fear: the table, the page and its headline show it; k is 4 times that, at least "
-            "20, unless you give it.",
+            help="The attack size you fear: the table, the page and its headline show it. Unless you say who votes and "
+            "how, a pilot on the training data chooses what certifies most at it. With --method ensemble k is 4 times "
+            "that, at least 20, unless you give it.",
         ),
     ] = None,
     json: options.Json = False,
@@ -127,19 +133,20 @@ def command(
     if attack_size is not None and attack_size < 0:
         raise PoisonproofError(f"--attack-size must be a whole number of 0 or more. Got {attack_size}.")
     voters.check()
-    chosen = None
-    if voters.method == AUTO:
-        ensemble, voters, chosen = choose(ensemble, voters, read, attack_size)
+    choice = None
+    if voters.method == AUTO or (attack_size and voters.method is None and not ensemble.given_of_base_classifiers):
+        choice = choosing.choose(ensemble, read, attack_size)
+        ensemble, voters = choice.applied_to(ensemble, voters)
+    opened = None if choice is None else choice.samples
     if voters.by_samples:
-        asked = prepare_samples(ensemble, voters, read)
+        asked = prepare_samples(ensemble, voters, read, opened)
     else:
         if attack_size is not None and ensemble.k == DEFAULT_K and ensemble.plan is None and ensemble.spread is None:
             ensemble = replace(ensemble, k=max(DEFAULT_K, VOTES_PER_POISON * attack_size))
-        asked = prepare(ensemble, read)
-    if chosen is not None:
-        asked.how["asked"]["choice"] = chosen.value
-        dataset = asked.what[0]
-        asked = asked._replace(what=(dataset.but(premises=(*dataset.premises, chosen)), *asked.what[1:]))
+        asked = prepare(ensemble, read, opened)
+    if choice is not None:
+        asked = asked._replace(what=(choosing.with_premise(asked.what[0], choice.as_dict()), *asked.what[1:]))
+        asked.how["asked"]["choice"] = choice.as_dict()
     if attack_size is not None:
         asked.how["asked"]["attack_size"] = attack_size
     settings = RunSettings(votes_only, rankings, undefended, resume, **asked.how)
@@ -149,35 +156,6 @@ def command(
     show(outcome, report, json)
 
 
-def choose(
-    ensemble: EnsembleOptions, voters: VoterOptions, read: ReadOptions, attack_size: int | None
-) -> tuple[EnsembleOptions, VoterOptions, Premise]:
-    """Who votes and how, by a pilot on the training data; says why, and what the run takes as given by that."""
-    from poisonproof.planning.families import candidates, choice_premise
-
-    if attack_size is None:
-        raise PoisonproofError("--method auto needs --attack-size: how many poisons predictions should withstand.")
-    ensemble.refuse_for("--method auto")
-    options.warnings_as_notes()
-    samples = reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
-    encoder = encoding.for_data(samples.schema, ensemble.encoder, ensemble.learner)
-    found = candidates(samples, with_learner(samples, ensemble.learner, encoder)[1], attack_size)
-    best = found[0]
-    others = ", ".join(f"{one.words} {100 * one.certified_balanced:.1f} %" for one in found[1:])
-    options.note(
-        f"method: {best.words}, because on held-out training samples it certifies most at attack size {attack_size}: "
-        f"{100 * best.certified_balanced:.1f} % on average over classes (estimated); {others or 'nothing else applies'}"
-    )
-    voters = replace(voters, method=best.method)
-    if best.method == "ballots":
-        voters = replace(voters, near=best.parameters["near"])
-    elif best.method == "neighbours":
-        voters = replace(voters, n_neighbors=int(best.parameters["n_neighbors"]))
-    else:
-        ensemble = replace(ensemble, k=int(best.parameters["k"]), d=int(best.parameters["d"]))
-    return ensemble, voters, choice_premise(found, attack_size)
-
-
 class Asked(NamedTuple):
     """The data, the classifier and the folder of a run, and the rest that its function takes by name."""
 
@@ -185,8 +163,8 @@ class Asked(NamedTuple):
     how: dict[str, Any]
 
 
-def prepare(ensemble: EnsembleOptions, read: ReadOptions) -> Asked:
-    """Read the data and put the ensemble together, as the command line says."""
+def prepare(ensemble: EnsembleOptions, read: ReadOptions, opened: Dataset | None = None) -> Asked:
+    """Read the data, unless that was done, and put the ensemble together, as the command line says."""
     from poisonproof import FiniteAggregationClassifier, Split, Spread
     from poisonproof.display.numbers import bytes_of
     from poisonproof.planning.plan import Plan
@@ -204,7 +182,7 @@ def prepare(ensemble: EnsembleOptions, read: ReadOptions) -> Asked:
         samples, estimator = with_learner(samples, ensemble.learner, encoder)
         source = None if hasattr(estimator, "share") else source  # a pooled learner bounds its own memory
     if source is None:
-        samples = reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
+        samples = opened or reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
         encoder = encoding.for_data(samples.schema, ensemble.encoder, ensemble.learner)
         samples, estimator = with_learner(samples, ensemble.learner, encoder)
     asked: dict[str, Any] = {"data": ensemble.data, "learner": ensemble.learner, "options": reading.words_of(read)}
@@ -265,72 +243,17 @@ def partitioned(
     return dataset
 
 
-def prepare_samples(ensemble: EnsembleOptions, voters: VoterOptions, read: ReadOptions) -> Asked:
-    """Read the data and put the classifier together in which its samples vote, as the command line says."""
+def prepare_samples(
+    ensemble: EnsembleOptions, voters: VoterOptions, read: ReadOptions, opened: Dataset | None = None
+) -> Asked:
+    """Read the data, unless that was done, and put the classifier together in which its samples vote."""
     options.warnings_as_notes()
     ensemble.refuse_for(f"--method {voters.method}")
-    samples = reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
+    samples = opened or reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
     model = voting_samples(voters, samples, ensemble.learner, ensemble.n_jobs, ensemble.encoder)
     asked: dict[str, Any] = {"data": ensemble.data, "learner": None, "options": reading.words_of(read)}
     folder = ensemble.out or Path("runs") / f"{samples.name}-{voters.method}"
     return Asked((samples, model, folder), {"asked": asked})
-
-
-def with_learner(samples: Dataset, name: str | None, encoder: str | None = None) -> tuple[Dataset, Any]:
-    """The learner that was asked for, or the one for this kind of data; which is then said, and is a premise.
-
-    With an encoder in front of it, it learns from embeddings.
-    """
-    from poisonproof.learners.brought import brought
-    from poisonproof.learners.describe import describe
-    from poisonproof.learners.presets import HEAD, ONLY_TEXTS, TEXT_LEARNERS, THERE_ARE_TEXTS, learner_for, preset
-    from poisonproof.premises import Premise
-
-    if encoder is not None:
-        return _behind_encoder(samples, name, encoder)
-    if name == HEAD:
-        raise PoisonproofError(f"The learner '{HEAD}' learns from embeddings; say which with --encoder.")
-    picked, why, texts = learner_for(samples.schema)
-    if name is not None and ":" in name:
-        estimator = brought(name)
-        premise = Premise("learner", f"{describe(estimator)}, brought as {name}", True)
-        return samples.but(premises=(*samples.premises, premise)), estimator
-    has_texts = why == THERE_ARE_TEXTS
-    if name in TEXT_LEARNERS and name != "auto" and not has_texts:
-        raise PoisonproofError(f"The learner '{name}' takes texts, and this data has none; use another --learner.")
-    if name in ONLY_TEXTS and texts:
-        raise PoisonproofError(f"The learner '{name}' takes texts alone, and there are other columns; use 'text'.")
-    if name is not None and name not in TEXT_LEARNERS and has_texts and not texts:
-        raise PoisonproofError(f"The learner '{name}' cannot take texts; leave --learner {name} out.")
-    estimator = preset(name or picked, texts)
-    if name is None and samples.schema is not None:
-        options.note(f"learner: {picked}, because {why}; --learner chooses another")
-        declared = next(premise.declared for premise in samples.premises if premise.what == "schema")
-        premise = Premise("learner", f"{describe(estimator)}, because {why}", declared)
-        samples = samples.but(premises=(*samples.premises, premise))
-    return samples, estimator
-
-
-def _behind_encoder(samples: Dataset, name: str | None, encoder: str) -> tuple[Dataset, Any]:
-    from poisonproof.learners.brought import brought
-    from poisonproof.learners.describe import describe
-    from poisonproof.learners.encoded import in_front
-    from poisonproof.learners.presets import HEAD, TEXT_LEARNERS, preset
-    from poisonproof.premises import Premise
-
-    if name in TEXT_LEARNERS and name != "auto":
-        raise PoisonproofError(
-            f"The learner '{name}' takes texts, and behind --encoder {encoder} stand embeddings; leave one of them out."
-        )
-    chosen = encoding.encoder_of(encoder)
-    head = preset(HEAD) if name is None else brought(name) if ":" in name else preset(name)
-    estimator = in_front(chosen, head)
-    premises = [*samples.premises, chosen.premise]
-    if name is not None and ":" in name:
-        premises.append(Premise("learner", f"{describe(estimator)}, brought as {name}", True))
-    if name is None:
-        options.note(f"encoder: {encoder}, {chosen.record.trained_on}; learner: {HEAD}; both are premises")
-    return samples.but(premises=tuple(premises)), estimator
 
 
 def show(outcome: Outcome, report: Path, json: bool) -> None:

@@ -8,6 +8,7 @@ list is, because classes that were read off the data leave them nearly nothing.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,6 @@ from poisonproof.data import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.maps.choosing import map_for
 from poisonproof.planning.plan import make_plan
-from poisonproof.premises import Premise
 from poisonproof.samples.labels import read_labels
 from poisonproof.votes.describing import Map
 from poisonproof.votes.nearness import Nearness, write_distances
@@ -32,7 +32,7 @@ MOST_ASKED = 400
 NEIGHBOURS_PER_POISON = (2.5, 3, 4, 6, 10, 20)
 NEAR_SHARES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 SECONDS = 10.0
-PREMISE = "choice of method"
+STEPS_PER_UNIT = 64.0
 
 
 @dataclass(frozen=True)
@@ -50,26 +50,36 @@ class Candidate:
         """The method with its parameters."""
         return f"{self.method} ({', '.join(f'{name} = {value:g}' for name, value in self.parameters.items())})"
 
+    @property
+    def option(self) -> str:
+        """What to type for it."""
+        named = " ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in self.parameters.items())
+        return f"--method {self.method} {named}"
 
-def candidates(dataset: Dataset, estimator: Any, attack_size: int, *, seconds: float = SECONDS) -> list[Candidate]:
-    """The best of each family first in its own right, the best of all at the head; empty families are left out."""
+
+def candidates(
+    dataset: Dataset, estimator: Any, attack_size: int, features: Any = None, *, seconds: float = SECONDS
+) -> list[Candidate]:
+    """The best of each family at an attack size, the best of all at the head; families that do not apply are left out.
+
+    ``features`` is the map of voting samples; otherwise the one for this kind of data.
+    """
     if attack_size < 1:
         raise PoisonproofError(f"To choose a method the attack size must be at least 1. Got {attack_size}.")
-    found = [*_of_samples(dataset, attack_size), *_of_members(dataset, estimator, attack_size, seconds)]
+    members = _of_members(dataset, estimator, attack_size, seconds)
+    best = best_of_each([*where_samples_vote(dataset, attack_size, features), *members])
+    if not best:
+        raise PoisonproofError(f"No method can be tried at attack size {attack_size} with so few training samples.")
+    return best
+
+
+def best_of_each(found: Sequence[Candidate]) -> list[Candidate]:
+    """The best candidate of each family by the balanced figure, the best of all at the head."""
     best: dict[str, Candidate] = {}
     for one in found:
         if one.method not in best or one.certified_balanced > best[one.method].certified_balanced:
             best[one.method] = one
-    if not best:
-        raise PoisonproofError(f"No method can be tried at attack size {attack_size} with so few training samples.")
     return sorted(best.values(), key=lambda one: -one.certified_balanced)
-
-
-def choice_premise(found: list[Candidate], attack_size: int) -> Premise:
-    """What a run takes as given that follows the best of these: who could poison the pilot could change the choice."""
-    figures = "; ".join(f"{one.words} {100 * one.certified_balanced:.1f} %" for one in found)
-    words = f"{found[0].method}, by a pilot on its training data for attack size {attack_size} (balanced: {figures})"
-    return Premise(PREMISE, words, False)
 
 
 def _of_members(dataset: Dataset, estimator: Any, attack_size: int, seconds: float) -> list[Candidate]:
@@ -83,13 +93,14 @@ def _of_members(dataset: Dataset, estimator: Any, attack_size: int, seconds: flo
     ]
 
 
-def _of_samples(dataset: Dataset, attack_size: int) -> list[Candidate]:
+def where_samples_vote(dataset: Dataset, attack_size: int, features: Any = None) -> list[Candidate]:
+    """Neighbours and ballots over their parameters, asked about training samples that do not vote."""
     if dataset.groups is not None:
         return []  # contributors vote by other rules, of which no pilot is made
     samples = dataset.train
     declared = None if dataset.classes is None else dataset.classes.tolist()
     read = read_labels(dataset.y_train, declared)
-    map_ = Map.of(map_for(dataset), 64.0, samples)
+    map_ = Map.of(map_for(dataset) if features is None else features, STEPS_PER_UNIT, samples)
     described = map_.describe(samples)
     usable = np.flatnonzero((read.codes >= 0) & described.readable)
     asked = usable[np.argsort(samples.hashes(SEED)[usable], kind="stable")[: min(MOST_ASKED, len(usable) // 4)]]

@@ -1,0 +1,71 @@
+"""The learner that the command line asks for, or the one for this kind of data; with an encoder in front, if any."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from poisonproof.cli import encoding, options
+from poisonproof.errors import PoisonproofError
+
+if TYPE_CHECKING:
+    from poisonproof.data import Dataset
+
+
+def with_learner(
+    samples: Dataset, name: str | None, encoder: str | None = None, *, quiet: bool = False
+) -> tuple[Dataset, Any]:
+    """The learner that was asked for, or the one for this kind of data; which is then said, and is a premise.
+
+    With an encoder in front of it, it learns from embeddings.
+    """
+    from poisonproof.learners.brought import brought
+    from poisonproof.learners.describe import describe
+    from poisonproof.learners.presets import HEAD, ONLY_TEXTS, TEXT_LEARNERS, THERE_ARE_TEXTS, learner_for, preset
+    from poisonproof.premises import Premise
+
+    if encoder is not None:
+        return _behind_encoder(samples, name, encoder)
+    if name == HEAD:
+        raise PoisonproofError(f"The learner '{HEAD}' learns from embeddings; say which with --encoder.")
+    picked, why, texts = learner_for(samples.schema)
+    if name is not None and ":" in name:
+        estimator = brought(name)
+        premise = Premise("learner", f"{describe(estimator)}, brought as {name}", True)
+        return samples.but(premises=(*samples.premises, premise)), estimator
+    has_texts = why == THERE_ARE_TEXTS
+    if name in TEXT_LEARNERS and name != "auto" and not has_texts:
+        raise PoisonproofError(f"The learner '{name}' takes texts, and this data has none; use another --learner.")
+    if name in ONLY_TEXTS and texts:
+        raise PoisonproofError(f"The learner '{name}' takes texts alone, and there are other columns; use 'text'.")
+    if name is not None and name not in TEXT_LEARNERS and has_texts and not texts:
+        raise PoisonproofError(f"The learner '{name}' cannot take texts; leave --learner {name} out.")
+    estimator = preset(name or picked, texts)
+    if name is None and samples.schema is not None:
+        if not quiet:
+            options.note(f"learner: {picked}, because {why}; --learner chooses another")
+        declared = next(premise.declared for premise in samples.premises if premise.what == "schema")
+        premise = Premise("learner", f"{describe(estimator)}, because {why}", declared)
+        samples = samples.but(premises=(*samples.premises, premise))
+    return samples, estimator
+
+
+def _behind_encoder(samples: Dataset, name: str | None, encoder: str) -> tuple[Dataset, Any]:
+    from poisonproof.learners.brought import brought
+    from poisonproof.learners.describe import describe
+    from poisonproof.learners.encoded import in_front
+    from poisonproof.learners.presets import HEAD, TEXT_LEARNERS, preset
+    from poisonproof.premises import Premise
+
+    if name in TEXT_LEARNERS and name != "auto":
+        raise PoisonproofError(
+            f"The learner '{name}' takes texts, and behind --encoder {encoder} stand embeddings; leave one of them out."
+        )
+    chosen = encoding.encoder_of(encoder)
+    head = preset(HEAD) if name is None else brought(name) if ":" in name else preset(name)
+    estimator = in_front(chosen, head)
+    premises = [*samples.premises, chosen.premise]
+    if name is not None and ":" in name:
+        premises.append(Premise("learner", f"{describe(estimator)}, brought as {name}", True))
+    if name is None:
+        options.note(f"encoder: {encoder}, {chosen.record.trained_on}; learner: {HEAD}; both are premises")
+    return samples.but(premises=tuple(premises)), estimator

@@ -1,0 +1,99 @@
+"""Who votes, for an attack size: what the pilot says of neighbours and ballots is what they do; the choice is kept."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+
+from command_line import poisonproof
+from poisonproof import BallotClassifier, NeighborVoteClassifier, PoisonproofError, load
+from poisonproof.maps.choosing import map_for
+from poisonproof.planning import families
+from poisonproof.planning.families import Candidate, best_of_each, candidates, where_samples_vote
+from poisonproof.system.files import read_record
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load("digits").without(range(500, 1415))
+
+
+@pytest.mark.parametrize("attack_size", [3, 20])
+def test_figures_of_the_pilot_are_those_of_the_classifiers_themselves(digits, attack_size):
+    rows = np.argsort(digits.train.hashes(families.SEED), kind="stable")
+    asked, voting = rows[:125], np.setdiff1d(rows, rows[:125])  # a quarter of 500, by a hash of their content
+    X, y = np.asarray(digits.x_train), np.asarray(digits.y_train)
+    for one in where_samples_vote(digits, attack_size):
+        kind = {"neighbours": NeighborVoteClassifier, "ballots": BallotClassifier}[one.method]
+        parameters = {name: int(value) if name == "n_neighbors" else value for name, value in one.parameters.items()}
+        model = kind(map_for(digits), **parameters, classes=range(10)).fit(X[voting], y[voting])
+        certificate = model.certify(X[asked])
+        assert one.clean == certificate.clean_accuracy(y[asked]), one
+        assert one.certified == certificate.certified_fraction(y[asked], [attack_size])[0], one
+        balanced = certificate.certified_fraction_balanced(y[asked], [attack_size])[0]
+        assert one.certified_balanced == pytest.approx(balanced, abs=1e-12), one
+
+
+def test_the_best_of_each_family_goes_by_the_balanced_figure():
+    found = [
+        Candidate("ballots", {"near": 1.0}, 0.9, 0.9, 0.3),
+        Candidate("ballots", {"near": 2.0}, 0.8, 0.5, 0.4),
+        Candidate("neighbours", {"n_neighbors": 9}, 0.7, 0.6, 0.5),
+    ]
+    assert [(one.method, one.parameters) for one in best_of_each(found)] == [
+        ("neighbours", {"n_neighbors": 9}),
+        ("ballots", {"near": 2.0}),
+    ]
+    assert found[1].option == "--method ballots --near 2"
+
+
+def test_an_attack_larger_than_half_of_the_voters_leaves_nobody(digits):
+    assert where_samples_vote(digits, 200) == []
+    with pytest.raises(PoisonproofError, match="must be at least 1"):
+        candidates(digits, None, 0)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    wine = load_wine(as_frame=True).frame
+    wine["target"] = [f"c{label}" for label in wine["target"]]
+    place = tmp_path_factory.mktemp("choice") / "wine.csv"
+    wine.to_csv(place, index=False)
+    return place
+
+
+def test_one_question_gets_one_answer_which_is_a_premise_and_is_kept(table):
+    words = ("run", table, "--label", "target", "--attack-size", 3, "--out", table.parent / "run", "--json")
+    done = poisonproof(*words)
+    manifest = read_record(table.parent / "run" / "manifest.json")
+    choice = manifest["asked"]["choice"]
+    assert f"method: {choice['why']}" in done.stderr
+    assert f"choice of method: {choice['why']} (chosen from this data)" in manifest["premises"]
+    assert choice["why"].startswith(choice["method"])
+    for family in ("neighbours", "ensemble"):
+        assert family in choice["why"]
+    assert "attack_size" in json.loads(done.stdout)
+    again = poisonproof(*words)
+    assert "going on with the run" in again.stderr
+    assert "pilot" not in again.stderr  # a choice is made once, or an interrupted run could not go on
+    poisonproof("verify", table.parent / "run")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--method", "auto"), "--method auto needs --attack-size"),
+        (("--method", "auto", "--attack-size", 3, "--k", 50), "--k is about base classifiers"),
+    ],
+)
+def test_what_does_not_go_together_is_said(table, words, sentence):
+    done = poisonproof("run", table, "--label", "target", *words, code=2)
+    assert sentence in done.stderr
+
+
+def test_who_names_k_gets_base_classifiers(table, tmp_path):
+    words = ("--k", 8, "--attack-size", 2, "--no-undefended", "--out", tmp_path / "run")
+    done = poisonproof("run", table, "--label", "target", *words)
+    assert "choice of method" not in done.stderr
+    assert read_record(tmp_path / "run" / "manifest.json")["settings"]["k"] == 8
