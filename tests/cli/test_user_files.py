@@ -125,16 +125,17 @@ def test_predict_gives_the_certificate_of_the_run_on_its_own_test_samples(tmp_pa
 def test_images_from_folder_to_answers(tmp_path):
     rng = np.random.default_rng(0)
     for at in range(60):
-        home = tmp_path / "images" / ("dark", "bright")[at % 2]
+        home = tmp_path / "images" / ("lying", "standing")[at % 2]
         home.mkdir(parents=True, exist_ok=True)
-        pixels = rng.integers(0, 120, (6, 6)) + 120 * (at % 2)
-        Image.fromarray(pixels.astype(np.uint8)).save(home / f"{at}.png")
+        pixels = rng.integers(0, 60, (8, 8))
+        pixels[rng.integers(2, 6)] += 180  # a stroke: lying, or after a turn standing
+        Image.fromarray((pixels.T if at % 2 else pixels).astype(np.uint8)).save(home / f"{at}.png")
     done = poisonproof("run", tmp_path / "images", "--encoder", "none", "--out", tmp_path / "run", *SMALL)
     assert "because these are grey images and no encoder is wanted or there" in done.stderr
-    poisonproof("predict", tmp_path / "run", tmp_path / "images" / "dark", "--out", tmp_path / "p.csv", "--n-jobs", 1)
+    poisonproof("predict", tmp_path / "run", tmp_path / "images" / "lying", "--out", tmp_path / "p.csv", "--n-jobs", 1)
     answers = list(csv.DictReader((tmp_path / "p.csv").open()))
     assert len(answers) == 30
-    assert np.mean([answer["prediction"] == "dark" for answer in answers]) > 0.9
+    assert np.mean([answer["prediction"] == "lying" for answer in answers]) > 0.9
     assert all(answer["sample"].endswith(".png") for answer in answers)
 
 

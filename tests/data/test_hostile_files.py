@@ -21,7 +21,7 @@ from poisonproof import (
     Votes,
     data,
 )
-from poisonproof.cli.split import _read as read_for_split
+from poisonproof.cli.split import _arrays as read_for_split
 from poisonproof.data.named import (
     CIFAR_ARCHIVE,
     GTSRB_ARCHIVES,

@@ -27,7 +27,7 @@ from poisonproof import (
     data,
 )
 from poisonproof.cli.certify import _array as read_npy
-from poisonproof.cli.split import _read as read_for_split
+from poisonproof.cli.split import _arrays as read_for_split
 from poisonproof.data.named import CIFAR_ARCHIVE, GTSRB_ARCHIVES, MNIST_FILES
 from poisonproof.runs.blocks import read_block
 from poisonproof.runs.folder import open_folder

@@ -75,7 +75,7 @@ ODD_ROWS = {
         "1 training samples have no contributor", ONE_GROUP,
     ),
     "no label, classes inferred": (
-        GaussianNB(), GOOD, (with_last(1.0), [*Y.tolist(), None], None), "1 training samples have a label",
+        GaussianNB(), GOOD, (with_last(1.0), [*Y.tolist(), None], None), "1 training samples have no label",
         {"classes": None},
     ),
     "a fraction for a label, classes inferred": (

@@ -123,7 +123,7 @@ PRESETS = {
     ),
     HEAD: Preset(
         "for embeddings, behind --encoder: pooled kernel ridge on them; constants chosen on training samples of "
-        "CIFAR-10 and AG News held out from the training subsets",
+        "CIFAR-10 held out from the training subsets",
         _head,
     ),
     "nin": Preset("the network of the Finite Aggregation paper with its training recipe, in PyTorch", _network(False)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import time
 from collections import Counter
 from pathlib import Path
@@ -70,8 +71,6 @@ class Metrics:
 def resident() -> int:
     """Bytes of memory that the process has; 0 where the system does not say."""
     try:
-        import resource
-
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-    except (OSError, ImportError, IndexError, ValueError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+    except (OSError, IndexError, ValueError):
         return 0
