@@ -29,7 +29,8 @@ def test_odd_rows_are_left_out_one_by_one(make):
 
 
 def test_few_samples_and_one_class_are_answered():
-    few = NeighborVoteClassifier(n_neighbors=50, classes=range(10)).fit(DIGITS[:3], LABELS[:3])
+    with pytest.warns(PremiseWarning, match=r"fewer voters, 3, than n_neighbors, 50"):
+        few = NeighborVoteClassifier(n_neighbors=50, classes=range(10)).fit(DIGITS[:3], LABELS[:3])
     assert few.certify(DIGITS[TEST]).radius.max() <= 3
     one = BallotClassifier(near=9.0).fit(DIGITS[:5], np.zeros(5))
     certificate = one.certify(DIGITS[5:7])

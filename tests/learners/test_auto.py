@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer, load_digits
-from sklearn.naive_bayes import ComplementNB
 
 from poisonproof import FiniteAggregationClassifier
 from poisonproof.errors import PoisonproofError
@@ -114,13 +113,26 @@ def test_the_list_goes_by_the_kind_of_samples(samples, kinds):
     assert [type(one) for one in AutoClassifier(["a"]).candidates(samples)] == [TextClassifier]
 
 
-def test_bayes_is_complement_naive_bayes_on_the_same_words():
-    texts, y = rare_texts(120, 0)
-    model = BayesTextClassifier().fit(texts[:80], y[:80])
-    seen = [sp.csr_matrix(model._encoded(part)[:, model.held_] > 0).astype(float) for part in (texts[:80], texts[80:])]
-    twin = ComplementNB(alpha=0.3).fit(seen[0], y[:80])
-    assert np.allclose(model.weights_, twin.feature_log_prob_)
-    texts, y = np.append(texts, texts[:40]), np.append(y, ["third"] * 40)
+def test_bayes_weighs_words_and_leaves_each_text_out_for_real():
+    texts, y = rare_texts(40, 0, 0.3)
+    model = BayesTextClassifier(smoothing=0.3).fit(texts, y)
+    encoded = model._encoded(texts)[:, model.held_].toarray()
+    holds = encoded > 0
+
+    def odds(own, among):
+        """By word: the log of its share of the texts of a class, less that of the others; 0 where nobody holds it."""
+        shares = [(holds[part].sum(axis=0) + 0.3) / (part.sum() + 0.6) for part in (own & among, ~own & among)]
+        return np.where(holds[among].any(axis=0), np.log(shares[0]) - np.log(shares[1]), 0.0)
+
+    for at, label in enumerate(model.classes_):
+        own = y == label
+        left_out = np.array([encoded[row] @ odds(own, np.arange(40) != row) for row in range(40)])
+        high, low = np.median(left_out[own]), np.median(left_out[~own])
+        apart = (high - low) / 2
+        assert apart > 0.1
+        assert np.allclose(model.weights_[at], odds(own, np.ones(40, bool)) / apart)
+        assert np.isclose(model.bias_[at], -(high + low) / 2 / apart)
+    texts, y = np.append(texts, texts[:20]), np.append(y, ["third"] * 20)
     model = BayesTextClassifier().fit(texts, y)
     assert model.decision_function(texts[:3]).shape == (3, 3)
     assert model.predict(texts[:3]).shape == (3,)

@@ -44,6 +44,7 @@ SAMPLES = {
     "digits": IMAGES,
     "signs": COLOUR,
     "objects": COLOUR,
+    "head": ROWS,  # numbers, as an encoder gives them
     "nin": IMAGES,
     "nin-mirror": COLOUR,
     "rbf": ROWS,

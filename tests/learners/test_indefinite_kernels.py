@@ -13,7 +13,7 @@ import pytest
 from poisonproof import FiniteAggregationClassifier, PremiseWarning, Split
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-from poisonproof.learners.presets import LEARNERS, preset
+from poisonproof.learners.presets import HEAD, LEARNERS, preset
 from poisonproof.maps.vectors import VectorFeatures
 from poisonproof.training.engine import engine_of
 from poisonproof.training.member import fit_member, ranking_of, vote_of
@@ -23,6 +23,7 @@ POOLED = [name for name in LEARNERS if engine_of(preset(name)).pooled]
 CLUSTERS = np.array([6.0, 6 + 1 / 64, 6 + 2 / 64])
 NAMED = KernelRidgeClassifier(gamma=0.5, ridge=0.003)
 K, D = 20, 2
+ENCODED = 2048.0  # steps per unit of an encoder, whose numbers the preset for embeddings takes as they are
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Planted:
 def planted(name):
     """The preset on samples that are features, and three of them in a row that its table contradicts itself about."""
     learner = preset(name)
-    features = learner.features
+    features = learner.features or Planted(ENCODED)
     mirrored = bool(getattr(features, "mirrored", False))
     learner.set_params(features=Planted(float(features.scale), features.copies, mirrored))
     step = learner.share(np.zeros((1, 2)))._table[2]
@@ -91,7 +92,10 @@ def test_every_preset_solves_what_its_table_contradicts_itself_about(name):
     each = 750 // learner.features.copies
     X, y = np.vstack([np.repeat(rows, each, axis=0), honest]), np.append(np.arange(3 * each) % 2, np.arange(60) % 3)
     alone = learner.fit(X, y)
-    assert alone.ridge_ > alone.ridge
+    if name == HEAD:  # its ridge is larger than any such contradiction
+        assert alone.ridge_ == alone.ridge
+    else:
+        assert alone.ridge_ > alone.ridge
     assert alone.ridge_ / alone.ridge == 2 ** round(np.log2(alone.ridge_ / alone.ridge))
     assert np.isfinite(alone.decision_function(honest)).all()
     assert learner.fit(honest, y[-60:]).ridge_ == learner.ridge
