@@ -20,7 +20,7 @@ from poisonproof.runs.run import run
 
 pytestmark = pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")  # 1e308 makes some of them fail
 
-GB = 10**9
+ROOMY = 10**11  # of a bound that is never reached, however much the process of all tests has taken
 ROWS = 400
 
 
@@ -29,7 +29,7 @@ def small_pieces(monkeypatch):
     """Chunks of a few rows and spills of a few chunks, so that every border is crossed."""
     monkeypatch.setattr(several, "CELLS_PER_CHUNK", 150)
     monkeypatch.setattr("poisonproof.data.large.SMALLEST_BUFFER", 1 << 12)
-    monkeypatch.setattr("poisonproof.data.large.SHARE_FOR_SPILL", GB)
+    monkeypatch.setattr("poisonproof.data.large.SHARE_FOR_SPILL", ROOMY)
 
 
 def odd_rows(seed=0, rows=ROWS):
@@ -75,7 +75,7 @@ ROLES = {"a": "number", "b": "category", "t": "category", "c": "category", "y": 
 def large(path, folder, spread, options, split=None, complete_only=False):
     split = split or Split()
     source = Source.of(path, options)
-    return open_large(source, split, spread.n_partitions, folder, max_memory=GB, complete_only=complete_only)
+    return open_large(source, split, spread.n_partitions, folder, max_memory=ROOMY, complete_only=complete_only)
 
 
 @pytest.mark.parametrize("write", [as_csv, as_parquet, as_folder])
@@ -253,7 +253,7 @@ def test_bounds_are_told_before_they_are_passed(tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
     with pytest.raises(PoisonproofError, match=r"partitions of .*data.csv need about [\d.]+ kB in .*1 kB are free"):
-        open_large(source, Split(), spread.n_partitions, tmp_path / "other", max_memory=GB)
+        open_large(source, Split(), spread.n_partitions, tmp_path / "other", max_memory=ROOMY)
 
 
 def test_a_full_disk_in_the_middle_says_how_much_is_needed_and_goes_on(tmp_path, monkeypatch):
@@ -283,7 +283,7 @@ def test_the_pass_holds_no_more_of_more_rows(tmp_path):
         path = as_csv(tmp_path / f"{rows}.csv", odd_rows(rows=rows))
         source = Source.of(path, ReadOptions(schema=ROLES, held_out=50 / rows))
         tracemalloc.start()
-        open_large(source, Split(), rows // 50, tmp_path / str(len(peaks)), max_memory=GB)
+        open_large(source, Split(), rows // 50, tmp_path / str(len(peaks)), max_memory=ROOMY)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[2] < 1.5 * peaks[1]

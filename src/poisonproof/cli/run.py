@@ -168,6 +168,7 @@ def prepare(ensemble: EnsembleOptions, read: ReadOptions, opened: Dataset | None
     from poisonproof import FiniteAggregationClassifier, Split, Spread
     from poisonproof.display.numbers import bytes_of
     from poisonproof.planning.plan import Plan
+    from poisonproof.training.engine import engine_of
 
     options.warnings_as_notes()
     most = None if ensemble.max_memory is None else bytes_of(ensemble.max_memory)
@@ -180,7 +181,7 @@ def prepare(ensemble: EnsembleOptions, read: ReadOptions, opened: Dataset | None
         samples = source.outline()
         encoder = encoding.for_data(samples.schema, ensemble.encoder, ensemble.learner)
         samples, estimator = with_learner(samples, ensemble.learner, encoder)
-        source = None if hasattr(estimator, "share") else source  # a pooled learner bounds its own memory
+        source = None if engine_of(estimator).pooled else source  # a pooled learner bounds its own memory
     if source is None:
         samples = opened or reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
         encoder = encoding.for_data(samples.schema, ensemble.encoder, ensemble.learner)

@@ -85,7 +85,7 @@ class Stacked:
         """The votes (samples, members)."""
         votes = np.empty((len(read), len(self)), vote_dtype(n_classes))
         votes[:] = np.where(self.fallbacks < 0, n_classes, self.fallbacks)
-        for group in self.groups:
+        for group in self.groups if len(read) else ():
             numbers, codes = read.for_stack(group.stack)
             in_threads(
                 len(read),
