@@ -24,7 +24,9 @@ def test_workers_read_their_partitions(tmp_path, monkeypatch):
     options = ReadOptions(schema={"a": "number", "b": "number", "y": "label"})
     spread = Spread.random(20, 4)
     source = Source.of(tmp_path / "data.csv", options)
-    dataset = open_large(source, Split(), spread.n_partitions, tmp_path / "store", max_memory=10**11, complete_only=True)
+    dataset = open_large(
+        source, Split(), spread.n_partitions, tmp_path / "store", max_memory=10**11, complete_only=True
+    )
     model = FiniteAggregationClassifier(GaussianNB(), spread=spread)
     settings = RunSettings(votes_only=True, undefended=False, max_memory=10**11)
     run(dataset, model.set_params(n_jobs=1), tmp_path / "alone", settings)

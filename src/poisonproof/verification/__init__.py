@@ -168,12 +168,18 @@ def verify(
         "members": lambda: heard.asked(ask, again, progress),
         "retraining": lambda: heard.retrained(retrain, seed, progress),
     }
-    if any(premise[0] == "encoder" for premise in evidence.facts["premises"]):
+    if _names_encoder(evidence.facts["premises"]):
         then["encoder"] = lambda: heard.encoder(seed)
     found += [made(name, check) for name, check in then.items()]
     # What is false has been named; what else such files hold need not even be readable.
     silent = () if any(check.outcome == "failed" for check in found) else unchecked(evidence, found, data)
     return Verdict(str(path), tuple(found), seed, silent, "no data" if data is None else source)
+
+
+def _names_encoder(premises: Any) -> bool:
+    """Whether an encoder is among the premises, whatever stands in their place."""
+    listed = premises if isinstance(premises, list | tuple) else ()
+    return any(isinstance(premise, list | tuple) and premise[:1] in (["encoder"], ("encoder",)) for premise in listed)
 
 
 def _opened(path: Path, votes: Path | None, reader: Reader) -> Evidence:
