@@ -13,7 +13,7 @@ run: $(VENV)/.run  ## install, certify the embedded digits, write runs/digits/re
 	$(BIN)/poisonproof run digits --out runs/digits
 
 test: $(VENV)/.dev browser check proof-if-possible  ## install what tests need and run them all, style, types and proofs included
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # TESTS=tests/votes picks some; the environment has the lowest versions that pyproject.toml declares.
 test-oldest: $(VENV)-oldest/.tests  ## the tests with the lowest declared versions, in .venv-oldest (without torch)
