@@ -342,3 +342,25 @@ def test_fewer_samples_than_neighbours_are_told_of_and_vote_all_the_same(wine):
     assert "fewer voters, 89, than n_neighbors, 5000" in " ".join(done.stderr.split())
     certificate = Certificate.load(wine / "all" / "certificate.npz")
     assert len(set(certificate.labels.tolist())) == 1
+
+
+def test_other_commands_answer_for_such_runs_or_say_why_not(wine, tmp_path):
+    for method in METHODS:
+        command(wine, method, out=method)
+    ballots, neighbours = wine / "ballots", wine / "neighbours"
+    poisonproof("gate", ballots, "--clean", "0.5", "--require-verified")
+    (one,) = json.loads(poisonproof("accuracy", ballots, "--attack-size", 3, "--json").stdout)["accuracies"]
+    certificate = Certificate.load(ballots / "certificate.npz")
+    right = certificate.labels == np.array([row["class"] for row in cells_of(wine / "test.csv")])
+    assert one["certified_count"] == (right & (certificate.radius >= 3)).sum()
+    assert one["certified_count"] <= one["lower_count"] <= one["upper_count"] <= right.sum()
+    refused = {
+        ("accuracy", neighbours): "for base classifiers and ballots only",
+        ("certify", ballots / "ballots.npz"): "is not a .npy matrix of votes; where training samples vote",
+        ("table", ballots, "--out", tmp_path / "t"): "are of base classifiers; in",
+        ("plot", ballots, "--out", tmp_path / "p.svg"): "are of base classifiers; in",
+        ("attest", ballots, "--out", tmp_path / "e"): "Evidence is written about base classifiers only so far",
+    }
+    for words, sentence in refused.items():
+        assert sentence in poisonproof(*words, code=2).stderr
+    assert list(tmp_path.iterdir()) == []

@@ -17,7 +17,16 @@ from filelock import FileLock
 from typer.testing import CliRunner
 
 import oracle
-from poisonproof import Spread, Votes, certify, verify
+from poisonproof import (
+    BallotClassifier,
+    NeighborVoteClassifier,
+    Spread,
+    Votes,
+    certify,
+    load,
+    run,
+    verify,
+)
 from poisonproof.certificates import kernels
 from poisonproof.cli import app
 from poisonproof.errors import PoisonproofError
@@ -549,6 +558,22 @@ def test_verify_says_what_was_checked_and_what_is_trusted(checker, saved, monkey
     assert "end_to_end in proofs/Checker.v" in result.stdout
     assert "Trusted: that every base classifier is a function of its own subset" in result.stdout
     assert ask(checker, kept.read_bytes()).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "model",
+    [BallotClassifier(near=34.0, scale=1, classes=range(10)), NeighborVoteClassifier(n_neighbors=9, classes=range(10))],
+    ids=["ballots", "neighbours"],
+)
+def test_runs_in_which_samples_vote_are_machine_checked(checker, tmp_path, monkeypatch, model):
+    monkeypatch.setenv(formal.SETTING, str(checker))
+    digits = load("digits").without(range(200, 1415))
+    outcome = run(digits, model, tmp_path / "run")
+    verdict = verify(tmp_path / "run", data=digits, formal=True)
+    assert verdict.word == "VERIFIED", str(verdict)
+    n_test = len(outcome.certificate)
+    assert f"Machine-checked: {n_test} of {n_test} radii were accepted by poisonproof-check" in verdict.verdict
+    assert "Trusted: " in verdict.verdict
 
 
 def test_verify_fails_where_the_checker_refuses(checker, saved, monkeypatch):

@@ -13,6 +13,7 @@ from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof import CertifiedAccuracy, Votes
+    from poisonproof.votes.ballots import Ballots
 
 EXAMPLES = (
     "Example: `poisonproof accuracy runs/digits --attack-size 1,2,5`; "
@@ -58,6 +59,7 @@ def command(
 
     sizes = options.whole_numbers("--attack-size", attack_size or ATTACK_SIZES)
     if votes.is_dir():
+        matrix: Votes | Ballots
         matrix, truth = _of_run(votes, labels, spread, classes, data_dir)
     elif labels is None:
         raise PoisonproofError(f"{votes} does not hold the labels of its test samples; give --labels FILE.npy.")
@@ -82,13 +84,22 @@ def command(
 
 def _of_run(
     run: Path, labels: Path | None, spread: str | None, classes: str | None, data_dir: Path | None
-) -> tuple[Votes, Any]:
+) -> tuple[Votes | Ballots, Any]:
     """The votes of a run, and its test labels, read again from where the run found its data."""
+    from poisonproof.votes.ballots import Ballots
+
     given = {"--labels": labels, "--spread": spread, "--classes": classes}
     for option in (option for option, value in given.items() if value is not None):
         raise PoisonproofError(f"The run in {run} knows its own; leave {option} out.")
     reopened = reopening.reopen_data(run, None, data_dir)
     reopening.check_same_data(run, reopened)
+    if (run / "ballots.npz").exists():
+        return Ballots.load(run / "ballots.npz"), reopened.dataset.y_test
+    if (run / "neighbours.npz").exists():
+        raise PoisonproofError(
+            f"In {run} neighbours vote; what one attack does to all test samples is bounded for base classifiers and "
+            "ballots only."
+        )
     if not (run / "votes.npy").exists():
         raise PoisonproofError(f"The run in {run} is not complete; `poisonproof vote {run}` goes on with it.")
     return certify.open_votes(run / "votes.npy", None, None, None, None), reopened.dataset.y_test

@@ -101,6 +101,11 @@ def open_votes(
         for name in (name for name, differs in differing.items() if differs):
             raise PoisonproofError(f"{path} was made with another {name} than --{name} says; leave --{name} out.")
         return known
+    if path.suffix == ".npz":
+        raise PoisonproofError(
+            f"{path} is not a .npy matrix of votes; where training samples vote, `poisonproof run` certifies and "
+            "`poisonproof verify RUN` checks."
+        )
     if spread is None:
         raise PoisonproofError(
             f"{path.name} does not say which spread made it, and a wrong one gives wrong radii; name it: "
