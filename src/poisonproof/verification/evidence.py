@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -142,15 +142,20 @@ def open_run(folder: Path, manifest: dict[str, Any], reader: Reader) -> Evidence
     check_schema(evidence)
     _check_parts(evidence, [name for name in stated if name.startswith("votes/") and name not in absent])
     known = {*stated, *(f"models/{name}" for name in (evidence.model or {}).get("files", ()))}
+    tell_files(evidence, folder, len(stated), known)
+    return evidence
+
+
+def tell_files(evidence: Evidence, folder: Path, n_stated: int, known: Container[str]) -> None:
+    """Put into words how many files of a run have the digest that its manifest states, and which others lie there."""
     evidence.others = sorted(name for name in files_in(folder) if name not in known)
     strange = [name for name in evidence.others if name not in WITHOUT_DIGEST]
     evidence.words = (
-        f"{len(stated) - len(absent)} files have the digests that the manifest states, and it has its own"
-        + (f"; {len(absent)} that it names are gone" if absent else "")
+        f"{n_stated - len(evidence.absent)} files have the digests that the manifest states, and it has its own"
+        + (f"; {len(evidence.absent)} that it names are gone" if evidence.absent else "")
         + (f"; {len(strange)} others were not looked at ({strange[0]!r})" if strange else "")
         + "."
     )
-    return evidence
 
 
 def open_certificate(path: Path, certificate: Archive, votes: Path | None, reader: Reader) -> Evidence:

@@ -12,12 +12,11 @@ import numpy as np
 
 from poisonproof.verification.evidence import (
     MODEL,
-    WITHOUT_DIGEST,
     Evidence,
     check_file,
     check_format,
     check_schema,
-    files_in,
+    tell_files,
 )
 from poisonproof.verification.records import Archive, Reader, check_folder
 from poisonproof.verification.verdict import NotCheckedError, NotTrueError
@@ -94,14 +93,7 @@ def open_sample_run(folder: Path, manifest: dict[str, Any], reader: Reader) -> S
     evidence.model = _model(folder, reader)
     check_schema(evidence)
     _check_blocks(evidence, [name for name in stated if name.startswith("votes/") and name not in absent])
-    evidence.others = sorted(name for name in files_in(folder) if name not in stated)
-    strange = [name for name in evidence.others if name not in WITHOUT_DIGEST]
-    evidence.words = (
-        f"{len(stated) - len(absent)} files have the digests that the manifest states, and it has its own"
-        + (f"; {len(absent)} that it names are gone" if absent else "")
-        + (f"; {len(strange)} others were not looked at ({strange[0]!r})" if strange else "")
-        + "."
-    )
+    tell_files(evidence, folder, len(stated), stated)
     return evidence
 
 
