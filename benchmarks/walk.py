@@ -24,6 +24,15 @@ def write_table(path: Path) -> None:
     path.write_text("\n".join(["size,colour,bought", *lines]) + "\n")
 
 
+def _importing(frame: Any, home: str) -> bool:
+    """Whether a module of ours is being imported around this call."""
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(home):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def main() -> None:
     """Profile one run and print the three numbers."""
     package = sys.argv[1] if len(sys.argv) > 1 else "poisonproof"
@@ -36,6 +45,8 @@ def main() -> None:
         here = frame.f_code.co_filename
         if event != "call" or not here.startswith(home) or frame.f_code.co_name.startswith("<"):
             return  # bodies of modules and comprehensions are not steps of a row
+        if _importing(frame, home):
+            return  # nor is what modules do when they are first imported
         functions.add((here, f"{frame.f_code.co_name}:{frame.f_code.co_firstlineno}"))
         caller = frame.f_back
         while caller is not None and not caller.f_code.co_filename.startswith(home):

@@ -177,21 +177,14 @@ def contributors(seed, verdict, *, target=False):
     totals = np.array([sum((g, label) == (s[0], s[2]) for s in drawn) for g, label in cells], np.int64)
     classes = np.array([label - inferred for _, label in cells], np.int64)
     starts = np.cumsum([0, *(sum(g == cell[0] for cell in cells) for g in there)])
-    scores, radii = certify_voices(
-        near.reshape(1, len(cells)),
-        totals,
-        classes,
-        starts,
-        np.array(sizes[inferred:], np.int64),
-        voices,
-        one_sided=one_sided,
-        inferred=inferred,
-    )
+    rule = Voices(voices, classes, starts)
+    counts = (near.reshape(1, len(cells)), totals, np.array(sizes[inferred:], np.int64))
+    scores, radii = certify_voices(*counts, rule, one_sided=one_sided, inferred=inferred)
     what = (drawn, voices, sizes, one_sided, inferred)
     if target:
-        facts = (near.reshape(1, len(cells)), totals, np.array(sizes[inferred:], np.int64), np.arange(n_classes))
-        rule = Voices(voices, classes, starts)
-        votes = Ballots(*facts, np.array([True]), one_sided=one_sided, classes_inferred=inferred, voices=rule)
+        votes = Ballots(
+            *counts, np.arange(n_classes), np.array([True]), one_sided=one_sided, classes_inferred=inferred, voices=rule
+        )
         c = draw.randrange(n_classes)
         world = {"one_sided": one_sided, "inferred": inferred, "wanted": c + inferred}
         against_target(

@@ -16,6 +16,7 @@ from poisonproof.runs.manifest import RunSettings
 from poisonproof.system.files import open_arrays, read_record, sha256_of, write_arrays, write_record
 from poisonproof.verification.recount import STEPS, cosine_steps
 from poisonproof.verification.sample_theorems import Rule, by_ballots, by_neighbours, by_voices
+from poisonproof.votes.ballots import Voices
 from poisonproof.votes.nearness import write_distances
 from tables import wine_rows, write_csv
 
@@ -85,8 +86,8 @@ def test_voices_two_ways(inferred, one_sided):
         totals = rng.integers(1, 5, len(classes))
         near = rng.integers(0, totals + 1, (3, len(classes)))
         sizes = np.zeros(n_classes, np.int64) if inferred or one_sided else rng.integers(0, 4, n_classes)
-        given = totals, np.array(classes), np.array(starts), sizes, voices
-        _, radii = certify_voices(near, *given, one_sided=one_sided, inferred=inferred)
+        cells = Voices(voices, np.array(classes), np.array(starts))
+        _, radii = certify_voices(near, totals, sizes, cells, one_sided=one_sided, inferred=inferred)
         rule = Rule(sizes.tolist(), one_sided, inferred)
         agree(radii, [by_voices(row.tolist(), totals.tolist(), classes, starts, voices, rule) for row in near])
 

@@ -107,16 +107,16 @@ def certify_counts(
     lasts = np.zeros(len(totals), np.bool_) if lasting is None else lasting
     far = totals - near
     scores = near + sizes if one_sided else near - far + sizes
-    found = Leads.of(scores, inferred)
+    standing = Leads.of(scores, inferred)
     return Radii(
-        found.prediction,
-        found.runner_up,
-        found.margin,
-        insert_remove=found.margin.copy(),
-        insert=found.margin.copy(),
-        remove=_removals(near, far, totals, found, one_sided, inferred, lasts),
-        label_flip=_changes(near, totals, found, one_sided, inferred, features_too=False),
-        modify=_changes(near, totals, found, one_sided, inferred, features_too=True),
+        standing.prediction,
+        standing.runner_up,
+        standing.margin,
+        insert_remove=standing.margin.copy(),
+        insert=standing.margin.copy(),
+        remove=_removals(near, far, totals, standing, one_sided, inferred, lasts),
+        label_flip=_changes(near, totals, standing, one_sided, inferred, features_too=False),
+        modify=_changes(near, totals, standing, one_sided, inferred, features_too=True),
         exact=np.ones(len(near), np.bool_),
     )
 
@@ -125,7 +125,7 @@ def _removals(
     near: Counts,
     far: Counts,
     totals: Counts,
-    found: Leads,
+    standing: Leads,
     one_sided: bool,
     inferred: bool,
     lasts: NDArray[np.bool_],
@@ -136,19 +136,19 @@ def _removals(
     keep one sample to be there, and p vanishes with its last one, unless a trusted sample has that class.
     """
     rows, n_classes = np.arange(len(near)), near.shape[1]
-    leads = found.leads[:, :n_classes]
-    useful = near[rows, found.prediction][:, None] + (0 if one_sided else far)
+    leads = standing.leads[:, :n_classes]
+    useful = near[rows, standing.prediction][:, None] + (0 if one_sided else far)
     if inferred and not one_sided:
         useful = useful - ((near == 0) & ~lasts)
     radius = np.where(useful > leads, leads, NEVER).min(axis=1)
     if inferred and n_classes > 1:
         last_of_p = np.where(lasts, NEVER, totals - 1)
-        radius = np.minimum(radius, last_of_p[found.prediction])
+        radius = np.minimum(radius, last_of_p[standing.prediction])
     return np.minimum(radius, totals.sum())
 
 
 def _changes(
-    near: Counts, totals: Counts, found: Leads, one_sided: bool, inferred: bool, *, features_too: bool
+    near: Counts, totals: Counts, standing: Leads, one_sided: bool, inferred: bool, *, features_too: bool
 ) -> Counts:
     """Samples changed in place: some cost the lead 2 each (``twos``), some 1 (``ones``), the others nothing.
 
@@ -156,8 +156,8 @@ def _changes(
     One-sided, far samples weigh nothing until they are moved to x, which costs 1.
     """
     rows, n_samples = np.arange(len(near)), int(totals.sum())
-    near_p = near[rows, found.prediction][:, None]
-    totals_p = totals[found.prediction][:, None]
+    near_p = near[rows, standing.prediction][:, None]
+    totals_p = totals[standing.prediction][:, None]
     if inferred:  # the class that nobody has seen has no samples, near or far
         near = np.column_stack([near, np.zeros(len(near), np.int64)])
         totals = np.append(totals, 0)
@@ -167,9 +167,9 @@ def _changes(
     else:
         twos = near_p + totals - near
         ones = n_samples - totals_p - totals
-    radius = withstood(found.leads, twos, ones, n_samples)
+    radius = withstood(standing.leads, twos, ones, n_samples)
     if inferred:  # without a lead over it, the class that nobody has seen need only appear
-        radius[:, -1] = np.where(found.leads[:, -1] == 0, 0, radius[:, -1])
+        radius[:, -1] = np.where(standing.leads[:, -1] == 0, 0, radius[:, -1])
     return radius.min(axis=1)
 
 

@@ -106,7 +106,7 @@ def _certify(
 ) -> None:
     n_members, n_rivals = needed.shape[1], needed.shape[2]
     worth = np.empty(n_members, np.int64)
-    own = np.empty(n_members, np.int64)
+    own_radius = np.empty(n_members, np.int64)
     for t in range(len(verdicts)):
         votes = np.zeros(n_rivals + 1, np.int64)
         for i in range(n_members):
@@ -114,13 +114,13 @@ def _certify(
                 votes[verdicts[t, i]] += 1
         p = int(np.argmax(votes[:n_classes]))
         for i in range(n_members):  # unit moves that a verdict for p withstands
-            own[i] = -1
+            own_radius[i] = -1
             if verdicts[t, i] == p:
                 least = NEVER
                 for c in range(n_rivals):
                     if c != p:
                         least = min(least, needed[t, i, c])
-                own[i] = least - 1
+                own_radius[i] = least - 1
         best, flips = len(table), n_samples
         smallest, first = NEVER, n_classes
         found = False
@@ -130,33 +130,33 @@ def _certify(
             tie = 1 if c < p or c >= n_classes else 0
             lead = votes[p] - votes[c] - tie if c < n_classes else votes[p] - tie
             radius = best
-            while radius > 0 and not _withstands(t, c, radius, own, needed, table, tie, worth):
+            while radius > 0 and not _withstands(t, c, radius, own_radius, needed, table, tie, worth):
                 radius -= 1
             if not found or (radius, lead) < (best, smallest):
                 first, smallest, found = c, lead, True
             best = min(best, radius)
-            flips = _withstood_flips(t, c, flips, own, needed, tie, worth)
+            flips = _withstood_flips(t, c, flips, own_radius, needed, tie, worth)
         prediction[t], runner_up[t], margin[t] = p, first, max(min(smallest, n_members), 0)
         insert_remove[t], label_flip[t] = best, flips
 
 
 @njit(nogil=True, cache=True)
-def _worths(t: int, c: int, moves: int, own: Counts, needed: Counts, worth: Counts) -> int:
+def _worths(t: int, c: int, moves: int, own_radius: Counts, needed: Counts, worth: Counts) -> int:
     """What every member that is not reached is worth after so many unit moves, at worst; and the sum."""
     total = 0
-    for i in range(len(own)):
-        worth[i] = 1 if own[i] >= moves else -1 if needed[t, i, c] <= moves else 0
+    for i in range(len(own_radius)):
+        worth[i] = 1 if own_radius[i] >= moves else -1 if needed[t, i, c] <= moves else 0
         total += worth[i]
     return total
 
 
 @njit(nogil=True, cache=True)
-def _withstood_flips(t: int, c: int, most: int, own: Counts, needed: Counts, tie: int, worth: Counts) -> int:
+def _withstood_flips(t: int, c: int, most: int, own_radius: Counts, needed: Counts, tie: int, worth: Counts) -> int:
     """The most flipped labels, up to a number, after which the members' worths are still enough; 0 if none are."""
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
-        if _worths(t, c, 2 * middle, own, needed, worth) >= tie:
+        if _worths(t, c, 2 * middle, own_radius, needed, worth) >= tie:
             low = middle
         else:
             high = middle - 1
@@ -165,9 +165,9 @@ def _withstood_flips(t: int, c: int, most: int, own: Counts, needed: Counts, tie
 
 @njit(nogil=True, cache=True)
 def _withstands(
-    t: int, c: int, radius: int, own: Counts, needed: Counts, table: Counts, tie: int, worth: Counts
+    t: int, c: int, radius: int, own_radius: Counts, needed: Counts, table: Counts, tie: int, worth: Counts
 ) -> bool:
-    lead = _worths(t, c, radius, own, needed, worth) - tie
+    lead = _worths(t, c, radius, own_radius, needed, worth) - tie
     if lead < 0:
         return False
     counts = np.zeros(2 * table.shape[1] + 1, np.int64)  # partitions by their Δ

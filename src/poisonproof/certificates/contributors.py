@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from poisonproof.certificates.ballots import NEVER, Counts, Radii
 from poisonproof.system.compiled import njit
 from poisonproof.system.threads import in_threads
+from poisonproof.votes.ballots import Voices
 
 ROWS_PER_TASK = 8
 
@@ -20,10 +21,8 @@ ROWS_PER_TASK = 8
 def certify_voices(
     near: NDArray[np.integer],
     totals: Counts,
-    classes: Counts,
-    starts: Counts,
     sizes: Counts,
-    voices: int,
+    voices: Voices,
     *,
     one_sided: bool,
     inferred: bool,
@@ -37,14 +36,11 @@ def certify_voices(
         Near samples in each cell; a cell is what one contributor has of one class.
     totals : array (n_cells,)
         Samples in each cell.
-    classes : array (n_cells,)
-        The class of each cell.
-    starts : array (n_contributors + 1,)
-        Where the cells of each contributor begin.
     sizes : array (n_classes,)
         Declared constants, in voices.
-    voices : int
-        The length to which a contributor's ballots are cut.
+    voices : Voices
+        The length to which a contributor's ballots are cut, the class of each cell, and where the cells of each
+        contributor begin.
     """
     n_test, n_classes = len(near), len(sizes)
     scores = np.empty((n_test, n_classes), np.int64)
@@ -53,7 +49,8 @@ def certify_voices(
     def work(start: int, stop: int) -> None:
         parts = [array[start:stop] for array in arrays]
         cells = np.ascontiguousarray(near[start:stop], dtype=np.int64)
-        _certify_rows(cells, totals, classes, starts, sizes, voices, one_sided, inferred, scores[start:stop], *parts)
+        rule = (voices.classes, voices.starts, sizes, voices.most, one_sided, inferred)
+        _certify_rows(cells, totals, *rule, scores[start:stop], *parts)
 
     in_threads(n_test, ROWS_PER_TASK, work, n_jobs)
     prediction, runner_up, margin, radius, insert, remove = arrays

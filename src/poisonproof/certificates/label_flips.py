@@ -140,31 +140,31 @@ def _costs(
 
     def work(start: int, stop: int) -> None:
         for i in range(start, stop):
-            own = subsets.rows(i)
-            if not len(own):
+            subset = subsets.rows(i)
+            if not len(subset):
                 continue
-            held, local = np.unique(codes[own], return_inverse=True)
+            held, local = np.unique(codes[subset], return_inverse=True)
             if len(held) < 2:
                 costs[:, i] = 1
                 costs[np.arange(len(votes)), i, votes[:, i]] = 0
                 continue
-            inside = _Inside(pool, own, local, kernel)
-            heaviest = float(len(own)) ** abs(pool.balance)
+            inside = _Inside(pool, subset, local, kernel)
+            heaviest = float(len(subset)) ** abs(pool.balance)
             if (
                 not inside.largest * heaviest < LARGEST_COEFFICIENT / SAFETY
             ):  # flips might make the solution fall back to a ridge
                 costs[:, i] = 1
                 costs[np.arange(len(votes)), i, votes[:, i]] = 0
                 continue
-            said = votes[:, i].astype(np.int64)
-            _check_votes(i, said, held, inside)
+            verdicts = votes[:, i].astype(np.int64)
+            _check_votes(i, verdicts, held, inside)
             if pool.balance != 0:
-                labels = (codes[own], n_classes, float(pool.balance))
-                weighted_member_costs(inside.g, inside.extra, *labels, said, costs[:, i])
+                labels = (codes[subset], n_classes, float(pool.balance))
+                weighted_member_costs(inside.g, inside.extra, *labels, verdicts, costs[:, i])
                 continue
             scores, base = np.zeros((n_classes, len(votes))), np.zeros((n_classes, len(votes)))
             scores[held], base[held] = inside.scores, inside.base
-            member_costs(inside.g, inside.extra, codes[own], scores, base, said, costs[:, i])
+            member_costs(inside.g, inside.extra, codes[subset], scores, base, verdicts, costs[:, i])
 
     in_threads(len(subsets), 1, work, n_jobs)
     return costs
@@ -176,10 +176,10 @@ class _Inside:
     ``scores`` and ``base``, the bound on their error, are of the held classes, with their weights.
     """
 
-    def __init__(self, pool: Pool, own: NDArray[np.int64], local: NDArray[np.int64], kernel: NDArray[np.float32]):
-        solution = pool.solve(own, local)
-        rows = pool.rows_of(own)
-        matrix, column = pool.system(own, solution.ridge), kernel[rows].astype(np.float64)
+    def __init__(self, pool: Pool, subset: NDArray[np.int64], local: NDArray[np.int64], kernel: NDArray[np.float32]):
+        solution = pool.solve(subset, local)
+        rows = pool.rows_of(subset)
+        matrix, column = pool.system(subset, solution.ridge), kernel[rows].astype(np.float64)
         n, copies = len(rows), pool.copies
         factor = cho_factor(matrix, lower=True)
         g = cho_solve(factor, column)
@@ -192,14 +192,14 @@ class _Inside:
         one_hot = np.eye(coefficients.shape[1])[local]
 
         def of_samples(values: NDArray[np.float64]) -> NDArray[np.float64]:
-            return np.asarray(values.reshape(len(own), copies, -1).sum(axis=1))
+            return np.asarray(values.reshape(len(subset), copies, -1).sum(axis=1))
 
         self.largest = float(sums.max())
         self.g = np.ascontiguousarray(of_samples(g))
         own_errors = gamma * of_samples(sums[:, None])  # of our g, and of the solution that a flip adds
         self.extra = np.ascontiguousarray(eta * of_samples(inverse @ np.abs(column)) + 2 * own_errors)
         counts = one_hot.sum(axis=0)
-        weight = ((len(own) / len(counts) / counts) ** pool.balance)[:, None]
+        weight = ((len(subset) / len(counts) / counts) ** pool.balance)[:, None]
         self.scores = weight * (one_hot.T @ self.g)
         self.base = (
             eta * (coefficients.T @ np.abs(column))

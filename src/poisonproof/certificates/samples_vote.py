@@ -36,17 +36,8 @@ def scores_and_radii(ballots: Ballots, *, n_jobs: int = -1) -> tuple[NDArray[np.
         lasting = None if ballots.trusted is None else ballots.trusted.totals > 0
         counts = (ballots.near, ballots.totals, ballots.constants)
         return scores, certify_counts(*counts, one_sided=one_sided, inferred=inferred, lasting=lasting)
-    return certify_voices(
-        ballots.near,
-        ballots.totals,
-        voices.classes,
-        voices.starts,
-        ballots.sizes,
-        voices.most,
-        one_sided=one_sided,
-        inferred=inferred,
-        n_jobs=n_jobs,
-    )
+    counts = (ballots.near, ballots.totals, ballots.sizes)
+    return certify_voices(*counts, voices, one_sided=one_sided, inferred=inferred, n_jobs=n_jobs)
 
 
 def speaking(votes: Ballots | Neighbours) -> NDArray[np.int64]:

@@ -63,7 +63,7 @@ def by_overlap(
     from poisonproof.certificates.target_kernels import attacked_rows
     from poisonproof.certificates.tight import tighten_rows
 
-    found, strongest = _strongest(votes, target, n_jobs)
+    radii, strongest = _strongest(votes, target, n_jobs)
     spread = votes.spread
     table = np.ascontiguousarray(spread.as_table())
     feeding = np.array([spread.partitions_of(i) for i in range(spread.n_subsets)], np.int64)
@@ -76,19 +76,19 @@ def by_overlap(
         raised, ignored = np.zeros(len(asked), np.int64), np.zeros(len(asked), np.bool_)
         columns = np.ascontiguousarray(two[:, tables.columns].astype(np.uint8))
         tighten_rows(columns, *tables.tables, 2, False, *limits, first, second, raised, ignored)
-        found.radius[start + asked] = np.maximum(found.radius[start + asked], raised)
+        radii.radius[start + asked] = np.maximum(radii.radius[start + asked], raised)
 
     def work(start: int, stop: int) -> None:
         part = slice(start, stop)
-        matrix, prediction = np.ascontiguousarray(votes.matrix[part]), found.prediction[part]
+        matrix, prediction = np.ascontiguousarray(votes.matrix[part]), radii.prediction[part]
         asked = np.flatnonzero(prediction != target)
         raise_against(prediction[asked], asked, matrix[asked], start)
         asked = np.flatnonzero((prediction != target) & (strongest[part] != prediction))
         raise_against(strongest[part][asked], asked, matrix[asked], start)
-        attacked_rows(matrix, table, feeding, len(votes.classes), target, prediction, found.radius[part], exact[part])
+        attacked_rows(matrix, table, feeding, len(votes.classes), target, prediction, radii.radius[part], exact[part])
 
     in_threads(votes.n_test, 8, work, n_jobs)
-    return found._replace(exact=exact)
+    return radii._replace(exact=exact)
 
 
 def by_runoff(
@@ -102,15 +102,15 @@ def by_runoff(
     shifts = np.array(spread.shifts or (), np.int64)
     table = np.array(spread.as_table())
     small = np.empty(0, np.promote_types(np.uint16, np.min_scalar_type(4 * spread.d)))
-    found = TargetRadii(prediction, np.empty(votes.n_test, np.int64), radius.copy())
+    radii = TargetRadii(prediction, np.empty(votes.n_test, np.int64), radius.copy())
 
     def work(start: int, stop: int) -> None:
         rows, part = np.array(rankings[start:stop], np.uint16), slice(start, stop)
-        arrays = (found.prediction[part], found.margin[part], found.radius[part])
+        arrays = (radii.prediction[part], radii.margin[part], radii.radius[part])
         target_runoff_rows(rows, shifts, table, votes.classes_inferred, target, small, *arrays)
 
     in_threads(votes.n_test, 8, work, n_jobs)
-    return found
+    return radii
 
 
 def _strongest(

@@ -111,13 +111,17 @@ class BayesTextClassifier(_WordsClassifier):
         total = np.asarray(seen.sum(axis=0)).ravel()
         weights, bias = [], []
         for code in range(len(self.classes_)):
-            own = codes == code
-            inner = np.asarray(seen[own].sum(axis=0)).ravel()
-            n_inner, n_outer = int(own.sum()), int((~own).sum())
+            inside = codes == code
+            inner = np.asarray(seen[inside].sum(axis=0)).ravel()
+            n_inner, n_outer = int(inside.sum()), int((~inside).sum())
             left_out = np.empty(len(codes))
-            left_out[own] = encoded[own] @ self._odds(np.maximum(inner - 1, 0), n_inner - 1, total - inner, n_outer)
-            left_out[~own] = encoded[~own] @ self._odds(inner, n_inner, np.maximum(total - inner - 1, 0), n_outer - 1)
-            high, low = np.median(left_out[own]), np.median(left_out[~own])
+            left_out[inside] = encoded[inside] @ self._odds(
+                np.maximum(inner - 1, 0), n_inner - 1, total - inner, n_outer
+            )
+            left_out[~inside] = encoded[~inside] @ self._odds(
+                inner, n_inner, np.maximum(total - inner - 1, 0), n_outer - 1
+            )
+            high, low = np.median(left_out[inside]), np.median(left_out[~inside])
             apart = max((high - low) / 2, LEAST_APART)
             weights.append(self._odds(inner, n_inner, total - inner, n_outer) / apart)
             bias.append(-(high + low) / 2 / apart)
@@ -157,13 +161,13 @@ class RidgeTextClassifier(_WordsClassifier):
         products = (encoded @ encoded.T).toarray() + 1.0
         weights, bias = [], []
         for code in range(len(self.classes_)):
-            own = codes == code
-            target = np.where(own, 1.0, -1.0)
-            share = np.where(own, 0.5 / own.sum(), 0.5 / (~own).sum()) * len(codes)
+            inside = codes == code
+            target = np.where(inside, 1.0, -1.0)
+            share = np.where(inside, 0.5 / inside.sum(), 0.5 / (~inside).sum()) * len(codes)
             inverse = np.linalg.inv(products + np.diag(self.ridge / share))
             duals = inverse @ target
             left_out = target - duals / np.diag(inverse)
-            inner, outer = left_out[own].mean(), left_out[~own].mean()
+            inner, outer = left_out[inside].mean(), left_out[~inside].mean()
             apart = max((inner - outer) / 2, LEAST_APART)
             weights.append((encoded.T @ duals) / apart)
             bias.append((duals.sum() - (inner + outer) / 2) / apart)

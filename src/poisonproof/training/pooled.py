@@ -145,14 +145,16 @@ def votes_together(
         raise PoisonproofError("Ensembles that vote together must have been trained on one pool.")
     room = (KERNEL_BYTES if kernel_bytes is None else kernel_bytes) // (4 * max(1, pool.n_rows))
     size = max(FEWEST_AT_ONCE, min(1024, room // FEWEST_AT_ONCE * FEWEST_AT_ONCE))
-    shapes = [(0, len(own), *([n_classes] if ranked else [])) for own, ranked in zip(members, rankings, strict=True)]
+    shapes = [
+        (0, len(fitted), *([n_classes] if ranked else [])) for fitted, ranked in zip(members, rankings, strict=True)
+    ]
     parts = [[np.empty(shape, dtype)] for shape in shapes]
     with one_linear_algebra_thread():
         for start in range(0, len(samples), size):
             chunk = np.arange(start, min(start + size, len(samples)))
             kernel = pool.kernel_columns(pool.test_features(samples.take(chunk)))
-            for own, part, ranked in zip(members, parts, rankings, strict=True):
-                part.append(own.places(kernel, n_classes, dtype, ranked))
+            for fitted, part, ranked in zip(members, parts, rankings, strict=True):
+                part.append(fitted.places(kernel, n_classes, dtype, ranked))
     return [np.concatenate(part) for part in parts]
 
 
@@ -183,18 +185,18 @@ def fit_pooled(
 
     def work(start: int, stop: int) -> None:
         for i in range(start, stop):
-            own = subsets.rows(indices[i])
-            held[i], local = np.unique(codes[own], return_inverse=True)
-            own = place[own]
+            subset = subsets.rows(indices[i])
+            held[i], local = np.unique(codes[subset], return_inverse=True)
+            subset = place[subset]
             rows[i], coefficients[i] = np.zeros(0, np.int64), np.zeros(0, np.float32)
             if len(held[i]):
                 fallback[i] = held[i][np.bincount(local).argmax()]
             if len(held[i]) >= 2:
-                rows[i] = pool.rows_of(own)
+                rows[i] = pool.rows_of(subset)
                 if earlier is not None and indices[i] in same:
                     coefficients[i], ridge = earlier.members.solution(indices[i])
                 else:
-                    coefficients[i], ridge = pool.solve(own, local)
+                    coefficients[i], ridge = pool.solve(subset, local)
                 if ridge != pool.ridge:
                     raised[i] = ridge
 

@@ -33,7 +33,7 @@ def packed(made: Sequence[Made]) -> dict[str, Any]:
     """For a record: ``environments``, each once, and ``made_in``: [places among them, how many in a row], …"""
     texts = sorted(frozenset().union(*made))
     places = {text: at for at, text in enumerate(texts)}
-    runs = [[sorted(places[text] for text in own), len(list(alike))] for own, alike in groupby(made)]
+    runs = [[sorted(places[text] for text in machines), len(list(alike))] for machines, alike in groupby(made)]
     return {"environments": [json.loads(text) for text in texts], "made_in": runs}
 
 
@@ -44,8 +44,8 @@ def unpacked(record: Mapping[str, Any], count: int) -> list[Made]:
     runs = record["made_in"]
     if sum(length for _, length in runs) != count or any(length < 1 for _, length in runs):
         raise PoisonproofError(f"it does not say where each of {count} base classifiers was made")
-    texts = [next(iter(made_by(own))) for own in record["environments"]]
-    return [own for places, length in runs for own in [frozenset(texts[at] for at in places)] * length]
+    texts = [next(iter(made_by(machines))) for machines in record["environments"]]
+    return [machines for places, length in runs for machines in [frozenset(texts[at] for at in places)] * length]
 
 
 def of_run(folder: Path, n_subsets: int) -> dict[str, Any]:
@@ -54,8 +54,8 @@ def of_run(folder: Path, n_subsets: int) -> dict[str, Any]:
     for path in [*sorted((folder / "votes").glob("*.npz")), *(folder / "models").glob(POOL)]:
         arrays, facts = open_arrays(path, ("subsets",))
         first = facts.get("first_subset", 0)
-        for at, own in enumerate(unpacked(facts, len(arrays["subsets"])), first):
-            made[at] |= own
+        for at, machines in enumerate(unpacked(facts, len(arrays["subsets"])), first):
+            made[at] |= machines
     return packed(made)
 
 

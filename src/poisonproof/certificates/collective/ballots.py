@@ -54,9 +54,11 @@ def leads_at_risk(ballots: Ballots, y: ArrayLike, size: int) -> AtRisk:
         raise PoisonproofError("The training samples shaped the map, so nothing is claimed but of flipped labels.")
     certificate = certify_ballots(ballots)
     right = certificate.right(y)
-    found = Leads.of(scores_and_radii(ballots)[0], ballots.classes_inferred)
-    rows = np.flatnonzero(right & (found.margin < size))
-    return AtRisk(found.leads[rows], found.prediction[rows], bool(ballots.self_near[rows].any()), int(right.sum()))
+    standing = Leads.of(scores_and_radii(ballots)[0], ballots.classes_inferred)
+    rows = np.flatnonzero(right & (standing.margin < size))
+    return AtRisk(
+        standing.leads[rows], standing.prediction[rows], bool(ballots.self_near[rows].any()), int(right.sum())
+    )
 
 
 def worst_division(leads: Counts, prediction: Counts, size: int, stop: float) -> Division:
@@ -78,7 +80,9 @@ def worst_division(leads: Counts, prediction: Counts, size: int, stop: float) ->
     for c in range(n_classes):  # all acts on one class
         acts = np.zeros(n_classes, np.int64)
         acts[c] = size
-        best = max(best, Division(0, _reached(leads, prediction, rivals, acts), acts), key=lambda found: found.shown)
+        best = max(
+            best, Division(0, _reached(leads, prediction, rivals, acts), acts), key=lambda division: division.shown
+        )
     least, most = np.zeros(n_classes, np.int64), np.full(n_classes, size, np.int64)
     everything = _reachable(leads, prediction, rivals, least, most, size)
     heap: list[tuple[int, int, Counts, Counts]] = [(-everything, 0, least, most)]
@@ -93,7 +97,7 @@ def worst_division(leads: Counts, prediction: Counts, size: int, stop: float) ->
         most = np.minimum(most, least + size - least.sum())
         widest = int((most - least).argmax())
         if most[widest] == least[widest]:  # one division is left
-            best = max(best, Division(0, -bound, least), key=lambda found: found.shown)
+            best = max(best, Division(0, -bound, least), key=lambda division: division.shown)
             continue
         middle = (least[widest] + most[widest]) // 2
         below, above = most.copy(), least.copy()
