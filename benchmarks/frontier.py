@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from frontier_blocks import Near, Samples, near_counts
 from frontier_maps import Part, Shape, described, photographs
 from poisonproof.certificates.ballots import certify_counts
 from poisonproof.certificates.blocks import certify_blocks, verdicts_of
@@ -130,7 +131,7 @@ def measure(name: str, shape: Shape, rows: list[Row], parts: dict[str, Any], opt
     features_seconds = time.process_time() - start
     digest = ""
     if shape.whitened_by == "blocks":
-        found = blocks(shape, rows, base, asked, labels, totals, data.x_train[voters])
+        found = blocks(shape, rows, base, asked, labels, totals, data.x_train[voters], options.cache)
     else:
         if shape.whitened_by:
             shaping = shaping_rows(name, shape, data, parts, base, options)
@@ -273,33 +274,22 @@ def blocks(
     labels: NDArray[np.int64],
     totals: NDArray[np.int64],
     images: NDArray[Any],
+    kept: Path | None = None,
 ) -> list[Measured]:
     """Members learn their map from their own subset; all samples vote in it."""
     spread = Spread.random(shape.blocks, shape.d)
-    split = Split("content")
-    partition = split.partitions(split.samples(images), spread.n_partitions, [], None)
-    limits = [limit_of(row, shape) for row in rows]
-    scores = np.zeros((len(rows), len(asked), spread.n_subsets, len(totals)), np.int32)
-    by_class = np.argsort(labels, kind="stable")
-    edges = np.concatenate([[0], np.cumsum(totals)])
-    started = time.process_time()
-    for member in range(spread.n_subsets):
-        feeds = np.array([member in spread.subsets_of(j) for j in range(spread.n_partitions)])
-        own = base[feeds[partition], 0]
-        own = own[sorted(range(len(own)), key=lambda row: own[row].tobytes())]
-        whitening = Whitening.of(own, shape.directions, shape.exponent)
-        voters, tests = whitening(base[by_class, 0]), whitening(asked[:, 0])
-        for start, distances in all_distances(shape, voters, tests[:, None]):
-            for c in range(len(totals)):
-                part = distances[:, edges[c] : edges[c + 1]]
-                for at_row, limit in enumerate(limits):
-                    scores[at_row, start : start + len(part), member, c] = 2 * (part <= limit).sum(axis=1)
-        print(f"  member {member + 1} of {spread.n_subsets}, {time.process_time() - started:.0f} CPU s", flush=True)
+    hashes = Split("content").samples(images).content_hashes
+    near = [
+        Near(share=row["parameters"]["near_share"]) if "near_share" in row["parameters"] else Near(limit_of(row, shape))
+        for row in rows
+    ]
+    samples = Samples(base[:, 0], labels, hashes, asked[:, 0], len(totals))
     found = []
-    for row, own_scores in zip(rows, scores, strict=True):
+    for row, counts in zip(rows, near_counts(shape, near, samples, kept), strict=True):
+        scores = 2 * counts.astype(np.int64)
         if row["parameters"]["class_sizes"] != "declared":
-            own_scores = own_scores - totals
-        verdicts = verdicts_of(own_scores.astype(np.int64), np.zeros(own_scores.shape[:2], bool), inferred=False)
+            scores -= totals
+        verdicts = verdicts_of(scores, np.zeros(scores.shape[:2], bool), inferred=False)
         radii = certify_blocks(verdicts, spread, len(totals), len(labels))
         found.append(Measured(radii.prediction, radii.insert_remove))
     return found

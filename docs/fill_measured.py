@@ -144,7 +144,12 @@ def _words(row: dict[str, Any]) -> str:
     settings = row["parameters"]
     if row["family"] == "ensemble":
         return f"{row['method']}, k = {settings['k']:g}, d = {settings['d']}"
-    what = f"K = {settings['n_neighbors']:,}" if "n_neighbors" in settings else f"near {settings['near']:g}"
+    if "n_neighbors" in settings:
+        what = f"K = {settings['n_neighbors']:,}"
+    elif "near_share" in settings:
+        what = f"near share {100 * settings['near_share']:g} %"
+    else:
+        what = f"near {settings['near']:g}"
     return f"{row['method']}, {settings['map']['name']}, {what}"
 
 

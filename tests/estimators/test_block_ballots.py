@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,9 @@ def model(**changes: object) -> BlockBallotClassifier:
     return BlockBallotClassifier(**{**settings, **changes})  # type: ignore[arg-type]
 
 
-def slow_votes(X: np.ndarray, y: np.ndarray, x: np.ndarray, spread: Spread, near: float, directions: int) -> list[int]:
+def slow_votes(
+    X: np.ndarray, y: np.ndarray, x: np.ndarray, spread: Spread, rule: dict[str, float], directions: int
+) -> list[int]:
     """What members say of one sample: everything anew, one pair of samples at a time."""
     split = Split("content")
     partitions = split.partitions(split.samples(X), spread.n_partitions)
@@ -39,37 +42,72 @@ def slow_votes(X: np.ndarray, y: np.ndarray, x: np.ndarray, spread: Spread, near
         own = own[sorted(range(len(own)), key=lambda row: own[row].tobytes())]
         whitening = Whitening.of(own, directions, 0.5)
         test, scores = whitening(asked)[0].astype(int), np.zeros(10, int)
+        if "near" in rule:
+            limit = (rule["near"] * LENGTH) ** 2
+        else:
+            distances = sorted(int(((test - mine) ** 2).sum()) for mine in whitening(own).astype(int))
+            limit = distances[math.ceil(rule["near_share"] * len(own)) - 1]
         for voter, label in zip(whitening(rows).astype(int), y, strict=True):
-            scores[label] += 1 if ((test - voter) ** 2).sum() <= (near * LENGTH) ** 2 else -1
+            scores[label] += 1 if ((test - voter) ** 2).sum() <= limit else -1
         said.append(int(scores.argmax()))
     return said
 
 
+SHARE = {"near": None, "near_share": 0.15}
+
+
 @pytest.mark.parametrize("d", [1, 2])
-def test_members_say_what_the_definition_says(digits: tuple[np.ndarray, np.ndarray], d: int) -> None:
+@pytest.mark.parametrize("rule", [{"near": 1.2}, {"near_share": 0.15}, {"near_share": 1e-9}])
+def test_members_say_what_the_definition_says(
+    digits: tuple[np.ndarray, np.ndarray], d: int, rule: dict[str, float]
+) -> None:
     X, y = digits[0][:300], digits[1][:300]
-    fitted = model(k=5, d=d).fit(X, y)
-    test = digits[0][1000:1003]
-    for x, said in zip(test, fitted.verdicts(test).verdict, strict=True):
-        assert said.tolist() == slow_votes(X, y, x, Spread.random(5, d), 1.2, 12)
+    fitted = model(k=5, d=d, **{"near": None, **rule}).fit(X, y)
+    test = digits[0][1000:1006]  # more than a few, so that they are answered by matrices
+    verdicts = fitted.verdicts(test).verdict
+    for x, said in zip(test[:3], verdicts, strict=False):
+        assert said.tolist() == slow_votes(X, y, x, Spread.random(5, d), rule, 12)
+    assert np.array_equal(fitted.verdicts(test[:2]).verdict, verdicts[:2])
+    assert np.array_equal(fitted.verdicts(test[::-1]).verdict, verdicts[::-1])
 
 
-def test_real_insertions_and_removals_within_the_radius_change_nothing(
+def test_a_share_says_how_near_is_near_by_the_members_own_samples_alone(
     digits: tuple[np.ndarray, np.ndarray],
 ) -> None:
     X, y = digits[0][:400], digits[1][:400]
     test = digits[0][1500:1540]
-    fitted = model().fit(X, y)
+    before = model(**SHARE).fit(X, y).verdicts(test)
+    for poison in (test[0] + 1.0, X[7] + 2.0):
+        attacked = model(**SHARE).fit(np.concatenate([X, poison[None]]), np.append(y, 3))
+        member = int(attacked._partitions()[attacked.places_[-1]])
+        others = np.arange(9) != member
+        moved = np.abs(attacked.verdicts(test).needed - before.needed)[:, others]
+        assert moved.max() == 1  # one ballot; a threshold that moved with the poison would move many
+
+
+@pytest.mark.parametrize("wrong", [{"near_share": 0.1}, {"near": None}, {"near": None, "near_share": 1.5}])
+def test_how_near_is_near_is_said_once(wrong: dict[str, float | None]) -> None:
+    with pytest.raises(PoisonproofError, match="either 'near' or 'near_share'|above 0 and at most 1"):
+        model(**wrong).fit([[0.0], [1.0]], [0, 1])
+
+
+@pytest.mark.parametrize("rule", [{}, SHARE])
+def test_real_insertions_and_removals_within_the_radius_change_nothing(
+    digits: tuple[np.ndarray, np.ndarray], rule: dict[str, float | None]
+) -> None:
+    X, y = digits[0][:400], digits[1][:400]
+    test = digits[0][1500:1540]
+    fitted = model(**rule).fit(X, y)
     certificate = fitted.certify(test)
     assert (certificate.radius > 0).sum() > 10
     random = np.random.default_rng(0)
     for at in np.flatnonzero(certificate.radius > 0)[:6]:
         radius, rival = int(certificate.radius[at]), int(certificate.runner_up[at])
         copies = test[at] + random.integers(-1, 2, (radius, X.shape[1]))  # in as many partitions as may be
-        attacked = model().fit(np.concatenate([X, copies]), np.append(y, np.full(radius, rival)))
+        attacked = model(**rule).fit(np.concatenate([X, copies]), np.append(y, np.full(radius, rival)))
         assert attacked.predict(test[at : at + 1])[0] == certificate.labels[at]
         nearest = np.argsort(np.square(X - test[at]).sum(axis=1))[:radius]
-        attacked = model().fit(np.delete(X, nearest, axis=0), np.delete(y, nearest))
+        attacked = model(**rule).fit(np.delete(X, nearest, axis=0), np.delete(y, nearest))
         assert attacked.predict(test[at : at + 1])[0] == certificate.labels[at]
 
 
@@ -93,7 +131,7 @@ def test_saved_models_answer_alike_and_altered_ones_are_refused(
     digits: tuple[np.ndarray, np.ndarray], tmp_path: Path
 ) -> None:
     X, y = digits
-    fitted = model(k=4, d=2).fit(X[:200], y[:200])
+    fitted = model(k=4, d=2, **SHARE).fit(X[:200], y[:200])
     fitted.save(tmp_path / "model")
     loaded = BlockBallotClassifier.load(tmp_path / "model")
     first, second = fitted.certify(X[400:450]), loaded.certify(X[400:450])
@@ -101,7 +139,7 @@ def test_saved_models_answer_alike_and_altered_ones_are_refused(
     assert np.array_equal(first.prediction, second.prediction)
     first.save(tmp_path / "certificate.npz")
     assert Certificate.load(tmp_path / "certificate.npz").voters == first.voters
-    other = model(k=4, d=2).fit(X[200:400], y[200:400])
+    other = model(k=4, d=2, **SHARE).fit(X[200:400], y[200:400])
     other.save(tmp_path / "other")
     (tmp_path / "model" / "maps.npz").write_bytes((tmp_path / "other" / "maps.npz").read_bytes())
     with pytest.raises(DamagedFileError, match="learned from other samples"):

@@ -88,18 +88,23 @@ def test_shared_distances_give_what_the_classifiers_say(images: tuple[np.ndarray
     assert found[1].radius.max() > 20
 
 
-def test_blocks_of_the_frontier_are_the_classifier(images: tuple[np.ndarray, np.ndarray]) -> None:
+def test_blocks_of_the_frontier_are_the_classifier(images: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     X, y = in_order(images[0][:300], images[1][:300])
     test = images[0][600:620]
     shape = Shape(name="s", features="digits", whitened_by="blocks", directions=8, exponent=0.5, blocks=5)
     totals = np.bincount(y, minlength=10)
-    rows = [{**PLAIN, "parameters": {"near": 1.1, "class_sizes": "none"}}]
+    rules = ({"near": 1.1}, {"near_share": 0.1})
+    rows = [{**PLAIN, "parameters": {**rule, "class_sizes": "none"}} for rule in rules]
     features = DigitFeatures(hand=None)
-    found = frontier.blocks(shape, rows, features(X), features(test), y, totals, X)
-    model = BlockBallotClassifier(features, near=1.1, k=5, directions=8, classes=range(10)).fit(X, y)
-    certificate = model.certify(test)
-    assert np.array_equal(found[0].prediction, certificate.prediction)
-    assert np.array_equal(found[0].radius, certificate.radius)
+    found = frontier.blocks(shape, rows, features(X), features(test), y, totals, X, tmp_path)
+    again = frontier.blocks(shape, rows, features(X), features(test), y, totals, X, tmp_path)  # from what was kept
+    for rule, measured, resumed in zip(rules, found, again, strict=True):
+        model = BlockBallotClassifier(features, **rule, k=5, directions=8, classes=range(10)).fit(X, y)
+        certificate = model.certify(test)
+        assert np.array_equal(measured.prediction, certificate.prediction)
+        assert np.array_equal(measured.radius, certificate.radius)
+        assert np.array_equal(measured.radius, resumed.radius)
+    assert found[1].radius.max() > 0
 
 
 def test_rows_behind_an_encoder_stand_apart_and_are_frozen_configurations() -> None:

@@ -209,7 +209,7 @@ class BallotClassifier(SampleVoteClassifier):
 
     def check_parameters(self) -> None:
         """Refuse what the caller cannot mean, before anything is read."""
-        Nearness(self.metric).limit(self.near, 1.0)
+        self._check_near()
         if isinstance(self.voices, bool) or not isinstance(self.voices, int | np.integer) or self.voices < 1:
             raise PoisonproofError(
                 f"The 'voices' parameter must be a whole number above 0. Got {self.voices!r} instead."
@@ -232,6 +232,9 @@ class BallotClassifier(SampleVoteClassifier):
                 f"The 'class_sizes' parameter must be sizes by label. Got {type(self.class_sizes).__name__} instead."
             )
 
+    def _check_near(self) -> None:
+        Nearness(self.metric).limit(self.near, 1.0)
+
     def declared_classes(self) -> Sequence[Any] | None:
         """The class list: as given, or the keys of the declared sizes."""
         if not isinstance(self.class_sizes, Mapping):
@@ -252,12 +255,15 @@ class BallotClassifier(SampleVoteClassifier):
 
     def own_premises(self) -> list[Premise]:
         """Map, threshold, class sizes, voices."""
-        least = f"cosine ≥ {(STEPS - self._limit()) / STEPS:.7g}" if self.metric == "cosine" else None
-        near = least or f"distance ≤ {self.near:g}, squared ≤ {self._limit()} steps"
-        premises = [*super().own_premises(), Premise("near", near, True), self._sizes_premise()]
+        premises = [*super().own_premises(), Premise("near", self._near_in_words(), True), self._sizes_premise()]
         if self.split_.kind == "group":
             premises.append(Premise("voices", f"{self.voices} for each contributor; ids are authenticated", True))
         return premises
+
+    def _near_in_words(self) -> str:
+        if self.metric == "cosine":
+            return f"cosine ≥ {(STEPS - self._limit()) / STEPS:.7g}"
+        return f"distance ≤ {self.near:g}, squared ≤ {self._limit()} steps"
 
     def _sizes_premise(self) -> Premise:
         if self._one_sided:

@@ -23,7 +23,7 @@ from poisonproof.partition.spread import Spread, resolve_spread
 from poisonproof.premises import Premise
 from poisonproof.system.files import open_arrays, reading, write_arrays
 from poisonproof.votes.across import count_everywhere
-from poisonproof.votes.nearness import Nearness, squared_lengths
+from poisonproof.votes.nearness import Nearness, limits_of_share, squared_lengths
 from poisonproof.votes.voters import Described, Voters
 
 FORMAT = "poisonproof blocks 1"
@@ -48,8 +48,11 @@ class BlockBallotClassifier(BallotClassifier):
         The fixed map before the whitening; see `BallotClassifier`.
     encoder : Encoder or function, optional
         The map, instead of ``features``: see `poisonproof.encoder`.
-    near : float
+    near : float, optional
         The greatest distance that counts as near, between vectors of length 1.
+    near_share : float, optional
+        Instead of ``near``: a member calls near to x whatever is no farther from x than this share of the member's own
+        samples is. How near is near is then learned like the map, for each x, and from the same samples.
     k, d, spread
         As in `FiniteAggregationClassifier`.
     directions : int
@@ -75,7 +78,7 @@ class BlockBallotClassifier(BallotClassifier):
         self,
         features: Any = None,
         *,
-        near: float,
+        near: float | None = None,
         k: int = DEFAULT_K,
         d: int = 1,
         spread: Spread | None = None,
@@ -88,10 +91,11 @@ class BlockBallotClassifier(BallotClassifier):
         split: str | Split = "content",
         n_jobs: int | None = None,
         encoder: Any = None,
+        near_share: float | None = None,
     ) -> None:
         super().__init__(
             features,
-            near=near,
+            near=near,  # type: ignore[arg-type]  # checked with near_share
             class_sizes=class_sizes,
             class_sizes_from=class_sizes_from,
             classes=classes,
@@ -105,6 +109,7 @@ class BlockBallotClassifier(BallotClassifier):
         self.spread = spread
         self.directions = directions
         self.exponent = exponent
+        self.near_share = near_share
 
     # Not parameters here: vectors have one length, ballots are two-sided, and contributors are not told apart.
     metric = property(lambda self: "euclidean", lambda self, value: None)
@@ -154,7 +159,8 @@ class BlockBallotClassifier(BallotClassifier):
             "n_voters": len(self.voters_),
             "sizes": self.sizes_.tolist(),
             "spread": spread.as_dict(),
-            "near": float(self.near),
+            "near": None if self.near_share is not None else float(self.near),
+            "near_share": None if self.near_share is None else float(self.near_share),
         }
         certificate = Certificate(
             found.prediction,
@@ -182,9 +188,9 @@ class BlockBallotClassifier(BallotClassifier):
         n_members, n_classes = self.spread_.n_subsets, len(self.classes_)
         scores = np.zeros((len(test.rows), n_members, n_classes), np.int64)
         abstains = np.array([learned is None for learned in self.maps_], np.bool_)
-        for member, learned in enumerate(self.maps_):
+        for member, (learned, own) in enumerate(zip(self.maps_, self._subsets(), strict=True)):
             if learned is not None:
-                scores[:, member] = self._scores_in(learned, test)
+                scores[:, member] = self._scores_in(learned, own, test)
         spread_out = np.broadcast_to(abstains, scores.shape[:2])
         return verdicts_of(scores, spread_out, inferred=self.classes_inferred_)
 
@@ -251,6 +257,24 @@ class BlockBallotClassifier(BallotClassifier):
     def _limit(self) -> int:
         return self.nearness.limit(self.near, LENGTH)
 
+    def _check_near(self) -> None:
+        share = self.near_share
+        if (self.near is None) == (share is None):
+            raise PoisonproofError(
+                f"BlockBallotClassifier needs either 'near' or 'near_share'. Got {self.near!r} and {share!r} instead."
+            )
+        if share is None:
+            super()._check_near()
+        elif isinstance(share, bool) or not isinstance(share, int | float | np.number) or not 0 < share <= 1:
+            raise PoisonproofError(
+                f"The 'near_share' parameter must be a number above 0 and at most 1. Got {share!r} instead."
+            )
+
+    def _near_in_words(self) -> str:
+        if self.near_share is None:
+            return super()._near_in_words()
+        return f"as near as {self.near_share:g} of a member's own samples, for each x"
+
     def _split_for(self, groups: Any) -> Split:
         split = Split.of(self.split)
         if split is None or split.kind != "content":
@@ -306,8 +330,8 @@ class BlockBallotClassifier(BallotClassifier):
             maps.append(earlier[digest])
         self.maps_, self.map_digests_ = maps, digests
 
-    def _scores_in(self, learned: Whitening, test: Described) -> NDArray[np.int64]:
-        """The scores of all classes in one member's map."""
+    def _scores_in(self, learned: Whitening, own_voters: NDArray[np.int64], test: Described) -> NDArray[np.int64]:
+        """The scores of all classes in the map that a member has learned from its own voters."""
         voters = self.voters_
         rows = np.empty((len(voters), learned.n_features), np.int16)
         for start in range(0, len(voters), ROWS_AT_ONCE):
@@ -316,9 +340,13 @@ class BlockBallotClassifier(BallotClassifier):
         codes = voters.codes[: len(voters)]
         seen = Voters(rows, squared_lengths(rows)[0], codes, voters.hashes[: len(voters)], codes, len(voters))
         asked = learned(sum_of_halves(test.rows, self.map_.mirrored))
-        described = Described(asked, squared_lengths(asked)[0], test.readable)
-        n_classes = len(self.classes_)
-        near = count_everywhere(seen, codes, n_classes, described, self.nearness, self._limit(), self.n_jobs)
+        lengths, n_classes = squared_lengths(asked)[0], len(self.classes_)
+        if self.near_share is None:
+            limit = self._limit()
+        else:  # |x − z|² ≤ limit_x is |x|² − limit_x + |z|² − 2xz ≤ 0: a limit of its own for each test sample
+            lengths, limit = lengths - limits_of_share(asked, rows[own_voters], float(self.near_share)), 0
+        described = Described(asked, lengths, test.readable)
+        near = count_everywhere(seen, codes, n_classes, described, self.nearness, limit, self.n_jobs)
         return 2 * near - np.bincount(codes, minlength=n_classes) + self.sizes_
 
 

@@ -36,7 +36,7 @@ FORMAT = "poisonproof voters 1"
 RECORD, VOTERS, MAP, TRUSTED = "model.json", "voters.npz", "map.skops", "trusted.npz"
 ARRAYS = ("rows", "codes", "hashes", "owners", "places")
 PLAIN = ("n_features_in_", "n_dropped_", "kind_of_samples_", "classes_inferred_")
-OF_BLOCKS = ("k", "d", "directions", "exponent")
+OF_BLOCKS = ("k", "d", "directions", "exponent", "near_share")
 PARAMETERS = ("near", "n_neighbors", "metric", "class_sizes_from", "one_sided", "voices", "scale", *OF_BLOCKS)
 OWN_MAPS = (
     "poisonproof.maps.encoders.EncoderRecord",

@@ -106,9 +106,11 @@ class Whitening:
         out = np.empty((len(rows), self.n_features), np.int16)
 
         def work(start: int, stop: int) -> None:
-            centred = rows[start:stop].astype(np.int32) - self.offsets
-            _shorten(centred)
-            _to_length(centred.astype(np.float32) @ self.weights, self.factors, self.scale, out[start:stop])
+            narrow = rows.dtype == np.int16 and rows.flags.c_contiguous  # one pass over the rows instead of four
+            part = rows[start:stop] if narrow else np.ascontiguousarray(rows[start:stop], dtype=np.int32)
+            centred = np.empty(part.shape, np.float32)
+            _centre(part, self.offsets, centred)
+            _to_length(centred @ self.weights, self.factors, self.scale, out[start:stop])
 
         with one_linear_algebra_thread():
             in_threads(len(rows), ROWS_PER_TASK, work)
@@ -130,16 +132,18 @@ def _principal(centred: NDArray[np.float64], most: int) -> tuple[NDArray[np.floa
 
 
 @njit(nogil=True, cache=True)
-def _shorten(rows: NDArray[np.int32]) -> None:
-    """Bring rows longer than LONGEST to that length, in place."""
+def _centre(rows: NDArray[Any], offsets: NDArray[np.int32], out: NDArray[np.float32]) -> None:
+    """Rows less the offsets; those longer than LONGEST are brought to that length. Whole numbers, exact."""
     for i in range(rows.shape[0]):
         square = np.int64(0)
         for j in range(rows.shape[1]):
-            square += np.int64(rows[i, j]) * np.int64(rows[i, j])
+            value = np.int32(rows[i, j]) - offsets[j]
+            out[i, j] = value
+            square += np.int64(value) * np.int64(value)
         if square > LONGEST * LONGEST:
             factor = LONGEST / math.sqrt(float(square))
             for j in range(rows.shape[1]):
-                rows[i, j] = int(rows[i, j] * factor)  # towards zero: never longer than it may be
+                out[i, j] = int((np.int32(rows[i, j]) - offsets[j]) * factor)  # towards zero: never longer
 
 
 @njit(nogil=True, cache=True)

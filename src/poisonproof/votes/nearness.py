@@ -27,6 +27,7 @@ LONGEST_SQUARED = 1 << 24
 STEPS = 1 << 20  # of the cosine, from 0 to 1
 FARTHEST = 2 * STEPS + 1  # beyond a cosine of −1: a vector of zeros has no direction and is near nothing
 DOUBTFUL = 2.0**-20  # of a step; what floats lose is a thousand times less
+TESTS_AT_ONCE = 1024
 HALF = np.uint64(32)
 LOW = np.uint64(0xFFFFFFFF)
 
@@ -105,6 +106,21 @@ def squared_lengths(rows: NDArray[Any], mirrored: bool = False) -> tuple[NDArray
         for halves in (own + mirror, own - mirror):
             short &= np.einsum("ij,ij->i", halves, halves) <= LONGEST_SQUARED
     return lengths, short
+
+
+def limits_of_share(test: NDArray[Any], rows: NDArray[Any], share: float) -> NDArray[np.int64]:
+    """For every test sample, the squared distance within which this share of the rows lies, at least one of them.
+
+    Whole numbers: the ⌈share · n⌉-th smallest of the exact distances to the n rows. No row may be longer than 4095.
+    """
+    at = max(math.ceil(Fraction(float(share)) * len(rows)), 1) - 1
+    right, voters = squared_lengths(rows)[0], rows.astype(np.float32)
+    limits = np.empty(len(test), np.int64)
+    for start in range(0, len(test), TESTS_AT_ONCE):
+        part = test[start : start + TESTS_AT_ONCE]
+        distances = right - 2 * (part.astype(np.float32) @ voters.T).astype(np.int64)
+        limits[start : start + len(part)] = squared_lengths(part)[0] + np.partition(distances, at, axis=1)[:, at]
+    return limits
 
 
 @njit(nogil=True, cache=True)
