@@ -5,9 +5,9 @@
     python benchmarks/weak.py --out runs/weak --collect                             # benchmarks/paper/weak.json anew
 
 The learners below are bad on purpose. Constants of each (cells of the grid, how much edges weigh, how many patches are
-known, ridge, how narrow the kernel is) were turned until base classifiers were right about as often as the paper's, on training images
-held out from theirs (GTSRB: held-out tracks), and were committed before a test set was met. Everything else is what
-`poisonproof paper` does. Interrupted, the same command goes on.
+known, ridge, how narrow the kernel is) were turned until base classifiers were right about as often as the paper's, on
+training images held out from theirs (GTSRB: held-out tracks), and were committed before a test set was met. Everything
+else is what `poisonproof paper` does. Interrupted, the same command goes on.
 """
 
 from __future__ import annotations

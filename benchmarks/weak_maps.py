@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+AT_ONCE = 1024  # images, to spare memory
 TURNS = 64  # of a whole number per unit: directions of edges
 
 
@@ -34,7 +35,12 @@ class PixelsAndEdges:
 
     def __call__(self, X: Any, *, training: bool = False) -> NDArray[np.int16]:
         """Features (n, 1, n_features) of images (n, height, width) or (n, height, width, channels)."""
-        images = np.asarray(X).astype(np.int64)
+        rows = np.asarray(X)
+        parts = [self._described(rows[start : start + AT_ONCE]) for start in range(0, max(len(rows), 1), AT_ONCE)]
+        return np.concatenate(parts)[:, None]
+
+    def _described(self, rows: NDArray[Any]) -> NDArray[np.int16]:
+        images = rows.astype(np.int64)
         images = images[..., None] if images.ndim == 3 else images
         grey = images.sum(axis=3)
         across, down = np.zeros_like(grey), np.zeros_like(grey)
@@ -46,7 +52,7 @@ class PixelsAndEdges:
         )
         weight = 1 / np.hypot(1, self.edges)
         parts = [weight * self._pooled(images), weight * self.edges * self._pooled(strengths)]
-        return np.rint(self.scale * np.concatenate(parts, axis=1)).astype(np.int16)[:, None]
+        return np.rint(self.scale * np.concatenate(parts, axis=1)).astype(np.int16)
 
     def _pooled(self, planes: NDArray[np.int64]) -> NDArray[np.float64]:
         n, height, width, depth = planes.shape

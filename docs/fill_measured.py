@@ -1,4 +1,4 @@
-"""Fill the tables of docs/measured.md from benchmarks/paper/results.json and benchmarks/frontier/results.json.
+"""Fill the tables of docs/measured.md from results.json and weak.json of benchmarks/paper and benchmarks/frontier.
 
     python docs/fill_measured.py
 
@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from poisonproof.paper.tables import joined, tables
+from poisonproof.report.published import published_cell
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "paper" / "results.json"
+WEAK = RESULTS.with_name("weak.json")
 FRONTIER = DOCS.parent / "benchmarks" / "frontier" / "results.json"
 ENCODERS = FRONTIER.with_name("encoder_results.json")
 FROZEN = FRONTIER.with_name("configurations.json")
@@ -59,6 +61,9 @@ NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "gtsrb": "GTSRB"}
 def parts() -> dict[str, str]:
     """What the page is filled with, by name, from the committed results."""
     made = {name: joined(table, "markdown") for name, table in tables(json.loads(RESULTS.read_text("utf-8"))).items()}
+    weak = json.loads(WEAK.read_text("utf-8"))
+    made |= {f"weak_{name}": joined(tables(weak)[name], "markdown") for name in ("table1", "table2", "costs")}
+    made["weak_gains"] = weak_gains(weak)
     rows = json.loads(FRONTIER.read_text("utf-8"))["rows"]
     made |= {f"frontier_{name}": frontier_table(rows, name) for name in COLUMNS}
     behind = json.loads(ENCODERS.read_text("utf-8"))["rows"]
@@ -114,6 +119,38 @@ def goals(rows: list[dict[str, Any]]) -> str:
         cells = (NAMES[dataset], track, "half at", f"{half_at:,}", f"{reached:,}", _words(best), verdict)
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def weak_gains(weak: dict[str, Any]) -> str:
+    """For the largest d of each data set and k: gains over d = 1, and how many radii grow, beside the paper's."""
+    head = ("data set", "k", "d", "base accuracy, %", "greatest gain over d = 1", "least", "radius grows, %")
+    lines = ["| " + " | ".join(head) + " |", "| " + " | ".join("---" for _ in head) + " |"]
+    for dataset, k in dict.fromkeys((row["dataset"], row["k"]) for row in weak["statistics"]):
+        d = max(row["d"] for row in weak["statistics"] if (row["dataset"], row["k"]) == (dataset, k))
+        ours = {kind: _cell(weak[kind], dataset, k, d) for kind in ("statistics", "certified_fraction")}
+        theirs = {kind: published_cell(kind, dataset, k, d) for kind in ours}
+        gains = _gains(ours["certified_fraction"], _cell(weak["certified_fraction"], dataset, k, 1))
+        paper = _gains(theirs["certified_fraction"], published_cell("certified_fraction", dataset, k, 1))
+        shares = (("base_accuracy", 3), ("fraction_radius_larger", 6))
+        cells = [dataset, f"{k:g}", str(d), *[""] * 4]
+        for name, place in shares:
+            cells[place] = f"{ours['statistics'][name]:.2f} / {theirs['statistics'][name]:.2f}"
+        for choose, place in ((max, 4), (min, 5)):
+            size, size_of_paper = choose(gains, key=gains.__getitem__), choose(paper, key=paper.__getitem__)
+            cells[place] = f"{gains[size]:+.2f} at {size} / {paper[size_of_paper]:+.2f} at {size_of_paper}"
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(rows: list[dict[str, Any]], dataset: str, k: float, d: int) -> dict[str, Any]:
+    return next(row for row in rows if (row["dataset"], row["k"], row["d"]) == (dataset, k, d))
+
+
+def _gains(row: dict[str, Any], base: dict[str, Any]) -> dict[int, float]:
+    """What a row certifies beyond another, by the attack sizes of both."""
+    before = dict(zip(base["attack_size"], base["certified_fraction"], strict=True))
+    after = zip(row["attack_size"], row["certified_fraction"], strict=True)
+    return {size: share - before[size] for size, share in after if size in before}
 
 
 def _of_track(row: dict[str, Any], track: str) -> bool:

@@ -87,7 +87,7 @@ def test_a_share_says_how_near_is_near_by_the_members_own_samples_alone(
 
 @pytest.mark.parametrize("wrong", [{"near_share": 0.1}, {"near": None}, {"near": None, "near_share": 1.5}])
 def test_how_near_is_near_is_said_once(wrong: dict[str, float | None]) -> None:
-    with pytest.raises(PoisonproofError, match="either 'near' or 'near_share'|above 0 and at most 1"):
+    with pytest.raises(PoisonproofError, match=r"either 'near' or 'near_share'|above 0 and at most 1"):
         model(**wrong).fit([[0.0], [1.0]], [0, 1])
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import runpy
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -231,8 +232,9 @@ def test_no_panel_stays_empty(draw, needs):
 COMMITTED = Path(__file__).parents[2] / "benchmarks" / "paper"
 
 
-def test_the_committed_results_agree_with_themselves_and_with_the_docs():
-    results = json.loads((COMMITTED / "results.json").read_text("utf-8"))
+@pytest.mark.parametrize("name", ["results.json", "weak.json"])
+def test_the_committed_results_agree_with_themselves(name):
+    results = json.loads((COMMITTED / name).read_text("utf-8"))
     again = collected(results["rows"], results["costs"])
     for name in ("certified_fraction", "statistics", "certified_accuracy_attack_size_1", "frontier"):
         assert again[name] == results[name], name
@@ -243,6 +245,23 @@ def test_the_committed_results_agree_with_themselves_and_with_the_docs():
         assert theorem == sorted(theorem, reverse=True)
         assert at(theorem, 1) <= row["shared_attack_of_size_1"]["lower"] <= row["shared_attack_of_size_1"]["upper"]
         assert len(row["votes_sha256"]) == 64
+
+
+def test_weak_rows_are_the_papers_with_base_classifiers_as_weak():
+    results = json.loads((COMMITTED / "weak.json").read_text("utf-8"))
+    assert results["statistics"]
+    for row in results["statistics"]:
+        theirs = published_cell("statistics", row["dataset"], row["k"], row["d"])
+        assert abs(row["base_accuracy"] - theirs["base_accuracy"]) < 4
+    sys.path.insert(0, str(COMMITTED.parent))
+    import weak
+
+    names = {theirs: ours for ours, theirs in NAMES.items()}
+    for row in results["rows"]:
+        assert row["learner"] == describe(weak.LEARNERS[names[row["dataset"]], round(row["k"])]())
+
+
+def test_the_page_says_what_the_committed_results_say():
     docs = Path(__file__).parents[2] / "docs"
     page = (docs / "measured.md").read_text("utf-8")
     assert runpy.run_path(str(docs / "fill_measured.py"))["filled"](page) == page
