@@ -1,20 +1,27 @@
 """Updates against refits: 200 random sequences, and how much faster one added or removed sample is.
 
-Usage: python benchmarks/update.py [--sequences 200]
+Usage: python benchmarks/update.py [--sequences 200] [--rows 100000]
+
+CPU seconds of one process; the row by itself, of ``--rows`` rows of `large_data.py`, as an array and as a frame.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import NearestCentroid
 
+import large_data
 from poisonproof import FiniteAggregationClassifier, PremiseWarning, data
+from poisonproof.learners.presets import preset
 from poisonproof.samples.rows import join_rows
 
 
@@ -67,9 +74,43 @@ def speed() -> None:
         )
 
 
+def one_of_many(rows: int) -> None:
+    """One row removed, and one added, of many: the ratio to a refit must be at least half of k."""
+    with tempfile.TemporaryDirectory() as folder:
+        large_data.write(Path(folder), rows)
+        frame = pd.read_parquet(folder)
+    labels = frame.pop("y")
+    numbers = frame.iloc[:, : large_data.NUMBERS].to_numpy()
+    for name, X in (("frame", frame), ("array", numbers)):
+        for k, d in ((20, 1), (50, 16)):
+            model = FiniteAggregationClassifier(preset("table"), k=k, d=d, n_jobs=1, classes=["no", "yes"])
+            model.fit(X[:1000], labels[:1000]).update(remove=[0])  # compiled
+            started = time.process_time()
+            model.fit(X, labels)
+            refit = time.process_time() - started
+            removed, added = [], []
+            for row in range(5):
+                one = (X[row : row + 1], labels[row : row + 1])
+                started = time.process_time()
+                model.update(remove=[row])
+                removed.append(time.process_time() - started)
+                started = time.process_time()
+                model.update(add=one)
+                added.append(time.process_time() - started)
+            less, more = float(np.median(removed)), float(np.median(added))
+            print(
+                f"{name} of {X.shape[0]} x {X.shape[1]}, k = {k}, d = {d}: refit {refit:.2f} CPU s; one row removed "
+                f"{1000 * less:.0f} ms, {refit / less:.1f} times faster; one added {1000 * more:.0f} ms, "
+                f"{refit / more:.1f} times (asked: {k / 2:g})"
+            )
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--sequences", type=int, default=200)
+    parser.add_argument("--rows", type=int, default=100_000)
+    arguments = parser.parse_args()
     warnings.simplefilter("ignore", PremiseWarning)
+    one_of_many(arguments.rows)
     speed()
-    sequences(parser.parse_args().sequences)
+    sequences(arguments.sequences)

@@ -118,19 +118,92 @@ def test_contributors():
         model.update(add=(X[:1], Y[:1]))
 
 
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_one_row_is_worked_out_from_what_it_touches(kind, monkeypatch):
+    """No other row is read, hashed or digested again; and the text of a removed cell is not kept."""
+    samples, labels, learner, options = KINDS[kind]
+    model = FiniteAggregationClassifier(learner, k=6, d=2, **options).fit(samples, labels)
+    with monkeypatch.context() as patch:
+        patch.setattr("poisonproof.estimators.finite_aggregation.prepare", None)
+        assert len(model.update(remove=[50]).retrained) == 2
+        if kind != "sparse":
+            model.update(add=(take_rows(samples, [50]), labels[[50]]))
+            model.update(remove=[len(labels) - 1])
+    stay = np.delete(np.arange(len(labels)), 50)
+    fresh = FiniteAggregationClassifier(learner, k=6, d=2, **options).fit(take_rows(samples, stay), labels[stay])
+    same(model, fresh, take_rows(samples, np.arange(40)))
+    if kind == "table":
+        assert (WORDS[50] == WORDS).sum() == 1
+        assert WORDS[50] not in model._known.prepared.data.samples.columns[2].cells.values
+        assert WORDS[50] not in model._known.given.X["note"].tolist()
+
+
+def one(learner, labels, samples=X, **options):
+    return FiniteAggregationClassifier(learner, k=5, d=2, **options).fit(samples, labels)
+
+
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
+@pytest.mark.parametrize(
+    ("samples", "labels", "change", "options"),
+    [
+        (X, [1.0, *Y[1:].tolist()], {"remove": np.arange(20)}, {}),  # the name of a class goes
+        (X, np.r_[Y[:-1], 9], {"remove": [len(Y) - 1]}, {}),  # a class goes
+        (X, [None, *Y[1:].tolist()], {"remove": [0]}, {}),  # a row that was left out goes
+        (np.where(X[0] == X, np.inf, X), Y, {"remove": [3]}, {}),  # an odd row stays
+        (X, Y, {"add": (np.full((1, 13), np.nan), [1])}, {}),  # a row that is left out comes
+        (X, Y, {"add": (X[:1], [7])}, {"classes": range(3)}),
+        (X, Y, {"add": (X[:1].astype(object), [1])}, {}),
+        (FRAME, Y, {"add": (FRAME[:1].assign(alcohol="many"), [1])}, {}),
+        (FRAME.assign(note=X[:, 1].astype(str)), Y, {"remove": np.arange(0, 170)}, {}),  # texts that look like numbers
+        (FRAME, Y, {"remove": [5]}, {"split": Split(schema={"alcohol": "number", "kind": "category", "note": "text"})}),
+        ([*WORDS[:9], 3.0], Y[[0, 60] * 5], {"remove": [9]}, {}),
+        (np.round(X), Y, {"remove": [5]}, {"split": "pixel-sum"}),
+        ((X * 9).astype(int), Y, {"remove": [5], "add": (X[:2], Y[:2])}, {}),
+    ],
+)
+def test_whatever_changes_the_result_is_a_refit(samples, labels, change, options):
+    learner = make_pipeline(HashingVectorizer(n_features=32), SGDClassifier()) if isinstance(samples, list) else None
+    learner = None if samples is FRAME or isinstance(samples, pd.DataFrame) else learner or GaussianNB()
+    model = one(learner, labels, samples, **options)
+    model.update(**change)
+    stay = np.setdiff1d(np.arange(len(labels)), change.get("remove", []))
+    now, now_y = take_rows(samples, stay), [list(labels)[row] for row in stay]
+    if "add" in change:
+        now, now_y = join_rows(now, change["add"][0]), [*now_y, *change["add"][1]]
+    same(model, one(learner, now_y, now, **options), samples)
+
+
+def test_other_parameters_are_heeded():
+    for change in (
+        {"k": 3},
+        {"estimator": NearestCentroid()},
+        {"split": Split(hash_labels=True)},
+    ):
+        model = one(GaussianNB(), Y).set_params(**change)
+        model.update(remove=[50])
+        options = {"estimator": GaussianNB(), "k": 5, "d": 2} | change
+        same(model, FiniteAggregationClassifier(**options).fit(np.delete(X, 50, 0), np.delete(Y, 50)), X)
+
+
 def test_samples_changed_in_place_are_noticed():
     mine = X.copy()
     model = FiniteAggregationClassifier(GaussianNB(), k=4, d=2).fit(mine, Y)
     mine[5] += 1
     assert 0 < len(model.update().retrained) <= 4
     same(model, FiniteAggregationClassifier(GaussianNB(), k=4, d=2).fit(mine, Y), X)
+    labels = Y.tolist()
+    model = FiniteAggregationClassifier(GaussianNB(), k=4, d=2).fit(X, labels)
+    labels[5] = 2
+    assert 0 < len(model.update().retrained) <= 2
+    same(model, FiniteAggregationClassifier(GaussianNB(), k=4, d=2).fit(X, labels), X)
 
 
 def test_a_loaded_model_is_told_its_data_and_keeps_none(tmp_path):
     model = FiniteAggregationClassifier(NearestCentroid(), k=4, d=2).fit(X, Y)
     model.save(tmp_path / "model")
     for loaded in (pickle.loads(pickle.dumps(model)), FiniteAggregationClassifier.load(tmp_path / "model")):
-        assert not hasattr(loaded, "_data")
+        assert not hasattr(loaded, "_known")
         with pytest.raises(ValueError, match=r"loaded without its training data; give it: update\(\.\.\., data="):
             loaded.update(remove=[1])
         loaded.update(remove=[1], data=(X, Y))

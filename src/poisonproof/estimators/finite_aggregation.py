@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.certificates.methods import Certificate, certify
-from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.base import EnsembleClassifier, warn
+from poisonproof.estimators.changes import Change, Given, Known, referred
 from poisonproof.estimators.prepared import DEFAULT_D, DEFAULT_K, Prepared, prepare, votes_of
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
-from poisonproof.samples.frames import as_frame, as_values
-from poisonproof.samples.labels import one_by_one
-from poisonproof.samples.rows import count_rows, join_rows, row_numbers, take_rows
+from poisonproof.samples.frames import as_frame
 from poisonproof.training.engine import engine_of
 from poisonproof.training.work import Kept
 from poisonproof.votes.votes import Votes
@@ -99,7 +97,8 @@ class FiniteAggregationClassifier(EnsembleClassifier):
     premises_ : tuple of Premise
         What every certificate of this model takes as given.
 
-    A fitted model refers to its training data, so that `update` can change it; saved and pickled models do not.
+    A fitted model remembers its training data and what was worked out of each row, so that `update` costs what it
+    touches; saved and pickled models do not.
     """
 
     def __init__(
@@ -137,7 +136,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         groups : array (n_samples,), optional
             Contributor ids, for split="group".
         """
-        self._train(X, y, groups, None)
+        self._train(self._read(Given(referred(as_frame(X)), referred(y), groups)), None)
         return self
 
     def update(self, add: Any = None, remove: Any = None, *, data: Any = None) -> Update:
@@ -158,46 +157,40 @@ class FiniteAggregationClassifier(EnsembleClassifier):
             The training data as it stands. A fitted model remembers it; one that was loaded or unpickled does not.
         """
         check_is_fitted(self, "members_")
-        X, y, groups = _with_groups(data if data is not None else getattr(self, "_data", None), "data")
-        X = as_frame(X)
-        stay = np.setdiff1d(np.arange(count_rows(X)), row_numbers(remove, count_rows(X)))
-        n_removed = count_rows(X) - len(stay)
-        labels = one_by_one(y)
-        X, labels = take_rows(X, stay), [labels[row] for row in stay]
-        contributors = None if groups is None else one_by_one(groups)
-        groups = None if contributors is None else [contributors[row] for row in stay]
-        n_added = 0
-        if add is not None:
-            more, more_y, more_groups = _with_groups(add, "add")
-            if (groups is None) != (more_groups is None):
-                raise PoisonproofError("Give contributor ids (groups) for all training samples or for none.")
-            more = as_frame(more)
-            n_added = count_rows(more)
-            X, labels = join_rows(X, more), [*labels, *one_by_one(more_y)]
-            groups = None if groups is None else [*groups, *one_by_one(more_groups)]
-        if count_rows(X) == 0:
-            raise PoisonproofError("Nothing would be left to train on; at least one training sample must stay.")
+        known: Known | None = getattr(self, "_known", None)
+        if data is not None or known is None:
+            given, known = Given.of(data, "data"), None
+        else:
+            given = known.given
+        change = Change.of(given, add, remove)
         changed = copy(self)
-        retrained = changed._train(X, labels, groups, (self.members_, self.subset_digests_))
+        known = None if known is None else known.after(changed, change)
+        if known is None:
+            known = changed._read(change.applied_to(given))
+        retrained = changed._train(known, (self.members_, self.subset_digests_))
         self.__dict__.update(changed.__dict__)  # all of it, or nothing if anything was refused
-        return Update(n_removed, n_added, retrained)
+        return Update(len(change.removed), change.n_added, retrained)
 
-    def _train(self, X: Any, y: Any, groups: Any, earlier: tuple[Any, NDArray[np.uint8]] | None) -> NDArray[np.int64]:
+    def _read(self, given: Given) -> Known:
+        return Known.of(given, prepare(self, given.X, given.y, given.groups))
+
+    def _train(self, known: Known, earlier: tuple[Any, NDArray[np.uint8]] | None) -> NDArray[np.int64]:
         """Train what ``earlier`` base classifiers, with their digests, do not already give; which ones that was."""
-        X = as_frame(X)
         stated = {premise.what: premise for premise in getattr(self, "premises_", ()) if not premise.declared}
-        prepared = prepare(self, X, y, groups)
+        prepared = known.prepared
         self._set_prepared(prepared)
         if earlier is None:
             self._see_surroundings()
         else:  # what a search chose, or learned before the split, stays so
             self.premises_ = tuple(stated.get(p.what, p) if p.declared else p for p in self.premises_)
         digests = prepared.digests
-        same = np.zeros(len(digests), np.bool_) if earlier is None else (digests == earlier[1]).all(axis=1)
+        same = np.zeros(len(digests), np.bool_)
+        if earlier is not None and earlier[1].shape == digests.shape:  # with another k, every subset is another
+            same = (digests == earlier[1]).all(axis=1)
         kept = None if earlier is None else Kept(earlier[0], np.flatnonzero(same))
         engine = engine_of(prepared.training.estimator)
         self.members_ = engine.fit(prepared.training, earlier=kept, n_jobs=self.n_jobs, verbose=self.verbose)
-        self._data = (X, y, groups)
+        self._known = known
         for remark in self.members_.remarks():
             warn(remark)
         return np.flatnonzero(~same)
@@ -217,7 +210,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but the training data, which is not the model's to give away."""
-        return {name: value for name, value in super().__getstate__().items() if name != "_data"}
+        return {name: value for name, value in super().__getstate__().items() if name != "_known"}
 
     def votes(self, X: Any, *, rankings: bool = False) -> Votes:
         """What every base classifier says about every sample, ready to certify.
@@ -296,17 +289,3 @@ def fitted_but_for_members(model: FiniteAggregationClassifier, prepared: Prepare
     fitted = copy(model)
     fitted._set_prepared(prepared)
     return fitted
-
-
-def _with_groups(parts: Any, name: str) -> tuple[Any, Any, Any]:
-    if parts is None:
-        raise PoisonproofError("This model was loaded without its training data; give it: update(..., data=(X, y)).")
-    if not isinstance(parts, list | tuple) or len(parts) not in (2, 3):
-        raise WrongTypeError(
-            f"The '{name}' of update must be (X, y) or (X, y, groups). Got {type(parts).__name__} instead."
-        )
-    X, y, groups = (*parts, None)[:3]
-    groups = as_values(groups)
-    if count_rows(X) != len(y):
-        raise PoisonproofError(f"The '{name}' of update has {count_rows(X)} samples but {len(y)} labels.")
-    return X, y, groups

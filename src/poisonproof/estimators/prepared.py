@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +24,7 @@ from poisonproof.learners.describe import describe
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread, resolve_spread
 from poisonproof.partition.store import StoredSubsets
-from poisonproof.partition.subsets import Subsets
+from poisonproof.partition.subsets import Subsets, subset_digests
 from poisonproof.premises import Premise
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import label_cells, one_by_one
@@ -48,6 +49,8 @@ class Prepared:
         What the attributes of a fitted classifier with an underscore are.
     classes_inferred : bool
         Whether the classes were read off the data.
+    contents : sequence of bytes
+        A digest of what base classifiers are fed of each partition.
     """
 
     training: Training
@@ -59,6 +62,13 @@ class Prepared:
     premises: tuple[Premise, ...]
     n_dropped: int
     classes_inferred: bool
+    contents: Sequence[bytes]
+
+    @property
+    def common(self) -> str:
+        """What all base classifiers have in common: the form of their samples, learner and classes."""
+        data = self.data
+        return f"{data.samples.layout} {describe(data.learner)} {data.classes.tolist()}"
 
     @property
     def classes(self) -> NDArray[Any]:
@@ -97,17 +107,16 @@ def prepare(model: Any, X: Any, y: Any, groups: Any = None) -> Prepared:
     n_dropped = len(data.codes) - len(rows)
     samples, codes = (data.samples.subset(rows) if n_dropped else data.samples), data.codes[rows]
     subsets = Subsets.of(samples, codes, partition[rows], spread)
-    _tell(data, subsets)
-    return Prepared(
+    tell(data, subsets)
+    return _prepared(
         Training(data.learner, samples, codes, subsets),
         subsets,
         data,
-        spread,
         split,
-        subsets.digests(samples, codes, _about(data)),
-        (*_premises(model, data, spread, split), *_about_ids(split, groups)),
+        premises_of(model, data, spread, split, groups),
         n_dropped,
         model.classes is None,
+        subsets.contents(samples, codes),
     )
 
 
@@ -121,21 +130,37 @@ def prepare_stored(model: Any, dataset: StoredDataset) -> Prepared:
             "anew for this spread."
         )
     data, subsets = read_stored(model, store, dataset.test), StoredSubsets(spread, store)
-    _tell(data, subsets)
-    return Prepared(
+    tell(data, subsets)
+    return _prepared(
         Training(data.learner, data.samples, data.codes, subsets),
         subsets,
         data,
-        spread,
         split,
-        subsets.digests(_about(data)),
         tuple(_premises(model, replace(data, samples=dataset.test), spread, split)),
         int(store.record["n_read"] - store.sizes.sum()),
         model.classes is None,
+        subsets.contents(),
     )
 
 
-def _tell(data: TrainingData, subsets: Subsets | StoredSubsets) -> None:
+def _prepared(
+    training: Training,
+    subsets: Subsets | StoredSubsets,
+    data: TrainingData,
+    split: Split,
+    premises: tuple[Premise, ...],
+    n_dropped: int,
+    classes_inferred: bool,
+    contents: Sequence[bytes],
+) -> Prepared:
+    """An ensemble with the digests of its subsets."""
+    spread, nothing = subsets.spread, np.zeros((0, 0), np.uint8)
+    whole = Prepared(training, subsets, data, spread, split, nothing, premises, n_dropped, classes_inferred, contents)
+    return replace(whole, digests=subset_digests(spread, contents, whole.common))
+
+
+def tell(data: TrainingData, subsets: Subsets | StoredSubsets) -> None:
+    """Warn of what a reader of certificates must know about the training data."""
     for oddity in data.oddities:
         warn(f"{oddity}.")
     if empty := int((subsets.sizes == 0).sum()):
@@ -143,11 +168,6 @@ def _tell(data: TrainingData, subsets: Subsets | StoredSubsets) -> None:
             f"{empty} of {len(subsets)} subsets are empty, so their base classifiers abstain; "
             "a smaller k·d would leave fewer."
         )
-
-
-def _about(data: TrainingData) -> str:
-    """What all base classifiers have in common besides the form of their samples."""
-    return f"{describe(data.learner)} {data.classes.tolist()}"
 
 
 def prepare_dataset(model: Any, dataset: Dataset) -> Prepared:
@@ -186,6 +206,13 @@ def votes_of(
         premises=premises,
         rankings=answers if ranked else None,
     )
+
+
+def premises_of(
+    model: EnsembleClassifier, data: TrainingData, spread: Spread, split: Split, groups: Any
+) -> tuple[Premise, ...]:
+    """What every certificate of an ensemble takes as given."""
+    return (*_premises(model, data, spread, split), *_about_ids(split, groups))
 
 
 def _premises(model: EnsembleClassifier, data: TrainingData, spread: Spread, split: Split) -> list[Premise]:

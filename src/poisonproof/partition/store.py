@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.partition.spread import Spread
-from poisonproof.partition.subsets import subset_digests
 from poisonproof.samples.kinds import Samples, canonical_rank
 from poisonproof.samples.packed import joined, unpacked
 from poisonproof.system.files import open_arrays, read_record, reading, sha256_of
@@ -240,7 +239,7 @@ class StoredSubsets:
         return self._sums(self.store.sizes)
 
     @cached_property
-    def bytes(self) -> NDArray[np.int64]:
+    def n_bytes(self) -> NDArray[np.int64]:
         """How many bytes of partitions each base classifier is fed."""
         return self._sums(self.store.bytes)
 
@@ -257,10 +256,9 @@ class StoredSubsets:
         """The seed of the base classifier: its index, and nothing else."""
         return subset
 
-    def digests(self, about: str) -> NDArray[np.uint8]:
-        """128 bits for each subset, the same as `Subsets.digests` has for these samples in memory."""
-        contents = [bytes.fromhex(content) for content in self.store.record["contents"]]
-        return subset_digests(self.spread, contents, f"{self.store.record['layout']} {about}")
+    def contents(self) -> list[bytes]:
+        """A digest of all that base classifiers are fed of each partition, the same as in memory."""
+        return [bytes.fromhex(content) for content in self.store.record["contents"]]
 
     def __len__(self) -> int:
         return self.spread.n_subsets

@@ -58,7 +58,8 @@ class Subsets:
     @cached_property
     def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows sorted by partition, and where each partition starts among them."""
-        rows = np.argsort(self.partition, kind="stable")
+        short = np.uint16 if self.spread.n_partitions <= np.iinfo(np.uint16).max else np.int64
+        rows = np.argsort(self.partition.astype(short), kind="stable")  # NumPy sorts short numbers by radix
         starts = np.concatenate(([0], np.cumsum(self.partition_sizes)))
         return rows, starts
 
@@ -85,18 +86,18 @@ class Subsets:
         """The seed of the base classifier: its index, and nothing else."""
         return subset
 
-    def digests(self, samples: Samples, labels: NDArray[np.int64], about: str) -> NDArray[np.uint8]:
-        """128 bits for each subset, from all that its base classifier is a function of.
-
-        That is: the subset's index, the multiset of its samples and label codes, and ``about``, what all
-        base classifiers have in common (learner, classes). Subsets with equal digests need one training only.
-        """
+    def contents(
+        self, samples: Samples, labels: NDArray[np.int64], partitions: NDArray[np.int64] | None = None
+    ) -> list[bytes]:
+        """A digest of all that base classifiers are fed of each partition, or of these partitions."""
         ordered, starts = self._sorted
-        ordered = ordered[np.lexsort((self.rank[ordered], self.partition[ordered]))]
-        contents = []
-        for start, stop, keys in zip(starts[:-1], starts[1:], samples.keys_of_parts(ordered, starts), strict=True):
-            contents.append(content_digest(labels[ordered[start:stop]], keys))
-        return subset_digests(self.spread, contents, f"{samples.layout} {about}")
+        if partitions is not None:
+            pieces = [ordered[starts[j] : starts[j + 1]] for j in partitions]
+            ordered = np.concatenate([np.zeros(0, np.int64), *pieces])
+            starts = np.concatenate(([0], np.cumsum([len(piece) for piece in pieces], dtype=np.int64)))
+        ordered = ordered[np.lexsort((self.rank[ordered], np.repeat(np.arange(len(starts) - 1), np.diff(starts))))]
+        parts = zip(starts[:-1], starts[1:], samples.keys_of_parts(ordered, starts), strict=True)
+        return [content_digest(labels[ordered[start:stop]], keys) for start, stop, keys in parts]
 
     def __len__(self) -> int:
         return self.spread.n_subsets
@@ -110,12 +111,20 @@ def content_digest(labels: NDArray[np.int64], keys: Iterable[bytes]) -> bytes:
     return digest.digest()
 
 
-def subset_digests(spread: Spread, contents: Sequence[bytes], common: str) -> NDArray[np.uint8]:
-    """128 bits for each subset: from its index, the digests of its partitions, and what all subsets have in common."""
-    digests = np.empty((spread.n_subsets, DIGEST_BYTES), np.uint8)
-    for i in range(spread.n_subsets):
+def subset_digests(
+    spread: Spread, contents: Sequence[bytes], common: str, subsets: Iterable[int] | None = None
+) -> NDArray[np.uint8]:
+    """128 bits for each subset, or each of these, from all that its base classifier is a function of.
+
+    That is: the subset's index, the multiset of its samples and label codes, by the digests of its partitions, and
+    ``common``, what all base classifiers have in common (form of the samples, learner, classes). Subsets with equal
+    digests need one training only.
+    """
+    wanted = range(spread.n_subsets) if subsets is None else list(subsets)
+    digests = np.empty((len(wanted), DIGEST_BYTES), np.uint8)
+    for at, i in enumerate(wanted):
         whole = hashlib.blake2b(f"{common} {i} ".encode(), digest_size=DIGEST_BYTES)
         for j in sorted(spread.partitions_of(i)):
             whole.update(contents[j])
-        digests[i] = np.frombuffer(whole.digest(), np.uint8)
+        digests[at] = np.frombuffer(whole.digest(), np.uint8)
     return digests

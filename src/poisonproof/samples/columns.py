@@ -179,6 +179,18 @@ class Column:
             return replace(self, numbers=self._kept[rows])
         return replace(self, codes=self.codes[rows])
 
+    def without(self, rows: NDArray[np.int64], stay: NDArray[np.int64]) -> Column:
+        """The rows that stay, where ``rows`` are the others; of cells that only those had, nothing is kept."""
+        column = self.take(stay)
+        if self.codes is None or column.codes is None:
+            return column
+        removed = np.unique(self.codes[rows])
+        gone = np.array([code for code in removed if code != MISSING and not (column.codes == code).any()], np.int32)
+        if not len(gone):
+            return column
+        codes = column.codes - np.searchsorted(gone, column.codes).astype(np.int32)
+        return replace(column, codes=codes, cells=Cells(np.delete(self.cells.values, gone)))
+
     def words(self, rows: Any = slice(None)) -> NDArray[np.float64]:
         """64 bits for each cell, from its value alone; what is hashed."""
         return self._kept[rows] if self.codes is None else self.cells.words[self.codes[rows]]
@@ -187,10 +199,12 @@ class Column:
         """Whether most texts of the column write numbers: a sign that one cell turned them all to text."""
         if self.codes is None or self.categorical:
             return False
-        texts = self.codes[self.codes >= self.cells.first_text]
-        counts = np.bincount(texts, minlength=len(self.cells))
-        writing = sum(int(counts[code]) for code in np.unique(texts) if _writes_number(self.cells.values[code]))
-        return 2 * writing > len(texts)
+        first = self.cells.first_text
+        numbers = [code for code, text in enumerate(self.cells.values[first:], first) if _writes_number(text)]
+        if not numbers:
+            return False
+        texts = self.codes[self.codes >= first]
+        return 2 * int(np.bincount(texts, minlength=len(self.cells))[numbers].sum()) > len(texts)
 
     def form_of(self, rows: NDArray[Any]) -> Any:
         """How these cells are fed: as numbers, as objects, or by which categories, which are those they have."""

@@ -72,6 +72,12 @@ class Samples(ABC):
     def subset(self, rows: ArrayLike) -> Samples:
         """These samples only, still in canonical form."""
 
+    def without(self, rows: NDArray[np.int64], stay: NDArray[np.int64]) -> Samples:
+        """The samples that stay, where ``rows`` are the others, with the hashes that they have; nothing of the rest."""
+        left = self.subset(stay)
+        vars(left)["content_hashes"] = self.content_hashes[stay]
+        return left
+
     @property
     @abstractmethod
     def n_bytes(self) -> int:
@@ -348,6 +354,11 @@ class TableSamples(Samples):
         rows = np.asarray(rows)
         return TableSamples(tuple(column.take(rows) for column in self.columns), len(rows))
 
+    def without(self, rows: NDArray[np.int64], stay: NDArray[np.int64]) -> Samples:
+        left = TableSamples(tuple(column.without(rows, stay) for column in self.columns), len(stay))
+        vars(left)["content_hashes"] = self.content_hashes[stay]
+        return left
+
     @property
     def oddities(self) -> tuple[str, ...]:
         return tuple(
@@ -432,7 +443,6 @@ def canonical_rank(samples: Samples, labels: NDArray[np.int64]) -> NDArray[np.in
     that read their rows in turn from meeting them sorted by a feature.
     """
     hashes = samples.content_hashes
-    tie = np.zeros(len(samples), np.int64)
     order = np.argsort(hashes, kind="stable")
     same = hashes[order[1:]] == hashes[order[:-1]]
     edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False])).astype(np.int8)))
@@ -440,9 +450,9 @@ def canonical_rank(samples: Samples, labels: NDArray[np.int64]) -> NDArray[np.in
         run = order[start : stop + 1]
         keys = list(samples.each_key(run))
         places = {key: place for place, key in enumerate(sorted(set(keys)))}
-        tie[run] = [places[key] for key in keys]
+        order[start : stop + 1] = run[np.lexsort((labels[run], np.array([places[key] for key in keys])))]
     rank = np.empty(len(samples), np.int64)
-    rank[np.lexsort((labels, tie, hashes))] = np.arange(len(samples))
+    rank[order] = np.arange(len(samples))
     return rank
 
 

@@ -50,7 +50,7 @@ class MemberMemory:
         votes = len(test) * vote_dtype(n_classes)().itemsize * (n_classes if rankings else 1)
         subsets = training.subsets
         if isinstance(subsets, StoredSubsets):
-            fed = int(subsets.bytes.max())
+            fed = int(subsets.n_bytes.max())
         else:
             fed = int(subsets.sizes.max() / max(1, len(training.samples)) * training.samples.n_bytes)
         return cls(resident_bytes() + 2 * votes * len(subsets), FED * fed + 3 * test.n_bytes, MEMBERS_PER_FILE * votes)

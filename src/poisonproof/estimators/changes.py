@@ -1,0 +1,292 @@
+"""Training data that change by a few rows: only what those rows touch is worked out again.
+
+What comes out is what `prepare` gives for the changed data, to the bit. It is told from the rows that change, from what
+is known of each of the others (its hash, its code, its partition), and from the rows that base classifiers are trained
+on again, which are read anew. Wherever more could depend on the change (the class list, an odd cell, another form of
+samples), nothing comes out, and the caller prepares everything anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from poisonproof.errors import PoisonproofError, WrongTypeError
+from poisonproof.estimators.base import accepts_nan, learner_of
+from poisonproof.estimators.prepared import DEFAULT_D, DEFAULT_K, Prepared, premises_of, split_of, tell
+from poisonproof.learners.describe import describe
+from poisonproof.partition.spread import resolve_spread
+from poisonproof.partition.store import known_by
+from poisonproof.partition.subsets import Subsets, subset_digests
+from poisonproof.samples.frames import as_frame, as_values
+from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, TextSamples, canonical_rank, is_frame
+from poisonproof.samples.labels import label_cells, one_by_one
+from poisonproof.samples.packed import form_of_pack, joined
+from poisonproof.samples.rows import count_rows, join_rows, row_numbers, take_rows
+from poisonproof.training.work import Training
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Training data as they were given: samples, labels and, if there are any, contributor ids."""
+
+    X: Any
+    y: Any
+    groups: Any = None
+
+    @classmethod
+    def of(cls, given: Any, name: str) -> Given:
+        """From (X, y) or (X, y, groups), as the parameter of this name."""
+        if given is None:
+            raise PoisonproofError(
+                "This model was loaded without its training data; give it: update(..., data=(X, y))."
+            )
+        if not isinstance(given, list | tuple) or len(given) not in (2, 3):
+            raise WrongTypeError(
+                f"The '{name}' of update must be (X, y) or (X, y, groups). Got {type(given).__name__} instead."
+            )
+        X, y, groups = (*given, None)[:3]
+        if count_rows(X) != len(y):
+            raise PoisonproofError(f"The '{name}' of update has {count_rows(X)} samples but {len(y)} labels.")
+        return cls(referred(as_frame(X)), referred(y), as_values(groups))
+
+    def __len__(self) -> int:
+        return count_rows(self.X)
+
+    @property
+    def stamps(self) -> tuple[Any, ...]:
+        """What differs once somebody has written into an array or a list that is only referred to."""
+        return tuple(_stamp(part) for part in (self.X, self.y, self.groups))
+
+    def rows(self, rows: NDArray[np.int64], samples: Samples | None = None) -> Given:
+        """These rows; where ``samples`` hold the same numbers in the same array, that is kept once."""
+        shared = isinstance(samples, NumberSamples) and isinstance(self.X, np.ndarray)
+        X = samples.values if shared else take_rows(self.X, rows)  # type: ignore[union-attr]
+        return Given(X, _taken(self.y, rows), None if self.groups is None else _taken(self.groups, rows))
+
+    def and_more(self, more: Given) -> Given:
+        """These samples, and others after them."""
+        groups = None if self.groups is None else [*one_by_one(self.groups), *one_by_one(more.groups)]
+        return Given(join_rows(self.X, more.X), [*one_by_one(self.y), *one_by_one(more.y)], groups)
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """Rows that go, those that stay, and samples that come after them."""
+
+    removed: NDArray[np.int64]
+    stay: NDArray[np.int64]
+    added: Given | None
+
+    @classmethod
+    def of(cls, given: Given, add: Any, remove: Any) -> Change:
+        """What `update` was asked for, checked."""
+        removed = row_numbers(remove, len(given))
+        added = None if add is None else Given.of(add, "add")
+        if added is not None and (given.groups is None) != (added.groups is None):
+            raise PoisonproofError("Give contributor ids (groups) for all training samples or for none.")
+        if len(removed) == len(given) and not (added is not None and len(added)):
+            raise PoisonproofError("Nothing would be left to train on; at least one training sample must stay.")
+        return cls(removed, np.delete(np.arange(len(given)), removed), added)
+
+    @property
+    def n_added(self) -> int:
+        """How many samples come."""
+        return 0 if self.added is None else len(self.added)
+
+    def applied_to(self, given: Given) -> Given:
+        """The training data as they are afterwards."""
+        left = given if not len(self.removed) else given.rows(self.stay)
+        return left if self.added is None else left.and_more(self.added)
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What a fitted model remembers of its training data: as they were given, and what was worked out of them."""
+
+    given: Given
+    prepared: Prepared
+    stamps: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, given: Given, prepared: Prepared) -> Known:
+        """From data and what was just worked out of them."""
+        return cls(given, prepared, given.stamps)
+
+    def after(self, model: Any, change: Change) -> Known | None:
+        """The same for changed data, from what the change touches; None where it may touch everything."""
+        arriving = _Arriving.of(self, model, change)
+        if arriving is None or not _touches_few(self, model, change):
+            return None
+        before = self.prepared
+        data = before.data
+        samples = _with_more(data.samples.without(change.removed, change.stay), arriving)
+        codes = np.concatenate((data.codes[change.stay], arriving.codes))
+        fed = np.flatnonzero(data.codes >= 0)
+        gone = np.searchsorted(fed, change.removed)
+        left = np.delete(np.arange(len(fed)), gone)
+        fed_samples, fed_codes = samples, codes
+        if before.n_dropped:
+            fed_samples = _with_more(before.training.samples.without(gone, left), arriving)
+            fed_codes = codes[codes >= 0]
+        earlier = before.subsets
+        assert isinstance(earlier, Subsets)
+        partition = np.concatenate((earlier.partition[left], arriving.partition))
+        rank = canonical_rank(fed_samples, fed_codes) if len(arriving.codes) else earlier.rank[left]
+        subsets = Subsets(before.spread, partition, rank)
+        touched = np.unique(np.concatenate((earlier.partition[gone], arriving.partition)))
+        retrained = np.unique(before.spread.as_table()[touched])
+        if not _as_it_was(fed_samples, subsets, retrained):
+            return None
+        contents, digests = list(before.contents), before.digests.copy()
+        for partition_number, content in zip(
+            touched.tolist(), subsets.contents(fed_samples, fed_codes, touched), strict=True
+        ):
+            contents[partition_number] = content
+        digests[retrained] = subset_digests(before.spread, contents, before.common, retrained.tolist())
+        given = self.given.rows(change.stay, samples if change.added is None else None)
+        given = given if change.added is None else given.and_more(change.added)
+        data = replace(data, samples=samples, codes=codes, cells=[*_taken(data.cells, change.stay), *arriving.cells])
+        tell(data, subsets)
+        prepared = replace(
+            before,
+            training=Training(data.learner, fed_samples, fed_codes, subsets),
+            subsets=subsets,
+            data=data,
+            digests=digests,
+            contents=contents,
+            premises=premises_of(model, data, before.spread, before.split, given.groups),
+        )
+        return Known.of(given, prepared)
+
+
+@dataclass(frozen=True, eq=False)
+class _Arriving:
+    """Samples that come, in canonical form, with what `prepare` would find of each."""
+
+    samples: Samples | None
+    codes: NDArray[np.int64]
+    cells: list[Any]
+    partition: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, known: Known, model: Any, change: Change) -> _Arriving | None:
+        """None where one of them would be left out or told of, or is of another form than the rest."""
+        nothing = np.zeros(0, np.int64)
+        more, before = change.added, known.prepared
+        if more is None or not len(more):
+            return cls(None, nothing, [], nothing)
+        if not _same_type(known.given.X, more.X):
+            return None
+        data, split = before.data, before.split
+        samples = split.samples(more.X)
+        places = {cell: code for code, cell in enumerate(label_cells(data.classes.tolist()))}
+        cells = label_cells(one_by_one(more.y))
+        codes = np.array([places.get(cell, -1) for cell in cells], np.int64)
+        if len(codes) != len(samples) or (codes < 0).any() or samples.oddities or not _alike(samples, data.samples):
+            return None
+        if not split.named(len(samples), more.groups).all():
+            return None
+        if not accepts_nan(data.learner) and not samples.complete().all():
+            return None
+        return cls(samples, codes, cells, split.partitions(samples, before.spread.n_partitions, cells, more.groups))
+
+
+def _touches_few(known: Known, model: Any, change: Change) -> bool:
+    """Whether nothing that all base classifiers share can differ after the change."""
+    before, data = known.prepared, known.prepared.data
+    if known.given.stamps != known.stamps:
+        return False
+    if not _same_ensemble(model, before) or data.samples.oddities or not _read_by_row(known.given.X, data.samples):
+        return False
+    if before.split.kind == "pixel-sum" and before.split.dtype != "uint8":
+        return False  # refused where all samples hold fractions, which other rows decide
+    if (data.codes[change.removed] < 0).any():
+        return False
+    if (data.codes >= 0).sum() == len(change.removed):
+        return False
+    return not before.classes_inferred or _same_classes(data.classes, data.codes, change.removed)
+
+
+def _same_classes(classes: NDArray[Any], codes: NDArray[np.int64], removed: NDArray[np.int64]) -> bool:
+    """Whether classes that are read off the data stay: each is named by its first label, which must not go."""
+    if any(isinstance(label, float) and not label.is_integer() for label in classes.tolist()):
+        return False  # such labels are refused where most of them are fractions
+    firsts = [int(np.argmax(codes == code)) for code in np.unique(codes[removed])]
+    return not np.isin(firsts, removed).any()
+
+
+def _same_ensemble(model: Any, before: Prepared) -> bool:
+    """Whether the parameters of a model are those that it was prepared with."""
+    spread = resolve_spread(model.spread, model.k, model.d, unless=(DEFAULT_K, DEFAULT_D))
+    return (
+        isinstance(before.subsets, Subsets)
+        and spread.digest == before.spread.digest
+        and split_of(model) == before.split
+        and (model.classes is None) == before.classes_inferred
+        and (model.classes is None or sorted(map(str, model.classes)) == sorted(map(str, before.classes.tolist())))
+        and describe(learner_of(model, before.data.samples)) == describe(before.data.learner)
+    )
+
+
+def _read_by_row(X: Any, samples: Samples) -> bool:
+    """Whether each sample was read by itself, so that no majority of rows decides what the samples are."""
+    if isinstance(X, np.ndarray) and samples.kind == "numbers":
+        return X.dtype.kind in "biuf"
+    return is_frame(X) or samples.kind in ("texts", "sparse rows")
+
+
+def _same_type(X: Any, more: Any) -> bool:
+    """Whether samples that come are given as the others are, so that to join them changes neither."""
+    if is_frame(X):
+        return is_frame(more) and list(X.columns) == list(more.columns) and list(X.dtypes) == list(more.dtypes)
+    if isinstance(X, np.ndarray):
+        return isinstance(more, np.ndarray) and X.dtype == more.dtype and X.shape[1:] == more.shape[1:]
+    return isinstance(X, list) and isinstance(more, list)
+
+
+def _alike(samples: Samples, others: Samples) -> bool:
+    joinable = isinstance(samples, NumberSamples | TextSamples | TableSamples) and samples.kind == others.kind
+    return joinable and form_of_pack(samples) == form_of_pack(others)
+
+
+def _with_more(samples: Samples, arriving: _Arriving) -> Samples:
+    if arriving.samples is None:
+        return samples
+    hashes = np.concatenate((samples.content_hashes, arriving.samples.content_hashes))
+    return known_by(joined([samples, arriving.samples]), hashes)
+
+
+def _as_it_was(samples: Samples, subsets: Subsets, retrained: NDArray[np.int64]) -> bool:
+    """Whether the rows that are to be trained on again still hash as they did: nobody wrote to the user's array."""
+    rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(subsets.rows(int(i)) for i in retrained)]))
+    if not len(rows):
+        return True
+    return bool((samples.subset(rows).hashes() == samples.content_hashes[rows]).all())
+
+
+def referred(values: Any) -> Any:
+    """The same values; of a frame what pandas copies as soon as somebody writes into the user's own."""
+    return values.copy(deep=False) if hasattr(values, "iloc") else values
+
+
+def _stamp(values: Any) -> Any:
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biufSU":
+        return xxhash.xxh3_128_digest(np.ascontiguousarray(values).data)
+    if isinstance(values, np.ndarray | list | tuple):
+        return list(values)
+    return None  # a frame is copied when something writes into it; the rows that are read again are checked besides
+
+
+def _taken(values: Any, rows: NDArray[np.int64]) -> Any:
+    """These of some labels or ids, as they are kept."""
+    if isinstance(values, np.ndarray):
+        return values[rows]
+    if hasattr(values, "iloc"):
+        return values.iloc[rows]
+    values = values if isinstance(values, list) else one_by_one(values)
+    return values if len(rows) == len(values) else [values[row] for row in rows.tolist()]
