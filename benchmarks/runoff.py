@@ -2,11 +2,15 @@
 
     python benchmarks/runoff.py VOTES.npy [Y_TEST.npy]
     python benchmarks/runoff.py --attack CASES
+    python benchmarks/runoff.py --cut CASES
+    python benchmarks/runoff.py --many [SAMPLES] [MEMBERS] [CLASSES]
 
 VOTES.npy as `poisonproof run … --rankings` saved it, with VOTES.rankings.npy beside it. Y_TEST.npy holds the class
 index of each test sample; without it the share of radii is printed instead of the certified fraction. --attack draws
 random small ensembles and tries every set of partitions of the smallest attack, on every fifth of them with every
-ranking of what they reach.
+ranking of what they reach. --cut keeps the first places of random small rankings and tries every set of partitions
+against many ways in which they may go on. --many draws rankings of 1,000 classes, whole ones and their first places,
+and measures time and memory (2,000 samples × 800 base classifiers unless told; whole rankings for 50 samples).
 """
 
 from __future__ import annotations
@@ -86,9 +90,75 @@ def attack(cases: int) -> None:
     print(f"exact in truth: {exact / cases * 100:.2f} %")
 
 
+def cut(cases: int) -> None:
+    """Random small ensembles of which the first places are kept; a broken radius stops the campaign."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
+    from ensembles import random_spread
+    from runoff_oracle import check_cut_case
+
+    rng = np.random.default_rng(0)
+    started = time.process_time()
+    found = []
+    for case in range(cases):
+        n_classes, n = int(rng.integers(2, 6)), int(rng.integers(4, 15))
+        places = int(rng.integers(1, n_classes + 1))
+        found.append(check_cut_case(rng, n, n_classes, case % 3 == 0, places, random_spread(rng, n)))
+    kept, whole = (np.array(part) for part in zip(*found, strict=True))
+    print(
+        f"{cases} ensembles, every set of partitions and 4 to 25 ways to go on: 0 broken, 0 above what whole rankings "
+        f"prove; radius above 0 in {(whole[:, 0] > 0).sum()}, of these smaller with the places kept in "
+        f"{(kept[:, 0] < whole[:, 0]).sum()}; {time.process_time() - started:.0f} CPU s"
+    )
+
+
+def many(n_test: int = 2000, n: int = 800, n_classes: int = 1000) -> None:
+    """Time and memory where there are many classes; each sample is confused with 60 others, 10 of them often."""
+    import resource
+    import tempfile
+
+    rng = np.random.default_rng(0)
+    print(f"{n_test} test samples, {n} base classifiers, {n_classes} classes")
+    print("| d | places | rankings, MB | CPU s | mean radius | of whole rankings, first 50 | peak memory, MB |")
+    print("|---|---|---|---|---|---|---|")
+    whole = np.empty((n_test, n, 20), np.uint16)
+    for t in range(n_test):
+        candidates = rng.choice(n_classes, 60, replace=False)
+        taste = np.concatenate([[rng.uniform(1, 5)], rng.uniform(0, 2, 9), np.full(50, -1.5)])
+        order = np.argsort(-(taste + rng.gumbel(size=(n, 60))), axis=1)
+        whole[t] = candidates[order[:, :20]]
+    few = np.empty((50, n, n_classes), np.uint16)
+    for t in range(len(few)):
+        for i in range(n):
+            named = whole[t, i]
+            behind = rng.permutation(np.setdiff1d(np.arange(n_classes), named, assume_unique=True))
+            few[t, i] = np.concatenate([named, behind])
+    for d in (1, 16):
+        spread = Spread.random(n // d, d)
+        certify(Votes(few[:1, :, 0], spread, range(n_classes), rankings=few[:1]), "run-off")  # compile
+        full = certify(Votes(few[..., 0], spread, range(n_classes), rankings=few), "run-off", n_jobs=1)
+        for places in (1, 3, 10, 20):
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "votes.npy"
+                ranked = np.ascontiguousarray(whole[..., :places])
+                Votes(ranked[..., 0], spread, range(n_classes), rankings=ranked).save(path)
+                del ranked
+                started = time.process_time()
+                votes = Votes.load(path)
+                found = certify(votes, "run-off", n_jobs=1)
+                spent = time.process_time() - started
+            same = found.prediction[: len(few)] == full.prediction
+            assert (found.radius[: len(few)][same] <= full.radius[same]).all()
+            assert (found.radius[: len(few)][~same] == 0).all()
+            radii = f"{found.radius.mean():.2f} | {found.radius[: len(few)].mean():.2f} of {full.radius.mean():.2f}"
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            size = n_test * n * places * 2 / 1e6
+            print(f"| {d} | {places} | {size:.0f} | {spent:.1f} | {radii} | {peak:.0f} |", flush=True)
+
+
 def main() -> None:
-    if sys.argv[1] == "--attack":
-        attack(int(sys.argv[2]))
+    if sys.argv[1] in ("--attack", "--cut", "--many"):
+        campaign = {"--attack": attack, "--cut": cut, "--many": many}[sys.argv[1]]
+        campaign(*map(int, sys.argv[2:]))
         return
     votes = Votes.load(sys.argv[1])
     if votes.rankings is None:

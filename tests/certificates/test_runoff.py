@@ -213,7 +213,8 @@ def changed(at, value):
         ),
         (changed((3, slice(None)), [1, 2, 0]), "base classifier 3 on test sample 0 begins with 1, but the vote is 2"),
         (changed((2, 0), 1), "base classifier 2 on test sample 0 begins with 1, but the vote is 3"),
-        (changed((0, 0), 0)[..., :2], r"shape \(test samples, base classifiers, classes\), here \(1, 4, 3\)"),
+        (changed((0, 0), 0)[..., :0], r"shape \(test samples, base classifiers, classes\), here \(1, 4, 3\)"),
+        (changed((0, 0), 0)[..., [0, 1, 2, 2]], r"\(1, 4, 3\), or fewer places from the first on. Got \(1, 4, 4\)"),
         (changed((0, 0), 0).astype(float), "whole numbers, class indices. Got dtype float64"),
     ],
 )

@@ -40,8 +40,21 @@ def need(gap, weight, table):
     return next((t for t in range(len(sums) + 1) if sum(sums[:t]) >= gap), inf) if gap > 0 else 0
 
 
-def formula(rankings, table, n_classes, unseen=False, *, members=True, clipped=False):
-    """R1 and R2, straight from the formulas; ``members`` adds ⌈T/d⌉ to R2, ``clipped`` is the form in print."""
+def standing(ranking, is_cut, p, c):
+    """All that 1 + [p above c] − [c above p] can be, if a ranking that is cut may go on in any way.
+
+    A new label stands nowhere in it.
+    """
+    if is_cut and p not in ranking and c not in ranking:
+        return {1, 2} if c < 0 else {0, 1, 2}
+    return {1 + above(ranking, p, c) - above(ranking, c, p)}
+
+
+def formula(rankings, table, n_classes, unseen=False, *, members=True, clipped=False, cut=()):
+    """R1 and R2, straight from the formulas; ``members`` adds ⌈T/d⌉ to R2, ``clipped`` is the form in print.
+
+    ``cut``: base classifiers of whose rankings only the first places are known.
+    """
     classes = [*range(n_classes), *([NEW] if unseen else [])]
     votes = [ranking[0] if ranking else None for ranking in rankings]
     p = elect(rankings, range(n_classes))
@@ -64,16 +77,21 @@ def formula(rankings, table, n_classes, unseen=False, *, members=True, clipped=F
             r1, pair = size, (a if gaps[0] >= gaps[1] else b)
     r2, loser_to = inf, s
     for c in [s, *(c for c in rivals if c != s)]:
-        lead = sum(above(r, p, c) - above(r, c, p) for r in rankings) + (c > p)
-        turned = [1 + above(r, p, c) - above(r, c, p) for r in rankings]
+        standings = [standing(r, i in cut, p, c) for i, r in enumerate(rankings)]
+        least = [min(values) for values in standings]
+        lead = sum(least) - len(least) + (c > p)
+        # An unknown one that m of the partitions reach gives (m − 1)(most − least) too much at most, 1 ≤ m ≤ d.
+        degree = len(table[0])
+        turned = [min(v) + ceil((max(v) - min(v)) * (degree - 1) / degree) for v in standings]
         size = max(0 if c == s else need(gap(s, c), weight(s, c), table), need(lead, turned, table))
         if members:
             others = [x for x in range(n_classes) if x not in (p, c)]
-            size = max(size, ceil(fewest_members(rankings, p, c, others, gap, lead) / len(table[0])))
+            fewest = fewest_members(rankings, p, c, others, gap, lead, least)
+            size = max(size, ceil(fewest / degree) if fewest < inf else inf)
         if size < r2:
             r2, loser_to = size, c
     runner_up = loser_to if r2 <= r1 else pair
-    lead = sum(above(r, p, s) - above(r, s, p) for r in rankings)
+    lead = sum(min(standing(r, i in cut, p, s)) - 1 for i, r in enumerate(rankings))
     return {
         "prediction": p,
         "runner_up": n_classes if runner_up < 0 else runner_up,
@@ -84,15 +102,15 @@ def formula(rankings, table, n_classes, unseen=False, *, members=True, clipped=F
     }
 
 
-def fewest_members(rankings, p, c, others, gap, lead):
+def fewest_members(rankings, p, c, others, gap, lead, least):
     """Fewest base classifiers that, all ranking c first, put c above the others and before p."""
     gaps = tuple(gap(x, c) for x in others)
     states = {(0,) * (len(others) + 1): 0}
-    for r in rankings:
+    for r, given in zip(rankings, least, strict=True):
         vote = r[0] if r else None
         if vote == c:
             continue
-        gains = (*(1 + (vote == x) for x in others), 1 + above(r, p, c) - above(r, c, p))
+        gains = (*(1 + (vote == x) for x in others), given)
         for state, used in list(states.items()):
             moved = tuple(a + b for a, b in zip(state, gains, strict=True))
             states[moved] = min(states.get(moved, inf), used + 1)
@@ -224,3 +242,58 @@ def random_case(rng, n, n_classes):
 def as_array(rankings, n_classes):
     """Rankings of one test sample as `Votes` takes them."""
     return np.array([[*r, *[n_classes] * (n_classes - len(r))] for r in rankings])
+
+
+def completions(rankings, cut, n_classes, rng, how_many):
+    """Ways in which cut rankings may go on: with nothing, for one class against another, and at random."""
+    yield rankings
+    classes = range(n_classes)
+    for first, last in permutations(classes, 2) if n_classes > 1 else ():
+        order = [first, *(c for c in classes if c not in (first, last)), last]
+        yield [(*r, *(c for c in order if c not in r)) if i in cut else r for i, r in enumerate(rankings)]
+    for _ in range(how_many):
+        continued = []
+        for i, r in enumerate(rankings):
+            rest = rng.permutation([c for c in classes if c not in r]).tolist() if i in cut else []
+            continued.append((*r, *rest[: int(rng.integers(0, len(rest) + 1))]))
+        yield continued
+
+
+def kept_places(rankings, places):
+    """The first places, and the base classifiers whose rankings may go on behind them."""
+    kept = [r[:places] for r in rankings]
+    return kept, {i for i, r in enumerate(kept) if len(r) == places}
+
+
+def check_cut_case(rng, n, n_classes, unseen, places, spread):
+    """Certify the first places of a random case and try every set of partitions against ways to go on.
+
+    Gives the radius and the prediction from whole rankings and from cut ones, after asserting that the radius holds in
+    every one of these ways, is never above what whole rankings prove, and is what the formulas say.
+    """
+    from poisonproof import Votes, certify
+
+    whole = random_case(rng, n, n_classes)
+    kept, cut = kept_places(whole, places)
+    table = spread.as_table().tolist()
+
+    def certified(rankings, places):
+        ranked = np.array([as_array(rankings, n_classes)[:, :places]])
+        votes = Votes(ranked[..., 0], spread, range(n_classes), classes_inferred=unseen, rankings=ranked)
+        return certify(votes, "run-off", n_jobs=1)
+
+    certificate = certified(kept, places)
+    radius, p = int(certificate.radius[0]), int(certificate.prediction[0])
+    twin = formula(kept, table, n_classes, unseen, cut=cut if places < n_classes else ())
+    for name in ("prediction", "runner_up", "margin", "radius"):
+        assert int(getattr(certificate, name)[0]) == twin[name], (name, kept, cut, table)
+    for rankings in (whole, *completions(kept, cut, n_classes, rng, 3)):
+        if elect(rankings, range(n_classes)) != p:
+            assert radius == 0, (kept, rankings, table)
+            continue
+        smallest = smallest_attack(rankings, table, n_classes, unseen)
+        assert radius < smallest, (kept, rankings, table)
+        assert not certificate.exact[0] or radius + 1 == smallest, (kept, rankings, table)
+        assert radius <= certified(rankings, n_classes).radius[0], (kept, rankings, table)
+    full = certified(whole, n_classes)
+    return (radius, p), (int(full.radius[0]), int(full.prediction[0]))

@@ -443,12 +443,13 @@ def test_what_is_not_known_is_not_verified(loose):
     )
 
 
-def ranked_certificate(folder, d, inferred):
+def ranked_certificate(folder, d, inferred, places=4):
     """Run-off of 40 test samples by 24 base classifiers, some of which abstain."""
     rng = np.random.default_rng(d)
     spoken = rng.random((40, 24, 4)) + rng.choice([0, 0.3, 1.0], (40, 1, 1)) * rng.random((40, 1, 4))
     rankings = np.argsort(-spoken, axis=2)
     rankings[rng.random(rankings.shape[:2]) < 0.1] = 4
+    rankings = rankings[..., :places]
     votes = Votes(rankings[..., 0], Spread.random(24 // d, d), range(4), rankings=rankings, classes_inferred=inferred)
     votes.save(folder / "votes.npy")
     certificate = certify(votes, "run-off")
@@ -481,6 +482,18 @@ def test_radii_of_a_run_off_election_are_computed_again(tmp_path, d, inferred):
     assert ": no rival" in forged(runner_up=certificate.prediction.copy())
     if d == 1:
         assert "some are not called so" in forged(exact=~at)
+
+
+@pytest.mark.parametrize(("d", "inferred", "places"), [(1, False, 2), (2, True, 1), (2, False, 2), (3, True, 2)])
+def test_radii_of_cut_rankings_are_computed_again(tmp_path, d, inferred, places):
+    certificate = ranked_certificate(tmp_path, d, inferred, places)
+    assert certificate.radius.max() > 1
+    assert verify(tmp_path / "certificate.npz", votes=tmp_path / "votes.npy").word == "CONSISTENT"
+    for at in (7, int(certificate.radius.argmax())):
+        larger = certificate.radius + (np.arange(40) == at)
+        replace(certificate, radius=larger).save(tmp_path / "forged.npz")
+        verdict = verify(tmp_path / "forged.npz", votes=tmp_path / "votes.npy").verdict
+        assert f"test sample {at} is stated as {larger[at]}, but its rankings do not prove that" in verdict
 
 
 def test_certificates_describe_themselves(honest):

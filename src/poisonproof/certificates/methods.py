@@ -233,7 +233,7 @@ def _run_off(votes: Votes, n_jobs: int) -> tuple[list[NDArray[np.int64]], NDArra
         rows = np.array(rankings[start:stop], np.uint16)
         prediction, runner_up, margin, radius = (array[start:stop] for array in arrays)
         outputs = (prediction, runner_up, margin, radius, exact[start:stop])
-        certify_runoff_rows(rows, shifts, table, feeding, votes.classes_inferred, small, *outputs)
+        certify_runoff_rows(rows, len(votes.classes), shifts, table, feeding, votes.classes_inferred, small, *outputs)
 
     in_threads(votes.n_test, 8, work, n_jobs)
     return arrays, exact

@@ -30,6 +30,15 @@ radius = min(R1, R2) − 1. With d = 1 both are **exact**: T_c is an attack, and
 for neither a nor b, serve all three conditions best. With d > 1 a greedy search looks for an attack of size radius + 1,
 checked by the conditions above; where it finds one the radius is exact.
 
+Cut rankings. Of many classes only the first places are kept. Where a base classifier names neither p nor c,
+1 + [p above c] − [c above p] is unknown; let l be the least it can be, 0, or 1 if c is a new label, and 2 the most. The
+last condition and T_c reckon with l. The need of the last condition reckons with l in the lead and with
+l + ⌈(2 − l)(d − 1)/d⌉ in the sums: if the truth is l + e and m ≤ d of the partitions reach the base classifier, whole
+rankings give it m·(l + e) in the sums and e more in the lead, and m·(l + e) − e ≤ m·l + (m − 1)⁺·(2 − l), which is no
+more. So every need is at most what it is with whole rankings, however these go on: the radius holds for all of them
+and is never above theirs. If they would elect another class, that is s, whose need is 0, and the radius is 0.
+Exactness is claimed only where nothing unknown takes part. Proof: docs/run-off.md.
+
 Inferred classes. An attacker may invent labels. A new one has no votes, no base classifier out of reach ranks it, and
 it wins every tie (its name may sort first). One of them is a rival in both rounds. A second one, to fill both places of
 round 1, buys nothing: it takes |R(H)| ≥ 2u, u being the votes that p keeps. If another class keeps a vote, it lacks at
@@ -49,6 +58,7 @@ from poisonproof.certificates.kernels import (
     _subtract_hits,
     how_many_fit,
 )
+from poisonproof.certificates.runoff_attacks import attack_on_round_1, attack_on_round_2, gap_between
 from poisonproof.system.compiled import njit
 
 
@@ -59,17 +69,9 @@ def _need(gap: int, histogram: NDArray[np.int64], n: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _gap(above: int, below: int, counts: NDArray[np.int64]) -> int:
-    """What class ``below`` lacks to stand above ``above`` in round 1; the code of no class is a new label."""
-    n_classes = len(counts) - 1
-    votes = counts[below] if below < n_classes else 0
-    return counts[above] - votes + (above < below < n_classes)
-
-
-@njit(nogil=True, cache=True)
 def _finalists(rankings: NDArray[Any], counts: NDArray[np.int64]) -> tuple[int, int]:
-    """Winner and loser of round 2; with a single class, the loser is a new label."""
-    n, n_classes = rankings.shape
+    """Winner and loser of round 2 by the places kept; with a single class, the loser is a new label."""
+    n_classes = len(counts) - 1
     if n_classes == 1:
         return 0, 1
     first = int(np.argmax(counts[:n_classes]))
@@ -78,7 +80,7 @@ def _finalists(rankings: NDArray[Any], counts: NDArray[np.int64]) -> tuple[int, 
         if c != first and (second < 0 or counts[c] > counts[second]):
             second = c
     lead = 0
-    for i in range(n):
+    for i in range(len(rankings)):
         for c in rankings[i]:
             if c in (first, second):
                 lead += 1 if c == first else -1
@@ -89,16 +91,88 @@ def _finalists(rankings: NDArray[Any], counts: NDArray[np.int64]) -> tuple[int, 
 
 
 @njit(nogil=True, cache=True)
-def _relate(rankings: NDArray[Any], p: int, relation: NDArray[np.uint8]) -> None:
-    """relation[c, i] = 1 + [i ranks p above c] − [i ranks c above p]; the last row is a new label, ranked nowhere."""
-    n, n_classes = rankings.shape
-    for i in range(n):
+def _raise(rankings: NDArray[Any], p: int, n_classes: int, up: int, raised: NDArray[np.uint8]) -> None:
+    """raised[c, i] = up where base classifier i puts class c above p; what is not written is 0."""
+    for i in range(len(rankings)):
+        for c in rankings[i]:
+            if c in (p, n_classes):
+                break
+            raised[c, i] = up
+
+
+@njit(nogil=True, cache=True)
+def _relate(rankings: NDArray[Any], p: int, n_classes: int, d: int, least: NDArray[Any], most: NDArray[Any]) -> int:
+    """1 + [i ranks p above c] − [i ranks c above p] for classes that i does not put above p; how many are unknown.
+
+    Row 0 speaks of classes, row 1 of a new label. ``least`` is the smallest it can be, whatever was not kept, and
+    ``most`` what i has to give to the sums over partitions (see the module's text).
+    """
+    n_places = rankings.shape[1]
+    unknown = 0
+    for i in range(len(rankings)):
         place = 0
-        while place < n_classes and rankings[i, place] != p and rankings[i, place] != n_classes:
+        while place < n_places and rankings[i, place] != p and rankings[i, place] != n_classes:
             place += 1
-        relation[:, i] = 2 if place < n_classes and rankings[i, place] == p else 1
-        for above in range(place):
-            relation[rankings[i, above], i] = 0
+        if place == n_places and place < n_classes:
+            unknown += 1
+            least[0, i], most[0, i] = 0, min(2, d - 1)
+            least[1, i], most[1, i] = 1, min(2, d)
+        else:
+            value = 2 if place < n_places and rankings[i, place] == p else 1
+            least[:, i] = value
+            most[:, i] = value
+    return unknown
+
+
+@njit(nogil=True, cache=True)
+def _given(c: int, relation: NDArray[Any], raised: NDArray[np.uint8], given: NDArray[Any]) -> int:
+    """What every base classifier gives to class c against p, and the sum; ``relation`` as `_relate` wrote it."""
+    n_classes = len(raised)
+    total = 0
+    for i in range(len(given)):
+        given[i] = relation[1, i] if c == n_classes else relation[0, i] * (1 - raised[c, i])
+        total += given[i]
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _leads(
+    rankings: NDArray[Any],
+    p: int,
+    s: int,
+    n_classes: int,
+    unseen_class: bool,
+    least: NDArray[Any],
+    rivals: NDArray[np.int64],
+    rivals_lead: NDArray[np.int64],
+) -> int:
+    """The rivals in round 2 and how far p is ahead of them at least: s, then the others in order; how many they are.
+
+    Of the classes that nobody puts above p the first is the strongest: all of them have no votes and the same standing
+    towards p, and ties go to the smaller class. So it speaks for the others, however many there are.
+    """
+    lowered = np.zeros(n_classes + 1, np.int64)
+    named = np.zeros(n_classes + 1, np.bool_)
+    for i in range(len(rankings)):
+        for c in rankings[i]:
+            if c in (p, n_classes):
+                break
+            named[c] = True
+            lowered[c] += least[0, i]
+    n_rivals = unnamed = 0
+    of_classes, of_new_label = np.int64(least[0].sum()), np.int64(least[1].sum())
+    for step in range(-1, n_classes + unseen_class):
+        c = s if step < 0 else step
+        if c == p or step == s:
+            continue
+        if step >= 0 and c < n_classes and not named[c]:
+            unnamed += 1
+            if unnamed > 1:
+                continue
+        lead = (of_new_label if c == n_classes else of_classes) - lowered[c] - len(rankings)
+        rivals[n_rivals], rivals_lead[n_rivals] = c, lead + (p < c < n_classes)
+        n_rivals += 1
+    return n_rivals
 
 
 @njit(nogil=True, cache=True)
@@ -116,7 +190,7 @@ def _enough_members(
             continue
         lacking = 0
         if v != p and v < n_classes:
-            lacking = max(0, _gap(v, c, counts) - how_many)
+            lacking = max(0, gap_between(v, c, counts) - how_many)
             if lacking > counts[v]:
                 return False
         from_twos = min(lacking, kinds[v, 2])
@@ -147,103 +221,9 @@ def _sums_histogram(
 
 
 @njit(nogil=True, cache=True)
-def _greedy_attack(
-    size: int, gaps: NDArray[np.int64], weights: NDArray[np.int64], table: NDArray[np.int64], feeding: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """The base classifiers reached by ``size`` partitions, each chosen for what it adds towards all gaps.
-
-    None of them if the cover of every row of ``weights`` does not come to its gap.
-    """
-    n = len(table)
-    reached = np.zeros(n, np.bool_)
-    rest = gaps.copy()
-    gains = np.zeros((len(gaps), n), np.int64)
-    for q in range(len(gaps)):
-        for j in range(n):
-            for i in table[j]:
-                gains[q, j] += weights[q, i]
-    for _ in range(size):
-        best, most = 0, -1.0
-        for j in range(n):
-            value = 0.0
-            for q in range(len(gaps)):
-                if rest[q] > 0:
-                    value += min(gains[q, j], rest[q]) / gaps[q]
-            if value > most:
-                best, most = j, value
-        for i in table[best]:
-            if reached[i]:
-                continue
-            reached[i] = True
-            for q in range(len(gaps)):
-                rest[q] -= weights[q, i]
-                for j in feeding[i]:
-                    gains[q, j] -= weights[q, i]
-    if rest.max() > 0:
-        reached[:] = False
-    return reached
-
-
-@njit(nogil=True, cache=True)
-def _attack_on_round_1(
-    size: int,
-    p: int,
-    a: int,
-    b: int,
-    votes: NDArray[Any],
-    counts: NDArray[np.int64],
-    table: NDArray[np.int64],
-    feeding: NDArray[np.int64],
-) -> bool:
-    """Whether an attack of this size was found that pushes p out of round 1 by a and b."""
-    n_classes = len(counts) - 1
-    gaps = np.array([_gap(p, a, counts), _gap(p, b, counts), _gap(p, a, counts) + _gap(p, b, counts)])
-    weights = np.ones((3, len(votes)), np.int64)
-    for i in range(len(votes)):
-        for_p, for_a, for_b = int(votes[i] == p), int(votes[i] == a < n_classes), int(votes[i] == b < n_classes)
-        weights[0, i] += for_p - for_a
-        weights[1, i] += for_p - for_b
-        weights[2, i] += 2 * for_p - for_a - for_b
-    return bool(_greedy_attack(size, gaps, weights, table, feeding).any())
-
-
-@njit(nogil=True, cache=True)
-def _attack_on_round_2(
-    size: int,
-    p: int,
-    s: int,
-    c: int,
-    lead: int,
-    relation: NDArray[np.uint8],
-    votes: NDArray[Any],
-    counts: NDArray[np.int64],
-    table: NDArray[np.int64],
-    feeding: NDArray[np.int64],
-) -> bool:
-    """Whether an attack of this size was found after which c stands above every class but p, and beats p."""
-    n_classes = len(counts) - 1
-    gaps = np.array([lead, 0 if c == s else _gap(s, c, counts)])
-    weights = np.ones((2, len(votes)), np.int64)
-    for i in range(len(votes)):
-        weights[0, i] = relation[c, i]
-        weights[1, i] += int(votes[i] == s < n_classes) - int(votes[i] == c < n_classes)
-    reached = _greedy_attack(size, gaps, weights, table, feeding)
-    if not reached.any():
-        return False
-    after = counts.copy()
-    for i in range(len(votes)):
-        if reached[i]:
-            after[votes[i]] -= 1
-    ours = reached.sum() + (after[c] if c < n_classes else 0)
-    stands_above = 0
-    for x in range(n_classes):
-        stands_above += x not in (p, c) and after[x] + (x < c < n_classes) > ours
-    return stands_above == 0
-
-
-@njit(nogil=True, cache=True)
 def certify_runoff_rows(
     rankings: NDArray[Any],
+    n_classes: int,
     shifts: NDArray[np.int64],
     table: NDArray[np.int64],
     feeding: NDArray[np.int64],
@@ -257,10 +237,11 @@ def certify_runoff_rows(
 ) -> None:
     """Fill winner, the class that sets the radius, lead in round 2, radius, and whether it was shown to be exact.
 
-    ``table`` is the spread, ``feeding`` its inverse, and ``shifts`` describe it too or are empty. ``unseen_class``
-    reckons with a new label, whose code is the number of classes. ``small`` is an empty array whose dtype holds 3d.
+    ``rankings`` hold the first places, all of them or fewer. ``table`` is the spread, ``feeding`` its inverse, and
+    ``shifts`` describe it too or are empty. ``unseen_class`` reckons with a new label, whose code is the number of
+    classes. ``small`` is an empty array whose dtype holds 3d.
     """
-    n, n_classes = rankings.shape[1:]
+    n = rankings.shape[1]
     d = table.shape[1]
     counts = np.zeros(n_classes + 1, np.int64)
     row = np.empty(2 * n, rankings.dtype)
@@ -270,8 +251,11 @@ def certify_runoff_rows(
     reach_histogram, both_histogram = np.zeros(2 * d + 1, np.int64), np.zeros(3 * d + 1, np.int64)
     histogram = np.zeros(3 * d + 1, np.int64)
     lanes = np.zeros((4, max(n_classes, 3 * d) + 1), np.int64)
-    relation = np.empty((n_classes + 1, n), np.uint8)
+    raised = np.zeros((n_classes, n), np.uint8)
+    least, most = np.empty((2, n), small.dtype), np.empty((2, n), small.dtype)
+    given = np.empty(n, small.dtype)
     kinds = np.zeros((n_classes + 1, 3), np.int64)
+    rivals, rivals_lead = np.empty(n_classes + 1, np.int64), np.empty(n_classes + 1, np.int64)
     pushers, pushers_need = np.empty(n_classes + 1, np.int64), np.empty(n_classes + 1, np.int64)
 
     for t in range(rankings.shape[0]):
@@ -279,27 +263,23 @@ def certify_runoff_rows(
         row[n:] = row[:n]
         _count(row[:n], lanes, counts)
         p, s = _finalists(rankings[t], counts)
-        _relate(rankings[t], p, relation)
+        unknown = _relate(rankings[t], p, n_classes, d, least, most)
+        _raise(rankings[t], p, n_classes, 1, raised)
         if s < n_classes:
             for i in range(2 * n):
                 weight[i] = 1 + (row[i] == s)
             _add_reach(weight, shifts, table, reach_s)
+        n_rivals = _leads(rankings[t], p, s, n_classes, unseen_class, least, rivals, rivals_lead)
 
         # p loses round 2. The other finalist first: it usually sets the radius and prunes the rest.
         best, setter, partner = n + 1, s, -1
-        for step in range(-1, n_classes + unseen_class):
-            c = s if step < 0 else step
-            if c == p or step == s:
-                continue
-            lead = int(p < c < n_classes) - n
-            for i in range(n):
-                lead += relation[c, i]
-            if step < 0:
-                margin[t] = max(lead - 1, 0)
-            entry = 0 if c == s else _gap(s, c, counts)
+        margin[t] = max(rivals_lead[0] - 1, 0)
+        for at in range(n_rivals):
+            c, lead = rivals[at], rivals_lead[at]
+            entry = 0 if c == s else gap_between(s, c, counts)
             if max(lead, entry) > 2 * d * (best - 1):
                 continue
-            weight[:n] = relation[c]
+            _given(c, most, raised, weight[:n])
             weight[n:] = weight[:n]
             _sums_histogram(weight, shifts, table, delta, lanes, histogram)
             needed = _need(lead, histogram, n)
@@ -311,23 +291,28 @@ def certify_runoff_rows(
                 needed = max(needed, _need(entry, histogram, n))
             if needed < best:
                 kinds[:] = 0
+                _given(c, least, raised, given)
                 for i in range(n):
-                    kinds[row[i], relation[c, i]] += 1
+                    kinds[row[i], given[i]] += 1
                 while needed < best and not _enough_members(needed * d, p, c, lead, kinds, counts):
                     needed += 1
             if needed < best:
                 best, setter = needed, c
 
-        # p is pushed out of round 1 by two classes.
+        # p is pushed out of round 1 by two classes. Of those without votes the first two are the strongest.
         for i in range(2 * n):
             weight[i] = 1 + (row[i] == p)
         _sums_histogram(weight, shifts, table, reach, lanes, reach_histogram)
         for j in range(n):
             both[j] = 2 * reach[j] - d
         _count(both, lanes, both_histogram)
-        n_pushers = 0
+        n_pushers = without_votes = 0
         for c in range(n_classes + unseen_class):
-            gap = _gap(p, c, counts)
+            if c < n_classes and counts[c] == 0 and c != p:
+                without_votes += 1
+                if without_votes > 2:
+                    continue
+            gap = gap_between(p, c, counts)
             if c == p or _need(gap, reach_histogram, n) >= best:
                 continue
             delta[:] = reach
@@ -339,7 +324,7 @@ def certify_runoff_rows(
         for first in range(n_pushers):
             for second in range(first + 1, n_pushers):
                 a, b = pushers[first], pushers[second]
-                gap_a, gap_b = _gap(p, a, counts), _gap(p, b, counts)
+                gap_a, gap_b = gap_between(p, a, counts), gap_between(p, b, counts)
                 needed = max(pushers_need[first], pushers_need[second])
                 if needed >= best or _need(gap_a + gap_b, both_histogram, n) >= best:
                     continue
@@ -355,14 +340,14 @@ def certify_runoff_rows(
 
         prediction[t], runner_up[t], radius[t] = p, setter, max(best - 1, 0)
         size = radius[t] + 1
-        exact[t] = d == 1
+        exact[t] = d == 1 and (unknown == 0 or partner >= 0)
         if d > 1 and partner >= 0:
-            exact[t] = _attack_on_round_1(size, p, setter, partner, row[:n], counts, table, feeding)
-        for c in range(n_classes + unseen_class):
-            if c == p or exact[t]:
-                continue
-            lead = int(p < c < n_classes) - n
-            for i in range(n):
-                lead += relation[c, i]
-            if max(lead, 0 if c == s else _gap(s, c, counts)) <= 2 * d * size:
-                exact[t] = _attack_on_round_2(size, p, s, c, lead, relation, row[:n], counts, table, feeding)
+            exact[t] = attack_on_round_1(size, p, setter, partner, row[:n], counts, table, feeding)
+        for at in range(n_rivals):
+            c, lead = rivals[at], rivals_lead[at]
+            if exact[t] or unknown > 0:  # an attack on places that were not kept shows nothing
+                break
+            if max(lead, 0 if c == s else gap_between(s, c, counts)) <= 2 * d * size:
+                _given(c, least, raised, given)
+                exact[t] = attack_on_round_2(size, p, s, c, lead, given, row[:n], counts, table, feeding)
+        _raise(rankings[t], p, n_classes, 0, raised)

@@ -99,6 +99,11 @@ def by_runoff(
 
     assert votes.rankings is not None
     rankings, spread = votes.rankings, votes.spread
+    if rankings.shape[-1] < len(votes.classes):
+        raise PoisonproofError(
+            f"The target of a run-off needs all {len(votes.classes)} places of the rankings. Got the first "
+            f"{rankings.shape[-1]}; leave the target out, or keep all places."
+        )
     shifts = np.array(spread.shifts or (), np.int64)
     table = np.array(spread.as_table())
     small = np.empty(0, np.promote_types(np.uint16, np.min_scalar_type(4 * spread.d)))

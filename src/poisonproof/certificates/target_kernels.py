@@ -47,7 +47,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.certificates.kernels import _add_reach, _count, how_many_fit
-from poisonproof.certificates.runoff import _enough_members, _gap, _greedy_attack, _need, _sums_histogram
+from poisonproof.certificates.runoff import _enough_members, _need, _sums_histogram
+from poisonproof.certificates.runoff_attacks import gap_between, greedy_attack
 from poisonproof.system.compiled import njit
 
 
@@ -159,7 +160,7 @@ def attacked_rows(
             for i in range(n):
                 weights[n_gaps, i] = 1 + (votes[t, i] == x) - (votes[t, i] == target)
             n_gaps += 1
-        exact[t] = _greedy_attack(radius[t] + 1, gaps[:n_gaps], weights[:n_gaps], table, feeding).any()
+        exact[t] = greedy_attack(radius[t] + 1, gaps[:n_gaps], weights[:n_gaps], table, feeding).any()
 
 
 @njit(nogil=True, cache=True)
@@ -226,7 +227,7 @@ def target_runoff_rows(
             for x in range(n_classes):
                 if x in (c, y):
                     continue
-                to_target, to_other = _gap(x, c, counts), _gap(x, y, counts)
+                to_target, to_other = gap_between(x, c, counts), gap_between(x, y, counts)
                 for condition in range(4):
                     gap, own, of_target, of_other, of_relation = to_target, 1, 1, 0, 0
                     if condition == 1:

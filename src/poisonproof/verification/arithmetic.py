@@ -164,7 +164,8 @@ class Arithmetic:
         if ranked is None:
             raise NotCheckedError("there are no rankings, and a run-off election needs them.")
         in_range = ranked.size and 0 <= int(ranked.min()) <= int(ranked.max()) <= evidence.n_classes
-        if ranked.shape != (*evidence.matrix.shape, evidence.n_classes) or not in_range:
+        places_fit = ranked.shape[:-1] == evidence.matrix.shape and 1 <= ranked.shape[-1] <= evidence.n_classes
+        if not places_fit or not in_range:
             raise NotCheckedError("the rankings are not in order.")
 
     def _run_off(self, t: int) -> RunOff:
@@ -175,10 +176,11 @@ class Arithmetic:
 
     def _run_offs(self) -> str:
         """Radii of run-off elections: each is proved anew, and one more is not."""
-        arrays = self.evidence.certificate.arrays
+        arrays, whole_but_not_exact = self.evidence.certificate.arrays, False
         for at, t in enumerate(self.rows):
             election, radius = self._run_off(int(t)), int(arrays["radius"][t])
-            if not election.proof(radius).complete:
+            promises = radius > 0 or not election.unknown.any()  # what was not kept may already decide otherwise
+            if promises and not election.proof(radius).complete:
                 raise NotTrueError(
                     f"the radius of test sample {t} is stated as {radius}, but its rankings do not prove that."
                 )
@@ -188,8 +190,9 @@ class Arithmetic:
                 )
             if arrays["runner_up"][t] not in election.rivals and self.evidence.n_classes > 1:
                 raise NotTrueError(f"the runner-up of test sample {t} is stated as {arrays['runner_up'][t]}: no rival.")
+            whole_but_not_exact |= not arrays["exact"][t] and not election.unknown.any()
             self.progress(at + 1, len(self.rows))
-        if self.evidence.spread.d == 1 and not arrays["exact"][self.rows].all():
+        if self.evidence.spread.d == 1 and whole_but_not_exact:
             raise NotTrueError("with d = 1 every radius of a run-off election is exact, and some are not called so.")
         n, looked = (
             self.evidence.matrix.shape[1],

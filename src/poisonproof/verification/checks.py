@@ -120,8 +120,8 @@ def rankings(evidence: Evidence) -> str:
     if evidence.rankings is None:
         return "none were kept."
     ranked, matrix, n_classes = evidence.rankings, evidence.matrix, evidence.n_classes
-    if ranked.shape != (*matrix.shape, n_classes) or ranked.dtype.kind not in "iu":
-        raise NotTrueError(f"the rankings are no table of {n_classes} places for each vote: shape {ranked.shape}.")
+    if ranked.shape[:-1] != matrix.shape or not 1 <= ranked.shape[-1] <= n_classes or ranked.dtype.kind not in "iu":
+        raise NotTrueError(f"the rankings are no table of 1 to {n_classes} places for each vote: shape {ranked.shape}.")
     for t, (ranking, votes) in enumerate(zip(ranked, matrix, strict=True)):
         inside = np.sort(ranking, axis=1)
         rules = {

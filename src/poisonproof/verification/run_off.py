@@ -12,6 +12,9 @@ election fulfils several conditions of the form cover(w) ≥ gap at once, and so
 A cover is at most the sum of the r largest sums over spread(j), and at most the sum of the r·d largest weights of base
 classifiers. A radius is proved if for every pair {a, b} and every c some multipliers need more than that. The ones that
 are tried are those that `poisonproof.certificates.runoff` counts with, so that the largest radius proved is the radius.
+
+Rankings may be cut: of two classes that a cut one does not name nothing is known, and what would be best for the
+attacker is taken. Its proofs are not for poisonproof-check.
 """
 
 from __future__ import annotations
@@ -64,8 +67,8 @@ class Proof(NamedTuple):
 class RunOff:
     """The election on one test sample: row i of ``rankings`` holds the classes of base classifier i, best first.
 
-    ``n_classes`` fills a row up. ``inferred`` adds a class that nobody has seen: without votes, ranked by nobody, and
-    it wins ties; its code is ``n_classes``.
+    ``n_classes`` fills a row up; with fewer places than classes a row without it is cut. ``inferred`` adds a class that
+    nobody has seen: without votes, ranked by nobody, and it wins ties; its code is ``n_classes``.
     """
 
     rankings: NDArray[Any]
@@ -89,7 +92,7 @@ class RunOff:
     def places(self) -> NDArray[np.int64]:
         """Where each base classifier ranks each class; ``n_classes`` where it does not."""
         places = np.full((len(self.rankings), self.n_classes + 1), self.n_classes, np.int64)
-        np.put_along_axis(places, self.rankings.astype(np.int64), np.arange(self.n_classes), axis=1)
+        np.put_along_axis(places, self.rankings.astype(np.int64), np.arange(self.rankings.shape[1]), axis=1)
         places[:, self.n_classes] = self.n_classes
         return places
 
@@ -103,8 +106,29 @@ class RunOff:
         return (first, second) if self.relation(first, second).sum() >= len(self.votes) else (second, first)
 
     def relation(self, p: int, c: int) -> NDArray[np.int64]:
-        """1 + [p above c] − [c above p] for every base classifier."""
+        """1 + [p above c] − [c above p] for every base classifier, by the places kept."""
         return 1 + np.sign(self.places[:, c] - self.places[:, p])
+
+    @property
+    def unknown(self) -> NDArray[np.bool_]:
+        """Base classifiers whose ranking is cut before it names the winner."""
+        cut = (self.rankings.shape[1] < self.n_classes) & (self.rankings[:, -1] < self.n_classes)
+        return cut & (self.places[:, self.finalists[0]] == self.n_classes)
+
+    def least(self, c: int) -> NDArray[np.int64]:
+        """1 + [winner above c] − [c above winner], the smallest it can be whatever was not kept."""
+        open_to_doubt = self.unknown & (self.places[:, c] == self.n_classes)
+        return np.where(open_to_doubt, int(c == self.n_classes), self.relation(self.finalists[0], c))
+
+    def reached(self, c: int) -> NDArray[np.int64]:
+        """For every partition, at least what it takes from the winner's lead over c, whatever was not kept.
+
+        A base classifier that could give x more than its least, and is reached m ≤ d times, counts (m − 1)·x too much
+        at most, which is m·x·(d − 1)/d at most.
+        """
+        least, d = self.least(c), self.spread.d
+        doubt = np.where(self.unknown & (self.places[:, c] == self.n_classes), 2 - least, 0)
+        return self.spread.sums(least + -(-doubt * (d - 1) // d))
 
     def lack(self, above: int, below: int) -> int:
         """What class ``below`` lacks to stand above ``above`` in round 1."""
@@ -112,8 +136,7 @@ class RunOff:
 
     def duel(self, c: int) -> int:
         """What class c lacks to beat the winner in round 2."""
-        p = self.finalists[0]
-        return int(self.relation(p, c).sum()) - len(self.votes) + (p < c < self.n_classes)
+        return int(self.least(c).sum()) - len(self.votes) + (self.finalists[0] < c < self.n_classes)
 
     @property
     def margin(self) -> int:
@@ -150,9 +173,9 @@ class RunOff:
         return None
 
     def _beaten(self, c: int, radius: int) -> Beaten | None:
-        (p, s), hits, d = self.finalists, self._hits, self.spread.d
-        relation, lead = self.relation(p, c), self.duel(c)
-        sums = self.spread.sums(relation)
+        s, hits, d = self.finalists[1], self._hits, self.spread.d
+        relation, lead = self.least(c), self.duel(c)
+        sums = self.reached(c)
         if sum_of_largest(sums, radius) < lead:
             return Beaten(c, 1, (), Limit("partitions", threshold(sums, radius)))
         if c != s and s < self.n_classes:

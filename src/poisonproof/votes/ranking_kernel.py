@@ -11,13 +11,13 @@ from poisonproof.system.compiled import njit
 
 
 @njit(nogil=True, cache=True)
-def first_wrong(rankings: NDArray[Any], votes: NDArray[Any]) -> tuple[int, int, int]:
+def first_wrong(rankings: NDArray[Any], votes: NDArray[Any], n_classes: int) -> tuple[int, int, int]:
     """Number of the broken rule (0 if none is), base classifier and place."""
-    n, n_classes = rankings.shape
+    n, n_places = rankings.shape
     named_by = np.full(n_classes, -1, np.int64)
     for i in range(n):
         ended = False
-        for place in range(n_classes):
+        for place in range(n_places):
             named = np.int64(rankings[i, place])
             if named < 0 or named > n_classes:
                 return 1, i, place

@@ -8,6 +8,10 @@ classifier does not rank it prefers neither; it prefers a class it ranks to one 
 Unseen classes are left out and not put last in the order of their names, for this reason: a label that an attacker
 invents would find its place among them by its name, so it could stand above another class in base classifiers that no
 poison reaches. Left out, it gains nothing there.
+
+Of many classes the first places are enough: ``rankings`` may hold fewer places than there are classes. Then a row whose
+last place still names a class is *cut*, and what came behind it is unknown: that base classifier prefers the classes it
+names to all others, and of two that it does not name nothing is known.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from poisonproof.errors import PoisonproofError
 
 WRONG = {
-    1: "holds {named}, but classes are 0 … {last} and {abstention} stands for nothing more",
+    1: "holds {named}, but classes are 0 … {last} and {abstention} stands for nothing more; declare all",
     2: "names class {named} twice",
     3: "goes on with class {named} after a place that holds nothing",
     4: "begins with {named}, but the vote is {vote}; the first place must be the vote, {abstention} for an abstention",
@@ -32,15 +36,15 @@ def checked_rankings(rankings: ArrayLike, matrix: NDArray[Any], n_classes: int) 
     from poisonproof.votes.ranking_kernel import first_wrong
 
     ranked = np.asanyarray(rankings)
-    if ranked.shape != (*matrix.shape, n_classes):
+    if ranked.shape[:-1] != matrix.shape or not 1 <= ranked.shape[-1] <= n_classes:
         raise PoisonproofError(
             f"Rankings must have the shape (test samples, base classifiers, classes), here "
-            f"{(*matrix.shape, n_classes)}. Got {ranked.shape}."
+            f"{(*matrix.shape, n_classes)}, or fewer places from the first on. Got {ranked.shape}."
         )
     if not np.issubdtype(ranked.dtype, np.integer):
         raise PoisonproofError(f"Rankings must be whole numbers, class indices. Got dtype {ranked.dtype}.")
     for t in range(len(ranked)):
-        wrong, i, place = first_wrong(ranked[t], matrix[t])
+        wrong, i, place = first_wrong(ranked[t], matrix[t], n_classes)
         if wrong:
             fault = WRONG[wrong].format(
                 named=ranked[t, i, place], last=n_classes - 1, abstention=n_classes, vote=matrix[t, i]

@@ -46,9 +46,10 @@ class Votes:
         every certificate counts one more rival, without votes, that wins ties.
     premises : sequence of Premise
         What the certificate takes as given.
-    rankings : array (n_test, n_subsets, n_classes) of integers, optional
+    rankings : array (n_test, n_subsets, places) of integers, optional
         The classes of each base classifier from best to worst (see `poisonproof.votes.rankings`); the first is its
-        vote. Only `certify` with method "run-off" reads them. They too must be functions of subset, index and sample;
+        vote. As many places as classes, or fewer: what was not kept is then reckoned against the prediction. Only
+        `certify` with method "run-off" reads them. They too must be functions of subset, index and sample;
         with inferred classes, no base classifier may rank a class that its subset does not hold.
     """
 
