@@ -108,7 +108,7 @@ def checked_formally(
         raise NotCheckedError("a run-off election is checked for declared classes alone, and these were inferred.")
     if method == "run-off" and evidence.rankings is None:
         raise NotCheckedError("there are no rankings, and a run-off election needs them.")
-    if method == "run-off" and evidence.rankings.shape[-1] < evidence.n_classes:
+    if method == "run-off" and evidence.rankings is not None and evidence.rankings.shape[-1] < evidence.n_classes:
         raise NotCheckedError(
             f"a run-off election is checked with all {evidence.n_classes} places of its rankings, and "
             f"{evidence.rankings.shape[-1]} were kept."
