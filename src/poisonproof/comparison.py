@@ -1,4 +1,5 @@
-"""One table: what each method certifies on the same data, with the same learner and a like number of base classifiers.
+"""One table: what each method certifies on the same data, with the same learner and a like number of base classifiers,
+or where the training samples themselves vote.
 
 Methods that only differ in their certificate share their base classifiers, which are trained once.
 """
@@ -8,8 +9,8 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from poisonproof.certificates.stochastic_certificate import StochasticCertificat
 from poisonproof.data import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+from poisonproof.estimators.samples_vote import SampleVoteClassifier
 from poisonproof.estimators.stochastic import (
     BinomialSelectionClassifier,
     CertifiedBaggingClassifier,
@@ -34,6 +36,7 @@ from poisonproof.learners.table import TableClassifier
 from poisonproof.partition.difference_sets import Design
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
+from poisonproof.planning.voting import by_pilot, classifier_by_pilot
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.labels import read_labels
 from poisonproof.samples.rows import count_rows
@@ -64,7 +67,11 @@ METHODS = {
     "infinite": Method("Infinite Aggregation", "bernoulli", "infinite-aggregation"),
     "binomial": Method("binomial selection", "bernoulli", "binomial-selection"),
     "bagging": Method("bagging", "bagging", "bagging"),
+    "neighbours": Method("neighbours", "neighbours", "neighbours"),
+    "ballots": Method("ballots", "ballots", "ballots"),
 }
+BY_SAMPLES = ("neighbours", "ballots")
+VOTES_PER_POISON = 4  # base classifiers withstand k over this by a lead of half of the votes
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,7 @@ class Row:
         return {
             **record,
             "unit": self.certificate.unit,
+            "voters": self.certificate.voters if isinstance(self.certificate, Certificate) else None,
             "k": self.k,
             "d": self.d,
             "base_classifiers": self.n_classifiers,
@@ -169,6 +177,8 @@ def compare(
     sizes: Sequence[int] | None = None,
     seed: int = 0,
     n_jobs: int | None = None,
+    voters: Mapping[str, SampleVoteClassifier] | None = None,
+    features: Any = None,
 ) -> Comparison:
     """Certify the same test samples by several methods, each with its own kind of guarantee.
 
@@ -186,12 +196,24 @@ def compare(
         Otherwise round ones up to the largest radius.
     seed : int
     n_jobs : int, optional
+    voters : dict, optional
+        The classifiers of the rows "neighbours" and "ballots", where training samples vote. Parameters of a row that is
+        not among them are chosen by a pilot on training samples, at the middle one of ``sizes`` or else at k / 4; that
+        is a premise.
+    features : feature map, optional
+        The map of such a pilot; otherwise the one for this kind of data.
     """
     _check(dataset, k, n_classifiers, rows)
     bench = _Bench(dataset, TableClassifier() if estimator is None else estimator, k, n_classifiers, seed, n_jobs)
-    bench.start_workers()
-    found: dict[str, Row] = {}
-    for ensemble in dict.fromkeys(METHODS[name].ensemble for name in rows):
+    if any(name not in BY_SAMPLES for name in rows):
+        bench.start_workers()
+    feared = sorted(sizes)[len(sizes) // 2] if sizes else k // VOTES_PER_POISON
+    found: dict[str, Row] = {
+        name: bench.of_samples(name, (voters or {}).get(name), features, max(1, feared))
+        for name in rows
+        if name in BY_SAMPLES
+    }
+    for ensemble in dict.fromkeys(METHODS[name].ensemble for name in rows if name not in BY_SAMPLES):
         wanted = [name for name in rows if METHODS[name].ensemble == ensemble]
         applying = []
         for name in wanted:
@@ -291,6 +313,25 @@ class _Bench:
             facts = (spread.k, spread.d, spread.n_subsets, seconds, _ms_since(started, len(certificate)))
             rows.append(Row(name, METHODS[name].title, None, certificate, *facts))
         return rows
+
+    def of_samples(self, name: str, given: SampleVoteClassifier | None, features: Any, feared: int) -> Row:
+        """The row of training samples that vote, as given or by a pilot at the attack size that is feared."""
+        data, started = self.dataset, time.perf_counter()
+        try:
+            model = given or classifier_by_pilot(data, name, feared, features, self.n_jobs)
+        except PoisonproofError as error:
+            return Row(name, METHODS[name].title, str(error).removesuffix("."))
+        model.fit(data.x_train, data.y_train, data.groups)
+        votes = model.votes_of(model.heard(data.x_test))
+        seconds = time.perf_counter() - started
+        started = time.perf_counter()
+        certificate = model.certificate_of(votes)
+        if given is None:
+            certificate = replace(certificate, premises=by_pilot(certificate.premises, name))
+        parameter = f"K = {model.n_neighbors}" if hasattr(model, "n_neighbors") else f"near = {model.near:g}"
+        title = f"{METHODS[name].title}, {parameter}{'' if given else f', by a pilot at {feared}'}"
+        spent = (seconds, _ms_since(started, len(certificate)))
+        return Row(name, title, None, certificate, None, None, None, *spent)
 
     def drawn(self, ensemble: str, names: Sequence[str]) -> list[Row]:
         """Rows that hold with a probability, on one set of base classifiers."""

@@ -12,16 +12,20 @@ from typer.testing import CliRunner
 
 from command_line import as_process as poisonproof
 from poisonproof import (
+    BallotClassifier,
     BinomialSelectionClassifier,
     CertifiedBaggingClassifier,
     FiniteAggregationClassifier,
     InfiniteAggregationClassifier,
+    NeighborVoteClassifier,
     Spread,
 )
 from poisonproof.cli import app, options
-from poisonproof.comparison import METHODS, compare, nearest_design
+from poisonproof.comparison import BY_SAMPLES, METHODS, compare, nearest_design
 from poisonproof.data.dataset import Dataset
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.maps.choosing import map_for
+from poisonproof.planning.families import where_samples_vote
 from poisonproof.report.comparison import (
     cells,
     header,
@@ -64,6 +68,20 @@ def test_every_row_is_what_the_method_itself_gives(blobs, compared):
             assert (row.d, row.n_classifiers, row.k) == (None, CLASSIFIERS, K)
             assert "99.9 %" in row.guarantee
             assert "ideal classifier only" in row.guarantee
+        elif row.name in BY_SAMPLES:
+            chosen = max(
+                (one for one in where_samples_vote(blobs, 1) if one.method == row.name),
+                key=lambda one: one.certified_balanced,
+            ).parameters
+            kind = NeighborVoteClassifier if row.name == "neighbours" else BallotClassifier
+            model = kind(map_for(blobs), classes=range(3), **chosen)
+            certificate = model.fit(blobs.x_train, blobs.y_train).certify(blobs.x_test)
+            assert row.certificate.exact.tolist() == certificate.exact.tolist()
+            assert (row.k, row.d, row.n_classifiers) == (None, None, None)
+            assert row.guarantee == "proof"
+            assert row.title.endswith(", by a pilot at 1")
+            chosen_from_data = {premise.what for premise in row.certificate.premises if not premise.declared}
+            assert ("near" if row.name == "ballots" else "number of neighbours") in chosen_from_data
         else:
             spread = spreads[method.ensemble]
             model = FiniteAggregationClassifier(GaussianNB(), spread=spread, classes=range(3))
@@ -74,7 +92,7 @@ def test_every_row_is_what_the_method_itself_gives(blobs, compared):
         assert row.certificate.method == method.certificate
         assert row.certificate.radius.tolist() == certificate.radius.tolist(), row.name
         assert row.certificate.prediction.tolist() == certificate.prediction.tolist()
-        assert row.n_classifiers <= CLASSIFIERS
+        assert (row.n_classifiers or 0) <= CLASSIFIERS
     largest = {row.name: row.certificate.radius.max() for row in compared.rows}
     assert largest["finite-tight"] >= largest["finite"] > 0
     assert compared.attack_sizes[-1] == max(largest.values())
@@ -90,7 +108,8 @@ def test_the_record_and_the_table_say_the_same(blobs, compared):
         assert one["certified_fraction"] == pytest.approx(shares)
         assert one["clean_accuracy"] == pytest.approx(shares[0])
         assert one["unit"].startswith("training samples")
-        assert any(premise.startswith("learner: GaussianNB") for premise in one["premises"])
+        voter = "map: " if row.name in BY_SAMPLES else "learner: GaussianNB"
+        assert any(premise.startswith(voter) for premise in one["premises"])
         text = dict(zip(names, cells(compared, row), strict=True))
         assert text["holds"] == ("proof" if row.proves else "99.9 %")
         assert 100 * shares[1] - 0.1 < float(text["1"]) <= 100 * shares[1] + 1e-6
@@ -141,6 +160,20 @@ def test_contributors_are_counted_by_the_proofs_only(blobs):
     assert found.unit == "contributors"
     assert found.rows[0].certificate.unit == "contributors"
     assert all("contributors are counted" in row.why_not for row in found.rows[1:])
+
+
+def test_samples_that_vote_say_why_no_pilot_can_be_made_of_them(blobs):
+    rows = ["ballots", "neighbours"]
+    inferred = compare(replace(blobs, classes=None), GaussianNB(), k=4, n_classifiers=4, rows=rows)
+    assert "declare them" in inferred.rows[0].why_not
+    assert inferred.rows[1].certificate is not None
+    grouped = replace(blobs, groups=np.arange(200) // 2)
+    assert all("of contributors" in row.why_not for row in compare(grouped, k=4, n_classifiers=4, rows=rows).rows)
+    many = compare(blobs, GaussianNB(), k=4, n_classifiers=4, rows=rows, sizes=[90])
+    assert all("too few training samples for a pilot at attack size 90" in row.why_not for row in many.rows)
+    given = {"neighbours": NeighborVoteClassifier(n_neighbors=5, classes=range(3), split="group")}
+    found = compare(grouped, GaussianNB(), k=4, n_classifiers=4, rows=["neighbours"], voters=given)
+    assert found.rows[0].certificate.unit == "contributors"
 
 
 def test_a_pooled_learner_has_every_row(blobs):
@@ -195,6 +228,23 @@ def test_the_command_prints_one_table_and_writes_only_where_it_is_told(table, tm
     assert "| DPA (d = 1) | proof |" in (tmp_path / "out" / "compare.md").read_text()
 
 
+def test_samples_vote_beside_base_classifiers_with_parameters_from_options(table):
+    words = ["compare", str(table), "--label", "class", "--classes", "x,y,z", "--k", "4", "--classifiers", "4"]
+    words += ["--n-jobs", "1", "--rows", "dpa,neighbours,ballots", "--n-neighbors", "9", "--near", "1.2"]
+    done = CliRunner().invoke(app, [*words, "--json"])
+    dpa, neighbours, ballots = json.loads(done.stdout)["rows"]
+    assert [row["title"] for row in (neighbours, ballots)] == ["neighbours, K = 9", "ballots, near = 1.2"]
+    assert neighbours["voters"].startswith("the 9 nearest of ")
+    assert "number of neighbours: 9 (declared)" in neighbours["premises"]
+    for row in (dpa, neighbours, ballots):
+        assert row["balanced_accuracy"] > 0.5
+        assert len(row["certified_fraction"]) == len(row["certified_fraction_balanced"])
+    printed = CliRunner().invoke(app, words).stdout
+    line = next(line for line in printed.splitlines() if "ballots, near = 1.2" in line)
+    assert line.split()[4:8] == ["proof", "—", "—", "—"]
+    assert "the training samples vote through a fixed map" in " ".join(printed.split())
+
+
 def test_a_narrow_terminal_gets_the_columns_in_two_tables(table, monkeypatch):
     words = ["compare", str(table), "--label", "class", "--k", "4", "--classifiers", "8", "--n-jobs", "1"]
     wide = CliRunner().invoke(app, [*words, "--rows", "dpa,finite"]).stdout
@@ -224,4 +274,16 @@ def test_the_command_refuses_in_one_sentence(table, tmp_path):
         assert (done.exit_code, done.stdout) == (2, "")
         assert sentence in done.stderr
         assert "written" not in done.stderr
+    for words, sentence in (
+        (("--n-neighbors", 3, "--rows", "dpa"), "--n-neighbors is of the row 'neighbours', which is not among --rows"),
+        (("--near", 1, "--rows", "neighbours"), "--near is of the row 'ballots'"),
+        (("--one-sided",), "--one-sided goes with --near"),
+        (("--metric", "cosine"), "--metric needs --near or --n-neighbors"),
+        (("--n-neighbors", 0, "--rows", "neighbours"), "'n_neighbors' parameter must be a whole number above 0"),
+        (("--near", -1, "--rows", "ballots", "--classes", "x,y,z"), "'near' parameter is the greatest distance"),
+        (("--features", "pickle", "--rows", "neighbours"), "There is no feature map 'pickle'"),
+    ):
+        done = CliRunner().invoke(app, ["compare", str(table), "--label", "class", *map(str, words)])
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert sentence in done.stderr
     assert "no data set 'nowhere'" in poisonproof("compare", "nowhere", code=2).stderr

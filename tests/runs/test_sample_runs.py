@@ -150,7 +150,11 @@ def test_a_kept_run_answers_for_new_rows_as_it_did_for_its_test_samples(wine, tm
         assert row["prediction"] == "b" or int(row["target_radius"]) >= int(row["radius"])
         assert 0 < float(row["vote_share"]) <= 1
     done = poisonproof("vote", folder, wine / "test.csv", "--out", tmp_path / "new.npy", code=2)
-    assert "has no base classifiers, its training samples vote" in " ".join(done.stderr.split())
+    assert "training samples vote, and that is kept as .npz" in " ".join(done.stderr.split())
+    poisonproof("vote", folder, wine / "test.csv", "--out", tmp_path / "new.npz")
+    again = json.loads(poisonproof("certify", tmp_path / "new.npz", "--json").stdout)
+    for name in ("prediction", "runner_up", "margin", "radius", "exact"):
+        assert again[name] == getattr(certificate, name).tolist(), name
     command(wine, method, "--votes-only", out=f"votes-{method}")
     done = poisonproof("predict", wine / f"votes-{method}", wine / "test.csv", code=2)
     assert "kept no voters (--votes-only)" in " ".join(done.stderr.split())
@@ -356,9 +360,6 @@ def test_other_commands_answer_for_such_runs_or_say_why_not(wine, tmp_path):
     assert one["certified_count"] <= one["lower_count"] <= one["upper_count"] <= right.sum()
     refused = {
         ("accuracy", neighbours): "for base classifiers and ballots only",
-        ("certify", ballots / "ballots.npz"): "is not a .npy matrix of votes; where training samples vote",
-        ("table", ballots, "--out", tmp_path / "t"): "are of base classifiers; in",
-        ("plot", ballots, "--out", tmp_path / "p.svg"): "are of base classifiers; in",
         ("attest", ballots, "--out", tmp_path / "e"): "Evidence is written about base classifiers only so far",
     }
     for words, sentence in refused.items():

@@ -1,4 +1,4 @@
-"""poisonproof certify: radii for votes that were made elsewhere."""
+"""poisonproof certify: radii for votes that were made elsewhere, of base classifiers or of training samples."""
 
 from __future__ import annotations
 
@@ -12,15 +12,27 @@ from poisonproof.cli.run import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof import Votes
+    from poisonproof import Certificate, Votes
+    from poisonproof.votes.ballots import Ballots
+    from poisonproof.votes.neighbours import Neighbours
 
-EXAMPLES = "Example: `poisonproof certify votes.npy --spread paper:50,16 --classes 10 --labels y_test.npy`"
+EXAMPLES = (
+    "Example: `poisonproof certify votes.npy --spread paper:50,16 --classes 10 --labels y_test.npy`; `poisonproof "
+    "certify runs/my/ballots.npz --against label_flip`"
+)
+DEFAULT_METHOD = "finite-aggregation"
 
 CLASSES_INFERRED = "premise: the number of classes was read off the files (chosen from this data); give --classes"
 
 
 def command(
-    votes: Annotated[Path, typer.Argument(help=".npy matrix (test samples, base classifiers) of class indices.")],
+    votes: Annotated[
+        Path,
+        typer.Argument(
+            help=".npy matrix (test samples, base classifiers) of class indices, or what samples said in a run: "
+            "ballots.npz, neighbours.npz."
+        ),
+    ],
     spread: options.SpreadName = None,
     labels: Annotated[
         Path | None, typer.Option("--labels", help=".npy with the class index of each test sample.")
@@ -28,13 +40,23 @@ def command(
     classes: options.Classes = None,
     split: Annotated[str | None, typer.Option("--split", help="How the training set was split, if you know.")] = None,
     method: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--method",
             autocompletion=completion.of_methods,
-            help="`finite-aggregation`, `dpa-bound`, `tight` or `run-off`.",
+            help="Of base classifiers: `finite-aggregation` (unless you say otherwise), `dpa-bound`, `tight` or "
+            "`run-off`.",
         ),
-    ] = "finite-aggregation",
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against",
+            autocompletion=completion.one_of("insert_remove", "insert", "remove", "label_flip", "modify"),
+            help="What the attacker does, and radii count: `insert_remove` (unless you say otherwise), `insert` or "
+            "`remove` alone, `label_flip`, `modify`.",
+        ),
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option("--target", help="Radii against being turned to this class, as a backdoor wants it."),
@@ -50,21 +72,60 @@ def command(
     Column i must be base classifier i. Votes that poisonproof saved know their spread; for any others it must be
     named, because a wrong spread gives wrong radii. Rankings for `run-off` are read from NAME.rankings.npy beside
     NAME.npy, an array (test samples, base classifiers, classes) of classes from best to worst.
+
+    Where training samples vote, a run keeps what they said, with the map and all other premises, in `ballots.npz` or
+    `neighbours.npz`; their certificate is the one of docs/ballots.md, exact, and a radius for each kind of attack
+    (`--against`) goes with it.
     """
     from poisonproof import certify
     from poisonproof.system.progress import watched
 
-    matrix = open_votes(votes, spread, labels, classes, split, rankings=method == "run-off")
+    if target is not None and against is not None:
+        raise PoisonproofError("--target asks about samples inserted and removed; leave --against out, or --target.")
+    matrix: Votes | Ballots | Neighbours
+    if votes.suffix == ".npz":
+        given = {"--spread": spread, "--split": split, "--method": method}
+        matrix = open_said(votes, given, classes)
+    else:
+        matrix = open_votes(votes, spread, labels, classes, split, rankings=method == "run-off")
     with progress_bar("certifying") as progress, watched(progress):
         wanted = None if target is None else named_class(target, matrix.classes)
-        certificate = certify(matrix, method, target=wanted)  # type: ignore[call-overload]
+        certificate = certify(matrix, method or DEFAULT_METHOD, target=wanted)  # type: ignore[call-overload]
     truth = open_labels(labels, matrix)
     if out:
         certificate.save(out)
     if target is None:
-        _print(certificate, truth, json)
+        _print(certificate if against is None else _against(certificate, against), truth, json, against)
     else:
         _print_target(certificate, truth, json)
+    if votes.suffix == ".npz" and not json:
+        for premise in certificate.premises:
+            options.note(f"premise: {premise}")
+
+
+def _against(certificate: Certificate, threat: str) -> Certificate:
+    """The certificate with the radii against one kind of attack; whether those are exact is not claimed."""
+    from dataclasses import replace
+
+    if threat == "insert_remove":
+        return certificate
+    return replace(certificate, radius=certificate.radius_against(threat), exact=None)  # type: ignore[arg-type]
+
+
+def open_said(path: Path, given: dict[str, str | None], classes: str | None) -> Ballots | Neighbours:
+    """What samples said, as a run kept it; it knows all that options could say of it."""
+    from poisonproof.votes.kept import load_said
+
+    if not path.exists():
+        raise PoisonproofError(f"{path}: No such file.")
+    for option in (option for option, value in given.items() if value is not None):
+        raise PoisonproofError(
+            f"{option} is about base classifiers, and in {path} training samples vote; leave it out."
+        )
+    said = load_said(path)
+    if classes is not None and not _names(classes, said.classes):
+        raise PoisonproofError(f"{path} was made with other classes than --classes says; leave --classes out.")
+    return said
 
 
 def named_class(text: str, classes: Any) -> Any:
@@ -102,10 +163,7 @@ def open_votes(
             raise PoisonproofError(f"{path} was made with another {name} than --{name} says; leave --{name} out.")
         return known
     if path.suffix == ".npz":
-        raise PoisonproofError(
-            f"{path} is not a .npy matrix of votes; where training samples vote, `poisonproof run` certifies and "
-            "`poisonproof verify RUN` checks."
-        )
+        raise PoisonproofError(f"{path} is not a .npy matrix of votes of base classifiers.")
     if spread is None:
         raise PoisonproofError(
             f"{path.name} does not say which spread made it, and a wrong one gives wrong radii; name it: "
@@ -131,7 +189,7 @@ def _names(classes: str, known: Any) -> bool:
     return len(names) == len(known) and (classes.strip().isdecimal() or names == [str(label) for label in known])
 
 
-def open_labels(path: Path | None, votes: Votes) -> Any:
+def open_labels(path: Path | None, votes: Votes | Ballots | Neighbours) -> Any:
     """The label of each test sample, from class indices if the classes are not whole numbers."""
     if path is None:
         return None
@@ -187,7 +245,7 @@ def _print_target(certificate: Any, truth: Any, json: bool) -> None:
         options.note(CLASSES_INFERRED)
 
 
-def _print(certificate: Any, truth: Any, json: bool) -> None:
+def _print(certificate: Certificate, truth: Any, json: bool, against: str | None) -> None:
     import numpy as np
 
     from poisonproof.certificates.certificate import attack_sizes
@@ -200,7 +258,8 @@ def _print(certificate: Any, truth: Any, json: bool) -> None:
     if truth is not None and (caution := certificate.caution(truth)) is not None:
         options.note(f"WARNING: {caution.sentence}")
     if json:
-        record = {**certificate.facts(), "attack_size": sizes, "share_with_radius": held}
+        record = {**certificate.facts(), "against": against or "insert_remove", "attack_size": sizes}
+        record["share_with_radius"] = held
         if fractions is not None:
             record |= {"certified_fraction": fractions, "clean_accuracy": certificate.clean_accuracy(truth)}
             record |= {
@@ -219,6 +278,12 @@ def _print(certificate: Any, truth: Any, json: bool) -> None:
     columns = [held, *([fractions, balanced] if fractions and balanced else [])]
     rows = [[str(size), *(percent(column[at]) for column in columns)] for at, size in enumerate(sizes)]
     median = int(np.percentile(certificate.radius, 50, method="lower")) if len(certificate) else 0
-    options.print_table(f"{len(certificate)} predictions, {certificate.method}, median radius {median}", header, rows)
+    threat = "" if against is None else f" against {against}"
+    title = f"{len(certificate)} predictions, {certificate.method}, median radius{threat} {median}"
+    options.print_table(title, header, rows)
+    if truth is not None:
+        options.print_line(
+            f"Always answering the most frequent label is right on {percent(certificate.majority_share(truth))} %."
+        )
     if certificate.classes_inferred:
         options.note(CLASSES_INFERRED)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from poisonproof.cli import completion, encoding, options, reading
 from poisonproof.cli.learning import with_learner
 from poisonproof.cli.run import progress_bar
+from poisonproof.cli.voters import BALLOTS, NEIGHBOURS, VoterOptions, map_of_options, voting_samples
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.comparison import Comparison
-    from poisonproof.data import ReadOptions
+    from poisonproof.data import Dataset, ReadOptions
+    from poisonproof.estimators.samples_vote import SampleVoteClassifier
 
 EXAMPLES = (
     "Example: `poisonproof compare digits --k 20 --classifiers 160`; "
@@ -22,9 +26,17 @@ EXAMPLES = (
 )
 
 
+OF_VOTERS = (
+    *("near", "n_neighbors", "metric", "class_sizes", "class_sizes_from", "one_sided", "voices"),
+    *("features", "unit", "units"),
+)
+
+
+@options.taking("voters", VoterOptions, only=OF_VOTERS)
 @options.taking("read", reading.read_options)
 def command(
     data: options.Data,
+    voters: VoterOptions,
     k: options.K = 50,
     classifiers: Annotated[
         int, typer.Option("--classifiers", help="Base classifiers that each method may train; d is this over k.")
@@ -35,7 +47,7 @@ def command(
             "--rows",
             autocompletion=completion.of_rows,
             help="Which of dpa, dpa-run-off, finite, finite-tight, finite-run-off, designed, designed-tight, "
-            "infinite, binomial, bagging, with commas between; otherwise all.",
+            "infinite, binomial, bagging, neighbours, ballots, with commas between; otherwise all.",
         ),
     ] = None,
     attack_size: options.AttackSizes = None,
@@ -51,10 +63,12 @@ def command(
     *,
     read: ReadOptions,
 ) -> None:
-    """One table: DPA, Finite Aggregation, designed spreads, run-off, and the methods that hold with a probability.
+    """One table: DPA, Finite Aggregation, designed spreads, run-off, the methods that hold with a probability, and
+    neighbours and ballots, where the training samples vote.
 
-    All on the same data, with the same learner, the same k and at most as many base classifiers. Nothing is written
-    without --out.
+    All on the same data and test samples; base classifiers with the same learner, the same k and at most as many of
+    them. Samples vote with --n-neighbors and --near, or with what a pilot on training samples finds best at the middle
+    one of the attack sizes (k / 4 unless you name some), which is a premise. Nothing is written without --out.
     """
     from poisonproof.comparison import METHODS, compare
     from poisonproof.report import comparison as report
@@ -64,18 +78,23 @@ def command(
     sizes = None if attack_size is None else options.whole_numbers("--attack-size", attack_size)
     if out is not None and out.exists() and not out.is_dir():
         raise PoisonproofError(f"{out} is a file; --out takes a folder.")
+    wanted = tuple(METHODS) if rows is None else [name.strip() for name in rows.split(",")]
     samples = reading.open_data(data, data_dir, read)
-    samples, estimator = with_learner(samples, learner, encoding.for_data(samples.schema, encoder, learner))
+    chosen = encoding.for_data(samples.schema, encoder, learner)
+    features, given = _voting(voters, samples, chosen, wanted, n_jobs)
+    samples, estimator = with_learner(samples, learner, chosen)
     with progress_bar("working") as progress, watched(progress):
         comparison = compare(
             samples,
             estimator,
             k=k,
             n_classifiers=classifiers,
-            rows=tuple(METHODS) if rows is None else [name.strip() for name in rows.split(",")],
+            rows=wanted,
             sizes=sizes,
             seed=seed,
             n_jobs=n_jobs,
+            voters=given,
+            features=features,
         )
     if out is not None:
         report.write_comparison(comparison, out)
@@ -86,6 +105,30 @@ def command(
     _print(comparison)
     for premise in samples.premises:
         options.note(f"premise: {premise}")
+
+
+def _voting(
+    voters: VoterOptions, samples: Dataset, encoder: str | None, rows: Sequence[str], n_jobs: int
+) -> tuple[Any, dict[str, SampleVoteClassifier]]:
+    """The map for a pilot, None for the one of this kind of data, and the classifiers that options describe."""
+    parameters = {BALLOTS: voters.near, NEIGHBOURS: voters.n_neighbors}
+    for option in voters.given:
+        rows_of = [BALLOTS] if option in VoterOptions.OF_BALLOTS else list(parameters)
+        rows_of = [NEIGHBOURS] if option == "--n-neighbors" else rows_of
+        if not set(rows_of) & set(rows):
+            raise PoisonproofError(f"{option} is of the row '{rows_of[0]}', which is not among --rows.")
+        if option in VoterOptions.OF_BALLOTS and voters.near is None:
+            raise PoisonproofError(f"{option} goes with --near; a pilot of ballots tries plain ones only.")
+    if voters.metric is not None and all(value is None for value in parameters.values()):
+        raise PoisonproofError("--metric needs --near or --n-neighbors: a pilot tries the metric 'euclidean' only.")
+    models = {}
+    for method in (method for method, value in parameters.items() if value is not None):
+        plain: Any = {name: VoterOptions.__dataclass_fields__[name].default for name in VoterOptions.not_of(method)}
+        models[method] = voting_samples(replace(voters, method=method, **plain), samples, None, n_jobs, encoder)
+    named = (voters.features, voters.unit, voters.units)
+    if encoder is None and named == (None, None, None):
+        return None, models
+    return map_of_options(voters, samples, None, encoder), models
 
 
 def _print(comparison: Comparison) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from poisonproof.cli import options
-from poisonproof.cli.table import Runs, measures_of
+from poisonproof.cli.table import Runs, beside_each_other, opened_run
 from poisonproof.errors import PoisonproofError
 
 EXAMPLES = (
@@ -33,8 +33,10 @@ def command(
     """The figures of the paper from runs on one data set, published numbers as dots where there are any.
 
     Figures 3 and 4 compare runs of one k; `frontier` takes any. Runs that k and d do not tell apart are labelled by
-    what they differ in.
+    what they differ in. If training samples vote in some of the runs, all curves stand in one figure, and beside them
+    the same as means over classes; figure 4 is of base classifiers only.
     """
+    from poisonproof.paper.beside_figure import beside_curves
     from poisonproof.paper.figures import (
         bound_improvement,
         certified_curves,
@@ -48,12 +50,23 @@ def command(
     if figure not in kinds:
         raise PoisonproofError(f"The figure is one of {', '.join(kinds)}. Got '{figure}' instead.")
     check_format(out)
-    rows = sorted(told_apart([measures_of(run, data_dir) for run in runs]), key=lambda row: (row["k"], row["d"]))
-    if len({row["dataset"] for row in rows}) > 1:
+    opened = [opened_run(run, data_dir) for run in runs]
+    measures = [one.measures for one in opened if one.measures is not None]
+    rows = sorted(told_apart(measures), key=lambda row: (row["k"], row["d"]))
+    voted = beside_each_other(opened)
+    if len({run.dataset for run in voted} or {row["dataset"] for row in rows}) > 1:
         raise PoisonproofError("These runs are of different data sets; draw each data set by itself.")
-    if figure != "frontier" and len({row["k"] for row in rows}) > 1:
+    if voted and figure == "4":
+        if not rows:
+            raise PoisonproofError(
+                f"Figure 4 sets Theorem 2 against the DPA bound, both of base classifiers; in {runs[0]} samples vote."
+            )
+        omitted = ", ".join(run.folder for run in voted if run.said is not None)
+        options.note(f"left out: {omitted}, where samples vote; figure 4 is about two bounds of base classifiers")
+        voted = []
+    if not voted and figure != "frontier" and len({row["k"] for row in rows}) > 1:
         raise PoisonproofError(f"Figure {figure} compares runs of one k; use --figure frontier for several.")
-    save(kinds[figure](rows), out)
+    save(beside_curves(voted) if voted else kinds[figure](rows), out)
     if json:
         options.print_json({"out": str(out), "figure": figure, "runs": [str(run) for run in runs]})
     else:

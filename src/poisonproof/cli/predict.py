@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from poisonproof.data.streaming import RowBlock, RowStream
     from poisonproof.serving.kept import KeptRun, Question
     from poisonproof.serving.tally import AnswerTally
+    from poisonproof.votes.ballots import Ballots
+    from poisonproof.votes.neighbours import Neighbours
     from poisonproof.votes.votes import Votes
 
 EXAMPLES = (
@@ -123,16 +125,22 @@ def asked_again(run: Path, data: Path, read: ReadOptions, n_jobs: int, learner: 
     return Asked(kept, RowStream(data, kept.schema, read, kept.rows_at_once))
 
 
-def votes_on(asked: Asked, data: Path) -> Votes:
+def votes_on(asked: Asked, data: Path) -> Votes | Ballots | Neighbours:
     """The votes on all samples, read and asked block by block."""
     import numpy as np
 
-    blocks = [asked.kept.votes(block.part.X) for block in asked.stream]
+    from poisonproof.estimators.samples_vote import Heard, SampleVoteClassifier
+
+    model = asked.kept.model
+    by_samples = isinstance(model, SampleVoteClassifier)
+    blocks: list[Any] = [
+        model.heard(block.part.X) if by_samples else asked.kept.votes(block.part.X).matrix for block in asked.stream
+    ]
     for note in asked.stream.notes:
         options.note(note)
     if not blocks:
         raise PoisonproofError(f"{data} holds no sample that can be read.")
-    return asked.kept.ensemble._votes_of(np.concatenate([votes.matrix for votes in blocks]))
+    return model.votes_of(Heard.joined(blocks)) if by_samples else asked.kept.ensemble._votes_of(np.concatenate(blocks))
 
 
 def types_vouched_for(run: Path, learner: str | None) -> list[str]:

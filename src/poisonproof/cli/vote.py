@@ -1,4 +1,4 @@
-"""poisonproof vote: base classifiers that were trained and kept say what they think."""
+"""poisonproof vote: who was kept says what they think: base classifiers, or training samples."""
 
 from __future__ import annotations
 
@@ -34,7 +34,11 @@ def command(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Where to write votes on new samples, for `poisonproof certify`: NAME.npy."),
+        typer.Option(
+            "--out",
+            help="Where to write votes on new samples, for `poisonproof certify`: NAME.npy; NAME.npz where training "
+            "samples vote.",
+        ),
     ] = None,
     data_dir: options.DataDir = None,
     learner: reopening.Learner = None,
@@ -44,15 +48,17 @@ def command(
     *,
     read: ReadOptions,
 ) -> None:
-    """Let the base classifiers of a run vote: on its test samples, or on new ones.
+    """Let the base classifiers or the voting samples of a run vote: on its test samples, or on new ones.
 
     On its test samples the run is completed, with certificate and report, as `poisonproof run` would. Votes on new
-    samples are written to a file that knows its spread and split.
+    samples are written to a file that knows its spread and split, or the map and how samples vote.
     """
+    from poisonproof.certificates.samples_vote import election_of
     from poisonproof.report.page import write_report
     from poisonproof.runs.manifest import RunSettings
     from poisonproof.runs.run import run as go_on
     from poisonproof.system.progress import watched
+    from poisonproof.votes.votes import Votes
 
     options.warnings_as_notes()
     if data is None:
@@ -63,16 +69,27 @@ def command(
             outcome = go_on(reopened.dataset, reopened.model, run, settings)
         running.show(outcome, write_report(outcome), json)
         return
-    if out is None or out.suffix != ".npy":
-        raise PoisonproofError("Votes on new samples need a file to be written to: --out NAME.npy.")
+    if out is None or out.suffix not in (".npy", ".npz"):
+        raise PoisonproofError("Votes on new samples need a file to be written to: --out NAME.npy (or .npz).")
     asked = predict.asked_again(run, data, read, n_jobs, learner)
+    by_samples = asked.kept.manifest.settings.election is not None
+    suffix = ".npz" if by_samples else ".npy"
+    if out.suffix != suffix:
+        voters = "training samples" if by_samples else "base classifiers"
+        raise PoisonproofError(
+            f"In {run} {voters} vote, and that is kept as {suffix}: --out {out.with_suffix(suffix)}."
+        )
     with running.progress_bar("voting") as progress, watched(progress):
         votes = predict.votes_on(asked, data)
     votes.save(out)
+    if isinstance(votes, Votes):
+        count, words = {"base_classifiers": votes.spread.n_subsets}, f"{votes.spread.n_subsets} base classifiers"
+    else:
+        election = election_of(votes)
+        count, words = {"voters": election["n_voters"]}, f"{election['n_voters']} training samples"
     if json:
-        options.print_json({"out": str(out), "samples": votes.n_test, "base_classifiers": votes.spread.n_subsets})
+        options.print_json({"out": str(out), "samples": votes.n_test, **count})
     else:
         options.print_line(
-            f"{out}: votes of {votes.spread.n_subsets} base classifiers on {votes.n_test} samples; "
-            f"`poisonproof certify {out}` certifies them."
+            f"{out}: votes of {words} on {votes.n_test} samples; `poisonproof certify {out}` certifies them."
         )

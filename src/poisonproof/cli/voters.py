@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -27,6 +27,11 @@ PICTURES = ("digits", "signs", "objects")
 class VoterOptions:
     """What `poisonproof run` is told about who votes and how."""
 
+    FIELDS_OF: ClassVar[dict[str, tuple[str, ...]]] = {
+        BALLOTS: ("near", "class_sizes", "class_sizes_from", "one_sided", "voices"),
+        NEIGHBOURS: ("n_neighbors",),
+    }
+    OF_BALLOTS: ClassVar = tuple(f"--{name.replace('_', '-')}" for name in FIELDS_OF[BALLOTS])
     method: Annotated[
         str | None,
         typer.Option(
@@ -116,6 +121,11 @@ class VoterOptions:
         names = [field.name for field in fields(self) if field.name != "method"]
         return [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) not in (None, False)]
 
+    @classmethod
+    def not_of(cls, method: str) -> tuple[str, ...]:
+        """The fields that are of the other method in which samples vote."""
+        return cls.FIELDS_OF[NEIGHBOURS if method == BALLOTS else BALLOTS]
+
     def check(self) -> None:
         """Refuse options of another method, and a method that there is not."""
         if self.method is not None and self.method not in METHODS:
@@ -124,8 +134,7 @@ class VoterOptions:
             raise PoisonproofError(
                 f"{self.given[0]} says how training samples vote; give --method {BALLOTS} or --method {NEIGHBOURS} too."
             )
-        of_ballots = ("--near", "--class-sizes", "--class-sizes-from", "--one-sided", "--voices")
-        others = of_ballots if self.method == NEIGHBOURS else ("--n-neighbors",)
+        others = self.OF_BALLOTS if self.method == NEIGHBOURS else ("--n-neighbors",)
         other = [name for name in self.given if name in others]
         if self.by_samples and other:
             raise PoisonproofError(f"{other[0]} is not of --method {self.method}; leave one of them out.")
@@ -147,25 +156,10 @@ def voting_samples(
 ) -> SampleVoteClassifier:
     """The classifier in which the training samples vote as the options say, not yet fitted."""
     from poisonproof import BallotClassifier, NeighborVoteClassifier, Split
-    from poisonproof.maps.choosing import map_for
 
     voters.check()
     near, n_neighbors = voters.near, voters.n_neighbors
-    name = voters.features
-    if learner is not None:
-        if learner not in PICTURES or name not in (None, learner):
-            raise PoisonproofError(
-                f"--learner is of base classifiers, and training samples vote; leave --learner {learner} out "
-                "(--features chooses a map)."
-            )
-        name = learner
-    units = None if voters.units is None else column_units(voters.units)
-    if encoder in (None, encoding.NONE):
-        features = map_for(dataset, name, unit=voters.unit, units=units)
-    elif name is not None or units is not None or voters.unit is not None:
-        raise PoisonproofError(f"--encoder {encoder} is the map, too; leave --features and units out.")
-    else:
-        features = encoding.encoder_of(str(encoder))
+    features = map_of_options(voters, dataset, learner, encoder)
     common: dict[str, Any] = {
         "metric": voters.metric or "euclidean",
         "split": Split("content" if dataset.groups is None else "group", dataset.dtype, dataset.n_features),
@@ -191,6 +185,26 @@ def voting_samples(
         voices=1 if voters.voices is None else voters.voices,
         **common,
     )
+
+
+def map_of_options(voters: VoterOptions, dataset: Dataset, learner: str | None, encoder: str | None) -> Any:
+    """The map that the options name, or the one for this kind of data."""
+    from poisonproof.maps.choosing import map_for
+
+    name = voters.features
+    if learner is not None:
+        if learner not in PICTURES or name not in (None, learner):
+            raise PoisonproofError(
+                f"--learner is of base classifiers, and training samples vote; leave --learner {learner} out "
+                "(--features chooses a map)."
+            )
+        name = learner
+    units = None if voters.units is None else column_units(voters.units)
+    if encoder in (None, encoding.NONE):
+        return map_for(dataset, name, unit=voters.unit, units=units)
+    if name is not None or units is not None or voters.unit is not None:
+        raise PoisonproofError(f"--encoder {encoder} is the map, too; leave --features and units out.")
+    return encoding.encoder_of(str(encoder))
 
 
 def class_sizes(text: str, dataset: Dataset) -> dict[Any, int] | str:

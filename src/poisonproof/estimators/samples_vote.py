@@ -57,6 +57,16 @@ class Heard(NamedTuple):
     own: NDArray[np.bool_]
     trusted: NDArray[Any] | None = None
 
+    @classmethod
+    def joined(cls, parts: Sequence[Heard]) -> Heard:
+        """What was heard of several lots of samples, one after the other."""
+        trusted = [part.trusted for part in parts if part.trusted is not None]
+        return cls(
+            np.concatenate([part.said for part in parts]),
+            np.concatenate([part.own for part in parts]),
+            np.concatenate(trusted) if trusted else None,
+        )
+
 
 class Arrivals(NamedTuple):
     """Training samples as they come: described, with their labels' codes, and which of them are kept."""

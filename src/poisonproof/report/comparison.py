@@ -6,7 +6,7 @@ import json
 import math
 from pathlib import Path
 
-from poisonproof.comparison import PROOF, Comparison, Row
+from poisonproof.comparison import BY_SAMPLES, PROOF, Comparison, Row
 from poisonproof.display.markup import in_markdown
 from poisonproof.display.numbers import percent
 from poisonproof.report.figures import comparison_curves
@@ -40,8 +40,8 @@ def cells(comparison: Comparison, row: Row) -> list[str]:
     return [
         row.title,
         PROOF if row.proves else "99.9 %",
-        str(row.n_classifiers),
-        f"{row.k:.4g}",
+        "—" if row.n_classifiers is None else str(row.n_classifiers),
+        "—" if row.k is None else f"{row.k:.4g}",
         "—" if row.d is None else str(row.d),
         percent(row.certificate.clean_accuracy(comparison.y_test)),
         percent(row.certificate.balanced_accuracy(comparison.y_test)),
@@ -67,6 +67,12 @@ def remarks(comparison: Comparison) -> list[str]:
         for row in comparison.rows[::-1]
         if row.k is not None and row.k > comparison.k
     ][:1]
+    samples = [row for row in comparison.rows if row.name in BY_SAMPLES and row.certificate is not None]
+    if samples:
+        said.append(
+            f"In {' and '.join(row.name for row in samples)} the training samples vote through a fixed map, which is a "
+            "premise, and nothing is trained; parameters by a pilot were chosen from this data."
+        )
     chancy = next((row for row in comparison.rows if row.certificate is not None and not row.proves), None)
     if chancy is not None:
         said.append(f"99.9 %: {chancy.guarantee}; an abstention counts as wrong and as radius 0.")

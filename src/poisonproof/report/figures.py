@@ -25,6 +25,8 @@ LINES = {  # of each row of a comparison: colour by base classifiers, thin for T
     "infinite": ("#c77700", ":", 1.8),
     "binomial": ("#7b3fa0", ":", 1.8),
     "bagging": ("#b0413e", ":", 1.8),
+    "neighbours": ("#14213d", "-.", 1.6),
+    "ballots": ("#14213d", "--", 2.2),
 }
 
 

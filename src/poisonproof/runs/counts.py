@@ -57,7 +57,7 @@ def count_all(folder: Path, model: SampleVoteClassifier, election: Mapping[str, 
             write_arrays(path, {"votes": heard.said, "own": heard.own}, facts)
         parts.append(heard)
         progress(number + 1, len(starts))
-    return Heard(np.concatenate([part.said for part in parts]), np.concatenate([part.own for part in parts]))
+    return Heard.joined(parts)
 
 
 def _read(path: Path, facts: dict[str, Any], count: int) -> Heard | None:
