@@ -13,6 +13,7 @@ from command_line import poisonproof
 from encoding import SMALL, network, pictures
 from poisonproof.cli import encoding
 from poisonproof.maps import named_encoders
+from poisonproof.serving.kept import Question
 from poisonproof.system.files import read_record
 
 OPTIONS = ("--k", 4, "--d", 2, "--n-jobs", 1, "--classes", "0,1,2")
@@ -121,6 +122,28 @@ def test_images_without_a_learner_get_the_encoder_or_a_map_of_images(folder, tmp
     assert encoding.for_data(ImageSchema(8, 8, True), "none", None) is None
 
 
+def served(run, data, words, monkeypatch):
+    """What the server would answer about a folder: the command opens the run, and is not let listen."""
+    opened = []
+    monkeypatch.setattr("poisonproof.serving.server.serve", lambda kept, settings, ready: opened.append(kept))
+    poisonproof("serve", run, *words)
+    images = np.stack([np.asarray(Image.open(path)) for path in sorted(data.iterdir())])
+    return [(row[0], str(row[1])) for row in opened[0].answers(images, Question()).rows()]
+
+
+def test_new_samples_that_embeddings_from_elsewhere_do_not_know(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X = library.open_files(folder, library.ReadOptions(classes=["0", "1", "2"]))
+    X = np.concatenate([X.x_train, X.x_test])
+    library.write_embeddings("gpu.npz", X, X.reshape(len(X), -1)[:, ::5], name="large", trained_on="the web")
+    poisonproof("run", folder, "--encoder", "gpu.npz", "--learner", "table", *OPTIONS, "--out", "run")
+    new = tmp_path / "new"
+    new.mkdir()
+    Image.fromarray(255 - X[0]).save(new / "new.png")
+    done = poisonproof("predict", "run", new, "--out", "answers.csv", "--n-jobs", 1)
+    assert "large has no numbers for 1 samples" in done.stderr
+
+
 def test_texts_files_and_functions(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(FUNCTION)
@@ -137,9 +160,16 @@ def test_texts_files_and_functions(folder, tmp_path, monkeypatch):
         assert "premise: encoder: " in done.stderr
         again = ("--encoder", name) if ":" in name else ()
         assert "VERIFIED" in poisonproof("verify", run, "--retrain", 1, *again).stdout
+        poisonproof("predict", run, folder / "1", "--out", f"{run}.csv", "--n-jobs", 1, *again)
+        answers = [(row["prediction"], row["radius"]) for row in csv.DictReader(open(f"{run}.csv"))]
+        assert {radius for _, radius in answers} != {"0"}
+        assert served(run, folder / "1", again, monkeypatch) == answers
         poisonproof("update", run, "--remove", "1", "--n-jobs", 1, *again)
-    said = poisonproof("update", tmp_path / "mine-colours-run", "--remove", "2", code=2).stderr
-    assert "say so again: --encoder mine:colours" in said
+    run = tmp_path / "mine-colours-run"
+    for words in (("update", run, "--remove", "2"), ("predict", run, folder / "1"), ("serve", run, "--port", 0)):
+        assert "say so again: --encoder mine:colours" in poisonproof(*words, code=2).stderr
+    said = poisonproof("predict", tmp_path / "gpu.npz-run", folder / "1", "--encoder", "mine:colours", code=2).stderr
+    assert "not 'mine:colours'" in said
     both = ("the bank has no stock", "the ball was a late goal")
     texts = "".join(f"{both[at % 2]} at {at},{at % 2}\n" for at in range(60))
     (tmp_path / "texts.csv").write_text("text,y\n" + texts)

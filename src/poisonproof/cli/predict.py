@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import options, reading, reopening
+from poisonproof.cli import encoding, options, reading, reopening
 from poisonproof.cli.certify import named_class
 from poisonproof.cli.run import progress_bar
 from poisonproof.errors import PoisonproofError
@@ -59,6 +59,7 @@ def command(
         bool, typer.Option("--raw", help="CSV cells as they are, even those that a spreadsheet takes for formulas.")
     ] = False,
     learner: reopening.Learner = None,
+    encoder: encoding.Again = None,
     json: options.Json = False,
     *,
     read: ReadOptions,
@@ -84,7 +85,7 @@ def command(
         if number is not None and number < 0:
             raise PoisonproofError(f"{name} must be a whole number of 0 or more. Got {number}.")
     options.warnings_as_notes()
-    asked = asked_again(run, data, read, n_jobs, learner)
+    asked = asked_again(run, data, read, n_jobs, OwnCode(learner, encoder))
     wanted = None if target is None else named_class(target, asked.kept.model.classes_)
     question = Question(wanted, attack_size, min_radius)
     tally = AnswerTally(question, asked.kept.unit)
@@ -115,12 +116,19 @@ class Asked(NamedTuple):
     stream: RowStream
 
 
-def asked_again(run: Path, data: Path, read: ReadOptions, n_jobs: int, learner: str | None) -> Asked:
+class OwnCode(NamedTuple):
+    """A learner and an encoder of the user's own, as they named them again; None where they named none."""
+
+    learner: str | None = None
+    encoder: str | None = None
+
+
+def asked_again(run: Path, data: Path, read: ReadOptions, n_jobs: int, own: OwnCode) -> Asked:
     """New samples, read by the schema of the run, and its base classifiers."""
     from poisonproof.data.streaming import RowStream
     from poisonproof.serving.kept import KeptRun
 
-    kept = KeptRun.open(run, types_vouched_for(run, learner), n_jobs)
+    kept = KeptRun.open(run, types_vouched_for(run, own), n_jobs)
     read = replace(read, image_size=_same_size(kept.schema))
     return Asked(kept, RowStream(data, kept.schema, read, kept.rows_at_once))
 
@@ -143,8 +151,8 @@ def votes_on(asked: Asked, data: Path) -> Votes | Ballots | Neighbours:
     return model.votes_of(Heard.joined(blocks)) if by_samples else asked.kept.ensemble._votes_of(np.concatenate(blocks))
 
 
-def types_vouched_for(run: Path, learner: str | None) -> list[str]:
-    """Types that the user vouches for by naming their own learner again."""
+def types_vouched_for(run: Path, own: OwnCode) -> list[str]:
+    """Types that the user vouches for by naming their own learner, or their own encoder, again."""
     from poisonproof.learners.brought import brought, is_brought
     from poisonproof.runs.manifest import FILE, Manifest
     from poisonproof.runs.plain import check_plain
@@ -153,8 +161,13 @@ def types_vouched_for(run: Path, learner: str | None) -> list[str]:
     check_plain(run)
     if not (run / FILE).exists():
         return []
-    name = reopening.checked_learner(run, (Manifest.read(run).asked or {}).get("learner"), learner)
-    return types_of(brought(name)) if name is not None and is_brought(name) else []
+    asked = Manifest.read(run).asked or {}
+    learner = reopening.checked_learner(run, asked.get("learner"), own.learner)
+    encoder = encoding.checked_again(run, asked.get("encoder"), own.encoder)
+    types = types_of(brought(learner)) if learner is not None and is_brought(learner) else []
+    if encoder is not None and encoding.is_own(encoder):
+        types += types_of(encoding.encoder_of(encoder, cached=False))
+    return types
 
 
 def _same_size(schema: Any) -> tuple[int, int] | None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from poisonproof.cli import options, predict, reopening
+from poisonproof.cli import encoding, options, predict, reopening
 from poisonproof.cli.run import progress_bar
 from poisonproof.errors import PoisonproofError
 
@@ -33,6 +33,7 @@ def command(
         float, typer.Option("--timeout", help="Seconds for the head of a request to arrive, and again for its body.")
     ] = 10.0,
     learner: reopening.Learner = None,
+    encoder: encoding.Again = None,
     json: options.Json = False,
 ) -> None:
     """Serve prediction, radius and runner-up over HTTP: `POST /predict` with JSON rows, CSV or images.
@@ -52,7 +53,7 @@ def command(
     options.warnings_as_notes()
     settings = ServeSettings(host, port, int(max_body * 1e6), max_rows, rate, timeout)
     with progress_bar("opening"):
-        kept = KeptRun.open(run, predict.types_vouched_for(run, learner))
+        kept = KeptRun.open(run, predict.types_vouched_for(run, predict.OwnCode(learner, encoder)))
     if not settings.is_loopback:
         options.note(
             f"WARNING: other machines can ask this server on {host}, without encryption and without a password; put a "

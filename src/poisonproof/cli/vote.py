@@ -71,7 +71,7 @@ def command(
         return
     if out is None or out.suffix not in (".npy", ".npz"):
         raise PoisonproofError("Votes on new samples need a file to be written to: --out NAME.npy (or .npz).")
-    asked = predict.asked_again(run, data, read, n_jobs, learner)
+    asked = predict.asked_again(run, data, read, n_jobs, predict.OwnCode(learner, encoder))
     by_samples = asked.kept.manifest.settings.election is not None
     suffix = ".npz" if by_samples else ".npy"
     if out.suffix != suffix:

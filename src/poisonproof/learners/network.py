@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from poisonproof.errors import PoisonproofError, WrongTypeError
-from poisonproof.learners.torch_settings import seed_generators, settled
+from poisonproof.system.torch_settings import seed_generators, settled
 
 
 class TorchClassifier(ClassifierMixin, BaseEstimator):

@@ -14,7 +14,7 @@ import numpy as np
 from joblib import parallel_config
 from sklearn.base import clone
 
-from poisonproof.learners.torch_settings import seeded_if_loaded
+from poisonproof.system.torch_settings import seeded_if_loaded
 
 SEEDS = ("random_state", "seed", "random_seed", "rng")
 

