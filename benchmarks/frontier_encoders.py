@@ -4,9 +4,9 @@
     python benchmarks/frontier_encoders.py --data-dir DIR cifar10 gtsrb mnist        # on the test sets
 
 Configurations are in benchmarks/frontier/encoders.json and were committed before the second command was run. Results
-go to benchmarks/frontier/encoder_results.json, a file of their own: pre-training is what makes the difference, so
-they are never put beside rows that learn from the training set alone. Embeddings are kept in `--cache`, as the
-library keeps them. Parts, distances and certificates are those of benchmarks/frontier.py.
+go to benchmarks/frontier/results.json with a track of their own: pre-training is what makes the difference, so they
+are never put into one table with rows that learn from the training set alone. Embeddings are kept in `--cache`, as
+the library keeps them. Parts, distances and certificates are those of benchmarks/frontier.py.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="maps whose name contains this")
     parser.add_argument("--limit", type=int, default=0, help="so many held-out images")
     parser.add_argument("--configurations", type=Path, default=FOLDER / "encoders.json")
-    parser.add_argument("--results", type=Path, default=FOLDER / "encoder_results.json")
+    parser.add_argument("--results", type=Path, default=FOLDER / "results.json")
     options = parser.parse_args()
     configurations = json.loads(options.configurations.read_text("utf-8"))
     for name in options.datasets:
