@@ -30,6 +30,8 @@ BEHIND_ENCODER = {
     "mnist": (20, 50, 100, 200, 300, 400),
     "cifar10": (5, 20, 50, 100, 200, 300, 500, 1000, 2000),
     "gtsrb": (5, 10, 20, 50, 100, 200),
+    "ag_news": (3, 5, 10, 15, 20, 30, 50),
+    "reviews": (3, 5, 10, 15, 20, 30, 50),
 }
 
 
@@ -181,7 +183,8 @@ def missing(rows: list[dict[str, Any]]) -> str:
 def _words(row: dict[str, Any]) -> str:
     settings = row["parameters"]
     if row["family"] == "ensemble":
-        return f"{row['method']}, k = {settings['k']:g}, d = {settings['d']}"
+        behind = f", {settings['map']['name']}" if "map" in settings else ""
+        return f"{row['method']}{behind}, k = {settings['k']:g}, d = {settings['d']}"
     if "n_neighbors" in settings:
         what = f"K = {settings['n_neighbors']:,}"
     elif "near_share" in settings:

@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -161,7 +162,7 @@ def test_texts_files_and_functions(folder, tmp_path, monkeypatch):
         again = ("--encoder", name) if ":" in name else ()
         assert "VERIFIED" in poisonproof("verify", run, "--retrain", 1, *again).stdout
         poisonproof("predict", run, folder / "1", "--out", f"{run}.csv", "--n-jobs", 1, *again)
-        answers = [(row["prediction"], row["radius"]) for row in csv.DictReader(open(f"{run}.csv"))]
+        answers = [(row["prediction"], row["radius"]) for row in csv.DictReader(Path(f"{run}.csv").open())]
         assert {radius for _, radius in answers} != {"0"}
         assert served(run, folder / "1", again, monkeypatch) == answers
         poisonproof("update", run, "--remove", "1", "--n-jobs", 1, *again)

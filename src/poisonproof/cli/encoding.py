@@ -22,8 +22,8 @@ Name = Annotated[
         "--encoder",
         autocompletion=completion.of_encoders,
         help="A fixed map in front of the learner, a premise of every radius: `efficientnet-lite0` (also 1 and 2; "
-        "`@160` sets the pixels), `wordllama`, FILE.onnx with FILE.json beside it, embeddings.npz, your own "
-        "`MODULE:OBJECT`, or `none`.",
+        "`@160` sets the pixels), `wordllama`, `minilm`, FILE.onnx with FILE.json beside it, embeddings.npz, the "
+        "FOLDER of a model of sentence-transformers, transformers or timm, your own `MODULE:OBJECT`, or `none`.",
     ),
 ]
 Again = Annotated[

@@ -172,7 +172,8 @@ def _picture(folder: Path, library: str) -> Picture | None:
         stated = _json(path)
         size = stated["size"] if isinstance(stated["size"], dict) else {"shortest_edge": stated["size"]}
         height = size["height"] if "height" in size else size["shortest_edge"]
-        return Picture(int(height), int(size.get("width", height)), _levels(stated["image_mean"]), _levels(stated["image_std"]))
+        levels = (_levels(stated["image_mean"]), _levels(stated["image_std"]))
+        return Picture(int(height), int(size.get("width", height)), *levels)
 
 
 def _levels(shares: Sequence[float]) -> tuple[float, float, float]:
