@@ -162,7 +162,8 @@ def test_texts_files_and_functions(folder, tmp_path, monkeypatch):
         again = ("--encoder", name) if ":" in name else ()
         assert "VERIFIED" in poisonproof("verify", run, "--retrain", 1, *again).stdout
         poisonproof("predict", run, folder / "1", "--out", f"{run}.csv", "--n-jobs", 1, *again)
-        answers = [(row["prediction"], row["radius"]) for row in csv.DictReader(Path(f"{run}.csv").open())]
+        lines = Path(f"{run}.csv").read_text().splitlines()
+        answers = [(row["prediction"], row["radius"]) for row in csv.DictReader(lines)]
         assert {radius for _, radius in answers} != {"0"}
         assert served(run, folder / "1", again, monkeypatch) == answers
         poisonproof("update", run, "--remove", "1", "--n-jobs", 1, *again)

@@ -23,7 +23,7 @@ OF_ONE_COMMAND = {
     "--votes-only": {"plan"},
     "--max-size": {"verify"},  # of a stranger's files in all
     "--learner": {"vote", "predict", "serve", "audit", "update", "verify"},  # named again
-    "--encoder": {"vote", "predict", "audit", "update", "verify"},  # named again
+    "--encoder": {"vote", "predict", "serve", "audit", "update", "verify"},  # named again
 }
 READ = ReadOptions(
     label="kind",
