@@ -48,8 +48,8 @@ from poisonproof.evidence.statement import PAYLOAD, schema, violation
 from poisonproof.evidence.tracking import log
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
-from poisonproof.system.files import read_record, write_record
 from poisonproof.votes.votes import UNSEEN_LABEL
+from resigning import rewritten, signed_anew
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = '</script><b>x</b> "quoted": [y]\n---'
@@ -97,6 +97,11 @@ def test_every_figure_is_counted_again(made, digits):
         assert float(facts.certified_fraction(size, balanced=True)) == pytest.approx(found.balanced[at])
     assert found.majority_share == np.bincount(y).max() / len(y)
     assert found.majority_label == np.bincount(y).argmax()
+    for row in found.acts:
+        held = certificate.radius_against(row.act)
+        assert row.median_radius == np.percentile(held, 50, method="lower")
+        assert row.half == max(size for size in range(19) if (right & (held >= size)).sum() * 2 >= len(y))
+    assert found.half == found.acts[0].half > 0
     for row in found.classes:
         assert (row.n_test, row.right) == ((y == row.label).sum(), (right & (y == row.label)).sum())
         target = certify(Votes.load(folder / "votes.npy"), target=row.label)
@@ -112,6 +117,7 @@ def test_labels_that_nobody_has_shown_count_as_wrong():
     assert (found.right, found.n_test) == (2, 3)
     assert [(row.label, row.right) for row in found.classes] == [("a", 1), ("b", 1), (UNSEEN, 0)]
     assert found.balanced_accuracy == pytest.approx(2 / 3)
+    assert figures(votes, certify(votes), np.array([0, UNSEEN_LABEL, UNSEEN_LABEL])).half is None
 
 
 def test_statements_are_in_toto_statements_of_our_schema_and_of_a_vetted_one(made, tmp_path):
@@ -211,8 +217,16 @@ def test_the_model_card_has_front_matter_that_hubs_read(made, tmp_path):
 
 
 def test_the_data_are_referred_to_by_their_digests(made, tmp_path):
+    """MLCommons' own reader takes it, and finds the digests; it raises on any error against the format."""
+    import mlcroissant
+
     _, facts = made
     attest(facts, tmp_path)
+    read = mlcroissant.Dataset(jsonld=tmp_path / "croissant.json").metadata
+    assert {part.id: part.sha256 for part in read.distribution} == facts.digests
+    for part in read.distribution:
+        name = base64.urlsafe_b64decode(part.content_url.removeprefix("ni:///sha-256;") + "=").hex()
+        assert name == part.sha256
     record = json.loads((tmp_path / "croissant.json").read_text())
     assert record["conformsTo"] == "http://mlcommons.org/croissant/1.0"
     assert {part["@id"]: part["sha256"] for part in record["distribution"]} == facts.digests
@@ -317,17 +331,6 @@ def test_signed_evidence_is_true_of_its_run(signed):
     assert "its figures were not compared" in check_sealed(folder, evidence, key.public_key(), None)
 
 
-def resign(evidence, key, change):
-    """The statement, changed and signed again with the same key: a maker who lies."""
-    lines = (evidence / ENVELOPES).read_text().splitlines()
-    record = json.loads(base64.b64decode(json.loads(lines[0])["payload"]))
-    change(record)
-    body = (json.dumps(record, indent=1) + "\n").encode()
-    (evidence / "statement.json").write_bytes(body)
-    lines[0] = json.dumps(signing.sign(body, PAYLOAD, key))
-    (evidence / ENVELOPES).write_text("\n".join(lines) + "\n")
-
-
 def without_premise(record):
     record["predicate"]["premises"].pop(1)
 
@@ -371,7 +374,7 @@ def fewer_subjects(record):
 )
 def test_a_signed_lie_is_refused_and_named(signed, change, words):
     folder, evidence, key, facts = signed
-    resign(evidence, key, change)
+    signed_anew(evidence, key, change)
     with pytest.raises(NotTrueError, match=words):
         check_sealed(folder, evidence, key.public_key(), facts)
 
@@ -393,10 +396,9 @@ def test_every_changed_byte_of_what_is_signed_is_refused(signed):
 
 def test_a_swapped_file_another_run_and_missing_documents_are_named(signed, digits, tmp_path):
     folder, evidence, key, _ = signed
-    manifest = read_record(folder / "manifest.json")
     (folder / "split.npy").write_bytes((folder / "votes.npy").read_bytes())
-    changed = {**manifest["files"], "split.npy": hashlib.sha256((folder / "split.npy").read_bytes()).hexdigest()}
-    write_record(folder / "manifest.json", {**{k: v for k, v in manifest.items() if k != "digest"}, "files": changed})
+    digest = hashlib.sha256((folder / "split.npy").read_bytes()).hexdigest()
+    rewritten(folder, lambda manifest: manifest["files"].update({"split.npy": digest}))
     with pytest.raises(NotTrueError, match=r"manifest.json of .* is not the file that was signed \(and 1 more\)"):
         check_sealed(folder, evidence, key.public_key(), None)
     other = tmp_path / "other"
@@ -485,13 +487,24 @@ def test_a_gate_compares_exactly(made):
 
 
 def test_a_gate_speaks_junit(made):
-    from xml.etree import ElementTree
+    """Valid by Ant's schema of JUnit files, as sphinx-test-reports ships it."""
+    import sphinxcontrib.test_reports
+    from lxml import etree
 
     _, facts = made
+    ant = Path(sphinxcontrib.test_reports.__file__).with_name("schemas") / "JUnit.xsd"
+    hostile = replace(facts, name=HOSTILE)
+    for wanted in (gates.Wanted(((10**6, Fraction(1, 2)),), verified=True), gates.Wanted(clean=Fraction(0))):
+        for named in (facts, hostile):
+            found = gates.conditions(named, wanted)
+            etree.XMLSchema(file=str(ant)).assertValid(etree.fromstring(gates.as_junit(named, found)))
     found = gates.conditions(facts, gates.Wanted(((10**6, Fraction(1, 2)),), verified=True))
-    suites = ElementTree.fromstring(gates.as_junit(facts, found))
-    assert (suites.get("tests"), suites.get("failures")) == ("2", "1")
-    failed = suites.findall(".//testcase[failure]")
+    suite = etree.fromstring(gates.as_junit(facts, found)).find("testsuite")
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    told = {part.get("name"): part.get("value") for part in suite.iter("property")}
+    assert told["verdict"] == "VERIFIED"
+    assert float(told["majority_share"]) == facts.figures.majority_share
+    failed = suite.findall(".//testcase[failure]")
     assert [case.get("name") for case in failed] == ["certified fraction (pointwise) at attack size 1000000"]
     assert failed[0].find("failure").get("message") == "wanted ≥ 50 %, found 0.0 %"
     record = gates.as_record(facts, found)
@@ -501,6 +514,39 @@ def test_a_gate_speaks_junit(made):
 
 def shell_blocks(page):
     return re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S)
+
+
+def test_the_crosswalk_names_every_control_and_only_fields_that_there_are(made, tmp_path):
+    _, facts = made
+    attest(facts, tmp_path)
+    page = (ROOT / "docs" / "compliance.md").read_text()
+    for control in ["1.3.3", "1.4.6", "1.4.7", "1.5.1", "1.5.2", "11.2.4", "15(5)", "AML.T0020", "LLM04", "2.7"]:
+        assert control in page
+    record = json.loads((tmp_path / "statement.json").read_text())
+    named = set(re.findall(r"`statement\.([a-z0-9_.\[\]]+)`", page)) - {"json"}
+    assert len(named) > 8
+    for field in named:
+        place = {**record, **record["predicate"]}
+        for name in field.replace("[]", "").split("."):
+            place = place[0] if isinstance(place, list) else place
+            if name in ("groups", "election"):  # of other runs than this one
+                break
+            assert name in place, field
+            place = place[name]
+
+
+def test_workflow_and_stages_of_the_page_are_yaml_whose_commands_exist():
+    import yaml
+
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "evidence.md").read_text(), re.S)
+    workflow, stages = (yaml.safe_load(block) for block in blocks)
+    lines = [step["run"] for step in workflow["jobs"]["gate"]["steps"] if "run" in step]
+    lines += [stage["cmd"] for stage in stages["stages"].values()]
+    ours = [shlex.split(line) for line in lines if line.startswith("poisonproof")]
+    assert [words[1] for words in ours] == ["run", "gate", "attest", "run", "attest"]
+    for words in ours:
+        known = CliRunner().invoke(app, [words[1], "--help"], terminal_width=200).stdout
+        assert all(word in known for word in words if word.startswith("--"))
 
 
 def at_the_command_line(line, code=0):
@@ -516,30 +562,34 @@ def at_the_command_line(line, code=0):
     return said
 
 
-def test_the_documented_sequence_from_run_to_gate(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("block", "name", "votes"), [(0, "digits", "votes.npy"), (1, "ballots", "ballots.npz")])
+def test_the_documented_sequences_from_run_to_gate(tmp_path, monkeypatch, block, name, votes):
     """run, verify, attest, sign, verify the signature, gate: as docs/evidence.md says; and what is then refused."""
     monkeypatch.chdir(tmp_path)
-    block = shell_blocks("evidence.md")[0]
-    lines = [line.partition(" #")[0].strip() for line in block.splitlines() if line.strip()]
+    text = shell_blocks("evidence.md")[block]
+    lines = [line.partition(" #")[0].strip() for line in text.splitlines() if line.strip()]
     assert [line.split()[1] for line in lines if line.startswith("poisonproof")] == [
         *("run", "verify", "attest", "verify", "gate")
     ]
     for line in lines:
         at_the_command_line(line)
-    assert {path.name for path in Path("runs/digits-evidence").iterdir()} == {
+    folder = f"runs/{name}"
+    assert {path.name for path in Path(f"{folder}-evidence").iterdir()} == {
         *("bom.cdx.json", "croissant.json", "evidence.html", "evidence.intoto.jsonl", "model-card.md"),
         *("statement.json", "test-result.json"),
     }
-    at_the_command_line("poisonproof gate runs/digits --attack-size 9 --certified-fraction 0.99 --json", 6)
-    said = at_the_command_line("poisonproof gate runs/digits --attack-size 9", 2)
+    at_the_command_line(f"poisonproof gate {folder} --attack-size 999 --certified-fraction 0.99 --json", 6)
+    said = at_the_command_line(f"poisonproof gate {folder} --attack-size 9", 2)
     assert "Every --attack-size needs its --certified-fraction. Got 1 and 0." in said
-    assert "must be a share" in at_the_command_line("poisonproof gate runs/digits --clean 80", 2)
-    assert "give --signature KEY" in at_the_command_line("poisonproof verify runs/digits --no-ask --evidence x", 2)
-    card = Path("runs/digits-evidence/model-card.md")
+    assert "must be a share" in at_the_command_line(f"poisonproof gate {folder} --clean 80", 2)
+    assert "give --signature KEY" in at_the_command_line(f"poisonproof verify {folder} --no-ask --evidence x", 2)
+    at_the_command_line(f"poisonproof verify {folder} --no-ask", 5)
+    card = Path(f"{folder}-evidence/model-card.md")
     card.write_text(card.read_text().replace("VERIFIED", "BLESSED"))
-    said = at_the_command_line("poisonproof verify runs/digits --no-ask --signature key.pub", 3)
+    said = at_the_command_line(f"poisonproof verify {folder} --no-ask --signature key.pub", 3)
     assert "NOT VERIFIED: model-card.md" in said
-    np.save("runs/digits/votes.npy", np.zeros_like(np.load("runs/digits/votes.npy")))
-    for command in ("attest runs/digits --out elsewhere", "gate runs/digits --clean 0"):
-        assert "votes.npy was altered" in at_the_command_line(f"poisonproof {command}", 3)
+    forged = Path(folder) / votes
+    forged.write_bytes(forged.read_bytes()[:-1] + b"!")
+    for command in (f"attest {folder} --out elsewhere", f"gate {folder} --clean 0"):
+        assert f"{votes} was altered" in at_the_command_line(f"poisonproof {command}", 3)
     assert not Path("elsewhere").exists()

@@ -360,7 +360,6 @@ def test_other_commands_answer_for_such_runs_or_say_why_not(wine, tmp_path):
     assert one["certified_count"] <= one["lower_count"] <= one["upper_count"] <= right.sum()
     refused = {
         ("accuracy", neighbours): "for base classifiers and ballots only",
-        ("attest", ballots, "--out", tmp_path / "e"): "Evidence is written about base classifiers only so far",
     }
     for words, sentence in refused.items():
         assert sentence in poisonproof(*words, code=2).stderr

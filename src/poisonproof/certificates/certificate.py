@@ -38,7 +38,7 @@ UNSEEN = "(a label the training data has not shown)"
 OF_THREAT = "radius_against_"
 
 Act = Threat | Literal["insert", "remove"]
-ACTS = (*get_args(Threat), "insert", "remove")
+ACTS: tuple[Act, ...] = (*get_args(Threat), "insert", "remove")
 
 
 @dataclass(frozen=True, eq=False)

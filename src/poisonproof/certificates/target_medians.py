@@ -6,6 +6,7 @@ import numpy as np
 
 from poisonproof.certificates.certificate import Certificate
 from poisonproof.certificates.methods import certify
+from poisonproof.certificates.samples_vote import FLIPS_ALONE
 from poisonproof.votes.ballots import Ballots
 from poisonproof.votes.neighbours import Neighbours
 from poisonproof.votes.votes import Votes
@@ -18,9 +19,11 @@ def median_radii_against_targets(
 ) -> tuple[int | None, ...]:
     """For each class: half of the predictions of other classes withstand that many poisons without becoming it.
 
-    None where every prediction is this class. ``certificate`` is the one of these votes: its method says who is
-    elected.
+    None where every prediction is this class, and where nothing is claimed but of flipped labels. ``certificate`` is
+    the one of these votes: its method says who is elected.
     """
+    if not isinstance(votes, Votes) and votes.rule.get(FLIPS_ALONE):
+        return (None,) * len(certificate.classes)
     method = certificate.method if isinstance(votes, Votes) else "finite-aggregation"
     asked = "finite-aggregation" if method in BY_THEOREM_2 else method
     medians: list[int | None] = []

@@ -44,8 +44,9 @@ def command(
 
     `statement.json` (in-toto statement v1), `test-result.json` (the verdict, in-toto test result), `bom.cdx.json`
     (CycloneDX 1.6 with a model card), `croissant.json` (a reference for the data), `model-card.md`, `evidence.html`,
-    with `--key` `evidence.intoto.jsonl`, both statements signed (DSSE), and with `--model-signing` `model.sig`. A run
-    about which something is false yields no evidence: exit code 3.
+    with `--key` `evidence.intoto.jsonl`, both statements signed (DSSE), and with `--model-signing` `model.sig`. Base
+    classifiers may have voted or the training samples themselves. A run about which something is false yields no
+    evidence: exit code 3.
     """
     from poisonproof.evidence.attest import attest, folder_beside
     from poisonproof.evidence.model_signature import sign_model

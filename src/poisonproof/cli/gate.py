@@ -42,7 +42,11 @@ def command(
         ),
     ] = None,
     require_verified: Annotated[
-        bool, typer.Option("--require-verified", help="Base classifiers must have been asked or trained again.")
+        bool,
+        typer.Option(
+            "--require-verified",
+            help="Voters must have been heard: base classifiers asked or trained again, samples counted again.",
+        ),
     ] = False,
     dataset: DataName = None,
     data_dir: options.DataDir = None,

@@ -90,10 +90,11 @@ def command(
 ) -> None:
     """Check that radii follow from votes, votes from base classifiers, and all else that files and data can tell.
 
-    VERIFIED (exit code 0): base classifiers were trained again, or those that the run kept were asked, on data with
-    the digests that it states. CONSISTENT (5): nothing contradicts, but the files alone were looked at. NOT VERIFIED
-    (3): something is false, or could not be checked. The checker shares no code with what makes certificates. The
-    verdict is one line and names what was not checked; the reasons go to stderr, and `--json` prints every check.
+    VERIFIED (exit code 0): base classifiers were trained again, or those that the run kept were asked, or the training
+    samples that vote were counted again, on data with the digests that it states. CONSISTENT (5): nothing contradicts,
+    but the files alone were looked at. NOT VERIFIED (3): something is false, or could not be checked. The checker
+    shares no code with what makes certificates. The verdict is one line and names what was not checked; the reasons go
+    to stderr, and `--json` prints every check.
     With `--signature KEY`, evidence that was not signed with that key, is about other files, or says anything that is
     not true of the run is NOT VERIFIED too.
     """

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from poisonproof.errors import PoisonproofError
 from poisonproof.evidence.bom import bom
 from poisonproof.evidence.croissant import croissant
 from poisonproof.evidence.facts import Facts
@@ -27,11 +26,6 @@ def attest(facts: Facts, folder: Path, key: Any = None, model_signature: bytes |
     Whatever stood there under these names is replaced; signatures of earlier evidence are removed. ``model_signature``
     is what `sign_model` gave; the statement names it.
     """
-    if facts.certificate.spread is None:
-        raise PoisonproofError(
-            "Evidence is written about base classifiers only so far, and here training samples vote; `poisonproof "
-            "gate` and `poisonproof verify` know them."
-        )
     folder.mkdir(parents=True, exist_ok=True)
     result = _json(test_result(facts))
     bodies = {

@@ -13,7 +13,7 @@ from typing import Any
 from poisonproof import __version__
 from poisonproof.display.numbers import percent
 from poisonproof.errors import missing_extra
-from poisonproof.evidence.facts import Facts, Figures
+from poisonproof.evidence.facts import ACTS, Facts, Figures
 
 MODEL, TRAINING, TEST = "model", "training-data", "test-data"
 SHA_256 = re.compile(r"[0-9a-f]{64}")
@@ -72,12 +72,13 @@ def _components(facts: Facts) -> Any:
         hashes=[hashed(facts.artefacts["manifest.json"])],
         components=artefacts,
         properties=[
-            Property(name="poisonproof:method", value=facts.certificate.method),
-            Property(name="poisonproof:k", value=f"{facts.certificate.ensemble.k:g}"),
-            Property(name="poisonproof:d", value=str(facts.certificate.ensemble.d)),
-            Property(name="poisonproof:spread-digest", value=facts.certificate.ensemble.digest),
-            Property(name="poisonproof:unit", value=facts.certificate.unit),
-            Property(name="poisonproof:verdict", value=facts.verdict.word),
+            Property(name=f"poisonproof:{name}", value=value)
+            for name, value in {
+                "method": facts.certificate.method,
+                **facts.voters.flat,
+                "unit": facts.certificate.unit,
+                "verdict": facts.verdict.word,
+            }.items()
         ],
     )
     data = [
@@ -121,8 +122,7 @@ def _encoders(facts: Facts) -> list[dict[str, str]]:
 def _summary(facts: Facts) -> str:
     certificate = facts.certificate
     return (
-        f"An ensemble of {certificate.ensemble.n_subsets} base classifiers (k = {certificate.ensemble.k:g}, "
-        f"d = {certificate.ensemble.d}) whose predictions carry a proof against training-data poisoning "
+        f"{facts.voters.sentence}, whose predictions carry a proof against training-data poisoning "
         f"({certificate.method}); radii count {certificate.unit}."
     )
 
@@ -134,7 +134,7 @@ def model_card(facts: Facts) -> dict[str, Any]:
         "modelParameters": {
             "approach": {"type": "supervised"},
             "task": "classification",
-            "architectureFamily": "ensemble by Finite Aggregation",
+            "architectureFamily": facts.voters.architecture,
             "modelArchitecture": str(facts.manifest["settings"]["learner"]),
             "datasets": [{"ref": TRAINING}, {"ref": TEST}],
         },
@@ -181,6 +181,10 @@ def metrics(figures: Figures) -> list[dict[str, str]]:
             share = row.certified[at] / row.n_test
             rows.append(("certified fraction (pointwise)", share, f"class {row.label}, attack size {size}"))
     found = [{"type": name, "value": repr(value), "slice": where} for name, value, where in rows]
+    found += [
+        {"type": "median radius", "value": str(row.median_radius), "slice": f"act: {ACTS[row.act]}"}
+        for row in figures.acts
+    ]
     return found + [
         {
             "type": "median radius against being turned to this class",

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.certificates.certificate import Certificate, attack_sizes
+from poisonproof.certificates.certificate import Act, Certificate, attack_sizes
 from poisonproof.certificates.methods import certify
 from poisonproof.certificates.target_medians import median_radii_against_targets
 from poisonproof.data.dataset import Dataset
 from poisonproof.errors import PoisonproofError
+from poisonproof.evidence.voters import Voters, voters_of
 from poisonproof.runs.layout import COUNTS
 from poisonproof.runs.outcome import threats_of
 from poisonproof.system.files import read_record, sha256_of
@@ -25,6 +26,13 @@ from poisonproof.votes.votes import UNSEEN_LABEL, Votes, class_indices
 
 UNSEEN = "(labels the training data has not shown)"
 MANIFEST = "manifest.json"
+ACTS: dict[Act, str] = {
+    "insert_remove": "insert and remove",
+    "insert": "insert only",
+    "remove": "remove only",
+    "label_flip": "flip labels only",
+    "modify": "change samples in any way",
+}
 
 
 class NotTrueError(Exception):
@@ -47,6 +55,18 @@ class ClassFigures:
 
 
 @dataclass(frozen=True)
+class ActFigures:
+    """An attacker who does nothing but one kind of act: how many of them half of the predictions withstand.
+
+    ``half`` is how many of them half of the test set withstands and is right besides; None if less than half is right.
+    """
+
+    act: Act
+    median_radius: int
+    half: int | None
+
+
+@dataclass(frozen=True)
 class Figures:
     """Counts over the test set, and what a constant answer would reach.
 
@@ -63,12 +83,18 @@ class Figures:
     majority_label: Any
     majority_share: float
     median_radius: int
+    acts: tuple[ActFigures, ...]
     classes: tuple[ClassFigures, ...]
 
     @property
     def clean_accuracy(self) -> float:
         """Share of test samples that are right."""
         return self.right / self.n_test
+
+    @property
+    def half(self) -> int | None:
+        """The attack size, insertions and removals together, that half of the test set withstands and is right."""
+        return next(row.half for row in self.acts if row.act == "insert_remove")
 
     @property
     def certified_fractions(self) -> tuple[float, ...]:
@@ -107,9 +133,13 @@ class Facts:
         return str(self.manifest["settings"]["dataset"]["name"])
 
     @property
+    def voters(self) -> Voters:
+        """Who votes, in words and in fields."""
+        return voters_of(self.certificate, self.manifest)
+
+    @property
     def threat_model(self) -> dict[str, int | str]:
         """What each act of an attacker costs."""
-        assert self.certificate.split is not None
         return threats_of(self.certificate)
 
 
@@ -127,8 +157,8 @@ def gather(folder: Path, data: Dataset | None, verdict: Verdict) -> Facts:
     votes = _votes_of(folder, manifest)
     certificate = certify(votes, manifest["method"]) if isinstance(votes, Votes) else certify(votes)
     stated = Certificate.load(folder / "certificate.npz")
-    if not np.array_equal(certificate.radius, stated.radius):
-        raise NotTrueError(f"The radii of {folder} do not follow from its votes.")
+    if not _same(certificate, stated):
+        raise NotTrueError(f"The predictions and radii of {folder} do not follow from its votes.")
     if certificate.split is None:
         raise PoisonproofError(f"The votes of {folder} do not say how the training samples were split.")
     truth = class_indices(data.y_test, votes.classes, votes.classes_inferred)
@@ -142,6 +172,14 @@ def gather(folder: Path, data: Dataset | None, verdict: Verdict) -> Facts:
         truth,
         verdict,
     )
+
+
+def _same(certificate: Certificate, stated: Certificate) -> bool:
+    """Whether a stated certificate has the predictions and radii of the recomputed one, against every act."""
+    computed, said = (
+        {"prediction": one.prediction, "radius": one.radius, **(one.radii or {})} for one in (certificate, stated)
+    )
+    return computed.keys() == said.keys() and all(np.array_equal(computed[name], said[name]) for name in computed)
 
 
 def _votes_of(folder: Path, manifest: dict[str, Any]) -> Votes | Ballots | Neighbours:
@@ -191,6 +229,21 @@ def figures(votes: Votes | Ballots | Neighbours, certificate: Certificate, truth
         sum(row.right / row.n_test for row in there) / len(there),
         largest.label,
         largest.n_test / len(certificate),
-        int(np.percentile(radius, 50, method="lower")),
+        _median(radius),
+        tuple(
+            ActFigures(act, _median(certificate.radius_against(act)), _half(right, certificate.radius_against(act)))
+            for act in ACTS
+        ),
         tuple(classes),
     )
+
+
+def _median(radius: NDArray[np.int64]) -> int:
+    return int(np.percentile(radius, 50, method="lower"))
+
+
+def _half(right: NDArray[np.bool_], radius: NDArray[np.int64]) -> int | None:
+    """The largest radius that half of the test samples have and are right; None if fewer are right."""
+    held = np.sort(radius[right])[::-1]
+    needed = (len(right) + 1) // 2
+    return int(held[needed - 1]) if len(held) >= needed else None

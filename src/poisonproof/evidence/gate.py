@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 from xml.etree import ElementTree
@@ -111,15 +112,33 @@ def as_record(facts: Facts, found: Sequence[Condition]) -> dict[str, Any]:
 
 
 def as_junit(facts: Facts, found: Sequence[Condition]) -> bytes:
-    """The gate as JUnit XML: one test case for each condition."""
-    failures = str(sum(not condition.met for condition in found))
-    counts = {"tests": str(len(found)), "failures": failures, "errors": "0", "skipped": "0"}
-    suites = ElementTree.Element("testsuites", {"name": "poisonproof gate", **counts})
-    suite = ElementTree.SubElement(suites, "testsuite", {"name": shown(facts.name), "time": "0", **counts})
+    """The gate as JUnit XML by Ant's schema: one test case for each condition; when it was asked, in UTC."""
+    suites = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(
+        suites,
+        "testsuite",
+        {
+            "name": shown(facts.name),
+            "package": "poisonproof.gate",
+            "id": "0",
+            "timestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S"),
+            "hostname": "localhost",  # a report may be published, and the machine is nobody's business
+            "tests": str(len(found)),
+            "failures": str(sum(not condition.met for condition in found)),
+            "errors": "0",
+            "time": "0",
+        },
+    )
+    properties = ElementTree.SubElement(suite, "properties")
+    record = as_record(facts, found)
+    for name in ("verdict", "majority_share", "balanced_accuracy"):
+        ElementTree.SubElement(properties, "property", {"name": name, "value": str(record[name])})
     for condition in found:
         names = {"classname": "poisonproof.gate", "name": shown(condition.what), "time": "0"}
         case = ElementTree.SubElement(suite, "testcase", names)
         if not condition.met:
             said = f"wanted {condition.wanted}, found {condition.found}"
             ElementTree.SubElement(case, "failure", {"message": said, "type": "gate"}).text = said
+    for stream in ("system-out", "system-err"):
+        ElementTree.SubElement(suite, stream)
     return b'<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suites, encoding="utf-8") + b"\n"

@@ -8,7 +8,7 @@ from typing import Any
 from poisonproof.display.markup import in_markdown
 from poisonproof.display.numbers import percent
 from poisonproof.display.text import shown
-from poisonproof.evidence.facts import Facts
+from poisonproof.evidence.facts import ACTS, Facts
 
 MOST_CLASSES = 50
 
@@ -21,8 +21,7 @@ def model_card(facts: Facts) -> str:
         *_front_matter(facts),
         f"# {_text(facts.name)}",
         "",
-        f"An ensemble of {certificate.ensemble.n_subsets} base classifiers (k = {certificate.ensemble.k:g}, "
-        f"d = {certificate.ensemble.d}, learner {_text(facts.manifest['settings']['learner'])}) made by poisonproof. "
+        f"{_text(facts.voters.sentence)}, made by poisonproof. "
         "Every prediction has a **radius**: whatever an attacker inserts into or removes from the training data, up to "
         f"that many {unit} in total, the prediction stays the same. The proof ({certificate.method}) has no "
         "probability of failure; it holds under the premises and within the threat model below, and says nothing about "
@@ -43,6 +42,17 @@ def model_card(facts: Facts) -> str:
             f"| {size} | {percent(figures.certified_fractions[at])} | {percent(figures.balanced[at])} |"
             for at, size in enumerate(figures.attack_sizes)
             if size
+        ),
+        "",
+        "## By act",
+        "",
+        "The same for an attacker who does nothing but one kind of act; how many of them are withstood:",
+        "",
+        "| act | median radius | half of the test set, right besides |",
+        "|---|---|---|",
+        *(
+            f"| {ACTS[row.act]} | {row.median_radius} | {'–' if row.half is None else row.half} |"
+            for row in figures.acts
         ),
         "",
         "## By class",

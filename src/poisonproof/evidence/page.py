@@ -10,7 +10,7 @@ from markupsafe import Markup
 from poisonproof.display.charts import survival, ticks
 from poisonproof.display.numbers import percent
 from poisonproof.display.text import shown
-from poisonproof.evidence.facts import Facts
+from poisonproof.evidence.facts import ACTS, Facts
 
 
 def page(facts: Facts) -> str:
@@ -26,13 +26,14 @@ def page(facts: Facts) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(percent=percent, count=lambda number: f"{number:,}")
-    half = max((size for size in range(top) if facts.certified_fraction(size) * 2 >= 1), default=None)
     given: dict[str, Any] = {
         "facts": facts,
         "figures": figures,
         "certificate": certificate,
+        "voters": facts.voters,
         "unit": certificate.unit,
-        "half": half,
+        "half": figures.half,
+        "acts": {ACTS[row.act]: row for row in figures.acts},
         "curve": survival(certificate.radius[right], len(certificate), top),
         "ticks": ticks(top),
         "covered": {act: cost for act, cost in facts.threat_model.items() if cost != "not covered"},

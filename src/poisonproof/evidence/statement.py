@@ -14,7 +14,8 @@ from poisonproof import __version__
 from poisonproof.certificates.certificate import Certificate
 from poisonproof.errors import missing_extra
 from poisonproof.evidence.facts import Facts
-from poisonproof.runs.outcome import threat_model
+from poisonproof.evidence.voters import voters_of
+from poisonproof.runs.outcome import threats_of
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 CERTIFICATE = "urn:poisonproof:predicate:certificate:v1"
@@ -51,14 +52,10 @@ def predicate(facts: Facts) -> dict[str, Any]:
 def of_the_run(certificate: Certificate, manifest: dict[str, Any]) -> dict[str, Any]:
     """What the files of a run say without its data."""
     said = certificate.facts()
-    assert certificate.split is not None
     return {
         "certificate": {
             "method": certificate.method,
-            "k": said["k"],
-            "d": said["d"],
-            "base_classifiers": said["n_subsets"],
-            "spread_digest": said["spread_digest"],
+            **voters_of(certificate, manifest).parameters,
             "split": said["split"],
             "learner": manifest["settings"]["learner"],
             "classes": said["classes"]["values"],
@@ -66,7 +63,7 @@ def of_the_run(certificate: Certificate, manifest: dict[str, Any]) -> dict[str, 
             "unit": certificate.unit,
             "deterministic": True,
         },
-        "threat_model": threat_model(certificate.split),
+        "threat_model": threats_of(certificate),
         "premises": [
             {"what": premise.what, "value": premise.value, "declared": premise.declared}
             for premise in certificate.premises
@@ -90,6 +87,10 @@ def of_the_data(facts: Facts) -> dict[str, Any]:
             "balanced_accuracy": figures.balanced_accuracy,
             "majority": {"label": figures.majority_label, "share": figures.majority_share},
             "median_radius": figures.median_radius,
+            "acts": [
+                {"act": row.act, "median_radius": row.median_radius, "half_of_the_test_set": row.half}
+                for row in figures.acts
+            ],
             "certified": [
                 {"attack_size": size, "right_and_certified": count, "certified_fraction": share, "balanced": balanced}
                 for size, count, share, balanced in zip(
