@@ -21,6 +21,7 @@ from poisonproof.runs.outcome import threats_of
 from poisonproof.system.files import read_record, sha256_of
 from poisonproof.verification.verdict import Verdict
 from poisonproof.votes.ballots import Ballots
+from poisonproof.votes.kept import load_said
 from poisonproof.votes.neighbours import Neighbours
 from poisonproof.votes.votes import UNSEEN_LABEL, Votes, class_indices
 
@@ -187,8 +188,7 @@ def _votes_of(folder: Path, manifest: dict[str, Any]) -> Votes | Ballots | Neigh
     election = manifest["settings"].get("election")
     if election is None:
         return Votes.load(folder / "votes.npy")
-    path = folder / COUNTS[election["method"]]
-    return Ballots.load(path) if election["method"] == "ballots" else Neighbours.load(path)
+    return load_said(folder / COUNTS[election["method"]])
 
 
 def artefacts_of(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:
