@@ -1,6 +1,7 @@
 """Who votes, for an attack size: what the pilot says of neighbours and ballots is what they do; the choice is kept."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -71,6 +72,9 @@ def test_one_question_gets_one_answer_which_is_a_premise_and_is_kept(table):
     assert f"method: {choice['why']}" in done.stderr
     assert f"choice of method: {choice['why']} (chosen from this data)" in manifest["premises"]
     assert choice["why"].startswith(choice["method"])
+    what = {"neighbours": "number of neighbours", "ballots": "near", "ensemble": "spread"}[choice["method"]]
+    (stated,) = [premise for premise in manifest["premises"] if premise.startswith(f"{what}: ")]
+    assert stated.endswith(", chosen by a pilot (chosen from this data)")
     for family in ("neighbours", "ensemble"):
         assert family in choice["why"]
     assert "attack_size" in json.loads(done.stdout)
@@ -92,8 +96,21 @@ def test_what_does_not_go_together_is_said(table, words, sentence):
     assert sentence in done.stderr
 
 
-def test_who_names_k_gets_base_classifiers(table, tmp_path):
-    words = ("--k", 8, "--attack-size", 2, "--no-undefended", "--out", tmp_path / "run")
+@pytest.mark.parametrize("k", [8, 20])
+def test_who_names_k_gets_base_classifiers_even_by_the_number_that_is_the_default(table, tmp_path, k):
+    words = ("--k", k, "--attack-size", 6, "--no-undefended", "--out", tmp_path / "run")
     done = poisonproof("run", table, "--label", "target", *words)
     assert "choice of method" not in done.stderr
-    assert read_record(tmp_path / "run" / "manifest.json")["settings"]["k"] == 8
+    manifest = read_record(tmp_path / "run" / "manifest.json")
+    assert manifest["settings"]["k"] == k
+    assert any(premise.startswith("spread: ") and premise.endswith("(declared)") for premise in manifest["premises"])
+
+
+def test_parameters_that_a_pilot_chose_for_base_classifiers_are_not_called_declared(table, tmp_path, monkeypatch):
+    best = Candidate("ensemble", {"k": 6, "d": 2}, 0.9, 0.8, 0.8)
+    monkeypatch.setattr(families, "candidates", lambda *given: [best])
+    words = ("--attack-size", 2, "--no-undefended", "--out", tmp_path / "run")
+    poisonproof("run", table, "--label", "target", *words)
+    premises = read_record(tmp_path / "run" / "manifest.json")["premises"]
+    assert any(re.fullmatch(r"spread: k = 6, d = 2, digest \w{16}, chosen by a pilot \(.*", one) for one in premises)
+    poisonproof("verify", tmp_path / "run")

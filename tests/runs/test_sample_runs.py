@@ -133,6 +133,8 @@ def test_a_run_from_the_command_line_says_what_raw_rows_say(wine, tmp_path, meth
     page = (wine / f"twin-{method}" / "report.html").read_text()
     assert certificate.voters in page
     assert "Nothing is trained here" in page
+    assert "? %" not in page
+    assert "<dt>Undefended" not in page
     assert "base classifier" not in page.partition("<details>")[0].replace("base classifiers abstain", "")
 
 

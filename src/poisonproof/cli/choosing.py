@@ -14,8 +14,10 @@ from poisonproof.errors import PoisonproofError
 if TYPE_CHECKING:
     from poisonproof.cli.run import EnsembleOptions
     from poisonproof.data import Dataset, ReadOptions
+    from poisonproof.premises import Premise
 
 PREMISE = "choice of method"
+BY_PILOT = ", chosen by a pilot"
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,30 @@ def choose(ensemble: EnsembleOptions, read: ReadOptions, attack_size: int | None
 
 
 def with_premise(dataset: Dataset, choice: dict[str, Any]) -> Dataset:
-    """The data set with what a run takes as given: who could poison the pilot could change the choice."""
+    """The data set with what a run takes as given: who could poison the pilot could change the choice.
+
+    So the parameters that it chose are not called declared, either.
+    """
     from poisonproof.premises import Premise
 
-    return dataset.but(premises=(*dataset.premises, Premise(PREMISE, str(choice["why"]), False)))
+    premises = (*dataset.premises, *_of_parameters(choice), Premise(PREMISE, str(choice["why"]), False))
+    return dataset.but(premises=premises)
+
+
+def _of_parameters(choice: dict[str, Any]) -> list[Premise]:
+    from poisonproof.partition.spread import Spread
+    from poisonproof.planning.voting import PARAMETERS
+    from poisonproof.premises import Premise
+
+    parameters = choice["parameters"]
+    if not parameters:
+        return []
+    if choice["method"] == ENSEMBLE:
+        spread = Spread.random(int(parameters["k"]), int(parameters["d"]))
+        value = f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}"
+        return [Premise("spread", f"{value}{BY_PILOT}", False)]
+    (value,) = parameters.values()
+    return [Premise(PARAMETERS[choice["method"]], f"{value:g}{BY_PILOT}", False)]
 
 
 def _earlier(out: Path) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable, Container, Iterable, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,8 +83,19 @@ SplitName = Annotated[
     str, typer.Option("--split", autocompletion=completion.of_splits, help="`content` or `pixel-sum`.")
 ]
 WIDE = 1000
+CONTEXT = "context"
 MOST_CLASSES = 65_535
 FORMS = "paper:K,D, random:K,D,SEED, dpa:K, plane:Q,BLOCKS, quartic:P,BLOCKS or difference:V,BLOCKS,R1,R2,…"
+
+
+_running: ContextVar[typer.Context | None] = ContextVar("running", default=None)
+
+
+def typed(name: str) -> bool:
+    """Whether an option of the command that is running was typed, even if it says what it says by itself."""
+    context = _running.get()
+    source = None if context is None else context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def taking(name: str, make: Callable[..., Any], only: Sequence[str] = ()) -> Callable[..., Callable[..., None]]:
@@ -97,9 +109,13 @@ def taking(name: str, make: Callable[..., Any], only: Sequence[str] = ()) -> Cal
         parameters: list[inspect.Parameter] = []
         for at, parameter in _taken(command):
             parameters += fields if at == name else [_with_type(parameter, command)]
+        passed_on = any(parameter.name == CONTEXT for parameter in parameters)
+        if not passed_on:
+            parameters.append(inspect.Parameter(CONTEXT, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
 
         @functools.wraps(command)
         def wrapped(**given: Any) -> None:
+            _running.set(given[CONTEXT] if passed_on else given.pop(CONTEXT))
             record = make(**{field.name: given.pop(field.name) for field in fields})
             command(**given, **{name: record})
 

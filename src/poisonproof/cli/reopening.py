@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import choosing, encoding, following, options, reading
+from poisonproof.cli import choosing, encoding, following, options, reading, trusting
 from poisonproof.cli.learning import with_learner
 from poisonproof.errors import PoisonproofError
 
@@ -91,6 +91,7 @@ def reopen_data(
     source = following.with_premise(source, asked.get("plan"))
     if "choice" in asked:
         source = choosing.with_premise(source, asked["choice"])
+    source = trusting.again(run, source, asked)
     if data is not None:
         return ReopenedData(manifest, source, source, None, estimator)
     dataset, left_out = _less_left_out(run, source, asked, manifest.settings.digests)
@@ -111,6 +112,7 @@ def reopen(
 
     manifest, dataset, source, left_out, estimator = reopen_data(run, data, data_dir, learner, encoder)
     checked_learner(run, (manifest.asked or {})["learner"], learner)
+    trusting.check_same(run, dataset, manifest.asked or {})
     encoding.checked_again(run, (manifest.asked or {}).get("encoder"), encoder)
     split = Split.from_dict(manifest.settings.split)
     classes = None if dataset.classes is None else dataset.classes.tolist()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import choosing, encoding, following, options, reading
+from poisonproof.cli import choosing, encoding, following, options, reading, trusting
 from poisonproof.cli.learning import with_learner
 from poisonproof.cli.voters import AUTO, VoterOptions, voting_samples
 from poisonproof.display.text import shown
@@ -30,6 +30,7 @@ EXAMPLES = (
 )
 
 DEFAULT_K = 20
+OF_BASE_CLASSIFIERS = ("k", "d", "spread", "split", "max_memory", "plan", "learner")
 VOTES_PER_POISON = 4  # k for an attack size: it is withstood by a lead of half of the votes
 
 
@@ -66,13 +67,15 @@ class EnsembleOptions:
 
     @property
     def given_of_base_classifiers(self) -> list[str]:
-        """The options about base classifiers that say something else than they say by themselves."""
-        names = ("k", "d", "spread", "split", "max_memory", "plan", "learner")
-        return [name for name in names if getattr(self, name) != getattr(type(self), name)]
+        """The options about base classifiers that were typed, or say something else than they say by themselves."""
+        return [name for name in OF_BASE_CLASSIFIERS if self._given(name)]
+
+    def _given(self, name: str) -> bool:
+        return getattr(self, name) != getattr(type(self), name) or options.typed(name)
 
     def after_plan(self, plan: Plan) -> EnsembleOptions:
         """The same with what a plan says, unless an option that it stands for was given too."""
-        twice = [name for name in ("k", "d", "spread", "learner") if getattr(self, name) != getattr(type(self), name)]
+        twice = [name for name in ("k", "d", "spread", "learner") if self._given(name)]
         if twice:
             raise PoisonproofError(f"--plan says what --{twice[0]} is; leave one of them out.")
         spread = None if plan.choice.spread == "random" else plan.choice.spread
@@ -141,7 +144,12 @@ def command(
     if voters.by_samples:
         asked = prepare_samples(ensemble, voters, read, opened)
     else:
-        if attack_size is not None and ensemble.k == DEFAULT_K and ensemble.plan is None and ensemble.spread is None:
+        chosen = choice is not None and bool(choice.parameters)
+        if (
+            attack_size is not None
+            and not chosen
+            and not {"k", "plan", "spread"} & {*ensemble.given_of_base_classifiers}
+        ):
             ensemble = replace(ensemble, k=max(DEFAULT_K, VOTES_PER_POISON * attack_size))
         asked = prepare(ensemble, read, opened)
     if choice is not None:
@@ -251,8 +259,18 @@ def prepare_samples(
     options.warnings_as_notes()
     ensemble.refuse_for(f"--method {voters.method}")
     samples = opened or reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
-    model = voting_samples(voters, samples, ensemble.learner, ensemble.n_jobs, ensemble.encoder)
     asked: dict[str, Any] = {"data": ensemble.data, "learner": None, "options": reading.words_of(read)}
+    if voters.trusted is not None:
+        labelled = str(voters.class_sizes).startswith(trusting.SIZES)
+        samples = trusting.with_trusted(samples, trusting.read_trusted(voters.trusted, samples, labelled=labelled))
+        stated = trusting.premise_of(samples.trusted).value
+        asked["trusted"] = {"file": str(voters.trusted), "labelled": labelled, "premise": stated}
+    model = voting_samples(voters, samples, ensemble.learner, ensemble.n_jobs, ensemble.encoder)
+    if voters.trusted is not None and not labelled and trusting.OF_TRUSTED not in getattr(model.features, "origin", ""):
+        raise PoisonproofError(
+            "--trusted rows give units to the map `table`, or class sizes with --class-sizes trusted:TOTAL; here they "
+            "would shape nothing."
+        )
     folder = ensemble.out or Path("runs") / f"{samples.name}-{voters.method}"
     return Asked((samples, model, folder), {"asked": asked})
 

@@ -52,7 +52,7 @@ def command(
     options.warnings_as_notes()
     reopened = reopening.reopen(run, data, data_dir, n_jobs, learner, encoder)
     before, settings = reopened.manifest.asked or {}, reopened.manifest.settings
-    kept = ("data", "learner", "encoder", "options", "plan", "choice", "attack_size")
+    kept = ("data", "learner", "encoder", "options", "plan", "choice", "attack_size", "trusted")
     asked: dict[str, Any] = {name: before[name] for name in kept if name in before}
     if data is not None:
         asked["data"] = data

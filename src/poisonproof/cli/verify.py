@@ -187,7 +187,8 @@ def _named_data(path: Path, data_dir: Path | None) -> Dataset | None:
     """The data that a manifest names, which may be anybody's; None if their digests are not those that it states."""
     manifest = _manifest(path)
     asked = manifest.get("asked") or {}
-    for name in (asked.get("data"), *(asked.get("options", {}).get(option) for option in ("test", "schema"))):
+    trusted = (asked.get("trusted") or {}).get("file")
+    for name in (asked.get("data"), trusted, *(asked.get("options", {}).get(option) for option in ("test", "schema"))):
         if name is not None:
             _refuse_odd_files(Path(name))
     named = _data(path, None, data_dir)

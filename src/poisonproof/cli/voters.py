@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from poisonproof.cli import completion, encoding, options
+from poisonproof.cli.trusting import SIZES
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -67,8 +68,9 @@ class VoterOptions:
         str | None,
         typer.Option(
             "--class-sizes",
-            help="Ballots: how large classes are, from outside this data: `yes=300,no=700`, or a JSON file. `rows` "
-            "takes them from the data, with the one-sided radius, which is half.",
+            help="Ballots: how large classes are, from outside this data: `yes=300,no=700`, or a JSON file; "
+            "`trusted:TOTAL`, TOTAL samples in the proportions of --trusted labels. `rows` takes them from the data, "
+            "with the one-sided radius, which is half.",
             rich_help_panel=PANEL,
         ),
     ] = None
@@ -106,6 +108,16 @@ class VoterOptions:
             "--units",
             help="Map `table`: what counts as 1 in each column, and from where, `age=10@40,job=category`, or a JSON "
             "file. Otherwise they are read off the data, which is a premise.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+
+    trusted: Annotated[
+        Path | None,
+        typer.Option(
+            "--trusted",
+            help="Rows that nobody can poison, in a file like the data; labels are needed for `--class-sizes "
+            "trusted:TOTAL` only. Map `table`: they give the columns their units. They do not vote, and are a premise.",
             rich_help_panel=PANEL,
         ),
     ] = None
@@ -172,6 +184,9 @@ def voting_samples(
     if voters.voices is not None and dataset.groups is None:
         raise PoisonproofError("--voices are those of contributors; give --group-column too.")
     sizes = None if voters.class_sizes is None else class_sizes(voters.class_sizes, dataset)
+    origin = voters.class_sizes_from
+    if origin is None and str(voters.class_sizes).startswith(SIZES):
+        origin = f"labels of {dataset.trusted.words}, for {voters.class_sizes}"
     if voters.class_sizes_from is not None and not isinstance(sizes, dict):
         raise PoisonproofError("--class-sizes-from says where declared sizes come from; give --class-sizes too.")
     if isinstance(sizes, dict):
@@ -180,7 +195,7 @@ def voting_samples(
         features,
         near=near,
         class_sizes=sizes,
-        class_sizes_from=voters.class_sizes_from,
+        class_sizes_from=origin,
         one_sided=voters.one_sided,
         voices=1 if voters.voices is None else voters.voices,
         **common,
@@ -201,7 +216,8 @@ def map_of_options(voters: VoterOptions, dataset: Dataset, learner: str | None, 
         name = learner
     units = None if voters.units is None else column_units(voters.units)
     if encoder in (None, encoding.NONE):
-        return map_for(dataset, name, unit=voters.unit, units=units)
+        rows = None if dataset.trusted is None or units is not None else dataset.trusted.X
+        return map_for(dataset, name, unit=voters.unit, units=units, trusted=rows)
     if name is not None or units is not None or voters.unit is not None:
         raise PoisonproofError(f"--encoder {encoder} is the map, too; leave --features and units out.")
     return encoding.encoder_of(str(encoder))
@@ -213,7 +229,7 @@ def class_sizes(text: str, dataset: Dataset) -> dict[Any, int] | str:
 
     if text == "rows":
         return text
-    given = named_values("--class-sizes", text)
+    given = named_values("--class-sizes", text) if not text.startswith(SIZES) else trusted_sizes(text, dataset)
     labels = one_by_one(dataset.y_train if dataset.classes is None else dataset.classes)
     known = {str(label): label for label in labels}
     if dataset.classes is not None and set(given) != set(known):
@@ -233,6 +249,18 @@ def class_sizes(text: str, dataset: Dataset) -> dict[Any, int] | str:
     if unseen:
         options.note(f"no training sample has the label '{unseen[0]}' that --class-sizes names")
     return sizes
+
+
+def trusted_sizes(text: str, dataset: Dataset) -> dict[str, Any]:
+    """The sizes of `--class-sizes trusted:TOTAL`, in the proportions of the trusted labels; unseen classes have 0."""
+    total = text.removeprefix(SIZES)
+    if dataset.trusted is None or dataset.trusted.y is None or not total.isdecimal():
+        raise PoisonproofError(
+            f"--class-sizes {text} takes a whole number of samples after the colon, and --trusted rows with labels."
+        )
+    sizes = {str(label): size for label, size in dataset.trusted.class_sizes(int(total)).items()}
+    known = [] if dataset.classes is None else dataset.classes.tolist()
+    return {**{str(label): 0 for label in known}, **sizes}
 
 
 def column_units(text: str) -> dict[str, float | str | tuple[float, float]]:

@@ -46,6 +46,8 @@ class Dataset:
         What reading took as given; they stand in place of the model's own of the same name.
     notes : tuple of str
         What was left out of the files, and why.
+    trusted : TrustedSamples or None
+        Rows beside the data that nobody can poison; they are not trained on.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Dataset:
     n_features: int | None = None
     premises: tuple[Premise, ...] = ()
     notes: tuple[str, ...] = ()
+    trusted: Any = None
 
     @cached_property
     def train(self) -> Samples:

@@ -29,6 +29,7 @@ from poisonproof.verification.sample_files import (
     open_sample_certificate,
     open_sample_run,
 )
+from poisonproof.verification.trusted import shaped_by_trusted
 from poisonproof.verification.verdict import (
     Check,
     Finding,
@@ -139,6 +140,8 @@ def verify(
             "model": votes_of.model,
             "recount": lambda: votes_of.recount(ask),
         }
+        if getattr(data, "trusted", None) is not None and evidence.manifest:
+            wanted["trusted"] = lambda: shaped_by_trusted(evidence.settings["election"], data.trusted)
         if formal:
             wanted["formal"] = lambda: checked_formally(evidence, votes_of.rows, kept, progress)
         found += [made(name, check) for name, check in wanted.items()]

@@ -166,6 +166,7 @@ def premises(evidence: Evidence, data: Any) -> str:
         settings["learner"],
         settings["classes"],
         evidence.facts["classes_inferred"],
+        by_pilot=claims.CHOICE in there and there.get("spread", [None, True])[1] is False,
     )
     picked, declared = there.get("learner", [settings["learner"], True])
     if picked == f"{settings['learner']}, brought as {(evidence.manifest.get('asked') or {}).get('learner')}":

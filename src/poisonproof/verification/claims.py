@@ -14,6 +14,9 @@ NOT_COVERED = (
     "control the training machine",
 )
 
+CHOICE, BY_PILOT = "choice of method", ", chosen by a pilot"
+"""A premise of runs whose method a pilot chose, and what they say of the parameters that it chose with it."""
+
 
 def unit(split: dict[str, Any] | None) -> str:
     """What the radius counts."""
@@ -39,7 +42,13 @@ def threat_model(split: dict[str, Any]) -> dict[str, Any]:
 
 
 def premises(
-    spread: SpreadMap, split: dict[str, Any], learner: str, classes: list[Any], inferred: bool
+    spread: SpreadMap,
+    split: dict[str, Any],
+    learner: str,
+    classes: list[Any],
+    inferred: bool,
+    *,
+    by_pilot: bool = False,
 ) -> dict[str, tuple[str | None, bool]]:
     """The premises that every run has: what → (value, or None where only the data tell; declared by the user)."""
     names = f"{len(classes)} labels, {', '.join(map(str, classes[:12]))}{', …' if len(classes) > 12 else ''}"
@@ -48,7 +57,10 @@ def premises(
     return {
         "fitted before the split": ("nothing, by the caller's word", True),
         **({"a part of the learner arrived fitted": (parts.removesuffix("]"), True)} if fitted else {}),
-        "spread": (f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}", True),
+        "spread": (
+            f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}{BY_PILOT if by_pilot else ''}",
+            not by_pilot,
+        ),
         "split": (f"{split['kind']}, {split['dtype']}{', labels hashed' if split['hash_labels'] else ''}", True),
         "learner": (learner, True),
         "classes": (names, not inferred),
@@ -56,8 +68,10 @@ def premises(
     }
 
 
-def premises_of_samples(settings: dict[str, Any], inferred: bool) -> dict[str, tuple[str | None, bool]]:
-    """The same where training samples vote."""
+def premises_of_samples(
+    settings: dict[str, Any], inferred: bool, *, by_pilot: bool = False
+) -> dict[str, tuple[str | None, bool]]:
+    """The same where training samples vote; ``by_pilot`` if a pilot on this data chose how."""
     election, classes = settings["election"], settings["classes"]
     names = f"{len(classes)} labels, {', '.join(map(str, classes[:12]))}{', …' if len(classes) > 12 else ''}"
     found: dict[str, tuple[str | None, bool]] = {
@@ -66,7 +80,8 @@ def premises_of_samples(settings: dict[str, Any], inferred: bool) -> dict[str, t
         "fitted before the split": ("nothing, by the caller's word", True),
     }
     if election["method"] == "neighbours":
-        return found | {"number of neighbours": (str(election["n_neighbors"]), True)}
+        count = str(election["n_neighbors"])
+        return found | {"number of neighbours": (f"{count}{BY_PILOT}" if by_pilot else count, not by_pilot)}
     sizes = election["class_sizes"]
     if election["one_sided"] or sizes == "rows":
         words = "none needed: far samples count 0"
@@ -75,7 +90,8 @@ def premises_of_samples(settings: dict[str, Any], inferred: bool) -> dict[str, t
     else:
         listed = ", ".join(f"{label}: {size}" for label, size in sizes[:12]) + (", …" if len(sizes) > 12 else "")
         words = f"{listed}; from {election['class_sizes_from'] or 'the caller, outside this data'}"
-    found |= {"near": (None, True), "class sizes": (words, True)}
+    near = f"{election['near']:g}{BY_PILOT}" if by_pilot else None
+    found |= {"near": (near, not by_pilot), "class sizes": (words, True)}
     if settings["split"]["kind"] == "group":
         found["voices"] = (f"{election['voices']} for each contributor; ids are authenticated", True)
     return found

@@ -103,6 +103,7 @@ def unchecked_of_samples(evidence: Evidence, checks: Sequence[Check]) -> tuple[s
         "data": DATA,
         "accuracy": ACCURACY,
         "model": "the kept voters" if evidence.model is not None else "",
+        "trusted": "the trusted samples" if _names_trusted(evidence) else "",
     }
     silent = [words for name, words in said.items() if name not in made and words]
     drawn = any(check.details.get("drawn", 0) < check.details.get("total", 0) for check in checks)
@@ -116,6 +117,10 @@ def unchecked_of_samples(evidence: Evidence, checks: Sequence[Check]) -> tuple[s
     if others := [name for name in evidence.others if name not in ("manifest.json", "run.lock")]:
         silent.append(f"files that no digest covers ({_some(others)})")
     return tuple(dict.fromkeys([*silent, FIXED_MAP, BEFOREHAND_OF_SAMPLES]))
+
+
+def _names_trusted(evidence: Evidence) -> bool:
+    return any(premise[0] == "trusted samples" for premise in evidence.facts["premises"])
 
 
 def _of_the_ensemble(evidence: Evidence, made: Mapping[str, Check]) -> Iterator[str]:

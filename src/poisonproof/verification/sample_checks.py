@@ -238,7 +238,8 @@ class SampleChecks:
         if not same(self.evidence.manifest["premises"], [claims.in_words(premise) for premise in listed]):
             raise NotTrueError("manifest.json and certificate.npz list different premises.")
         there = {what: [value, declared] for what, value, declared in listed}
-        wanted = claims.premises_of_samples(self.evidence.settings, self.inferred)
+        chosen = claims.CHOICE in there
+        wanted = claims.premises_of_samples(self.evidence.settings, self.inferred, by_pilot=chosen)
         if self.data is not None:
             wanted |= {
                 premise.what: (premise.value, premise.declared) for premise in getattr(self.data, "premises", ())
