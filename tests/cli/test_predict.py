@@ -20,7 +20,7 @@ from poisonproof.premises import PremiseWarning
 from poisonproof.samples.schema import ArraySchema, ImageSchema, SparseSchema, read_schema
 from poisonproof.serving.kept import KeptRun, Question
 from poisonproof.serving.tally import AnswerTally
-from poisonproof.training.member_by_member import UnansweredError
+from poisonproof.training.member_list import UnansweredError
 from tables import wine_rows, write_csv
 
 NAMES, ROWS = wine_rows()

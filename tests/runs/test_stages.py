@@ -59,7 +59,8 @@ def test_a_run_in_stages_is_the_run_at_once(dataset, tmp_path, monkeypatch):
         patch.setattr("poisonproof.training.member_by_member.fit_member", None)
         outcome = run(dataset, ensemble(dataset), tmp_path / "stages")
     assert (outcome.votes.matrix == early).all()
-    names = [*RESULTS, *(f"models/{name}" for name in (ESTIMATOR, *engine_named(pooled=dataset is TINY).files(12)))]
+    files = engine_named(pooled=dataset is TINY).files(12, tmp_path / "once" / "models")
+    names = [*RESULTS, *(f"models/{name}" for name in (ESTIMATOR, *files))]
     before = {name: (tmp_path / "stages" / name).read_bytes() for name in names}
     assert before == {name: (tmp_path / "once" / name).read_bytes() for name in names}
     assert train(dataset, ensemble(dataset), tmp_path / "stages").status == "complete", "and is left as it is"

@@ -65,14 +65,14 @@ def test_a_record_cannot_name_files_elsewhere(tmp_path):
     """Even with a digest that agrees."""
     FiniteAggregationClassifier(k=3, d=2).fit(X, Y).save(tmp_path / "model")
     record = read_record(tmp_path / "model" / "model.json")
-    record["files"]["../elsewhere.skops"] = record["files"].pop("members-00000.skops")
+    record["files"]["../elsewhere.skops"] = record["files"].pop("members-00000.npy")
     del record["digest"]
     write_record(tmp_path / "model" / "model.json", record)
     with pytest.raises(ValueError, match="does not list the files of a model"):
         FiniteAggregationClassifier.load(tmp_path / "model")
 
 
-@pytest.mark.parametrize("name", ["members-00000.skops", "estimator.skops", "model.json"])
+@pytest.mark.parametrize("name", ["members-00000.npy", "estimator.skops", "model.json"])
 def test_altered_models_are_refused_and_the_file_named(name, tmp_path):
     FiniteAggregationClassifier(k=3, d=2).fit(X, Y).save(tmp_path)
     body = bytearray((tmp_path / name).read_bytes())

@@ -28,8 +28,9 @@ from poisonproof.premises import PremiseWarning
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.threads import n_cores, one_linear_algebra_thread
 from poisonproof.training.engine import Engine, engine_of
-from poisonproof.training.member_by_member import MemberList, planned_blocks, train_and_vote
+from poisonproof.training.member_by_member import train_and_vote
 from poisonproof.training.member_files import save_members
+from poisonproof.training.member_list import MemberList, planned_blocks
 from poisonproof.training.pooled import KERNEL_BYTES, SUBSETS_PER_TASK, fit_pooled
 from poisonproof.training.work import Resources, Training
 
@@ -200,7 +201,7 @@ class Bench:
                 with tempfile.TemporaryDirectory() as folder:
                     path = Path(folder) / "members"
                     save = _seconds(partial(save_members, path, some)) / TIMED
-                    size = path.stat().st_size / TIMED
+                    size = sum(file.stat().st_size for file in Path(folder).iterdir()) / TIMED
             return Timing(max(0.1 * both, both - all_asked), vote * self.n_test / as_many, save, size)
 
         return _Trained(np.concatenate([part.votes for part in parts], axis=1), taken, timing)

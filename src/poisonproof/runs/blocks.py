@@ -25,7 +25,7 @@ from poisonproof.samples.kinds import Samples, digest_of
 from poisonproof.system.files import open_arrays, reading, write_arrays
 from poisonproof.system.progress import progress
 from poisonproof.training.engine import engine_of
-from poisonproof.training.member_by_member import check_answered, told_failures
+from poisonproof.training.member_list import check_answered, told_failures
 from poisonproof.training.provenance import packed, unpacked
 from poisonproof.training.work import Answers, Block, Missing, Order, Refusal, Resources, Standing
 from poisonproof.votes.votes import vote_dtype

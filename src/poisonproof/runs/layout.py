@@ -59,7 +59,8 @@ def damage(folder: str | Path) -> list[str]:
             facts = open_arrays(path, ("votes",))[1]
             with reading(path):
                 if (stated := facts.get("members")) is not None:
-                    members = folder / "models" / members_file(facts["first_subset"] // MEMBERS_PER_FILE)
+                    models = folder / "models"
+                    members = models / members_file(models, facts["first_subset"] // MEMBERS_PER_FILE)
                     if not members.exists() or sha256_of(members) != stated:
                         raise DamagedFileError(f"{members} is damaged or missing.")
         except DamagedFileError as error:
@@ -79,7 +80,7 @@ def results_of(folder: Path, identity: Identity) -> list[str]:
     names = [*RESULTS, *([SCHEMA] if identity.schema is not None else []), *([RANKINGS] if identity.rankings else [])]
     names += sorted(f"votes/{path.name}" for path in (folder / "votes").glob("*.npz"))
     if not identity.votes_only:
-        files = engine_named(pooled=bool(identity.pooled)).files(identity.n_subsets)
+        files = engine_named(pooled=bool(identity.pooled)).files(identity.n_subsets, folder / "models")
         names += [f"models/{name}" for name in (ESTIMATOR, *files, RECORD)]
     return names
 

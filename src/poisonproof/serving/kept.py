@@ -27,7 +27,7 @@ from poisonproof.runs.election import CLASSIFIERS
 from poisonproof.runs.manifest import FILE, Manifest
 from poisonproof.runs.plain import check_plain
 from poisonproof.samples.schema import ArraySchema, ImageSchema, Schema, schema_from_dict
-from poisonproof.training.member_by_member import UnansweredError
+from poisonproof.training.member_list import UnansweredError
 from poisonproof.votes.ballots import Ballots
 from poisonproof.votes.neighbours import Neighbours
 from poisonproof.votes.votes import Votes

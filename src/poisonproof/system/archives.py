@@ -139,11 +139,14 @@ class _Pieces(io.RawIOBase):
         return self.file.tell()
 
 
-def map_npy(path: str | Path) -> NDArray[Any]:
-    """The array of an npy file, memory-mapped, so that only what is used of it takes memory."""
+def map_npy(path: str | Path, *, private: bool = False) -> NDArray[Any]:
+    """The array of an npy file, memory-mapped, so that only what is used of it takes memory.
+
+    A ``private`` map may be written to, and the file stays as it is: compiled code need not know another kind of array.
+    """
     with open_regular(path) as file:
         _checked_header(file, os.fstat(file.fileno()).st_size, Path(path).name)
-    return np.lib.format.open_memmap(path, mode="r")
+    return np.lib.format.open_memmap(path, mode="c" if private else "r")
 
 
 def _read_npy(file: IO[bytes], size: int, name: str) -> NDArray[Any]:

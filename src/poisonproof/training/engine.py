@@ -85,8 +85,8 @@ class Engine(Protocol):
     def save(self, members: Any, folder: Path, digests: NDArray[np.uint8]) -> None:
         """Keep base classifiers, each with the digest of its subset."""
 
-    def files(self, n_subsets: int) -> list[str]:
-        """The files that keep so many base classifiers, so that no record can name others."""
+    def files(self, n_subsets: int, folder: Path) -> list[str]:
+        """The files that keep so many base classifiers in this folder, so that no record can name others."""
 
     def parts(
         self, folder: Path, files: Sequence[str], learner: Any, n_classes: int, trusted: Sequence[str] = ()

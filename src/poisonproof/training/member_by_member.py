@@ -7,40 +7,45 @@ number of workers or on the backend; `joblib.parallel_config` chooses the latter
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import effective_n_jobs
-from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
-from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.parallel import delayed
 
-from poisonproof.errors import PoisonproofError
 from poisonproof.partition.subsets import TrainingSets
-from poisonproof.premises import PremiseWarning
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.environment import environment
 from poisonproof.system.files import sha256_of
 from poisonproof.system.progress import counted
-from poisonproof.system.threads import caller, limit_worker, one_linear_algebra_thread
-from poisonproof.system.workers import dead_workers_told, own_workers, sent_once
+from poisonproof.system.threads import caller, limit_worker
 from poisonproof.training.member import (
     Member,
     check_gives_scores,
-    fed_to,
     fit_member,
     gives_scores,
-    ranking_of,
-    vote_of,
 )
-from poisonproof.training.member_files import MEMBERS_PER_FILE, load_members, members_file, save_members, types_of
+from poisonproof.training.member_files import (
+    MEMBERS_PER_FILE,
+    load_members,
+    members_file,
+    members_stem,
+    save_members,
+    types_of,
+)
+from poisonproof.training.member_list import (
+    MemberList,
+    SomeMembers,
+    load_member_files,
+    planned_blocks,
+    run_tasks,
+    vote_block,
+)
 from poisonproof.training.provenance import made_by, made_here
-from poisonproof.training.stacked import Read, Stacked, stacked
 from poisonproof.training.work import (
     Answers,
     Block,
@@ -53,66 +58,10 @@ from poisonproof.training.work import (
     Standing,
     Training,
 )
-from poisonproof.votes.votes import vote_dtype
 
-BLOCKS_PER_JOB = 8
-MAX_BLOCK = 64
-MAPPED_BYTES = 1 << 16  # larger arrays reach joblib's processes as a file that is mapped, not with every task
 log = logging.getLogger(__name__)
 SeededRows = list[tuple[int, NDArray[np.int64]]]
 """The seed and the rows of each of some base classifiers."""
-
-
-class UnansweredError(PoisonproofError):
-    """No base classifier could answer any of the samples that there are."""
-
-
-class MemberList(list[Member]):
-    """Base classifiers that have nothing to do with each other."""
-
-    @cached_property
-    def stacked(self) -> Stacked | None:
-        """The same as arrays, where they can be asked all at once."""
-        return stacked(self)
-
-    def votes(
-        self,
-        samples: Samples,
-        n_classes: int,
-        *,
-        rankings: bool = False,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> NDArray[Any]:
-        if not rankings and (whole := self.stacked) is not None:
-            return whole.votes(Read(samples), n_classes, effective_n_jobs(n_jobs))
-        planned = planned_blocks(range(len(self)), n_jobs)
-        tasks = (
-            delayed(_vote_block)([self[i] for i in block], samples, n_classes, caller(), rankings=rankings)
-            for block in planned
-        )
-        parts = list(counted(_run(tasks, (samples,), n_jobs, verbose), len(planned)))
-        refusals = [refusal for _, refused in parts for refusal in refused.values()]
-        check_answered(refusals, sum(member.model is not None for member in self), len(samples))
-        return np.concatenate([votes for votes, _ in parts], axis=1)
-
-    def ask(self, samples: Samples, n_classes: int, *, rankings: bool = False) -> NDArray[Any]:
-        return self.asked(samples, n_classes, rankings=rankings)[0]
-
-    def asked(self, samples: Samples, n_classes: int, *, rankings: bool) -> tuple[NDArray[Any], dict[int, Refusal]]:
-        """The same, and what each of them could not answer."""
-        with one_linear_algebra_thread():
-            return _vote_block(self, samples, n_classes, caller(), rankings=rankings)
-
-    def remarks(self) -> list[str]:
-        failures = [member.failure for member in self if member.failure]
-        return told_failures(failures, sum(member.model is not None for member in self), len(self))
-
-    def misplaced(self, first: int) -> int | None:
-        return next((at for at, member in enumerate(self, first) if member.index != at), None)
-
-    def check_ranks(self, learner: Any) -> None:
-        check_gives_scores(next((member.model for member in self if member.model is not None), learner))
 
 
 class MemberByMember:
@@ -131,7 +80,7 @@ class MemberByMember:
         tasks = (
             delayed(_fit_block)(estimator, samples, codes, _seeded_rows(subsets, block), caller()) for block in planned
         )
-        parts = counted(_run(tasks, (samples, codes), n_jobs, verbose), len(planned))
+        parts = counted(run_tasks(tasks, (samples, codes), n_jobs, verbose), len(planned))
         members |= dict(zip(wanted, (member for part in parts for member in part), strict=True))
         return MemberList(members[i] for i in range(len(subsets)))
 
@@ -170,7 +119,7 @@ class MemberByMember:
         """Those of which the block of votes says what they are a function of, and their file's digest."""
         standing = Standing.nothing(len(order.digests))
         for block, same, made, stated in known:
-            path = order.models / members_file(block.number)
+            path = order.models / members_file(order.models, block.number)
             if not path.exists() or sha256_of(path) != stated:
                 log.warning("%s is damaged or missing. It is computed again.", path)
                 continue
@@ -206,21 +155,20 @@ class MemberByMember:
 
     def save(self, members: Any, folder: Path, digests: NDArray[np.uint8]) -> None:
         for number, start in enumerate(range(0, len(members), MEMBERS_PER_FILE)):
-            save_members(folder / members_file(number), members[start : start + MEMBERS_PER_FILE])
+            save_members(folder / members_stem(number), members[start : start + MEMBERS_PER_FILE])
 
-    def files(self, n_subsets: int) -> list[str]:
-        return [members_file(block.number) for block in self.blocks(n_subsets, 0)]
+    def files(self, n_subsets: int, folder: Path) -> list[str]:
+        return [members_file(folder, block.number) for block in self.blocks(n_subsets, 0)]
 
     def parts(
         self, folder: Path, files: Sequence[str], learner: Any, n_classes: int, trusted: Sequence[str] = ()
-    ) -> Iterator[MemberList]:
-        return (MemberList(load_members(folder / name, trusted)) for name in files)
+    ) -> Iterator[SomeMembers]:
+        return (load_member_files([folder / name], trusted) for name in files)
 
     def load(
         self, folder: Path, n_subsets: int, learner: Any, n_classes: int, trusted: Sequence[str] = ()
-    ) -> MemberList:
-        parts = self.parts(folder, self.files(n_subsets), learner, n_classes, trusted)
-        return MemberList(member for part in parts for member in part)
+    ) -> SomeMembers:
+        return load_member_files([folder / name for name in self.files(n_subsets, folder)], trusted)
 
 
 def _kept_of(block: Block, indices: Sequence[int], order: Order) -> MemberList:
@@ -228,7 +176,9 @@ def _kept_of(block: Block, indices: Sequence[int], order: Order) -> MemberList:
     if not indices:
         return MemberList()
     try:
-        members = load_members(order.models / members_file(block.number), types_of(order.training.estimator))
+        members = load_members(
+            order.models / members_file(order.models, block.number), types_of(order.training.estimator)
+        )
     except ValueError as error:
         log.warning("%s It is computed again.", error)
         return MemberList()
@@ -237,12 +187,12 @@ def _kept_of(block: Block, indices: Sequence[int], order: Order) -> MemberList:
 
 def _keep(block: Block, fresh: list[Member], order: Order) -> None:
     """Write these base classifiers, and the block's others that stand."""
-    path = order.models / members_file(block.number)
     members = {}
     if len(fresh) < len(block.subsets):
+        path = order.models / members_file(order.models, block.number)
         members = {member.index: member for member in load_members(path, types_of(order.training.estimator))}
     members |= {member.index: member for member in fresh}
-    save_members(path, [members[i] for i in sorted(members)])
+    save_members(order.models / members_stem(block.number), [members[i] for i in sorted(members)])
 
 
 Part = tuple[Sequence[Member], NDArray[Any], dict[int, Refusal], list[Made]]
@@ -258,43 +208,7 @@ def _joined(block: Block, parts: Sequence[Part], order: Order) -> Answers:
         [made for part in parts for made in part[3]],
         {member.index: member.failure for member in members if member.failure},
         {i: refusal for part in parts for i, refusal in part[2].items()},
-        sha256_of(order.models / members_file(block.number)) if order.keep else None,
-    )
-
-
-def told_failures(failures: Sequence[str], n_trained: int, n_members: int) -> list[str]:
-    """What is to be said of base classifiers whose learner raised; raises if none of them could be trained."""
-    if failures and not n_trained:
-        raise PoisonproofError(
-            f"The base classifier raised on every one of the {len(failures)} subsets that hold two classes or more; "
-            f"the first said: {failures[0]}"
-        )
-    words = (
-        f"{len(failures)} of {n_members} base classifiers raised on their subset and say its most frequent class "
-        f"instead; the first said: "
-    )
-    return [words + failures[0]] if failures else []
-
-
-def check_answered(refusals: Sequence[Refusal], n_trained: int, n_samples: int) -> None:
-    """Warn of samples that no base classifier could answer; raise if there is no other sample.
-
-    A held-out sample may be somebody's poison, so one that nobody can answer must not stop a run.
-    """
-    total = sum((refusal.samples.astype(np.int64) for refusal in refusals), np.zeros(n_samples, np.int64))
-    unanswered = total >= n_trained
-    if not n_trained or not unanswered.any():
-        return
-    first = f"the first said: {refusals[0].reason}"
-    if unanswered.all():
-        raise UnansweredError(
-            f"None of the {n_trained} base classifiers could answer any of the {n_samples} samples; {first}"
-        )
-    warnings.warn(
-        f"None of the {n_trained} base classifiers could answer {int(unanswered.sum())} of the {n_samples} samples, "
-        f"sample {int(unanswered.argmax())} for one; there they say the most frequent class of their subset; {first}",
-        PremiseWarning,
-        stacklevel=3,
+        sha256_of(order.models / members_file(order.models, block.number)) if order.keep else None,
     )
 
 
@@ -327,28 +241,11 @@ def train_and_vote(
         )
         for block in wanted
     )
-    yield from _run(tasks, (samples, codes, test), resources.n_jobs, 0, resources.scratch)
+    yield from run_tasks(tasks, (samples, codes, test), resources.n_jobs, 0, resources.scratch)
 
 
 def _seeded_rows(subsets: TrainingSets, indices: Sequence[int]) -> SeededRows:
     return [(subsets.seed(i), subsets.rows(i)) for i in indices]
-
-
-def planned_blocks(indices: Sequence[int], n_jobs: int | None) -> list[Sequence[int]]:
-    """Indices in runs that keep every worker busy to the end."""
-    size = max(1, min(MAX_BLOCK, -(-len(indices) // (BLOCKS_PER_JOB * effective_n_jobs(n_jobs)))))
-    return [indices[start : start + size] for start in range(0, len(indices), size)]
-
-
-def _run(
-    tasks: Any, shared: Sequence[Any], n_jobs: int | None, verbose: int, scratch: Path | None = None
-) -> Iterator[Any]:
-    with one_linear_algebra_thread(), dead_workers_told(), own_workers(scratch, n_jobs) as options:
-        with sent_once(shared):
-            streams = getattr(get_active_backend()[0], "supports_return_generator", True)
-            how = "generator" if streams else "list"  # multiprocessing gives all parts at the end
-            parallel = Parallel(n_jobs=n_jobs, verbose=verbose, return_as=how, max_nbytes=MAPPED_BYTES, **options)
-        yield from parallel(tasks)
 
 
 def _fit_block(
@@ -356,29 +253,6 @@ def _fit_block(
 ) -> list[Member]:
     limit_worker(parent)
     return [fit_member(estimator, seed, *samples.portion(codes, rows)) for seed, rows in seeded_rows]
-
-
-def _vote_block(
-    members: list[Member], samples: Samples, n_classes: int, parent: tuple[int, int], *, rankings: bool
-) -> tuple[NDArray[Any], dict[int, Refusal]]:
-    limit_worker(parent)
-    if not rankings and (whole := stacked(members)) is not None:
-        return whole.votes(Read(samples), n_classes), {}
-    batches: dict[Any, Any] = {}
-    shape = (len(samples), len(members), *([n_classes] if rankings else []))
-    said = np.empty(shape, vote_dtype(n_classes))
-    refusals = {}
-    for column, member in enumerate(members):
-        batch = None
-        if member.model is not None:
-            if member.form not in batches:
-                batches[member.form] = fed_to(member.model, samples, np.arange(len(samples)), member.form)
-            batch = batches[member.form]
-        votes, refused, reason = vote_of(member, batch, len(samples), n_classes)
-        said[:, column] = ranking_of(member, batch, votes, n_classes) if rankings else votes
-        if reason is not None:
-            refusals[member.index] = Refusal(refused, reason)
-    return said, refusals
 
 
 def _train_and_vote_block(
@@ -393,5 +267,5 @@ def _train_and_vote_block(
     rankings: bool,
 ) -> VotedBlock:
     members = _fit_block(estimator, samples, codes, seeded_rows, parent)
-    votes, refusals = _vote_block(members, test, n_classes, parent, rankings=rankings)
+    votes, refusals = vote_block(members, test, n_classes, parent, rankings=rankings)
     return VotedBlock(members, votes, refusals, environment())

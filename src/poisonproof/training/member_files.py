@@ -1,4 +1,8 @@
-"""Base classifiers and learners in files of skops: the same bytes for the same state, no pickle."""
+"""Base classifiers and learners in files: the same bytes for the same state, no pickle.
+
+Base classifiers that can be stacked (`poisonproof.training.stacked`) are kept as arrays that are mapped when they are
+opened, all others by skops.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from poisonproof.errors import DamagedFileError
 from poisonproof.system.archives import check_arrays, open_zip
 from poisonproof.system.files import reading, write_bytes
 from poisonproof.training.member import Member
+from poisonproof.training.stacked_files import read_stack, stack_bytes
 
 ESTIMATOR = "estimator.skops"
 OWN_TYPES = (
@@ -44,25 +49,40 @@ OWN_TYPES = (
     "poisonproof.learners.network_in_network.network_in_network",
 )
 MEMBERS_PER_FILE = 64
+STACK, BY_SKOPS = ".npy", ".skops"
 
 
 class UntrustedTypesError(DamagedFileError):
     """A model that holds types nobody vouched for."""
 
 
-def members_file(block: int) -> str:
-    """The name of the file that holds a block of base classifiers."""
-    return f"members-{block:05d}.skops"
+def members_file(folder: Path, block: int) -> str:
+    """The name of the file in a folder that holds a block of base classifiers, or would, if it is missing."""
+    stem = members_stem(block)
+    return next((stem + suffix for suffix in (STACK, BY_SKOPS) if (folder / (stem + suffix)).exists()), stem + BY_SKOPS)
 
 
-def save_members(path: str | Path, members: Sequence[Member]) -> None:
-    """Write a block of base classifiers."""
-    state = [[m.index, m.model, m.codes, m.fallback, list(m.form) if m.form else None, m.failure] for m in members]
-    write_bytes(path, dumped(state))
+def members_stem(block: int) -> str:
+    """That name, without what tells how they are kept."""
+    return f"members-{block:05d}"
 
 
-def load_members(path: str | Path, trusted: Sequence[str] = ()) -> list[Member]:
+def save_members(path: Path, members: Sequence[Member]) -> Path:
+    """Write a block of base classifiers as a file of this name, but for its suffix; where it stands then."""
+    packed = stack_bytes(members)
+    suffix, other = (BY_SKOPS, STACK) if packed is None else (STACK, BY_SKOPS)
+    if packed is None:
+        state = [[m.index, m.model, m.codes, m.fallback, list(m.form) if m.form else None, m.failure] for m in members]
+        packed = dumped(state)
+    write_bytes(path.with_suffix(suffix), packed)
+    path.with_suffix(other).unlink(missing_ok=True)
+    return path.with_suffix(suffix)
+
+
+def load_members(path: Path, trusted: Sequence[str] = ()) -> list[Member]:
     """Read a block of base classifiers; refuse types nobody vouched for."""
+    if path.suffix == STACK:
+        return read_stack(path).members
     return [
         Member(index, model, codes, fallback, None if form is None else _form(form), failure)
         for index, model, codes, fallback, form, failure in load_state(path, trusted)

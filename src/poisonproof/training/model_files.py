@@ -1,4 +1,4 @@
-"""Fitted models on disk: skops for the base classifiers, JSON with digests for the rest, no pickle."""
+"""Fitted models on disk: arrays or skops for the base classifiers, JSON with digests for the rest, no pickle."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def save_model_record(model: Any, folder: Path) -> None:
     learner = without_cache(model.estimator if model.encoder is None else model._learner())
     write_bytes(folder / ESTIMATOR, dumped(learner))
     engine = engine_of(learner)
-    files = [ESTIMATOR, *engine.files(len(model.subset_sizes_))]
+    files = [ESTIMATOR, *engine.files(len(model.subset_sizes_), folder)]
     write_record(
         folder / RECORD,
         {
@@ -71,7 +71,7 @@ def load_model(cls: Any, path: str | Path, trusted: Sequence[str]) -> Any:
 
 def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[str]) -> Any:
     engine, n_subsets = engine_named(pooled=bool(record.get("pooled"))), len(record["subset_sizes"])
-    if list(record["files"]) != [ESTIMATOR, *engine.files(n_subsets)]:
+    if list(record["files"]) != [ESTIMATOR, *engine.files(n_subsets, folder)]:
         raise DamagedFileError(f"{folder / RECORD} is altered: it does not list the files of a model.")
     for name, stated in record["files"].items():
         if sha256_of(folder / name) != stated:

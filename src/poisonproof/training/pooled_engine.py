@@ -120,7 +120,7 @@ class PooledEngine:
     def save(self, members: Any, folder: Path, digests: NDArray[np.uint8]) -> None:
         save_pooled(folder, members, digests)
 
-    def files(self, n_subsets: int) -> list[str]:
+    def files(self, n_subsets: int, folder: Path) -> list[str]:
         return list(POOLED_FILES)
 
     def parts(

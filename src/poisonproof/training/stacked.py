@@ -7,13 +7,14 @@ finite), they are asked alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.errors import PoisonproofError
 from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.table_stack import CATEGORIES, NUMBERS, OBJECTS, TableStack
 from poisonproof.samples.batch import MISSING_NAME, name_of
@@ -73,8 +74,24 @@ class Stacked:
         fallbacks = [-1 if member.fallback is None else member.fallback for member in members]
         return cls(tuple(groups), np.array(fallbacks, np.int64))
 
+    @classmethod
+    def joined(cls, parts: Sequence[Stacked]) -> Stacked:
+        """Several as one, in this order."""
+        firsts = np.cumsum([0, *map(len, parts)])
+        groups = tuple(
+            replace(group, places=group.places + first)
+            for part, first in zip(parts, firsts, strict=False)
+            for group in part.groups
+        )
+        return cls(groups, np.concatenate([part.fallbacks for part in parts]))
+
     def __len__(self) -> int:
         return len(self.fallbacks)
+
+    @property
+    def n_trained(self) -> int:
+        """How many of them have a model."""
+        return sum(len(group.places) for group in self.groups)
 
     @property
     def finite(self) -> bool:
@@ -134,6 +151,11 @@ class Read:
         """Numbers (or sparse rows), and the number of each cell's name."""
         if stack.kinds not in self._numbers:
             self._numbers[stack.kinds] = self._numbers_of(stack)
+        if self._numbers[stack.kinds].shape[1] != len(stack.weights):
+            raise PoisonproofError(
+                f"The base classifiers were trained on {len(stack.weights)} numbers for each sample, and these samples "
+                f"have {self._numbers[stack.kinds].shape[1]}; ask about samples like those they were trained on."
+            )
         codes = np.empty((len(self), len(stack.names)), np.int64)
         for at, (column, places) in enumerate(zip(stack.category_columns, stack.places, strict=True)):
             names, cells = self.names[column]

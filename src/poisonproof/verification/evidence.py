@@ -32,10 +32,10 @@ RANKINGS = "votes.rankings.npy"
 SCHEMA = "schema.json"
 REQUIRED = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
 MAY_BE_ABSENT = re.compile(
-    r"votes/block-\d{5,}\.npz|models/(model\.json|estimator\.skops|members-(\d{5,}\.skops|pool\.npz|features\.npy|coefficients\.npy))"
+    r"votes/block-\d{5,}\.npz|models/(model\.json|estimator\.skops|members-(\d{5,}\.(?:skops|npy)|pool\.npz|features\.npy|coefficients\.npy))"
     r"|schema\.json|votes\.rankings\.npy"
 )
-MODEL_FILE = re.compile(r"estimator\.skops|members-(\d{5,}\.skops|pool\.npz|features\.npy|coefficients\.npy)")
+MODEL_FILE = re.compile(r"estimator\.skops|members-(\d{5,}\.(?:skops|npy)|pool\.npz|features\.npy|coefficients\.npy)")
 WITHOUT_DIGEST = ("manifest.json", "report.html", "run.lock", "audit.json", "audit.svg")
 MOST_FILES = 100_000
 
@@ -209,7 +209,8 @@ def _open_model(folder: Path, reader: Reader) -> dict[str, Any] | None:
         if not MODEL_FILE.fullmatch(name):
             raise NotTrueError(f"{MODEL} names {name!r}, which is no file of a model.")
         check_file(reader, folder / "models", name, digest, MODEL)
-    unnamed = {other.name for other in path.parent.glob("*.skops")} - set(record["files"])
+    present = (other.name for suffix in ("skops", "npy") for other in path.parent.glob(f"*.{suffix}"))
+    unnamed = set(present) - set(record["files"])
     if unnamed:
         raise NotTrueError(f"{MODEL} does not name {min(unnamed)}.")
     return record

@@ -1,0 +1,242 @@
+"""Stacked base classifiers in one file of plain arrays, mapped when it is opened; nothing in it is run or unpickled.
+
+The file is one npy array of one record: the arrays of each group (`poisonproof.learners.table_stack`) as its fields,
+and a JSON text with all that is no array. What is read back is what was written, to the bit. Shapes, places and bounds
+are checked on opening, before a kernel relies on them.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.errors import DamagedFileError
+from poisonproof.learners.table import TableClassifier
+from poisonproof.learners.table_stack import CATEGORIES, NUMBERS, OBJECTS, TableStack
+from poisonproof.system.archives import map_npy
+from poisonproof.system.files import reading
+from poisonproof.training.member import Member
+from poisonproof.training.stacked import Group, Stacked, stacked
+
+FORMAT = "poisonproof stack 1"
+TEXT = "text"
+OF_STACK = tuple(field.name for field in fields(TableStack) if field.name not in ("kinds", "sparse", "names"))
+OF_GROUP = ("places", "codes")
+
+
+@dataclass(frozen=True, eq=False)
+class KeptStack:
+    """Base classifiers as they lie in a file."""
+
+    stacked: Stacked
+    text: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.stacked)
+
+    @cached_property
+    def indices(self) -> list[int]:
+        """What each is seeded with."""
+        return list(self.text["indices"])
+
+    @cached_property
+    def failures(self) -> list[str | None]:
+        """What the learner raised on its subset, for each."""
+        return list(self.text["failures"])
+
+    @cached_property
+    def members(self) -> list[Member]:
+        """Each by itself, as it was fitted."""
+        text, models = self.text, dict[int, TableClassifier]()
+        learner = TableClassifier(**text["learner"])
+        for group, facts in zip(self.stacked.groups, text["groups"], strict=True):
+            names = None if facts["feature_names"] is None else np.array(facts["feature_names"], object)
+            for lane, place in enumerate(group.places.tolist()):
+                models[place] = group.stack.model(lane, learner, facts["n_features"], names)
+        return [
+            Member(
+                index,
+                models.get(place),
+                np.array(text["codes"][place], np.int64),
+                text["fallbacks"][place],
+                None if text["form_of"][place] is None else _form(text["forms"][text["form_of"][place]]),
+                text["failures"][place],
+            )
+            for place, index in enumerate(self.indices)
+        ]
+
+
+def stack_bytes(members: Sequence[Member]) -> bytes | None:
+    """The file of these base classifiers; None where they must be kept otherwise.
+
+    That is so for other learners, for weights that are not finite, and for what JSON does not give back as it was.
+    """
+    whole = stacked(members)
+    if whole is None or not whole.groups:
+        return None
+    models = [member.model for member in members if member.model is not None]
+    learner = models[0].get_params()
+    forms = list(dict.fromkeys(member.form for member in members if member.form is not None))
+    groups = []
+    for group in whole.groups:
+        asked = [members[place].model for place in group.places]
+        outlines = {_outline(model) for model in asked}
+        if len(outlines) != 1:
+            return None
+        n_features, names = outlines.pop()
+        stack = group.stack
+        groups.append(
+            {"kinds": stack.kinds, "sparse": stack.sparse, "names": stack.names, "n_features": n_features,
+             "feature_names": names}
+        )  # fmt: skip
+    text = {
+        "format": FORMAT,
+        "learner": learner,
+        "indices": [member.index for member in members],
+        "codes": [member.codes.tolist() for member in members],
+        "fallbacks": [member.fallback for member in members],
+        "failures": [member.failure for member in members],
+        "forms": forms,
+        "form_of": [None if member.form is None else forms.index(member.form) for member in members],
+        "groups": groups,
+    }
+    if any(model.get_params() != learner for model in models):
+        return None
+    try:
+        packed = json.dumps(text, allow_nan=False, sort_keys=True).encode()
+    except (TypeError, ValueError):
+        return None
+    if _tuples(json.loads(packed)) != _tuples(text):
+        return None
+    arrays = {
+        f"{number} {name}": np.ascontiguousarray(getattr(holder, name))
+        for number, group in enumerate(whole.groups)
+        for holder, names in ((group.stack, OF_STACK), (group, OF_GROUP))
+        for name in names
+    }
+    arrays[TEXT] = np.frombuffer(packed, np.uint8)
+    order = sorted(arrays, key=lambda name: -arrays[name].itemsize)  # so that every number lies where it may
+    record = np.zeros(1, [(name, arrays[name].dtype.newbyteorder("<"), arrays[name].shape) for name in order])
+    for name, values in arrays.items():
+        record[name][0] = values
+    file = io.BytesIO()
+    np.lib.format.write_array(file, record, version=(2, 0), allow_pickle=False)
+    return file.getvalue()
+
+
+def read_stack(path: str | Path) -> KeptStack:
+    """Map such a file; refuse one that is not whole, or whose arrays do not fit each other."""
+    with reading(path):
+        record = map_npy(path, private=True)
+        if record.shape != (1,) or TEXT not in (record.dtype.names or ()):
+            raise DamagedFileError(f"{path} is damaged: it holds no base classifiers.")
+        text = json.loads(np.asarray(record[TEXT][0]).tobytes())
+        if text["format"] != FORMAT:
+            raise DamagedFileError(f"{path} is of format {text['format']!r}, and {FORMAT!r} is read.")
+        arrays = {name: np.asarray(record[name][0]) for name in record.dtype.names or ()}
+        groups = tuple(_group(facts, number, arrays) for number, facts in enumerate(text["groups"]))
+        fallbacks = np.array([-1 if code is None else code for code in text["fallbacks"]], np.int64)
+        wrong = _misfit(text, groups, len(fallbacks))
+        if wrong:
+            raise DamagedFileError(f"{path} is damaged: {wrong}.")
+        return KeptStack(Stacked(groups, fallbacks), text)
+
+
+def _group(facts: dict[str, Any], number: int, arrays: dict[str, NDArray[Any]]) -> Group:
+    kinds = None if facts["kinds"] is None else tuple(facts["kinds"])
+    stack = TableStack(
+        kinds=kinds,
+        sparse=bool(facts["sparse"]),
+        names=tuple(map(tuple, facts["names"])),
+        **{name: arrays[f"{number} {name}"] for name in OF_STACK},
+    )
+    return Group(stack, *(arrays[f"{number} {name}"] for name in OF_GROUP))
+
+
+def _misfit(text: dict[str, Any], groups: Sequence[Group], n_members: int) -> str | None:
+    """What does not fit, in words."""
+    per_member = ("indices", "codes", "failures", "form_of")
+    if any(len(text[name]) != n_members for name in per_member):
+        return "it does not say the same of all its base classifiers"
+    places = np.concatenate([group.places for group in groups]) if groups else np.zeros(0, np.int64)
+    if (
+        places.ndim != 1
+        or places.dtype != np.int64
+        or len(np.unique(places)) != len(places)
+        or not _within(places, 0, n_members)
+    ):
+        return "two of its base classifiers have one place"
+    for group, facts in zip(groups, text["groups"], strict=True):
+        for fits, words in _conditions(group, facts):
+            if not fits():
+                return words
+    return None
+
+
+def _conditions(group: Group, facts: dict[str, Any]) -> list[tuple[Callable[[], bool], str]]:
+    """What kernels and `TableStack.model` rely on; each holds only if those before it do."""
+    stack = group.stack
+    lanes, n_features = len(group.places), facts["n_features"]
+    kinds = stack.kinds
+    n_numbers = n_features if kinds is None else sum(kind == NUMBERS for kind in kinds)
+    n_scaled = 0 if stack.sparse else n_numbers
+    n_slots = stack.bias.shape[0] if stack.bias.ndim == 2 else 0
+    n_names, n_entries = sum(map(len, stack.names)), len(stack.entries)
+    shapes = {
+        "slots": (lanes,), "bias": (n_slots, lanes), "mean": (n_scaled, lanes), "scale": (n_scaled, lanes),
+        "weights": (n_numbers, n_slots, lanes), "flags": (n_numbers, n_slots, lanes), "flagged": (n_scaled, lanes),
+        "starts": (n_names + 1,), "lanes": (n_entries,), "entries": (n_entries, n_slots), "iterations": (lanes,),
+    }  # fmt: skip
+    types = {"flagged": np.bool_} | dict.fromkeys(("slots", "starts", "lanes", "iterations"), np.int64)
+    columns = [] if kinds is None else [kind for kind in kinds if kind != NUMBERS]
+    names = facts["feature_names"]
+    return [
+        (lambda: kinds is None or len(kinds) == n_features, "its columns are not counted right"),
+        (lambda: set(columns) <= {OBJECTS, CATEGORIES} and len(columns) == len(stack.names), "a kind is unknown"),
+        (lambda: names is None or len(names) == n_features, "its columns are not named"),
+        (
+            lambda: all(
+                getattr(stack, name).shape == shape and getattr(stack, name).dtype == types.get(name, np.float64)
+                for name, shape in shapes.items()
+            ),
+            "its arrays do not fit each other",
+        ),
+        (lambda: lanes > 0 and _within(stack.slots, 1, n_slots + 1), "a base classifier has no score"),
+        (
+            lambda: group.codes.dtype == np.int64 and group.codes.ndim == 2 and len(group.codes) == lanes
+            and group.codes.shape[1] >= max(2, n_slots) and _within(group.codes, 0, 1 << 16),
+            "a base classifier has no classes",
+        ),
+        (lambda: stack.starts[0] == 0 and stack.starts[-1] == n_entries, "its categories are not counted right"),
+        (lambda: bool((np.diff(stack.starts) >= 0).all()), "its categories are not counted right"),
+        (lambda: _within(stack.lanes, 0, lanes), "a category belongs to nobody"),
+        (lambda: stack.finite, "a weight is not finite"),
+    ]  # fmt: skip
+
+
+def _within(values: NDArray[Any], least: int, end: int) -> bool:
+    return bool(values.min(initial=least) >= least and values.max(initial=end - 1) < end)
+
+
+def _outline(model: TableClassifier) -> tuple[int, tuple[str, ...] | None]:
+    names = getattr(model, "feature_names_in_", None)
+    return int(model.n_features_in_), None if names is None else tuple(names.tolist())
+
+
+def _form(form: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(tuple(column) if isinstance(column, list) else column for column in form)
+
+
+def _tuples(value: Any) -> Any:
+    """With tuples in place of lists, however deep."""
+    if isinstance(value, dict):
+        return {key: _tuples(part) for key, part in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
