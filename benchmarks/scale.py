@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 FEW = 20
+MANY = 4096  # test samples that fill the batches base classifiers are asked in
 SEED = 7
 BUSY = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
@@ -198,28 +199,37 @@ def _overhead(name: str, learner: Any) -> dict[str, float]:
 
     digits = data.load("digits")
     values = np.ascontiguousarray(digits.x_train.reshape(len(digits.x_train), -1), np.float64)
-    test = np.ascontiguousarray(digits.x_test.reshape(len(digits.x_test), -1), np.float64)
+    flat = np.ascontiguousarray(digits.x_test.reshape(len(digits.x_test), -1), np.float64)
+    test = np.concatenate([flat] * (MANY // len(flat) + 1))[:MANY]
     training = prepare(
         FiniteAggregationClassifier(learner, k=50, d=4, classes=range(10)), values, digits.y_train
     ).training
-    asked, engine = type(training.samples)(test), engine_of(learner)
+    engine = engine_of(learner)
     subsets = [training.subsets.rows(i) for i in range(len(training.subsets))]
 
     def bare_fit() -> list[Any]:
         with one_linear_algebra_thread():
             return [clone(learner).fit(values[rows], training.codes[rows]) for rows in subsets]
 
-    def bare_votes() -> list[Any]:
+    def bare_votes(asked: Any) -> list[Any]:
         with one_linear_algebra_thread():
-            return [model.predict(test) for model in models]
+            return [model.predict(asked) for model in models]
 
     models, members = bare_fit(), engine.fit(training, n_jobs=1)
     fits = [(seconds(bare_fit), seconds(lambda: engine.fit(training, n_jobs=1))) for _ in range(3)]
-    votes = [(each(bare_votes, 3, 1), each(lambda: members.votes(asked, 10, n_jobs=1), 3, 1)) for _ in range(3)]
-    return {
-        f"{name} fit ratio": min(ours for _, ours in fits) / min(bare for bare, _ in fits),
-        f"{name} vote ratio": min(ours for _, ours in votes) / min(bare for bare, _ in votes),
-    }
+    figures = {f"{name} fit ratio": min(ours for _, ours in fits) / min(bare for bare, _ in fits)}
+    for rows in (flat, test):
+        asked = type(training.samples)(rows)
+        votes = [
+            (
+                each(lambda rows=rows: bare_votes(rows), 3, 1),
+                each(lambda asked=asked: members.votes(asked, 10, n_jobs=1), 3, 1),
+            )
+            for _ in range(3)
+        ]
+        ratio = min(ours for _, ours in votes) / min(bare for bare, _ in votes)
+        figures[f"{name} vote ratio, {len(rows)} samples"] = ratio
+    return figures
 
 
 def updates(rows: int) -> dict[str, float]:

@@ -93,7 +93,7 @@ def test_votes_and_digests_are_those_of_memory(tmp_path, write, spread):
         run(dataset, model, tmp_path / name, RunSettings(undefended=True))
         for name, dataset in (("there", there), ("here", here))
     ]
-    for name in ("votes.npy", "certificate.npz", "split.npy", "spread.npz", "models/members-00000.skops"):
+    for name in ("votes.npy", "certificate.npz", "split.npy", "spread.npz", "models/members-00000.npy"):
         paths = [tmp_path / folder / name for folder in ("there", "here")]
         if paths[0].exists():
             assert paths[0].read_bytes() == paths[1].read_bytes(), name

@@ -36,7 +36,7 @@ from poisonproof.system.files import (
     write_text,
     write_whole,
 )
-from poisonproof.training.member_files import dumped, load_members, save_members
+from poisonproof.training.member_files import dumped, load_members, members_file, save_members
 
 DIGITS = data.load("digits")
 DATA = data.Dataset(
@@ -87,7 +87,7 @@ def sign(folder, edit=None):
         write_record(record, model)
     for block in (folder / "votes").glob("block-*.npz"):
         arrays, facts = open_arrays(block)
-        members = folder / "models" / f"members-{facts['first_subset'] // 64:05d}.skops"
+        members = folder / "models" / members_file(folder / "models", facts["first_subset"] // 64)
         if facts["members"] and members.exists():
             write_arrays(block, arrays, {**facts, "members": sha256_of(members)})
     manifest = read_record(folder / "manifest.json")
@@ -153,7 +153,7 @@ def members(change):
     """The kept base classifiers, changed."""
 
     def forge(folder):
-        path = folder / "models" / "members-00000.skops"
+        path = folder / "models" / members_file(folder / "models", 0)
         save_members(path, change(load_members(path)))
 
     return forge

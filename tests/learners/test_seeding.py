@@ -1,6 +1,7 @@
 """Whatever a learner could draw from or divide among threads is set by us: seeds, jobs, caches, libraries it brings."""
 
 import os
+import random
 import subprocess
 import sys
 import textwrap
@@ -18,7 +19,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from poisonproof import FiniteAggregationClassifier, check_estimator_purity
-from poisonproof.learners.seeding import seeded
+from poisonproof.learners.seeding import isolated, kept_generators, seeded
+from poisonproof.system import threads
 
 X, Y = (part[:120] for part in load_digits(return_X_y=True))
 
@@ -240,3 +242,45 @@ def test_the_purity_check_asks_twice_and_with_threads():
     assert "in threads" in report.checks
     assert "when asked a second time" in str(check_estimator_purity(AnswersInTurn(), X, Y, k=5, d=2))
     assert "in other threads" in str(check_estimator_purity(ReadsTheThread(), X, Y))
+
+
+def drawn(index):
+    with isolated(index):
+        return np.random.normal(), np.random.random(), random.gauss(0, 1), random.random()
+
+
+def test_base_classifiers_draw_the_same_alone_and_among_others_and_the_caller_goes_on_where_it_was():
+    alone = [drawn(index) for index in range(3)]
+    for seed in range(3):
+        np.random.seed(seed)
+        random.seed(seed)
+        np.random.normal(), random.gauss(0, 1)  # each keeps a second number for the next call
+        expected = np.random.get_state(), random.getstate()
+        with kept_generators():
+            assert [drawn(index) for index in range(3)] == alone
+            with kept_generators():
+                assert drawn(1) == alone[1]
+            assert drawn(2) == alone[2]
+        assert repr((np.random.get_state(), random.getstate())) == repr(expected)
+        assert drawn(0) == alone[0]
+        assert repr((np.random.get_state(), random.getstate())) == repr(expected)
+
+
+@pytest.mark.parametrize("takes_another_out", [False, True])
+def test_a_module_that_is_brought_in_is_noticed(takes_another_out, monkeypatch):
+    monkeypatch.setitem(sys.modules, "some_older_module", threads)
+    monkeypatch.setitem(sys.modules, "some_module", threads)
+    pools = [{"num_threads": 2}]
+    monkeypatch.setattr(threads, "threadpool_info", lambda: pools)
+    monkeypatch.setattr(threads, "threadpool_limits", lambda limit: pools[0].update(num_threads=limit))
+    calls = []
+
+    def work():
+        calls.append(1)
+        if takes_another_out:
+            sys.modules.pop("some_older_module", None)
+        monkeypatch.setitem(sys.modules, "some_new_module", threads)
+        return len(calls)
+
+    assert threads.with_limited_libraries(work) == 2, "done again once the library is limited"
+    assert threads.with_limited_libraries(work) == 3

@@ -13,7 +13,7 @@ from poisonproof.runs.removal import LeftOut, commitment, new_receipt
 from poisonproof.system.files import open_arrays, read_record
 
 REMOVED = (3, 17)
-NAMES = ("votes.npy", "certificate.npz", "split.npy", "votes/block-00000.npz", "models/members-00000.skops")
+NAMES = ("votes.npy", "certificate.npz", "split.npy", "votes/block-00000.npz", "models/members-00000.npy")
 
 
 def command(home, out):

@@ -6,7 +6,7 @@ import random
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from os import PathLike
 from typing import Any
 
@@ -23,6 +23,7 @@ JOBS = ("n_jobs", "n_threads", "nthread", "nthreads", "num_thread", "num_threads
 
 
 _settings = threading.RLock()
+_kept = 0  # callers whose generators will be put back; read and changed by who holds the lock
 
 
 def seeded(estimator: Any, index: int) -> Any:
@@ -86,13 +87,27 @@ def isolated(index: int) -> Iterator[None]:
         np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"),
         parallel_config("sequential", n_jobs=1),
         seeded_if_loaded(index),
+        nullcontext() if _kept else kept_generators(),
     ):
         warnings.simplefilter("ignore")
-        numpy_state, python_state = np.random.get_state(), random.getstate()
         np.random.seed(index)
         random.seed(index)
+        yield
+
+
+@contextmanager
+def kept_generators() -> Iterator[None]:
+    """The caller's generators of NumPy and Python, put back at the end; other threads wait until then.
+
+    Around many base classifiers, so that not every one of them has to put back what the next seeds anew.
+    """
+    global _kept
+    with _settings:
+        numpy_state, python_state = np.random.get_state(), random.getstate()
+        _kept += 1
         try:
             yield
         finally:
+            _kept -= 1
             np.random.set_state(numpy_state)
             random.setstate(python_state)

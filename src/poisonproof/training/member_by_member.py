@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.parallel import delayed
 
+from poisonproof.learners.seeding import kept_generators
 from poisonproof.partition.subsets import TrainingSets
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.environment import environment
@@ -252,7 +253,8 @@ def _fit_block(
     estimator: Any, samples: Samples, codes: NDArray[np.int64], seeded_rows: SeededRows, parent: tuple[int, int]
 ) -> list[Member]:
     limit_worker(parent)
-    return [fit_member(estimator, seed, *samples.portion(codes, rows)) for seed, rows in seeded_rows]
+    with kept_generators():
+        return [fit_member(estimator, seed, *samples.portion(codes, rows)) for seed, rows in seeded_rows]
 
 
 def _train_and_vote_block(

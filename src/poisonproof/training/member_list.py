@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
 from poisonproof.errors import PoisonproofError
+from poisonproof.learners.seeding import kept_generators
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.progress import counted
@@ -231,14 +232,15 @@ def vote_block(
     shape = (len(samples), len(members), *([n_classes] if rankings else []))
     said = np.empty(shape, vote_dtype(n_classes))
     refusals = {}
-    for column, member in enumerate(members):
-        batch = None
-        if member.model is not None:
-            if member.form not in batches:
-                batches[member.form] = fed_to(member.model, samples, np.arange(len(samples)), member.form)
-            batch = batches[member.form]
-        votes, refused, reason = vote_of(member, batch, len(samples), n_classes)
-        said[:, column] = ranking_of(member, batch, votes, n_classes) if rankings else votes
-        if reason is not None:
-            refusals[member.index] = Refusal(refused, reason)
+    with kept_generators():
+        for column, member in enumerate(members):
+            batch = None
+            if member.model is not None:
+                if member.form not in batches:
+                    batches[member.form] = fed_to(member.model, samples, np.arange(len(samples)), member.form)
+                batch = batches[member.form]
+            votes, refused, reason = vote_of(member, batch, len(samples), n_classes)
+            said[:, column] = ranking_of(member, batch, votes, n_classes) if rankings else votes
+            if reason is not None:
+                refusals[member.index] = Refusal(refused, reason)
     return said, refusals
