@@ -67,6 +67,19 @@ def test_several_files_are_one_ensemble(tmp_path):
     assert again.ask(test, N_CLASSES).tolist() == mapped.ask(test, N_CLASSES).tolist()
 
 
+def test_a_loaded_model_shows_its_base_classifiers_and_goes_on(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(90, 4)), rng.integers(0, 2, 90)
+    model = FiniteAggregationClassifier(k=4, d=2, classes=[0, 1]).fit(X, y)
+    model.save(tmp_path)
+    back = FiniteAggregationClassifier.load(tmp_path)
+    assert isinstance(back.members_, MappedMembers)
+    assert all(map(same, back.estimators_, model.estimators_))
+    back.save(tmp_path / "again")
+    files = sorted(path.name for path in tmp_path.iterdir() if path.is_file())
+    assert all((tmp_path / name).read_bytes() == (tmp_path / "again" / name).read_bytes() for name in files)
+
+
 def test_a_mapped_file_is_never_written_to(tmp_path):
     path = save_members(tmp_path / "members", some_members("numbers", 0)[0])
     before = path.read_bytes()

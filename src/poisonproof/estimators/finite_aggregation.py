@@ -19,6 +19,7 @@ from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
 from poisonproof.samples.frames import as_frame
 from poisonproof.training.engine import engine_of
+from poisonproof.training.member_list import SomeMembers
 from poisonproof.training.work import Kept
 from poisonproof.votes.votes import Votes
 
@@ -204,7 +205,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
     @property
     def estimators_(self) -> list[Any]:
         """The fitted base classifiers as the learner made them; None where a subset has fewer than two classes."""
-        if not isinstance(self.members_, list):
+        if not isinstance(self.members_, SomeMembers):
             raise AttributeError("A pooled learner solves its subsets together; ask `votes` what each one says.")
         return [member.model for member in self.members_]
 

@@ -14,7 +14,8 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -68,7 +69,8 @@ def with_limited_libraries(work: Callable[[], Result]) -> Result:
     )
 
 
-class _Modules(NamedTuple):
+@dataclass(frozen=True)
+class _Modules:
     """What tells cheaply whether a module was brought in: it stands behind all others."""
 
     count: int
