@@ -54,8 +54,9 @@ def test_what_is_read_is_what_was_written(kind, seed, tmp_path):
 
 def test_several_files_are_one_ensemble(tmp_path):
     members, test = some_members("table", 1)
-    paths = [save_members(tmp_path / f"part-{at}", members[at : at + 4]) for at in range(0, len(members), 4)]
+    paths = [save_members(tmp_path / f"part-{at}", members[at : at + 3]) for at in range(0, len(members), 3)]
     mapped = load_member_files(paths)
+    assert isinstance(mapped, MappedMembers)
     assert len(mapped) == len(members)
     assert [member.index for member in mapped] == mapped.indices == list(range(len(members)))
     assert mapped[-1].failure == "ValueError: no"
