@@ -8,7 +8,10 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[2] / "src" / "poisonproof"
 MOST = 8
 # What people call with keywords, as they call scikit-learn: a record would only be one more name to learn.
-VERBS = {"verify": "verify", "audit": "audit", "make_plan": "plan", "write_embeddings": "write_embeddings"}
+VERBS = {
+    **{"verify": "verify", "audit": "audit", "make_plan": "plan", "compare": "compare"},
+    "write_embeddings": "write_embeddings",
+}
 
 
 def parameters(function: ast.FunctionDef) -> list[str]:
