@@ -41,7 +41,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.evidence import gate as gates
 from poisonproof.evidence import signing
 from poisonproof.evidence.attest import ENVELOPES, attest
-from poisonproof.evidence.facts import UNSEEN, NotTrueError, figures, gather
+from poisonproof.evidence.facts import UNSEEN, NotTrueError, figures, gather, half_of
 from poisonproof.evidence.model_signature import check_model_signature, sign_model
 from poisonproof.evidence.sealed import check_sealed
 from poisonproof.evidence.statement import PAYLOAD, schema, violation
@@ -118,6 +118,13 @@ def test_labels_that_nobody_has_shown_count_as_wrong():
     assert [(row.label, row.right) for row in found.classes] == [("a", 1), ("b", 1), (UNSEEN, 0)]
     assert found.balanced_accuracy == pytest.approx(2 / 3)
     assert figures(votes, certify(votes), np.array([0, UNSEEN_LABEL, UNSEEN_LABEL])).half is None
+
+
+def test_half_of_the_test_set_counts_those_that_are_wrong():
+    radius = np.array([9, 5, 3, 1, 0])
+    for right, half in (([0, 1, 1, 1, 0], 1), ([1, 1, 1, 1, 1], 3), ([1, 1, 0, 0, 0], None)):
+        assert half_of(np.array(right, bool), radius) == half
+    assert half_of(np.array([0, 1, 1, 1], bool), radius[:4]) == 3
 
 
 def test_statements_are_in_toto_statements_of_our_schema_and_of_a_vetted_one(made, tmp_path):

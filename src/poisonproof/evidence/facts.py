@@ -231,7 +231,7 @@ def figures(votes: Votes | Ballots | Neighbours, certificate: Certificate, truth
         largest.n_test / len(certificate),
         _median(radius),
         tuple(
-            ActFigures(act, _median(certificate.radius_against(act)), _half(right, certificate.radius_against(act)))
+            ActFigures(act, _median(certificate.radius_against(act)), half_of(right, certificate.radius_against(act)))
             for act in ACTS
         ),
         tuple(classes),
@@ -242,7 +242,7 @@ def _median(radius: NDArray[np.int64]) -> int:
     return int(np.percentile(radius, 50, method="lower"))
 
 
-def _half(right: NDArray[np.bool_], radius: NDArray[np.int64]) -> int | None:
+def half_of(right: NDArray[np.bool_], radius: NDArray[np.int64]) -> int | None:
     """The largest radius that half of the test samples have and are right; None if fewer are right."""
     held = np.sort(radius[right])[::-1]
     needed = (len(right) + 1) // 2
