@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from poisonproof import Spread, Votes, certify
+from poisonproof.certificates.kernels import FEW, LANES, certify_rows
 from poisonproof.certificates.theorem import certify_few
 
 SPREADS = [Spread.paper(5, 3), Spread.random(7, 1), Spread.paper(4, 4), Spread.planes(2, 3)]
@@ -27,6 +28,30 @@ def test_both_forms_agree_in_every_array(spread, inferred, n_classes):
     plain = certify_few(votes.matrix, spread.as_table(), n_classes, unseen_class=inferred)
     for name, array in zip(("prediction", "runner_up", "margin", "radius"), plain, strict=True):
         assert array.tolist() == getattr(compiled, name).tolist(), name
+
+
+@pytest.mark.parametrize("n_classes", [2, FEW, FEW + 1])
+@pytest.mark.parametrize("d", [1, 6, 40, 130])
+def test_the_kernel_counts_few_and_many_alike(n_classes, d):
+    """Classes counted one by one or at once, Δ from the largest on or all of them, one byte or two: the same numbers.
+
+    Some votes are nearly even, so that several rivals are looked at, some one-sided, so that all Δ_j fit; some abstain.
+    """
+    rng = np.random.default_rng(d)
+    n = 4 * d + LANES + 5
+    spread = Spread(n, tuple(rng.choice(n, d, replace=False).tolist()))
+    loyal = rng.random((60, n)) < rng.choice([0.02, 0.3, 0.8, 1.0], (60, 1))
+    matrix = np.where(loyal, rng.integers(0, n_classes, (60, 1)), rng.integers(0, n_classes + 1, (60, n)))
+    matrix[0] = n_classes
+    votes = matrix.astype(np.uint8)
+    for inferred in (False, True):
+        plain = certify_few(votes, spread.as_table(), n_classes, unseen_class=inferred)
+        arrays = [np.empty(len(votes), np.int64) for _ in range(4)]
+        small = np.empty(0, np.min_scalar_type(2 * d))
+        shifts, table = np.array(spread.shifts, np.int64), np.empty((0, 0), np.int64)
+        certify_rows(votes, shifts, table, n_classes, inferred, small, *arrays)
+        for kernel, twin in zip(arrays, plain, strict=True):
+            assert kernel.tolist() == twin.tolist()
 
 
 def test_no_test_samples():
