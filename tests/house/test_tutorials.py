@@ -1,4 +1,4 @@
-"""Every block of every tutorial is run, in the order of the page; what is shown as output must come out.
+"""Every block of every tutorial and recipe is run, in the order of the page; what is shown as output must come out.
 
 Numbers in shown output may differ from machine to machine and are not compared; words are.
 """
@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 from poisonproof.cli import app
 
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
-PAGES = sorted(TUTORIALS.glob("*.md"))
+RECIPES = TUTORIALS.with_name("recipes")
+PAGES = [*sorted(TUTORIALS.glob("*.md")), *sorted(page for page in RECIPES.glob("*.md") if page.stem != "index")]
 BLOCK = re.compile(r"^[ ]*```(\w+)\n(.*?)^[ ]*```$", re.M | re.S)
 NEEDS = {"torch": "import torch", "distributed": "from distributed"}
 NEEDS |= {"onnxruntime": "efficientnet", "tokenizers": "wordllama"}
@@ -93,3 +94,12 @@ def test_there_are_the_tutorials_that_were_promised():
     assert promised <= {page.stem for page in PAGES}
     for name in promised:
         assert "```python\n" in (TUTORIALS / f"{name}.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["retrieval", "federated", "crowd", "lora"])
+def test_a_recipe_says_its_catch_first_and_what_it_does_not_cover(name):
+    text = (RECIPES / f"{name}.md").read_text()
+    assert text.split("\n\n")[1].startswith("**The catch first.**")
+    assert "What is **not** covered:" in text
+    assert "certify" in text
+    assert f"({name}.md)" in (RECIPES / "index.md").read_text()

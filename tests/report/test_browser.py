@@ -10,7 +10,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from browsing import HOSTILE, browser, look, pytestmark  # noqa: F401
 from outcomes import outcome
-from poisonproof import FiniteAggregationClassifier, data
+from poisonproof import FiniteAggregationClassifier, certify, data
 from poisonproof.display.numbers import percent
 from poisonproof.display.text import shown
 from poisonproof.report.page import write_report
@@ -63,7 +63,7 @@ def check_state_at(page, done, size):
 def test_a_run_opens_without_errors_or_network(digits, look, width, scheme):
     page = look(digits[1], width, scheme)
     assert "predictions are right and cannot be" in page.locator("h1").inner_text()
-    assert page.locator("th[scope=col]").count() == 14
+    assert page.locator("th[scope=col]").count() == 27
     assert page.get_by_text(HOSTILE[0]).count() >= 1
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator(".tile img").evaluate_all("all => all.every(image => image.naturalWidth === 8)")
@@ -158,7 +158,7 @@ def test_every_kind_of_sample_shows_as_text_or_picture(kind, look, tmp_path):
         page.set_viewport_size({"width": width, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.title().startswith(HOSTILE[1])
-    assert page.locator("#classes ~ div tbody th").all_text_contents() == [shown(label) for label in HOSTILE]
+    assert page.locator("#classes + div tbody th").all_text_contents() == [shown(label) for label in HOSTILE]
     page.locator("#size").focus()
     page.keyboard.press("ArrowRight")
     check_state_at(page, done, int(page.locator("#size").input_value()))
@@ -253,3 +253,101 @@ def test_the_page_opens_at_the_attack_size_that_was_asked_about(size, look, tmp_
             heading
             == f"{held} of 90 predictions are right and cannot be changed by any {size} poisoned training samples."
         )
+
+
+def test_the_matrix_of_confusion_counts_every_prediction(digits, look):
+    done, path = digits
+    certificate, y = done.certificate, done.y_test
+    page = look(path, 400, "dark")
+    lines = page.locator("table.confusion tbody tr")
+    assert lines.count() == 10
+    for code in range(10):
+        cells = [int(text) for text in lines.nth(code).locator("td").all_inner_texts()]
+        assert cells == [int(((y == code) & (certificate.prediction == column)).sum()) for column in range(10)]
+        assert lines.nth(code).locator("td.own").inner_text() == str(cells[code])
+    head = lines.first.locator("th").bounding_box()
+    assert head["width"] > 60, "the name of a class is not broken letter by letter"
+
+
+def test_of_many_classes_the_most_frequent_mistakes_are_listed(look, tmp_path):
+    y = [at % 20 for at in range(400)]
+    done = outcome(tmp_path, np.zeros((400, 9, 9)), y, range(20), k=20)
+    page = look(write_report(done), 400)
+    wrong = done.certificate.prediction != np.array(y)
+    counted = {}
+    for truth, said in zip(np.array(y)[wrong].tolist(), done.certificate.prediction[wrong].tolist(), strict=True):
+        counted[truth, said] = counted.get((truth, said), 0) + 1
+    lines = page.locator("#confusion + div tbody tr")
+    assert lines.count() == min(15, len(counted))
+    told = [[*line.locator("th, td").all_inner_texts()] for line in lines.all()]
+    assert [int(line[2]) for line in told] == sorted(counted.values(), reverse=True)[:15]
+    assert all(counted[int(line[0]), int(line[1])] == int(line[2]) for line in told)
+
+
+def test_every_method_that_the_votes_know_has_a_curve(digits, look):
+    done, path = digits
+    page = look(path)
+    assert page.locator("svg path[class^=other]").count() == 2
+    said = page.locator("#numbers + div thead th").all_inner_texts()[3:]
+    assert said == ["DPA's bound on the same votes", "tight: overlap counted once"]
+    for line in page.locator("#numbers + div tbody tr").all():
+        size, _, _, *shares = line.locator("td").all_inner_texts()
+        for share, method in zip(shares, ("dpa-bound", "tight"), strict=True):
+            certified = certify(done.votes, method).certified_fraction(done.y_test, int(size.replace(",", "")))
+            assert share == f"{percent(float(certified))} %"
+
+
+def test_on_a_phone_the_card_stands_beside_what_was_tapped(digits, look):
+    page = look(digits[1], 400)
+    for at in (0, 30, 60):
+        tile = page.locator(".tile").nth(at)
+        tile.click()
+        card, tapped = page.locator("#sample").bounding_box(), tile.bounding_box()
+        assert 0 <= card["y"] - (tapped["y"] + tapped["height"]) < 60
+        assert card["width"] <= 400
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.locator(".tile").nth(30).click()
+    assert page.locator("#sample").bounding_box()["x"] > page.locator("#gallery").bounding_box()["width"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pictures_are_as_clear_when_they_are_not_certified(digits, look, scheme):
+    page = look(digits[1], 400, scheme)
+    page.locator("#size").focus()
+    page.keyboard.press("End")
+    seen = page.locator(".tile[data-state=open] img").evaluate_all(
+        "all => all.map(image => [getComputedStyle(image).opacity, getComputedStyle(image).filter, image.width])"
+    )
+    assert seen
+    assert all(opacity == "1" and filtered == "none" and width >= 40 for opacity, filtered, width in seen)
+
+
+def test_an_unseen_label_as_runner_up_is_explained_where_it_stands(look, tmp_path):
+    votes = np.array([[0] * 10, [0] * 6 + [1] * 4])
+    done = outcome(tmp_path, np.zeros((2, 9, 9)), [0, 1], [0, 1], votes=votes, d=1, classes_inferred=True)
+    page = look(write_report(done), 400)
+    seen = set()
+    for tile in page.locator(".tile").all():
+        tile.click()
+        unseen = "has not shown" in page.locator("#sample-runner-up").inner_text()
+        assert page.locator("#unseen").is_visible() == unseen
+        seen.add(unseen)
+    assert True in seen
+
+
+def test_why_a_rare_class_is_hardly_certified_is_said(look, tmp_path):
+    done = outcome(tmp_path, np.zeros((60, 9, 9)), [0, 0, 1] * 20, [0, 1], k=20)
+    done = replace(done, train_counts=np.array([4000, 60]), manifest=done.manifest.but(asked={"attack_size": 9}))
+    said = look(write_report(done), 400).locator("#scarcity").inner_text()
+    assert "of its 60 training samples a base classifier sees 1/20, about 3, so base classifiers disagree" in said
+    assert "with --k 10 each would see about 6, and radii could reach about 5 at the most" in said
+    enough = replace(done, train_counts=np.array([4000, 6000]))
+    assert look(write_report(enough), 400).locator("#scarcity").count() == 0
+
+
+def test_numbers_of_a_table_bear_the_names_of_their_columns(look, tmp_path):
+    done = outcome(tmp_path, np.arange(60.0).reshape(30, 2), [0, 1] * 15, [0, 1])
+    schema = {"kind": "table", "columns": {HOSTILE[0]: "number", "y": "label", "age": "number"}}
+    settings = replace(done.manifest.settings, schema=schema)
+    page = look(write_report(replace(done, manifest=done.manifest.but(settings=settings))))
+    assert page.locator("#sample-cells dt").all_text_contents() == [HOSTILE[0], "age"]

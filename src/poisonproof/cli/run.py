@@ -125,8 +125,8 @@ def command(
 
     Prints the certified fraction at a range of attack sizes, as a share of test samples and as the mean over classes
     (balanced), and the accuracy of the same learner trained undefended on all data, and of a strong one (gradient
-    boosting for tables, tf-idf with n-grams for texts): the price of the proof. If a constant answer would do as well,
-    that is said first.
+    boosting for tables, tf-idf with n-grams for texts, the encoder head or the preset for images): the price of the
+    proof. If a constant answer would do as well, that is said first.
     """
     from poisonproof.report.page import write_report
     from poisonproof.runs.manifest import RunSettings

@@ -6,19 +6,28 @@ others do better on all the data at once. These carry no guarantee and are never
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
 
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline, make_union
 
+from poisonproof.learners.presets import HEAD, preset
+from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.trees import TreesClassifier
 from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, TextSamples
 
 MOST_NUMBERS = 20_000_000
 MOST_TEXTS = 200_000
-MANY_CATEGORIES = 1000
+MOST_IMAGES = 5_000
+FOLDS = 3
 
 
 class Strong(NamedTuple):
@@ -28,24 +37,51 @@ class Strong(NamedTuple):
     words: str
 
 
-def strong_for(samples: Samples, *, images: bool) -> Strong | None:
-    """A strong learner for samples of this kind; None where we have none that ends in a few seconds to minutes."""
+def strong_for(samples: Samples, *, images: bool, texts: Sequence[str] = ()) -> Strong | None:
+    """A strong learner for samples of this kind; None where we have none that ends in a few seconds to minutes.
+
+    ``texts`` names the columns of a table that hold texts.
+    """
     if isinstance(samples, TextSamples):
-        return _of_texts() if len(samples) <= MOST_TEXTS else None
-    if images or len(samples) * samples.n_features > MOST_NUMBERS:
+        return (
+            Strong(_of_texts(), "tf-idf of words and pieces of words, logistic regression") if _few(samples) else None
+        )
+    if images:
+        return _of_images(samples)
+    if len(samples) * samples.n_features > MOST_NUMBERS:
         return None
     if isinstance(samples, NumberSamples):
         return Strong(HistGradientBoostingClassifier(random_state=0), "gradient boosting")
     if isinstance(samples, TableSamples):
-        return Strong(StrongTrees(), "gradient boosting")
+        if not texts:
+            return Strong(StrongTrees(), "gradient boosting")
+        return Strong(StrongMixed(texts), "gradient boosting, tf-idf of the texts") if _few(samples) else None
     return None
 
 
-def _of_texts() -> Strong:
+def _few(samples: Samples) -> bool:
+    return len(samples) <= MOST_TEXTS
+
+
+def _of_images(samples: Samples) -> Strong | None:
+    """For photographs the usual encoder with its head, where it is installed; else the preset for such pictures."""
+    from poisonproof.learners.encoded import in_front
+    from poisonproof.maps.named_encoders import DEFAULT_FOR, is_installed, named_encoder
+
+    if not isinstance(samples, NumberSamples) or samples.values.ndim not in (3, 4) or len(samples) > MOST_IMAGES:
+        return None
+    usual = DEFAULT_FOR["images"]
+    colour = samples.values.ndim == 4 and samples.values.shape[-1] == 3
+    if colour and is_installed(usual):
+        return Strong(in_front(named_encoder(usual), preset(HEAD)), f"the encoder {usual}, kernel ridge")
+    name = "objects" if colour else "digits"
+    return Strong(preset(name), f"the preset {name}")
+
+
+def _of_texts() -> Any:
     words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
     pieces = TfidfVectorizer(ngram_range=(3, 5), analyzer="char_wb", sublinear_tf=True)
-    learner = make_pipeline(make_union(words, pieces), LogisticRegression(C=30.0, max_iter=300))
-    return Strong(learner, "tf-idf of words and pieces of words, logistic regression")
+    return make_pipeline(make_union(words, pieces), LogisticRegression(C=30.0, max_iter=300))
 
 
 class StrongTrees(TreesClassifier):
@@ -56,3 +92,48 @@ class StrongTrees(TreesClassifier):
 
     def _trees(self) -> Any:
         return HistGradientBoostingClassifier(random_state=0)
+
+
+class StrongMixed(ClassifierMixin, BaseEstimator):
+    """Gradient boosting on the columns of a table and, for each column of texts, on what tf-idf makes of it.
+
+    The scores of a text that boosting learns from are those of a model that has not seen it (out of fold), as a
+    practitioner stacks models.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
+        return tags
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on a DataFrame."""
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        self.readers_ = {name: _of_texts().fit(self._text(X, name), codes) for name in self.texts}
+        rest = X.drop(columns=list(self.texts))
+        self.table_ = TableClassifier().learn_encoding(rest) if rest.shape[1] else None
+        folds = StratifiedKFold(min(FOLDS, int(np.bincount(codes).min())), shuffle=True, random_state=0)
+        unseen = [
+            cross_val_predict(_of_texts(), self._text(X, name), codes, cv=folds, method="predict_proba")
+            for name in self.texts
+        ]
+        self.trees_ = HistGradientBoostingClassifier(random_state=0).fit(self._columns(X, unseen), codes)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most likely class."""
+        scores = [reader.predict_proba(self._text(X, name)) for name, reader in self.readers_.items()]
+        return np.asarray(self.classes_[self.trees_.predict(self._columns(X, scores))])
+
+    def _text(self, X: Any, name: str) -> list[str]:
+        return ["" if text is None or text != text else str(text) for text in X[name].tolist()]
+
+    def _columns(self, X: Any, scores: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+        if self.table_ is None:
+            return np.column_stack(scores)
+        encoded = self.table_.encode(X.drop(columns=list(self.texts)))
+        dense = encoded.toarray() if sp.issparse(encoded) else np.asarray(encoded)
+        return np.column_stack([dense, *scores])

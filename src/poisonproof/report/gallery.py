@@ -89,8 +89,12 @@ def gallery(
     votes: Votes | Ballots | Neighbours,
     dataset: str,
     samples: Samples | None = None,
+    columns: Sequence[str] = (),
 ) -> tuple[Group, ...]:
-    """A limited choice that anyone would make again: the weakest, the strongest, those between, and the wrong."""
+    """A limited choice that anyone would make again: the weakest, the strongest, those between, and the wrong.
+
+    ``columns`` are the names of numbers that came from a table; without them a number bears its place.
+    """
     right = certificate.prediction == truth
     X = X.tocsr() if sp.issparse(X) else X
     shown_as_pictures = pixels(take_rows(X, [0]), dataset) is not None
@@ -99,7 +103,7 @@ def gallery(
     looks = dict(
         zip(
             rows.tolist(),
-            _looks(take_rows(X, rows), dataset, None if samples is None else samples.subset(rows)),
+            _looks(take_rows(X, rows), dataset, None if samples is None else samples.subset(rows), columns),
             strict=True,
         )
     )
@@ -184,11 +188,13 @@ def pixels(X: Any, dataset: str) -> NDArray[np.uint8] | None:
     return ((values - lowest) * (255 / ((values.max() - lowest) or 1.0))).astype(np.uint8)
 
 
-def _looks(X: Any, dataset: str, samples: Samples | None) -> Iterable[tuple[str, tuple[Cell, ...]]]:
+def _looks(
+    X: Any, dataset: str, samples: Samples | None, columns: Sequence[str]
+) -> Iterable[tuple[str, tuple[Cell, ...]]]:
     pictures = pixels(X, dataset)
     if pictures is not None:
         return [(_png(picture), ()) for picture in pictures]
-    return [("", cells) for cells in _cells(to_samples(X) if samples is None else samples)]
+    return [("", cells) for cells in _cells(to_samples(X) if samples is None else samples, columns)]
 
 
 def _png(picture: NDArray[np.uint8]) -> str:
@@ -202,7 +208,7 @@ def _png(picture: NDArray[np.uint8]) -> str:
     return "data:image/png;base64," + base64.b64encode(body.getvalue()).decode()
 
 
-def _cells(samples: Samples) -> list[tuple[Cell, ...]]:
+def _cells(samples: Samples, names: Sequence[str]) -> list[tuple[Cell, ...]]:
     """The content of samples that are no pictures, as names and values."""
     rows = range(len(samples))
     if isinstance(samples, TextSamples):
@@ -214,8 +220,11 @@ def _cells(samples: Samples) -> list[tuple[Cell, ...]]:
         return [_stored(samples.matrix[row]) for row in rows]
     assert isinstance(samples, NumberSamples)
     flat = samples.values.reshape(len(samples), -1)
+    if len(names) != flat.shape[1]:
+        names = [str(at) for at in range(flat.shape[1])]
     return [
-        _with_rest([(str(at), _shown(value)) for at, value in enumerate(row[:MOST_CELLS])], len(row)) for row in flat
+        _with_rest([(name, _shown(value)) for name, value in zip(names, row[:MOST_CELLS], strict=False)], len(row))
+        for row in flat
     ]
 
 

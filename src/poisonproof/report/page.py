@@ -19,11 +19,15 @@ from poisonproof.certificates.target_medians import median_radii_against_targets
 from poisonproof.display.charts import histogram, stairs, survival, ticks
 from poisonproof.display.numbers import percent
 from poisonproof.display.text import shown, shown_lines
+from poisonproof.report.confusion import Confusion
 from poisonproof.report.gallery import Tile, gallery
+from poisonproof.report.methods import OtherMethod, other_methods, title_of
 from poisonproof.report.planned import beside_plan
 from poisonproof.report.published import published_for, sources, why_disputed
+from poisonproof.report.scarcity import Scarcity
 from poisonproof.report.summary import Summary, what_to_try
 from poisonproof.runs.outcome import Outcome
+from poisonproof.samples.schema import FEATURES
 from poisonproof.system.files import write_bytes
 from poisonproof.votes.votes import UNSEEN_LABEL, class_indices
 
@@ -64,11 +68,12 @@ def page(outcome: Outcome) -> str:
     classes = class_rows(outcome, truth, size)
     filled = [row for row in classes if row.n]
     k = None if certificate.spread is None else certificate.spread.k
-    groups = gallery(certificate, truth, outcome.x_test, outcome.votes, dataset, outcome.test)
+    groups = gallery(certificate, truth, outcome.x_test, outcome.votes, dataset, outcome.test, columns_of(outcome))
     published = published_for(dataset, len(certificate), certificate.unit, k)
     alike = [cell.attack_size for cell in published if cell.k == k]
     strongest = int(certificate.radius.max(initial=0))
-    top = max(strongest, *alike, size) + 1
+    others = other_methods(outcome.votes, certificate)
+    top = max(strongest, *alike, size, *(int(other.certificate.radius.max(initial=0)) for other in others)) + 1
     sizes = sorted({*attack_sizes(certificate), size, *(cell.attack_size for cell in published)})
     summary = Summary.of(outcome, sizes)
     balanced = certificate.certified_fraction_balanced(outcome.y_test, np.arange(top + 1))
@@ -94,6 +99,10 @@ def page(outcome: Outcome) -> str:
             ticks=ticks(top),
             curve=survival(certificate.radius[right], len(certificate), top),
             balanced_curve=stairs(balanced),
+            method=title_of(certificate),
+            others=[_curve(other, outcome.y_test, sizes, top) for other in others],
+            confusion=Confusion.of(certificate, truth),
+            scarcity=Scarcity.of(outcome, size),
             bars=histogram({"right": certificate.radius[right], "wrong": certificate.radius[~right]}, top, "radius"),
             classes=classes,
             most_targets=MOST_TARGETS,
@@ -128,6 +137,15 @@ def page(outcome: Outcome) -> str:
     )
 
 
+def _curve(other: OtherMethod, y: NDArray[Any], sizes: list[int], top: int) -> dict[str, Any]:
+    """The curve of another method, and its certified fractions in numbers."""
+    return {
+        "title": other.title,
+        "path": stairs(other.certificate.certified_fraction(y, np.arange(top + 1))),
+        "shares": other.certificate.certified_fraction(y, sizes).tolist(),
+    }
+
+
 def _partitions(sizes: NDArray[np.int64] | None) -> dict[str, Any]:
     """What the page says of partitions; where training samples vote there are none."""
     if sizes is None:
@@ -139,6 +157,12 @@ def _partitions(sizes: NDArray[np.int64] | None) -> dict[str, Any]:
         "partition_bars": histogram({"plain": sizes}, largest, "partitions of size"),
         "partition_median": _median(sizes),
     }
+
+
+def columns_of(outcome: Outcome) -> list[str]:
+    """The names of the features, if they came from a table."""
+    schema = outcome.manifest.settings.schema or {}
+    return [name for name, role in schema["columns"].items() if role in FEATURES] if "columns" in schema else []
 
 
 def electorate(certificate: Certificate) -> str:

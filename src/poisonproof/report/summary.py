@@ -77,9 +77,7 @@ class Summary:
         ]
         figures = zip(self.attack_sizes, self.certified, self.balanced, strict=True)
         rows = [[str(size), percent(share), percent(mean)] for size, share, mean in figures]
-        if not self.trained:
-            return header, rows
-        others = [("undefended accuracy, % (no guarantee)", undefended)]
+        others = [("undefended accuracy, % (no guarantee)", undefended)] if self.trained else []
         if strong is not None:
             others.append((f"undefended, {strong[1]}, % (no guarantee)", strong[0]))
         for row, size in zip(rows, self.attack_sizes, strict=True):

@@ -46,6 +46,8 @@ class Outcome:
     partition_sizes: NDArray[np.int64] | None
     test: Samples | None = None
     """The test samples in canonical form."""
+    train_counts: NDArray[np.int64] | None = None
+    """Training samples of each class, where base classifiers vote."""
 
     @property
     def strong_undefended(self) -> tuple[float, str] | None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from poisonproof.certificates.methods import Certificate, certify
 from poisonproof.data import Dataset
@@ -107,6 +108,7 @@ def run(
             votes,
             ensemble.subsets.partition_sizes,
             test,
+            _by_class(ensemble),
         )
 
 
@@ -125,6 +127,11 @@ def write_ensemble(
         write_text(folder / SCHEMA, json.dumps(schema.as_dict(), indent=1, ensure_ascii=False) + "\n")
     if not votes_only:
         save_model_record(fitted_but_for_members(model, ensemble), folder / "models")
+
+
+def _by_class(ensemble: Prepared) -> NDArray[np.int64]:
+    codes = ensemble.training.codes
+    return np.bincount(codes[codes >= 0], minlength=len(ensemble.classes))
 
 
 def _undefended_bytes(ensemble: Prepared, memory: PooledMemory | None, test: Samples) -> int:

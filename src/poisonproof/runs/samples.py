@@ -25,6 +25,7 @@ from poisonproof.runs.layout import COUNTS, SCHEMA, altered, results_of
 from poisonproof.runs.manifest import FILE, Identity, Manifest, RunSettings
 from poisonproof.runs.outcome import Clock, Outcome, origin_of, threats_to_samples
 from poisonproof.runs.plain import check_plain
+from poisonproof.runs.undefended import Undefended
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.environment import environment
 from poisonproof.system.files import sha256_of, write_text
@@ -71,6 +72,8 @@ def run_samples(dataset: Dataset, model: SampleVoteClassifier, folder: str | Pat
         threats = threats_to_samples(split)
         certificate = replace(fitted.certificate_of(votes), origin=origin_of(identity, threats))
         clock.stop("certify")
+        undefended = Undefended.of_samples(dataset, split, fitted.classes_) if settings.undefended else Undefended()
+        clock.stop("undefended")
         votes.save(folder / COUNTS[fitted.method])
         certificate.save(folder / "certificate.npz")
         if dataset.schema is not None:
@@ -83,7 +86,12 @@ def run_samples(dataset: Dataset, model: SampleVoteClassifier, folder: str | Pat
             None,
             None,
             clock.seconds,
-            finished.but(threat_model=threats, seconds=clock.seconds).write(folder),
+            finished.but(
+                threat_model=threats,
+                strong_undefended_accuracy=undefended.strong,
+                strong_undefended=undefended.strong_words,
+                seconds=clock.seconds,
+            ).write(folder),
             dataset.x_test,
             votes,
             None,

@@ -8,12 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from poisonproof.data.dataset import Dataset
 from poisonproof.estimators.prepared import Prepared
+from poisonproof.learners.describe import describe
+from poisonproof.learners.encoded import without_cache
 from poisonproof.learners.seeding import isolated, seeded
 from poisonproof.learners.strong import Strong, strong_for
+from poisonproof.partition.split import Split
+from poisonproof.partition.store import StoredSubsets
 from poisonproof.samples.kinds import Samples
+from poisonproof.samples.labels import read_labels
+from poisonproof.samples.schema import TableSchema
 from poisonproof.system.threads import one_linear_algebra_thread
 from poisonproof.training.member import fed_to
 
@@ -29,7 +36,8 @@ class Undefended:
     same : float or None
         The learner of the base classifiers, trained on all training samples.
     strong : float or None
-        What a practitioner would train: gradient boosting for tables, tf-idf with n-grams for texts.
+        What a practitioner would train: gradient boosting for tables, tf-idf with n-grams for texts, both where a
+        table has columns of texts, the encoder head or the preset for images.
     strong_words : str or None
         What that is.
     """
@@ -41,30 +49,66 @@ class Undefended:
     @classmethod
     def of(cls, ensemble: Prepared, dataset: Dataset) -> Undefended:
         """Train both; what is only a comparison must not cost a finished run."""
-        same = _if_possible(lambda: undefended_accuracy(ensemble, dataset), "the undefended learner")
-        schema = getattr(dataset.schema, "kind", None)
-        images = schema == "images" or np.ndim(dataset.x_train) > 2
-        strong = _strong(ensemble, images)
-        if strong is None:
+        estimator = ensemble.training.estimator
+        same = _if_possible(
+            lambda: Lesson.of_ensemble(ensemble, dataset).accuracy(seeded(estimator, 0)), "the undefended learner"
+        )
+        if isinstance(ensemble.subsets, StoredSubsets):  # too many for one that is strong on all of them
             return cls(same)
-        share = _if_possible(lambda: undefended_accuracy(ensemble, dataset, strong.learner), strong.words)
-        return cls(same, share, None if share is None else strong.words)
+        lesson = Lesson.of_ensemble(ensemble, dataset)
+        strong = strong_for(lesson.samples, images=_are_images(dataset), texts=_text_columns(dataset))
+        if strong is not None and describe(without_cache(estimator)) == describe(strong.learner):
+            return cls(same, same, None if same is None else f"{strong.words} (the same)")
+        return cls(same, *_strong_share(lesson, strong))
+
+    @classmethod
+    def of_samples(cls, dataset: Dataset, split: Split, classes: NDArray[Any]) -> Undefended:
+        """Where training samples vote nothing is trained that could be trained undefended: the strong one alone."""
+        samples, codes = dataset.samples_for("train", split), read_labels(dataset.y_train, classes.tolist()).codes
+        lesson = Lesson(samples, codes, np.flatnonzero(codes >= 0), classes, dataset, split)
+        strong = strong_for(samples, images=_are_images(dataset), texts=_text_columns(dataset))
+        return cls(None, *_strong_share(lesson, strong))
 
 
-def _strong(ensemble: Prepared, images: bool) -> Strong | None:
-    samples = ensemble.training.samples
-    return strong_for(samples, images=images) if isinstance(samples, Samples) else None  # not of rows that lie on disk
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """All training samples in canonical order, and the test that follows."""
+
+    samples: Samples
+    codes: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    classes: NDArray[Any]
+    dataset: Dataset
+    split: Split
+
+    @classmethod
+    def of_ensemble(cls, ensemble: Prepared, dataset: Dataset) -> Lesson:
+        """What the base classifiers learn from, at once."""
+        return cls(*ensemble.whole(), ensemble.classes, dataset, ensemble.split)
+
+    def accuracy(self, learner: Any) -> float:
+        """Test accuracy of a learner that is trained on all data at once: what the proof is paid with."""
+        test, form = self.dataset.samples_for("test", self.split), self.samples.form_of(self.rows)
+        with one_linear_algebra_thread(), isolated(0):
+            learner.fit(fed_to(learner, self.samples, self.rows, form), self.codes[self.rows])
+            said = learner.predict(fed_to(learner, test, np.arange(len(test)), form))
+        return float((self.classes[said] == self.dataset.y_test).mean())
 
 
-def undefended_accuracy(ensemble: Prepared, dataset: Dataset, learner: Any = None) -> float:
-    """Test accuracy of the same learner, or another, trained on all data at once: what the proof is paid with."""
-    test, (samples, codes, rows) = dataset.samples_for("test", ensemble.split), ensemble.whole()
-    form = samples.form_of(rows)
-    with one_linear_algebra_thread(), isolated(0):
-        learner = seeded(ensemble.training.estimator, 0) if learner is None else learner
-        learner.fit(fed_to(learner, samples, rows, form), codes[rows])
-        said = learner.predict(fed_to(learner, test, np.arange(len(test)), form))
-    return float((ensemble.classes[said] == dataset.y_test).mean())
+def _strong_share(lesson: Lesson, strong: Strong | None) -> tuple[float | None, str | None]:
+    if strong is None:
+        return None, None
+    share = _if_possible(lambda: lesson.accuracy(strong.learner), strong.words)
+    return share, None if share is None else strong.words
+
+
+def _are_images(dataset: Dataset) -> bool:
+    return getattr(dataset.schema, "kind", None) == "images" or np.ndim(dataset.x_train) > 2
+
+
+def _text_columns(dataset: Dataset) -> tuple[str, ...]:
+    schema = dataset.schema
+    return tuple(schema.named("text")) if isinstance(schema, TableSchema) else ()
 
 
 def _if_possible(train: Callable[[], float], what: str) -> float | None:

@@ -111,7 +111,7 @@
 
   // On a phone the card stands right under what was tapped; on a wide screen, in its own column.
   const narrow = window.matchMedia("(max-width: 50rem)");
-  function beside(button) {
+  function beside(button, follow = true) {
     const card = find("#sample");
     if (narrow.matches) {
       const row = button.closest("li");
@@ -127,9 +127,9 @@
       find("#card-place")?.remove();
       find(".beside").append(card);
     }
-    card.scrollIntoView({ block: "nearest" });
+    if (follow) card.scrollIntoView({ block: "nearest" });
   }
-  narrow.addEventListener("change", () => beside(tiles[selected]));
+  narrow.addEventListener("change", () => beside(tiles[selected], false));
 
   const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity };
   find("#gallery").addEventListener("keydown", (event) => {
@@ -147,5 +147,6 @@
   });
   slider.addEventListener("input", attack);
   show(0);
+  beside(tiles[0], false);
   attack();
 })();

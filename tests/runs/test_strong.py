@@ -1,0 +1,75 @@
+"""The strong undefended model that stands beside a run: every kind of data has one, and it carries no guarantee."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from poisonproof import FiniteAggregationClassifier
+from poisonproof.data import Dataset
+from poisonproof.learners.strong import StrongMixed, strong_for
+from poisonproof.learners.text import TextClassifier
+from poisonproof.runs.manifest import RunSettings
+from poisonproof.runs.run import run
+from poisonproof.runs.undefended import Undefended
+from poisonproof.samples.kinds import to_samples
+from poisonproof.samples.schema import TableSchema
+
+
+def mixed(n, seed):
+    """Labels that neither the text nor the number tells alone: a word, and a number that is neither large nor small."""
+    rng = np.random.default_rng(seed)
+    word, number = rng.integers(2, size=n), rng.normal(size=n)
+    noise = rng.integers(30, size=(n, 4))
+    texts = [f"{' '.join(f'w{at}' for at in row)} {'good' if w else 'bad'}" for row, w in zip(noise, word, strict=True)]
+    frame = pd.DataFrame({"words": texts, "number": number, "kind": rng.choice(["a", "b", None], n)})
+    return frame, np.array(["yes" if w and abs(x) < 0.7 else "no" for w, x in zip(word, number, strict=True)])
+
+
+def test_a_table_with_texts_has_one_that_reads_both(tmp_path):
+    (x, y), (x_test, y_test) = mixed(600, 0), mixed(200, 1)
+    schema = TableSchema((("words", "text"), ("number", "number"), ("kind", "category"), ("y", "label")))
+    data = Dataset("mixed", x, y, x_test, y_test, None, schema=schema)
+    model = FiniteAggregationClassifier(TextClassifier(["words"]), k=3, d=1, n_jobs=1)
+    done = run(data, model, tmp_path, RunSettings(votes_only=True))
+    share, words = done.strong_undefended
+    assert words == "gradient boosting, tf-idf of the texts"
+    assert share > 0.9 > done.undefended_accuracy, "no sum of words and numbers tells these classes apart"
+
+
+def test_texts_that_are_missing_are_empty_ones():
+    x, y = mixed(60, 0)
+    x.loc[::7, "words"] = None
+    answers = StrongMixed(["words"]).fit(x, y).predict(x)
+    assert (answers == y).mean() > 0.8
+    assert StrongMixed(["words"]).fit(x[["words"]], y).predict(x[["words"]]).shape == (60,)
+
+
+@pytest.mark.parametrize(("shape", "words"), [((4, 16, 16), "the preset digits"), ((4, 16, 16, 3), "the encoder")])
+def test_pictures_have_one(shape, words):
+    assert strong_for(to_samples(np.zeros(shape, np.uint8), dtype="uint8"), images=True).words.startswith(words)
+
+
+def test_photographs_have_the_preset_where_no_encoder_is_installed(monkeypatch):
+    monkeypatch.setattr("poisonproof.maps.named_encoders.is_installed", lambda name: False)
+    photographs = to_samples(np.zeros((4, 16, 16, 3), np.uint8), dtype="uint8")
+    assert strong_for(photographs, images=True).words == "the preset objects"
+
+
+def test_the_learner_that_is_the_strong_one_is_not_trained_twice(monkeypatch):
+    from poisonproof.estimators.prepared import prepare
+    from poisonproof.runs import undefended
+
+    rng = np.random.default_rng(0)
+    images = rng.integers(256, size=(40, 16, 16), dtype=np.uint8)
+    labels = np.arange(40) % 2
+    images[labels == 1, 4:12, 7:9] = 255
+    data = Dataset("glyphs", images, labels, images, labels, None, dtype="uint8")
+    strong = strong_for(data.train, images=True)
+    model = FiniteAggregationClassifier(strong.learner, k=2, d=1, split=undefended.Split("content", "uint8"), n_jobs=1)
+    trained = []
+    accuracy = undefended.Lesson.accuracy
+    monkeypatch.setattr(undefended.Lesson, "accuracy", lambda *args: trained.append(1) or accuracy(*args))
+    both = Undefended.of(prepare(model, images, labels), data)
+    assert both.same == both.strong
+    assert both.strong_words == "the preset digits (the same)"
+    assert len(trained) == 1
