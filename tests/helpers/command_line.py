@@ -1,15 +1,35 @@
 """The command line for tests: in this process, or as a person meets it."""
 
+import json
 import subprocess
 import sys
 import warnings
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
+from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from poisonproof.cli import app
 
 POISONPROOF = str(Path(sys.executable).with_name("poisonproof"))
+
+
+@cache
+def schema_of(command):
+    """What the schema of a command's JSON says, and checks."""
+    published = json.loads((files("poisonproof.cli") / "schemas" / f"{command}.json").read_text())
+    Draft202012Validator.check_schema(published)
+    return Draft202012Validator(published)
+
+
+def check_json(command, stdout):
+    """Refuse JSON that its schema does not allow; answers of `predict` stand one on a line."""
+    lines = stdout.splitlines()
+    assert lines
+    for line in lines if command == "predict" else [stdout]:
+        schema_of(command).validate(json.loads(line))
 
 
 def poisonproof(*words, code=0):
@@ -21,6 +41,8 @@ def poisonproof(*words, code=0):
     assert done.exit_code == code, (done.stdout, done.stderr)
     if code == 2:
         assert done.stdout == ""
+    elif "--json" in words and code in (0, 3, 5, 6) and done.stdout:
+        check_json(words[0], done.stdout)
     return done
 
 

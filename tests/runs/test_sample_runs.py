@@ -134,7 +134,8 @@ def test_a_run_from_the_command_line_says_what_raw_rows_say(wine, tmp_path, meth
     assert certificate.voters in page
     assert "Nothing is trained here" in page
     assert "? %" not in page
-    assert "<dt>Undefended" not in page
+    assert told["strong_undefended"] == "gradient boosting"
+    assert "Accuracy of gradient boosting, trained on all data at once." in page
     assert "base classifier" not in page.partition("<details>")[0].replace("base classifiers abstain", "")
 
 

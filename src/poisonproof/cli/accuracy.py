@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,6 +57,8 @@ def command(
     out leaves them further apart, and as true.
     """
     from poisonproof import certified_accuracy
+    from poisonproof import certify as pointwise
+    from poisonproof.display.numbers import percent as rounded
 
     sizes = options.whole_numbers("--attack-size", attack_size or ATTACK_SIZES)
     if votes.is_dir():
@@ -74,10 +77,22 @@ def command(
             accuracies.append(one)
             if not json:
                 options.note(f"attack size {size}: {one.proved} ({one.seconds:.1f} s)")
+    certificate = pointwise(matrix, method)  # type: ignore[call-overload]
+    balanced = certificate.certified_fraction_balanced(truth, sizes).tolist()
     if json:
-        options.print_json({"accuracies": [one.as_dict() for one in accuracies]})
+        found = [
+            {**one.as_dict(), "certified_fraction_balanced": share}
+            for one, share in zip(accuracies, balanced, strict=True)
+        ]
+        shares = {name: getattr(certificate, name)(truth) for name in ("majority_share", "balanced_accuracy")}
+        options.print_json({**shares, "accuracies": found})
         return
-    _print(accuracies)
+    _print(accuracies, balanced)
+    options.print_line(
+        f"Balanced: mean over classes; without an attack {rounded(certificate.balanced_accuracy(truth))} %. Always "
+        f"answering the most frequent class is right on {rounded(certificate.majority_share(truth))} % at every attack "
+        "size."
+    )
     if matrix.classes_inferred:
         options.note(certify.CLASSES_INFERRED)
 
@@ -105,19 +120,20 @@ def _of_run(
     return certify.open_votes(run / "votes.npy", None, None, None, None), reopened.dataset.y_test
 
 
-def _print(accuracies: list[CertifiedAccuracy]) -> None:
+def _print(accuracies: list[CertifiedAccuracy], balanced: list[float]) -> None:
     def percent(count: int, total: int, up: bool = False) -> str:
         """With two digits; a bound is never rounded to the better side."""
         return f"{(10000 * count + up * (total - 1)) // total / 100:.2f}"
 
-    header = ["attack size", "fraction, % (pointwise)", "accuracy, % (one shared attack)"]
+    header = ["attack size", "fraction, % (pointwise)", "balanced, %", "accuracy, % (one shared attack)"]
     rows = [
         [
             str(one.attack_size),
             f"≥ {percent(one.certified_count, one.n_test)}",
+            f"≥ {math.floor(10000 * share + 1e-9) / 100:.2f}",
             f"≥ {percent(one.lower_count, one.n_test)}, ≤ {percent(one.upper_count, one.n_test, up=True)}",
         ]
-        for one in accuracies
+        for one, share in zip(accuracies, balanced, strict=True)
     ]
     clean = percent(accuracies[0].clean_count, accuracies[0].n_test)
     title = f"{accuracies[0].n_test} test samples, clean accuracy {clean} %. ≥ is certified, ≤ the best attack found"

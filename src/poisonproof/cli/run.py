@@ -278,15 +278,19 @@ def prepare_samples(
 def show(outcome: Outcome, report: Path, json: bool) -> None:
     """What came out, on stdout; on stderr first, if so it is, that a constant answer would do as well."""
     from poisonproof.certificates.certificate import attack_sizes
-    from poisonproof.report.page import asked_size
+    from poisonproof.report.page import asked_size, headline_size
     from poisonproof.report.planned import beside_plan
+    from poisonproof.report.scarcity import Scarcity
     from poisonproof.report.summary import Summary
 
     certificate, feared = outcome.certificate, asked_size(outcome)
     sizes = sorted({*attack_sizes(certificate), *([] if feared is None else [feared])})
     summary = Summary.of(outcome, sizes, feared)
+    scarcity = Scarcity.of(outcome, headline_size(outcome))
     if summary.warning is not None:
         options.note(f"WARNING: {summary.warning}")
+    if scarcity is not None:
+        options.note(scarcity.sentence)
     if json:
         options.print_json(
             {
@@ -298,6 +302,7 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
                 "strong_undefended": outcome.manifest.strong_undefended,
                 "base_accuracy": outcome.base_accuracy,
                 **summary.as_dict(),
+                "rare_class": None if scarcity is None else scarcity.as_dict(),
                 "premises": list(outcome.manifest.premises or ()),
                 "seconds": outcome.seconds,
                 "plan": {figure.name: figure.as_dict() for figure in beside_plan(outcome)} or None,
