@@ -11,8 +11,10 @@ from sklearn.naive_bayes import GaussianNB
 from browsing import HOSTILE, browser, look, pytestmark  # noqa: F401
 from outcomes import outcome
 from poisonproof import FiniteAggregationClassifier, certify, data
+from poisonproof.comparison import compare
 from poisonproof.display.numbers import percent
 from poisonproof.display.text import shown
+from poisonproof.report.comparison_page import write_comparison
 from poisonproof.report.page import write_report
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
@@ -351,3 +353,29 @@ def test_numbers_of_a_table_bear_the_names_of_their_columns(look, tmp_path):
     settings = replace(done.manifest.settings, schema=schema)
     page = look(write_report(replace(done, manifest=done.manifest.but(settings=settings))))
     assert page.locator("#sample-cells dt").all_text_contents() == [HOSTILE[0], "age"]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
+def test_the_page_of_a_comparison_has_a_curve_for_each_method(compared, look, width, scheme):
+    comparison, path = compared
+    page = look(path, width, scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    titles = [row.title for row in comparison.rows]
+    assert page.locator("svg path.method").count() == len(titles)
+    assert [text.strip() for text in page.locator(".legend li").all_inner_texts()[:-1]] == titles
+    assert page.locator("#numbers + div tbody th").all_inner_texts() == titles
+    strokes = page.locator("svg path.method").evaluate_all("all => all.map(path => getComputedStyle(path).stroke)")
+    assert len(set(strokes)) == len({row.name.partition("-")[0] for row in comparison.rows})
+    for row, line in zip(comparison.rows, page.locator("#balanced + div tbody tr").all(), strict=True):
+        shares = row.certificate.certified_fraction_balanced(comparison.y_test, list(comparison.attack_sizes))
+        assert line.locator("td").all_inner_texts() == [percent(float(share)) for share in shares]
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compared")
+    samples = replace(data.load("digits"), name=HOSTILE[0])
+    rows = ("dpa", "finite", "finite-tight", "bagging")
+    comparison = compare(samples, GaussianNB(), k=10, n_classifiers=30, rows=rows, n_jobs=1)
+    write_comparison(comparison, folder)
+    return comparison, folder / "compare.html"

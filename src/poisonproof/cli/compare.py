@@ -52,7 +52,7 @@ def command(
     ] = None,
     attack_size: options.AttackSizes = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for compare.json, compare.md and compare.svg.")
+        Path | None, typer.Option("--out", help="Folder for compare.html, compare.json, compare.md and compare.svg.")
     ] = None,
     learner: options.Learner = None,
     encoder: encoding.Name = None,
@@ -71,7 +71,7 @@ def command(
     one of the attack sizes (k / 4 unless you name some), which is a premise. Nothing is written without --out.
     """
     from poisonproof.comparison import METHODS, compare
-    from poisonproof.report import comparison as report
+    from poisonproof.report.comparison_page import FILES, write_comparison
     from poisonproof.system.progress import watched
 
     options.warnings_as_notes()
@@ -97,8 +97,8 @@ def command(
             features=features,
         )
     if out is not None:
-        report.write_comparison(comparison, out)
-        options.note(f"written: {', '.join(str(out / name) for name in report.FILES)}")
+        write_comparison(comparison, out)
+        options.note(f"written: {', '.join(str(out / name) for name in FILES)}")
     if json:
         options.print_json(comparison.as_dict())
         return

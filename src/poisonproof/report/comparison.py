@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
 from poisonproof.comparison import BY_SAMPLES, PROOF, Comparison, Row
 from poisonproof.display.markup import in_markdown
 from poisonproof.display.numbers import percent
-from poisonproof.report.figures import comparison_curves
-from poisonproof.system.files import write_text
-
-FILES = ("compare.json", "compare.md", "compare.svg")
 
 
 def title(comparison: Comparison) -> str:
@@ -86,18 +80,6 @@ def markdown(comparison: Comparison) -> str:
     lines = [names, ["---", "---", *["--:"] * (len(names) - 2)], *rows]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return "\n\n".join([f"{in_markdown(title(comparison))}.", table, *map(in_markdown, remarks(comparison))]) + "\n"
-
-
-def write_comparison(comparison: Comparison, folder: Path) -> None:
-    """Write the table as JSON and Markdown and the curves as SVG."""
-    folder.mkdir(parents=True, exist_ok=True)
-    texts = (
-        json.dumps(comparison.as_dict(), indent=1, ensure_ascii=False) + "\n",
-        markdown(comparison),
-        comparison_curves(comparison),
-    )
-    for name, text in zip(FILES, texts, strict=True):
-        write_text(folder / name, text)
 
 
 def _sizes(comparison: Comparison) -> list[int]:
