@@ -16,7 +16,16 @@ from poisonproof.report.page import own_source, templates
 from poisonproof.system.files import write_text
 
 FILES = ("compare.json", "compare.md", "compare.svg", "compare.html")
-HUES = {"dpa": 210, "finite": 155, "designed": 280, "infinite": 35, "binomial": 330, "bagging": 10, "neighbours": 50, "ballots": 190}
+HUES = {
+    "dpa": 210,
+    "finite": 155,
+    "designed": 280,
+    "infinite": 35,
+    "binomial": 330,
+    "bagging": 10,
+    "neighbours": 50,
+    "ballots": 190,
+}
 OTHER_HUES = (60, 185, 100, 245)
 
 
