@@ -290,7 +290,11 @@ def test_the_command_prints_both_bounds(files):
     assert "fraction, % (pointwise)" in done.stdout
     assert "accuracy, % (one shared attack)" in done.stdout
     rows = [" ".join(line.split()) for line in done.stdout.splitlines()]
-    for row in ("0 ≥ 100.00 ≥ 100.00 ≥ 100.00, ≤ 100.00", "1 ≥ 0.00 ≥ 0.00 ≥ 50.00, ≤ 50.00", "2 ≥ 0.00 ≥ 0.00, ≤ 0.00"):
+    for row in (
+        "0 ≥ 100.00 ≥ 100.00 ≥ 100.00, ≤ 100.00",
+        "1 ≥ 0.00 ≥ 0.00 ≥ 50.00, ≤ 50.00",
+        "2 ≥ 0.00 ≥ 0.00 ≥ 0.00, ≤ 0.00",
+    ):
         assert row in rows
     assert "attack size 1: exact" in done.stderr
     record = json.loads(poisonproof("accuracy", *files, "--classes", 3, "--attack-size", "1", "--json").stdout)
