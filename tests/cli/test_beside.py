@@ -167,6 +167,7 @@ def test_kept_words_of_samples_are_certified_as_in_their_run_against_every_threa
         ("--target", "a", "--against", "insert"): "leave --against out",
     }.items():
         assert sentence in " ".join(poisonproof("certify", file, *words, code=2).stderr.split())
+    assert "is a folder; of a run, give its file" in poisonproof("certify", folder / name, code=2).stderr
     broken = bytearray(file.read_bytes())
     broken[len(broken) // 3] ^= 4
     (tmp_path / "broken.npz").write_bytes(broken)

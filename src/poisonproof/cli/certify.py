@@ -82,6 +82,11 @@ def command(
 
     if target is not None and against is not None:
         raise PoisonproofError("--target asks about samples inserted and removed; leave --against out, or --target.")
+    if votes.is_dir():
+        raise PoisonproofError(
+            f"{votes} is a folder; of a run, give its file: votes.npy, or, where samples vote, ballots.npz or "
+            "neighbours.npz."
+        )
     matrix: Votes | Ballots | Neighbours
     if votes.suffix == ".npz":
         given = {"--spread": spread, "--split": split, "--method": method}
