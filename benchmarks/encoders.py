@@ -3,7 +3,7 @@
 python benchmarks/encoders.py speed --data-dir DIR [--images 60000] [--pixels 160]
 python benchmarks/encoders.py campaign --data-dir DIR [--samples 2000] [--pixels 64]
 python benchmarks/encoders.py purity --data-dir DIR
-python benchmarks/encoders.py audit --data-dir DIR [--attacks 1000]
+python benchmarks/encoders.py audit --data-dir DIR [--attacks 1000] [--seed 0]
 python benchmarks/encoders.py texts --data-dir DIR
 """
 
@@ -50,6 +50,7 @@ def main() -> None:
     parser.add_argument("--pixels", type=int)
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--attacks", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0, help="of the first attacks, so that a campaign can go on")
     options = parser.parse_args()
     {"speed": speed, "campaign": campaign, "purity": purity, "audit": audit, "texts": texts}[options.what](options)
 
@@ -118,7 +119,7 @@ def audit(options: argparse.Namespace) -> None:
     """Real poisons, real retraining, through the encoder."""
     data = load("cifar10", options.data_dir)
     X, y, X_test = data.x_train[:300], data.y_train[:300], data.x_test[:100]
-    done = violations = seed = 0
+    done, violations, seed = 0, 0, options.seed
     started = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         encoder = poisonproof.encoder(f"efficientnet-lite0@{options.pixels or 48}").cached(folder)

