@@ -108,9 +108,9 @@ Sets where clean accuracy is not above the share of the most frequent class and 
 between the strong undefended model and the default's clean accuracy is {100 * gap:.1f} points.
 
 Headlines with 12 % of a rare class: a base classifier sees about twenty headlines of the rare class, of seven words
-each, so base classifiers disagree and little is certified; with `--k 10` each would see about forty, and no radius could
-pass 5 (the report says this of every run in which a class is that scarce). On whole news items with as rare a class, held-out training
-data: balanced 93.1 at attack size 0, with the same defaults. The default for tables is logistic regression: on
+each, so base classifiers disagree and little is certified; with `--k 10` each would see about forty, and no radius
+could pass 5 (the report says this of every run in which a class is that scarce). On whole news items with as rare a
+class, held-out training data: balanced 93.1 at attack size 0, with the same defaults. The default for tables is logistic regression: on
 `diamonds` and `premium computers` gradient boosting (`--learner boosting`) is better up to attack size 5, on `affairs`
 and `wives insured` it certifies less (benchmarks/RESULTS.md, on training data held out).
 
