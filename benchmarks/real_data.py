@@ -111,8 +111,8 @@ Headlines with 12 % of a rare class: a base classifier sees about twenty headlin
 each, so base classifiers disagree and little is certified; with `--k 10` each would see about forty, and no radius
 could pass 5 (the report says this of every run in which a class is that scarce). On whole news items with as rare a
 class, held-out training data: balanced 93.1 at attack size 0, with the same defaults. The default for tables is
-logistic regression: on `diamonds` and `premium computers` gradient boosting (`--learner boosting`) is better up to attack size 5, on `affairs`
-and `wives insured` it certifies less (benchmarks/RESULTS.md, on training data held out).
+logistic regression: on `diamonds` and `premium computers` gradient boosting (`--learner boosting`) is better up to
+attack size 5, on `affairs` and `wives insured` it certifies less (benchmarks/RESULTS.md, on training data held out).
 
 The reader, the split into training and test samples, and all figures are the command's own. CPU seconds are those of
 the whole command, imports and report included, on one machine.
