@@ -8,7 +8,8 @@ import pytest
 
 from poisonproof import FiniteAggregationClassifier, Split, Spread
 from poisonproof.data import ReadOptions, open_files
-from poisonproof.data.large import Source, open_large
+from poisonproof.data.large import open_large
+from poisonproof.data.large_source import Source
 from poisonproof.data.readers import several
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.prepared import prepare_dataset
@@ -28,8 +29,8 @@ ROWS = 400
 def small_pieces(monkeypatch):
     """Chunks of a few rows and spills of a few chunks, so that every border is crossed."""
     monkeypatch.setattr(several, "CELLS_PER_CHUNK", 150)
-    monkeypatch.setattr("poisonproof.data.large.SMALLEST_BUFFER", 1 << 12)
-    monkeypatch.setattr("poisonproof.data.large.SHARE_FOR_SPILL", ROOMY)
+    monkeypatch.setattr("poisonproof.data.partition_pass.SMALLEST_BUFFER", 1 << 12)
+    monkeypatch.setattr("poisonproof.data.partition_pass.SHARE_FOR_SPILL", ROOMY)
 
 
 def odd_rows(seed=0, rows=ROWS):

@@ -14,7 +14,7 @@ from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.data import Dataset, ReadOptions
-    from poisonproof.data.large import Source
+    from poisonproof.data.large_source import Source
 
 OWN = "Your own data"
 
@@ -183,7 +183,7 @@ def open_data(name: str, data_dir: Path | None, read: ReadOptions, *, download: 
 def large_source(name: str, read: ReadOptions) -> Source | None:
     """A table of the user's own, to be read in one pass that does not hold it; None of any other data."""
     from poisonproof import data
-    from poisonproof.data.large import Source
+    from poisonproof.data.large_source import Source
 
     path = Path(name)
     if name in data.DATASETS or not path.exists() or data.kind_of(path) != "table":

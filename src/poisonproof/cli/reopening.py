@@ -13,11 +13,13 @@ from poisonproof.cli.learning import with_learner
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof.data import Dataset
+    from poisonproof.data import Dataset, ReadOptions
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
     from poisonproof.estimators.samples_vote import SampleVoteClassifier
     from poisonproof.runs.manifest import Manifest
     from poisonproof.runs.removal import LeftOut
+
+LONGEST_NAME = 255  # of a file, as most systems have it; a longer text is row numbers
 
 Run = Annotated[Path, typer.Argument(help="Directory of a run.")]
 Data = Annotated[
@@ -57,11 +59,8 @@ class Reopened(NamedTuple):
     left_out: LeftOut | None
 
 
-def reopen_data(
-    run: Path, data: str | None, data_dir: Path | None, learner: str | None = None, encoder: str | None = None
-) -> ReopenedData:
-    """The data set read as for the run, with its premises. Nothing that only the run's files name is imported."""
-    from poisonproof.learners.brought import is_brought
+def begun(run: Path) -> tuple[Manifest, dict[str, Any], ReadOptions]:
+    """The manifest of a run that has its ensemble, what was asked for, and how its data are read."""
     from poisonproof.runs.manifest import Manifest
     from poisonproof.runs.plain import check_plain
 
@@ -82,6 +81,17 @@ def reopen_data(
     read = reading.options_of(asked["options"])
     if read.schema is not None and not Path(str(read.schema)).exists():
         read = replace(read, schema=run / "schema.json")
+    return manifest, asked, read
+
+
+def reopen_data(
+    run: Path, data: str | None, data_dir: Path | None, learner: str | None = None, encoder: str | None = None
+) -> ReopenedData:
+    """The data set read as for the run, with its premises. Nothing that only the run's files name is imported."""
+    from poisonproof.learners.brought import is_brought
+
+    manifest, asked, read = begun(run)
+    by_samples = manifest.settings.election is not None
     source, estimator = reading.open_data(data or asked["data"], data_dir, read), None
     own_encoder = encoding.is_own(asked.get("encoder")) and encoder != asked.get("encoder")
     named = not is_brought(asked["learner"]) or learner == asked["learner"]
@@ -166,7 +176,7 @@ def check_same_data(run: Path, reopened: Reopened | ReopenedData) -> None:
 
 def row_numbers(text: str) -> list[int]:
     """Rows named on the command line: numbers, or a file with one per line."""
-    if Path(text).is_file():
+    if len(text) <= LONGEST_NAME and Path(text).is_file():
         text = ",".join(Path(text).read_text().split())
     try:
         return [int(number) for number in text.split(",") if number.strip()]

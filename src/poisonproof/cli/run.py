@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from poisonproof import FiniteAggregationClassifier, Spread
     from poisonproof.certificates.certificate import Certificate
     from poisonproof.data import Dataset, ReadOptions
-    from poisonproof.data.large import Source
+    from poisonproof.data.large_source import Source
     from poisonproof.estimators.samples_vote import SampleVoteClassifier
     from poisonproof.planning.plan import Plan
     from poisonproof.runs.outcome import Outcome
@@ -196,6 +196,8 @@ def prepare(ensemble: EnsembleOptions, read: ReadOptions, opened: Dataset | None
         samples, estimator = with_learner(samples, ensemble.learner, encoder)
     asked: dict[str, Any] = {"data": ensemble.data, "learner": ensemble.learner, "options": reading.words_of(read)}
     asked["encoder"] = encoding.NONE if encoder is None else encoder
+    if source is not None:
+        asked["max_memory"] = ensemble.max_memory
     if planned is not None:
         if source is None:
             planned.check(samples, estimator)

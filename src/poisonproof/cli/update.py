@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from poisonproof.cli import encoding, options, reopening
+from poisonproof.cli.reopening_partitions import bound_of, reopen_partitions
 from poisonproof.cli.run import progress_bar
 
 if TYPE_CHECKING:
@@ -50,15 +51,17 @@ def command(
     from poisonproof.system.progress import watched
 
     options.warnings_as_notes()
-    reopened = reopening.reopen(run, data, data_dir, n_jobs, learner, encoder)
+    rows = [] if remove is None else reopening.row_numbers(remove)
+    stored = reopen_partitions(run, data, rows, n_jobs, learner, encoder)
+    reopened = stored or reopening.reopen(run, data, data_dir, n_jobs, learner, encoder)
     before, settings = reopened.manifest.asked or {}, reopened.manifest.settings
-    kept = ("data", "learner", "encoder", "options", "plan", "choice", "attack_size", "trusted")
+    kept = ("data", "learner", "encoder", "options", "plan", "choice", "attack_size", "trusted", "max_memory")
     asked: dict[str, Any] = {name: before[name] for name in kept if name in before}
     if data is not None:
         asked["data"] = data
     dataset, left_out = reopened.dataset, reopened.left_out
-    if remove is not None:
-        dataset, left_out = _less(reopened, reopening.row_numbers(remove))
+    if rows and stored is None:
+        dataset, left_out = _less(reopened, rows)
     if left_out is not None:
         asked["left_out"] = left_out.as_dict()
     with progress_bar() as progress, watched(progress):
@@ -66,9 +69,16 @@ def command(
             dataset.but(name=settings.name),
             reopened.model,
             run,
-            RunSettings(settings.votes_only, bool(settings.rankings), update=True, asked=asked),
+            RunSettings(
+                settings.votes_only,
+                bool(settings.rankings),
+                update=True,
+                asked=asked,
+                max_memory=None if stored is None else bound_of(before),
+            ),
         )
-    _forget(reopened, left_out)
+    if stored is None:
+        _forget(reopened, left_out)
     write_report(outcome)
     changes = list(outcome.manifest.changes)
     if json:

@@ -62,11 +62,11 @@ class Given:
         """What differs once somebody has written into an array or a list that is only referred to."""
         return tuple(_stamp(part) for part in (self.X, self.y, self.groups))
 
-    def rows(self, rows: NDArray[np.int64], samples: Samples | None = None) -> Given:
-        """These rows; where ``samples`` hold the same numbers in the same array, that is kept once."""
+    def less(self, change: Change, samples: Samples | None = None) -> Given:
+        """The rows that stay; where ``samples`` hold the same numbers in the same array, that is kept once."""
         shared = isinstance(samples, NumberSamples) and isinstance(self.X, np.ndarray)
-        X = samples.values if shared else take_rows(self.X, rows)  # type: ignore[union-attr]
-        return Given(X, _taken(self.y, rows), None if self.groups is None else _taken(self.groups, rows))
+        X = samples.values if shared else take_rows(self.X, change.stay)  # type: ignore[union-attr]
+        return Given(X, _less(self.y, change), None if self.groups is None else _less(self.groups, change))
 
     def and_more(self, more: Given) -> Given:
         """These samples, and others after them."""
@@ -100,7 +100,7 @@ class Change:
 
     def applied_to(self, given: Given) -> Given:
         """The training data as they are afterwards."""
-        left = given if not len(self.removed) else given.rows(self.stay)
+        left = given if not len(self.removed) else given.less(self)
         return left if self.added is None else left.and_more(self.added)
 
 
@@ -148,9 +148,9 @@ class Known:
         ):
             contents[partition_number] = content
         digests[retrained] = subset_digests(before.spread, contents, before.common, retrained.tolist())
-        given = self.given.rows(change.stay, samples if change.added is None else None)
+        given = self.given.less(change, samples if change.added is None else None)
         given = given if change.added is None else given.and_more(change.added)
-        data = replace(data, samples=samples, codes=codes, cells=[*_taken(data.cells, change.stay), *arriving.cells])
+        data = replace(data, samples=samples, codes=codes, cells=[*_less(data.cells, change), *arriving.cells])
         tell(data, subsets)
         prepared = replace(
             before,
@@ -282,11 +282,13 @@ def _stamp(values: Any) -> Any:
     return None  # a frame is copied when something writes into it; the rows that are read again are checked besides
 
 
-def _taken(values: Any, rows: NDArray[np.int64]) -> Any:
-    """These of some labels or ids, as they are kept."""
+def _less(values: Any, change: Change) -> Any:
+    """Labels or ids of the rows that stay, as they are kept."""
     if isinstance(values, np.ndarray):
-        return values[rows]
+        return values[change.stay]
     if hasattr(values, "iloc"):
-        return values.iloc[rows]
-    values = values if isinstance(values, list) else one_by_one(values)
-    return values if len(rows) == len(values) else [values[row] for row in rows.tolist()]
+        return values.iloc[change.stay]
+    left = list(values if isinstance(values, list) else one_by_one(values))
+    for row in change.removed[::-1].tolist():
+        del left[row]
+    return left

@@ -177,10 +177,22 @@ class Sealing:
         known_by(samples, hashes)
         # Rows of equal content and label are interchangeable, but each has a number: the smaller comes first.
         order = np.lexsort((rows, canonical_rank_of_equals(samples, codes)))
-        samples, codes = samples.subset(order), codes[order]
-        content = content_digest(codes, [samples.keys(np.arange(len(codes)))]).hex()
-        arrays = {**packed(samples), "hash": hashes[order], "code": codes.astype(np.int32), "row": rows[order]}
-        write_arrays(path, arrays, {"partition": number, "form": self.form, "of": made_of, "content": content})
+        write_partition(
+            path, number, (samples.subset(order), hashes[order], codes[order], rows[order]), self.form, made_of
+        )
+
+
+Sealed = tuple[Samples, NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]
+"""Samples in canonical order with their hashes, the codes of their labels and the rows of the data that they were."""
+
+
+def write_partition(path: Path, number: int, sealed: Sealed, form: Mapping[str, Any], made_of: str) -> str:
+    """Write the file of a partition; the digest of what base classifiers are fed of it."""
+    samples, hashes, codes, rows = sealed
+    content = content_digest(codes, [samples.keys(np.arange(len(codes)))]).hex()
+    arrays = {**packed(samples), "hash": hashes, "code": codes.astype(np.int32), "row": rows}
+    write_arrays(path, arrays, {"partition": number, "form": form, "of": made_of, "content": content})
+    return content
 
 
 def canonical_rank_of_equals(samples: Samples, codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -220,7 +232,7 @@ def seal(
         files[path.name] = sha256_of(path)
         progress(number + 1, n_partitions)
     for name, pieces in rows_of(spills, sealing).items():
-        files[rows_file(name)] = _write_rows(folder / rows_file(name), pieces)
+        files[rows_file(name)] = write_rows(folder / rows_file(name), pieces)
     example = empty_of(sealing.form)
     record = {
         "format": FORMAT,
@@ -282,7 +294,7 @@ def rows_of(spills: Sequence[Spill], sealing: Sealing) -> dict[str, Pieces]:
     return {**{name: pieces(name) for name in names}, "partition": partitions}
 
 
-def _write_rows(path: Path, pieces: Pieces) -> str:
+def write_rows(path: Path, pieces: Pieces) -> str:
     """Write pieces of one array as one npy file; its SHA-256."""
     lengths = [(len(piece), piece.dtype) for piece in pieces()]
     dtype = lengths[0][1] if lengths else np.dtype(np.int64)

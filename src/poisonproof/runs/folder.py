@@ -20,6 +20,7 @@ from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifie
 from poisonproof.estimators.prepared import Prepared, prepare_dataset
 from poisonproof.learners.describe import describe
 from poisonproof.partition.spread import Spread
+from poisonproof.partition.store import StoredSubsets
 from poisonproof.runs.layout import CONCLUSIONS, LOCK, OWN, PARTITIONS, SCRATCH, altered
 from poisonproof.runs.manifest import FILE, Identity, Manifest, RunSettings
 from poisonproof.runs.plain import check_plain
@@ -86,7 +87,10 @@ def opened_run(
             memory.kernel_bytes(settings.max_memory)
     refuse_strangers(folder)
     with only_writer(folder):
-        yield OpenedRun(ensemble, open_folder(folder, identity, settings), memory, n_jobs)
+        manifest = open_folder(folder, identity, settings)
+        if manifest.status == "changing" and not isinstance(ensemble.subsets, StoredSubsets):
+            shutil.rmtree(folder / PARTITIONS, ignore_errors=True)  # which may hold rows that are being removed
+        yield OpenedRun(ensemble, manifest, memory, n_jobs)
 
 
 def open_folder(folder: Path, identity: Identity, settings: RunSettings) -> Manifest:
@@ -162,7 +166,6 @@ def _begin_change(folder: Path, manifest: Manifest, identity: Identity, asked: d
             "receipt of this change: %s; it opens the manifest's commitment to the data before and is not kept", receipt
         )
     _forget_conclusions(folder)
-    shutil.rmtree(folder / PARTITIONS, ignore_errors=True)  # which may hold rows that are being removed
     return changing
 
 

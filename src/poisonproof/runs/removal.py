@@ -12,6 +12,7 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -46,22 +47,43 @@ class LeftOut:
 
     def rows(self, source: Dataset) -> NDArray[np.int64]:
         """The training rows of this source that bear a mark."""
-        marks = self._marks(source) if self.marks else []
+        return self.rows_among(source.train.content_hashes) if self.marks else np.zeros(0, np.int64)
+
+    def rows_among(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The rows that bear a mark, of all rows of a source, by their hashes."""
+        marks = self._marks(hashes)
         return np.array([row for row, mark in enumerate(marks) if mark in self.marks], np.int64)
 
     def and_rows(self, source: Dataset, rows: Sequence[int]) -> LeftOut:
         """Also these rows of the source; naming one again changes nothing."""
         source.without(rows)  # refuses rows that are none
-        marks = self._marks(source)
+        marks = self._marks(source.train.content_hashes)
         return LeftOut(self.salt, self.marks | {marks[row] for row in rows})
 
-    def _marks(self, source: Dataset) -> list[str]:
-        hashes = source.train.content_hashes
+    def and_present(self, hashes: NDArray[np.uint64], places: NDArray[np.int64]) -> LeftOut:
+        """Also the rows in these places, where ``hashes`` are of those rows only that bear no mark yet."""
+        marks = set(self.marks)
+        for place in places.tolist():
+            before = int((hashes[:place] == hashes[place]).sum())
+            marks.add(self._free_mark(int(hashes[place]), before))
+        return LeftOut(self.salt, frozenset(marks))
+
+    def _free_mark(self, own: int, before: int) -> str:
+        """The mark of the row that has so many rows without a mark before it, among all that are equal to it."""
+        for at in count():
+            mark = self._mark(own, at)
+            if mark not in self.marks:
+                if not before:
+                    return mark
+                before -= 1
+        raise AssertionError
+
+    def _marks(self, hashes: NDArray[np.uint64]) -> list[str]:
+        return [self._mark(*own) for own in zip(hashes.tolist(), _places_among_equals(hashes).tolist(), strict=True)]
+
+    def _mark(self, own: int, place: int) -> str:
         salt = bytes.fromhex(self.salt)
-        return [
-            hashlib.blake2b(b"%d %d" % own, digest_size=MARK_BYTES, key=salt).hexdigest()
-            for own in zip(hashes.tolist(), _places_among_equals(hashes).tolist(), strict=True)
-        ]
+        return hashlib.blake2b(b"%d %d" % (own, place), digest_size=MARK_BYTES, key=salt).hexdigest()
 
 
 def commitment(receipt: str, digests: Mapping[str, str]) -> str:

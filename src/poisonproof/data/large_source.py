@@ -1,0 +1,124 @@
+"""Files that may be larger than memory: how they are read in a pass, and what was decided about all rows at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from poisonproof.data.dataset import Dataset
+from poisonproof.data.options import ReadOptions
+from poisonproof.data.readers.lines import FREE_EXPANSION, MOST_EXPANSION
+from poisonproof.data.readers.several import check_columns
+from poisonproof.data.readers.tables import Table
+from poisonproof.data.user_files import (
+    held_out_premise,
+    kind_of,
+    more_premises,
+    open_table,
+    schema_for,
+    share_of,
+    table_files,
+)
+from poisonproof.errors import PoisonproofError
+from poisonproof.premises import Premise
+from poisonproof.samples.schema import FEATURES, TableSchema
+
+ANY_SIZE = 1 << 60
+FIRST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files that are to be read in a pass: how, and what was decided about all rows at once."""
+
+    path: Path
+    options: ReadOptions
+    schema: TableSchema
+    declared: bool
+    tables: tuple[Table, ...]
+
+    @classmethod
+    def of(cls, path: Path, options: ReadOptions) -> Source:
+        """The tables of a file or a folder; nothing but their headers, and what a schema is guessed from, is read."""
+        if options.test is not None and options.held_out is not None:
+            raise PoisonproofError("Give --test or --held-out, not both.")
+        kind = kind_of(path)
+        unbounded = replace(options, most_bytes=_allowed(path, options))
+        schema, declared = schema_for(path, kind, unbounded)
+        if not isinstance(schema, TableSchema):
+            raise PoisonproofError(
+                f"{path} holds {kind}; only tables (CSV, Parquet, a folder of Parquet files) may be larger than memory."
+            )
+        if not schema.named(*FEATURES):
+            raise PoisonproofError(
+                f"No column of {path} is a number, a category or a text; there is nothing to learn from."
+            )
+        tables = tuple(open_table(file, schema, unbounded) for file in table_files(path))
+        check_columns(tables, schema)
+        return cls(path, options, schema, declared, tables)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether rows have contributors."""
+        return self.schema.group is not None
+
+    def outline(self) -> Dataset:
+        """A data set without samples: what there is to know before the pass."""
+        nobody = np.zeros(0, object)
+        premises = (
+            Premise("schema", str(self.schema), self.declared),
+            held_out_premise(self.options, False, self.grouped),
+            *more_premises(self.schema, self.declared),
+        )
+        return Dataset(
+            self.path.name,
+            nobody,
+            nobody,
+            nobody,
+            nobody,
+            None if self.options.classes is None else np.array(list(self.options.classes), object),
+            groups=nobody if self.grouped else None,
+            schema=self.schema,
+            premises=premises,
+        )
+
+    def made_of(self) -> dict[str, Any]:
+        """What the rows are a function of, without reading them: files by name, size and time, and how to read them."""
+        files = [[table.path.name, table.path.stat().st_size, table.path.stat().st_mtime_ns] for table in self.tables]
+        test = self.options.test
+        return {
+            "files": files,
+            "schema": self.schema.as_dict(),
+            "held_out": None if test is not None else share_of(self.options),
+            "classes": None if self.options.classes is None else list(self.options.classes),
+        }
+
+    def n_rows(self) -> int | None:
+        """About how many rows there are, if the files say so or their first lines do."""
+        counts = [_rows_in(table) for table in self.tables]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def _allowed(path: Path, options: ReadOptions) -> int:
+    """How many bytes may be read: any number that is there, and of compressed files a bounded multiple."""
+    if options.most_bytes is not None:
+        return options.most_bytes
+    if path.name.lower().endswith(".gz"):
+        return max(FREE_EXPANSION, MOST_EXPANSION * path.stat().st_size)
+    return ANY_SIZE
+
+
+def _rows_in(table: Table) -> int | None:
+    """How many rows a Parquet file states, or about how many lines of the first ones' length a file has."""
+    if table.path.suffix.lower() == ".parquet":
+        import pyarrow.parquet as pq
+
+        return int(pq.read_metadata(table.path).num_rows)
+    if table.path.suffix.lower() == ".gz":
+        return None
+    with table.path.open("rb") as file:
+        first = file.read(FIRST_BYTES)
+    return round(table.path.stat().st_size / max(1, len(first)) * max(1, first.count(b"\n")))

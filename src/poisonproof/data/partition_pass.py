@@ -1,0 +1,272 @@
+"""One pass over files that sorts their rows into partitions on disk, in bounded memory.
+
+The pass reads a bounded number of cells at a time. A row is read, held out and sent to its partition by the same
+functions as in memory, and each of them looks at that row alone, so the result is the same data set: same digests, same
+partitions, same order inside a subset. What is held in memory is the chunk at hand, the rows that wait to be spilled,
+and the test samples; 24 bytes of every training row (hash, label, partition) lie in files that are mapped.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.data.dataset import held_out
+from poisonproof.data.large_source import Source
+from poisonproof.data.readers.several import Notes, Position, chunks_of
+from poisonproof.data.user_files import (
+    check_labels,
+    labels_of,
+    share_of,
+)
+from poisonproof.display.numbers import in_bytes
+from poisonproof.errors import DamagedFileError, PoisonproofError
+from poisonproof.partition.split import Split
+from poisonproof.partition.store import PartitionStore
+from poisonproof.partition.store_writing import (
+    LARGEST_BUFFER,
+    ROWS,
+    SMALLEST_BUFFER,
+    TEST,
+    Incoming,
+    Sealing,
+    Spiller,
+    seal,
+    size_of,
+)
+from poisonproof.samples.cells import cell_codes
+from poisonproof.samples.kinds import Samples, to_samples
+from poisonproof.samples.labels import label_cells, read_labels
+from poisonproof.samples.packed import form_of_pack, joined, packed, packed_texts, unpacked, unpacked_texts
+from poisonproof.system.files import FULL, write_arrays
+from poisonproof.system.memory import resident_bytes
+from poisonproof.system.progress import progress
+
+MOST_LABELS = 1 << 16
+SHARE_FOR_TEST = 4  # of the bound, one part for the test samples
+SHARE_FOR_SPILL = 8
+SORTED = 6  # of a partition: as it is read, joined, in order, and as it is written
+DISK = 2.5  # spills and partitions are there at the same time
+
+
+class Pass:
+    """One pass over a source, into a store."""
+
+    def __init__(
+        self,
+        source: Source,
+        split: Split,
+        n_partitions: int,
+        folder: Path,
+        made_of: str,
+        max_memory: int,
+        complete_only: bool,
+        answer_bytes: int,
+    ) -> None:
+        self.source, self.split, self.n_partitions = source, split, n_partitions
+        self.folder, self.made_of, self.complete_only = folder, made_of, complete_only
+        self.max_memory, self.answer_bytes = max_memory, answer_bytes
+        self.buffer = min(LARGEST_BUFFER, max(SMALLEST_BUFFER, max_memory // SHARE_FOR_SPILL))
+        self.expected = source.n_rows()
+        self.needed = 0.0
+
+    def whole(self) -> PartitionStore:
+        """Read everything, and make the store of it."""
+        spiller = Spiller(self.folder, self.made_of, self.buffer)
+        with self._space_told():
+            self._read(spiller)
+            return self._sealed(spiller)
+
+    def mended(self, store: PartitionStore, damaged: Sequence[int]) -> PartitionStore:
+        """Read everything again, but make only the partitions anew whose files were damaged."""
+        mending = Spiller(self.folder, f"{self.made_of} {damaged}", self.buffer, damaged)
+        with self._space_told():
+            self._read(mending)
+            for number in damaged:
+                (self.folder / f"partition-{number:05d}.npz").unlink(missing_ok=True)
+            mended = self._sealed(mending)
+        if mended.record["contents"] != store.record["contents"]:
+            raise DamagedFileError(
+                f"{self.source.path} is not what the partitions in {self.folder} were made of; remove that folder, and "
+                "the same command makes it anew."
+            )
+        return mended
+
+    def _read(self, spiller: Spiller) -> None:
+        """Read on from the last spill to the end."""
+        facts = spiller.facts
+        if facts.get("ended"):
+            return
+        notes, labels, form = Notes(facts.get("notes")), list(facts.get("labels", ())), facts.get("form")
+        places = {label: place for place, label in enumerate(labels)}
+        n_test, test_bytes, done = facts.get("n_test", 0), facts.get("test_bytes", 0), facts.get("done", 0)
+        aside: list[tuple[Samples, list[str]]] = []
+        position = Position(*facts.get("position", ()))
+
+        def so_far(ended: bool) -> dict[str, Any]:
+            return {
+                "position": list(position),
+                "notes": notes.said,
+                "labels": labels,
+                "n_test": n_test,
+                "test_bytes": test_bytes,
+                "done": done,
+                "form": form,
+                "ended": ended,
+            }
+
+        for chunk in chunks_of(self.source.tables, self.source.schema, position, notes):
+            part, position = chunk
+            if len(part):
+                samples = to_samples(part.X) if part.samples is None else part.samples
+                form = form_of_pack(samples)
+                test = self._held_out(samples, part.groups)
+                train = np.flatnonzero(~test)
+                here = np.flatnonzero(test)
+                if len(here):
+                    aside.append((samples.subset(here), labels_of(part)[here].tolist()))
+                    n_test += len(here)
+                    test_bytes += size_of(aside[-1][0])
+                for label in labels_of(part)[train].tolist():
+                    if label not in places:
+                        places[label] = len(labels)
+                        labels.append(label)
+                self._check_labels(labels)
+                full = spiller.add(self._incoming(samples, part, train, places))
+                done += len(part)
+                if not self.needed:
+                    self._check_space(spiller.bytes / max(1, len(train)))
+                self._check_test(test_bytes, n_test, done)
+                if full:
+                    spiller.spill(so_far(False), _test_set(aside))
+                    aside = []
+                if self.expected:
+                    progress(min(done, self.expected), self.expected)
+        spiller.spill(so_far(True), _test_set(aside))
+
+    def _held_out(self, samples: Samples, groups: Any) -> NDArray[np.bool_]:
+        if self.source.options.test is not None:
+            return np.zeros(len(samples), np.bool_)
+        return held_out(samples, share_of(self.source.options), groups=groups)
+
+    def _incoming(self, samples: Samples, part: Any, rows: NDArray[np.int64], places: dict[str, int]) -> Incoming:
+        own = samples.subset(rows)
+        labels = labels_of(part)[rows]
+        groups = None if part.groups is None else part.groups[rows]
+        cells = label_cells(labels)
+        about = {
+            "x": own.content_hashes,
+            "y": cell_codes(cells),
+            "complete": own.complete(),
+            **({} if groups is None else {"groups": cell_codes(label_cells(groups))}),
+        }
+        partition = self.split.partitions(own, self.n_partitions, cells, groups)
+        codes = np.fromiter((places[label] for label in labels.tolist()), np.int64, len(labels))
+        return Incoming(own, codes, partition, about)
+
+    def _sealed(self, spiller: Spiller) -> PartitionStore:
+        """Partitions, test samples, and what the pass found."""
+        facts, declared = spiller.facts, self.source.options.classes
+        labels, counts = facts["labels"], self._counts(spiller)
+        self._check_partitions(spiller)
+        check_labels(self.source.path, labels, int(counts.sum()), declared is not None)
+        codes = read_labels(labels, declared).codes
+        sealing = Sealing(codes, self.complete_only, facts["form"])
+        tests = [arrays for spill in spiller.spills if (arrays := spill.read(TEST)) is not None]
+        if tests:
+            samples = joined([unpacked(sealing.form, arrays) for arrays in tests])
+            texts = [text for arrays in tests for text in unpacked_texts(arrays, "label")]
+            arrays = {**packed(samples), **packed_texts(texts, "label")}
+            write_arrays(self.folder / f"{TEST}.npz", arrays, {"of": self.made_of, "form": sealing.form})
+        incomplete = sum(
+            int((~arrays["complete"]).sum()) for spill in spiller.spills if (arrays := spill.read(ROWS)) is not None
+        )
+        found = {
+            "labels": labels,
+            "counts": counts.tolist(),
+            "notes": facts["notes"],
+            "n_read": spiller.n_rows,
+            "n_incomplete": incomplete if self.complete_only else 0,
+        }
+        return seal(spiller, sealing, self.n_partitions, self.made_of, found)
+
+    def _counts(self, spiller: Spiller) -> NDArray[np.int64]:
+        """How many training rows have each label."""
+        counts = np.zeros(len(spiller.facts["labels"]), np.int64)
+        for spill in spiller.spills:
+            if (arrays := spill.read(ROWS)) is not None:
+                counts += np.bincount(arrays["label"], minlength=len(counts))
+        return counts
+
+    def _check_partitions(self, spiller: Spiller) -> None:
+        """Refuse a bound in which the largest partition cannot be sorted, and say which one would do."""
+        lengths = np.zeros(self.n_partitions, np.int64)
+        for spill in spiller.spills:
+            for name, (_, length, _) in spill.places.items():
+                if name.isdigit():
+                    lengths[int(name)] += length
+        need = resident_bytes() + SORTED * int(lengths.max())
+        if need > self.max_memory:
+            raise PoisonproofError(
+                f"--max-memory {in_bytes(self.max_memory, up=True)} is not enough: the largest of {self.n_partitions} "
+                f"partitions holds {in_bytes(lengths.max())}, and to sort it takes about {in_bytes(need, up=True)}; "
+                "give at least that, or a larger k, which makes partitions smaller."
+            )
+
+    def _check_labels(self, labels: Sequence[str]) -> None:
+        if len(labels) > MOST_LABELS:
+            raise PoisonproofError(
+                f"The training samples of {self.source.path} have more than {MOST_LABELS} different labels, such as "
+                f"'{labels[0]}'; a label must name a class, so is this the right column?"
+            )
+
+    def _check_space(self, row_bytes: float) -> None:
+        """Refuse a disk that cannot hold the partitions, as soon as the first rows tell how much they take."""
+        self.needed = DISK * row_bytes * self.expected if self.expected else 0.0
+        free = shutil.disk_usage(self.folder).free
+        if self.needed > free:
+            raise PoisonproofError(
+                f"The partitions of {self.source.path} need about {in_bytes(self.needed, up=True)} in {self.folder}, "
+                f"where {in_bytes(free)} are free; choose an --out on a larger disk."
+            )
+
+    def _check_test(self, test_bytes: float, n_test: int, done: int) -> None:
+        """Refuse test samples that will not fit into their part of the memory, and say how many do."""
+        total = max(done, self.expected or 0)
+        most = self.max_memory / SHARE_FOR_TEST
+        wanted = (test_bytes + n_test * self.answer_bytes) / done * total
+        if wanted > most:
+            share = share_of(self.source.options) * most / wanted
+            raise PoisonproofError(
+                f"About {n_test / done * total:.0f} samples of {self.source.path} would be held out to test on, and "
+                f"take {in_bytes(wanted)} with their votes, more than a quarter of --max-memory "
+                f"{in_bytes(self.max_memory)}; hold out less, --held-out {share:.1g}, or give --test."
+            )
+
+    @contextmanager
+    def _space_told(self) -> Iterator[None]:
+        """A disk that is full in the middle is told of with what is needed."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            need = f" of about {in_bytes(self.needed, up=True)} that they need" if self.needed else ""
+            raise PoisonproofError(
+                f"There is no space left for the partitions of {self.source.path} in {self.folder}{need}; make room, "
+                "and the same command goes on."
+            ) from error
+
+
+def _test_set(aside: Sequence[tuple[Samples, list[str]]]) -> list[tuple[str, dict[str, NDArray[Any]]]]:
+    """Test samples that came in since the last spill, as a set of arrays."""
+    if not aside:
+        return []
+    labels = [label for _, own in aside for label in own]
+    return [(TEST, {**packed(joined([samples for samples, _ in aside])), **packed_texts(labels, "label")})]
