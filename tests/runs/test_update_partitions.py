@@ -11,7 +11,7 @@ from poisonproof.partition import store_removal
 from poisonproof.partition.store import PartitionStore, partition_file
 
 REMOVED = (3, 17)
-NAMES = ("votes.npy", "certificate.npz", "split.npy", "votes/block-00000.npz", "models/members-00000.skops")
+NAMES = ("votes.npy", "certificate.npz", "split.npy", "votes/block-00000.npz", "models/members-00000.npy")
 ALIKE = ("sizes", "contents", "digests", "labels", "counts", "n_read", "n_incomplete", "layout")
 
 
