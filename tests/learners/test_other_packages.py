@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from poisonproof import FiniteAggregationClassifier, check_estimator_purity
 
@@ -35,7 +37,26 @@ def boosting():
     return HistGradientBoostingClassifier(max_iter=10, min_samples_leaf=5, early_stopping=False, verbose=0)
 
 
-LEARNERS = {"lightgbm": lightgbm, "xgboost": xgboost, "catboost": catboost, "sklearn": boosting}
+if find_spec("torch"):
+    from torch import nn
+
+    class Network(nn.Module):
+        def __init__(self, hidden=8):
+            super().__init__()
+            self.layers = nn.Sequential(nn.BatchNorm1d(30), nn.Linear(30, hidden), nn.ReLU(), nn.Linear(hidden, 2))
+
+        def forward(self, X):
+            return self.layers(X.float())  # samples arrive as float64
+
+
+def skorch():
+    from skorch import NeuralNetClassifier
+
+    keywords = {"max_epochs": 8, "lr": 0.3, "batch_size": 32, "train_split": None, "verbose": 0}
+    return make_pipeline(StandardScaler(), NeuralNetClassifier(Network, criterion=nn.CrossEntropyLoss, **keywords))
+
+
+LEARNERS = {"lightgbm": lightgbm, "xgboost": xgboost, "catboost": catboost, "sklearn": boosting, "skorch": skorch}
 
 
 @pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")

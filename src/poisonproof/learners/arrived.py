@@ -114,9 +114,14 @@ def _is_fitted(value: Any) -> bool:
     kept = getattr(type(value), "__sklearn_clone__", BaseEstimator.__sklearn_clone__)
     parameters = value.get_params(deep=False)
     return kept is not BaseEstimator.__sklearn_clone__ or any(
-        name.endswith("_") and not name.startswith("_") and name not in parameters and state is not None
+        name.endswith("_") and not name.startswith("_") and name not in parameters and not _says_nothing(state)
         for name, state in vars(value).items()
     )
+
+
+def _says_nothing(state: Any) -> bool:
+    """Whether a constructor may have left it for later: a net of skorch begins with `initialized_` False."""
+    return state is None or state is False or (isinstance(state, dict | list | tuple | set) and not state)
 
 
 def _is_array(value: Any) -> bool:
