@@ -1,8 +1,11 @@
 """Run-off on the first places of rankings: whatever was not kept, no radius is broken or above that of all places."""
 
+import json
+
 import numpy as np
 import pytest
 
+from command_line import poisonproof
 from ensembles import random_spread
 from poisonproof import Spread, Votes, certify
 from runoff_oracle import as_array, check_cut_case, random_case
@@ -80,3 +83,16 @@ def test_files_keep_the_places_they_have_and_a_target_needs_all(tmp_path):
     assert np.array_equal(certify(back, "run-off").radius, certify(votes, "run-off").radius)
     with pytest.raises(ValueError, match="target of a run-off needs all 6 places"):
         certify(votes, "run-off", target=0)
+
+
+def test_a_file_that_does_not_tell_cut_rankings_from_whole_ones_needs_the_number_of_classes(tmp_path):
+    """Two places and the code 2: nothing more, or the third class? The radius of one is not that of the other."""
+    rankings = np.array([[[0, 2], [0, 2], [0, 2], [1, 0], [1, 0]]])
+    np.save(tmp_path / "votes.npy", rankings[..., 0])
+    np.save(tmp_path / "votes.rankings.npy", rankings)
+    words = ("certify", tmp_path / "votes.npy", "--spread", "dpa:5", "--method", "run-off")
+    assert "--classes N" in poisonproof(*words, code=2).stderr
+    for n_classes in (2, 3):
+        stated = json.loads(poisonproof(*words, "--classes", n_classes, "--json").stdout)
+        votes = Votes(rankings[..., 0], Spread(5, (0,)), range(n_classes), rankings=rankings)
+        assert stated["radius"] == certify(votes, "run-off").radius.tolist()
