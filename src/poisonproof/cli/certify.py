@@ -185,8 +185,8 @@ def open_votes(
         n_places = ranked.shape[-1]
         if ranked.size and int(ranked.max()) >= n_places:  # nothing more, or a class beyond the places that were kept?
             raise PoisonproofError(
-                f"{rankings_file(path).name} has {n_places} places and codes up to {int(ranked.max())}, so it does not tell "
-                "whether rankings end or were cut; say how many classes there are: --classes N."
+                f"{rankings_file(path).name} has {n_places} places and codes up to {int(ranked.max())}, so it does "
+                "not tell whether rankings end or were cut; say how many classes there are: --classes N."
             )
         return Votes(matrix, named, range(n_places), split, classes_inferred=True, rankings=ranked)
     seen = [array for array in (matrix, _array(labels) if labels else matrix) if array.dtype.kind in "iu"]
