@@ -1,11 +1,16 @@
 """The strong undefended model that stands beside a run: every kind of data has one, and it carries no guarantee."""
 
+import json
+import logging
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from command_line import poisonproof
 from poisonproof import FiniteAggregationClassifier
 from poisonproof.data import Dataset
+from poisonproof.display.numbers import percent
 from poisonproof.learners.strong import StrongMixed, strong_for
 from poisonproof.learners.text import TextClassifier
 from poisonproof.runs.manifest import RunSettings
@@ -73,3 +78,27 @@ def test_the_learner_that_is_the_strong_one_is_not_trained_twice(monkeypatch):
     assert both.same == both.strong
     assert both.strong_words == "the preset digits (the same)"
     assert len(trained) == 1
+
+
+@pytest.mark.parametrize("method", [(), ("--method", "neighbours", "--n-neighbors", "9")])
+def test_the_first_figures_come_before_the_undefended_models(tmp_path, method, monkeypatch):
+    """People wait for certified fractions, not for what they are compared with."""
+    told = []
+    for name in ("of", "of_samples"):
+        monkeypatch.setattr(Undefended, name, lambda *given: told.append("undefended") or Undefended())
+    monkeypatch.setattr(logging.getLogger("poisonproof.runs"), "handlers", [Told(told)])
+    stated = json.loads(poisonproof("run", "digits", "--out", tmp_path / "run", *method, "--json").stdout)
+    first, then = told
+    assert then == "undefended"
+    clean = f"{percent(stated['certified_fraction'][0])} ({percent(stated['certified_fraction_balanced'][0])}) at 0"
+    assert clean in first
+    assert f"most frequent label: {percent(stated['majority_share'])};" in first
+
+
+class Told(logging.Handler):
+    def __init__(self, told):
+        super().__init__()
+        self.told = told
+
+    def emit(self, record):
+        self.told.append(record.getMessage())

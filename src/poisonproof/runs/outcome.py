@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.certificates.certificate import Certificate
+from poisonproof.certificates.certificate import Certificate, attack_sizes
+from poisonproof.display.numbers import percent
 from poisonproof.errors import PoisonproofError
 from poisonproof.partition.split import Split
 from poisonproof.runs.manifest import Identity, Manifest
@@ -20,6 +21,7 @@ from poisonproof.votes.ballots import Ballots
 from poisonproof.votes.neighbours import Neighbours
 from poisonproof.votes.votes import Votes
 
+FIRST_SIZES = 6
 NOT_COVERED = (
     "change a test sample",
     "poison a pre-processing step or feature extractor that was fitted elsewhere",
@@ -61,6 +63,25 @@ class Outcome:
         if not isinstance(self.votes, Votes):
             raise PoisonproofError(f"The run in {self.folder} has no base classifiers: {self.certificate.voters}.")
         return self.votes
+
+
+def first_figures(certificate: Certificate, y_test: NDArray[Any]) -> str:
+    """What is known once votes are certified, for people who wait while the undefended models are trained."""
+    if not len(certificate):
+        return "there are no test samples"
+    sizes = attack_sizes(certificate)
+    sizes = sizes[:: -(-len(sizes) // FIRST_SIZES)]
+    shares = zip(
+        sizes,
+        certificate.certified_fraction(y_test, sizes),
+        certificate.certified_fraction_balanced(y_test, sizes),
+        strict=True,
+    )
+    listed = ", ".join(f"{percent(share)} ({percent(balanced)}) at {size}" for size, share, balanced in shares)
+    return (
+        f"certified fraction, % (pointwise; balanced in brackets): {listed}; always answering the most frequent label: "
+        f"{percent(certificate.majority_share(y_test))}"
+    )
 
 
 class Clock:

@@ -24,7 +24,7 @@ from poisonproof.runs.blocks import vote_all
 from poisonproof.runs.folder import noted_stale, opened_run
 from poisonproof.runs.layout import SCHEMA, SCRATCH, results_of
 from poisonproof.runs.manifest import Manifest, RunSettings
-from poisonproof.runs.outcome import Clock, Outcome, origin_of, threat_model
+from poisonproof.runs.outcome import Clock, Outcome, first_figures, origin_of, threat_model
 from poisonproof.runs.samples import run_samples
 from poisonproof.runs.undefended import Undefended
 from poisonproof.samples.kinds import Samples
@@ -85,6 +85,7 @@ def run(
         if settings.undefended and bound is not None and _undefended_bytes(ensemble, memory, test) > bound:
             log.warning("the undefended learner was not trained on all data: it needs more than --max-memory")
         elif settings.undefended:
+            log.info("%s; undefended models are trained to compare with", first_figures(certificate, dataset.y_test))
             undefended = Undefended.of(ensemble, dataset)
         clock.stop("undefended")
         votes.save(folder / "votes.npy")

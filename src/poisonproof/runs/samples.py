@@ -23,7 +23,7 @@ from poisonproof.runs.election import election_of, voters_in_words
 from poisonproof.runs.folder import noted_stale, only_writer, open_folder, refuse_strangers
 from poisonproof.runs.layout import COUNTS, SCHEMA, altered, results_of
 from poisonproof.runs.manifest import FILE, Identity, Manifest, RunSettings
-from poisonproof.runs.outcome import Clock, Outcome, origin_of, threats_to_samples
+from poisonproof.runs.outcome import Clock, Outcome, first_figures, origin_of, threats_to_samples
 from poisonproof.runs.plain import check_plain
 from poisonproof.runs.undefended import Undefended
 from poisonproof.samples.kinds import Samples
@@ -72,7 +72,12 @@ def run_samples(dataset: Dataset, model: SampleVoteClassifier, folder: str | Pat
         threats = threats_to_samples(split)
         certificate = replace(fitted.certificate_of(votes), origin=origin_of(identity, threats))
         clock.stop("certify")
-        undefended = Undefended.of_samples(dataset, split, fitted.classes_) if settings.undefended else Undefended()
+        undefended = Undefended()
+        if settings.undefended:
+            log.info(
+                "%s; a strong undefended model is trained to compare with", first_figures(certificate, dataset.y_test)
+            )
+            undefended = Undefended.of_samples(dataset, split, fitted.classes_)
         clock.stop("undefended")
         votes.save(folder / COUNTS[fitted.method])
         certificate.save(folder / "certificate.npz")
