@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from poisonproof import FiniteAggregationClassifier, Spread, data
+from poisonproof import FiniteAggregationClassifier, Spread, certify, data
 from poisonproof.certificates.label_flip_kernels import NEVER, flip_radii, member_costs, weighted_member_costs
 from poisonproof.certificates.label_flips import certify_label_flips
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, _add_scores
@@ -189,18 +189,21 @@ def measure(name: str, k: int, d: int, n_train: int, n_test: int) -> None:
     )
     spread = Spread.paper(k, d) if d > 1 else Spread.random(k, 1)
     print(f"{name}, k = {k}, d = {d}, {len(x)} training samples, {len(x_test)} test samples")
-    print("| learner | clean, % | mean radius of right ones | half of the test set at | CPU s |\n|---|---|---|---|---|")
+    majority = np.unique(y_test, return_counts=True)[1].max() / len(y_test)
+    print(f"always the most frequent label: {majority * 100:.1f} %; in brackets the mean over classes")
+    print(
+        f"| learner | clean, % | at {k // 4} | at {k // 2} | mean radius of right ones | half of the test set at | CPU s |"
+    )
+    print("|---|---|---|---|---|---|---|")
     for words, learner in (("preset", usual), ("balance=0", plain)):
         model = FiniteAggregationClassifier(learner, spread=spread, split=_split(dataset), classes=classes, n_jobs=1)
         votes = model.fit(x, y).votes(x_test)
-        from poisonproof import certify
-
         found = certify(votes)
         right = found.right(y_test)
-        _row(f"{words}, black box", right, found.radius_against("label_flip"), None)
+        _row(f"{words}, black box", right, found.radius_against("label_flip"), y_test, k, None)
         started = time.process_time()
         flips = certify_label_flips(votes, learner, x, y, x_test)
-        _row(f"{words}, white box", right, flips.radius, time.process_time() - started)
+        _row(f"{words}, white box", right, flips.radius, y_test, k, time.process_time() - started)
 
 
 def _split(dataset):
@@ -209,12 +212,18 @@ def _split(dataset):
     return Split("content", dtype=dataset.dtype)
 
 
-def _row(words, right, radius, seconds) -> None:
+def _row(words, right, radius, truth, k, seconds) -> None:
+    """Shares of all test samples, and in brackets the mean over classes."""
     held = np.sort(np.where(right, radius, -1))[::-1]
     half = int(held[(len(held) + 1) // 2 - 1])
+    shares = []
+    for size in (0, k // 4, k // 2):
+        safe = right & (radius >= size)
+        balanced = np.mean([safe[truth == label].mean() for label in np.unique(truth)])
+        shares.append(f"{safe.mean() * 100:.1f} ({balanced * 100:.1f})")
     cost = "" if seconds is None else f"{seconds:.0f}"
-    mean = radius[right].mean()
-    print(f"| {words} | {right.mean() * 100:.1f} | {mean:.1f} | {'–' if half < 0 else half} | {cost} |", flush=True)
+    columns = (words, *shares, f"{radius[right].mean():.1f}", "–" if half < 0 else str(half), cost)
+    print(f"| {' | '.join(columns)} |", flush=True)
 
 
 if __name__ == "__main__":
