@@ -191,9 +191,8 @@ def measure(name: str, k: int, d: int, n_train: int, n_test: int) -> None:
     print(f"{name}, k = {k}, d = {d}, {len(x)} training samples, {len(x_test)} test samples")
     majority = np.unique(y_test, return_counts=True)[1].max() / len(y_test)
     print(f"always the most frequent label: {majority * 100:.1f} %; in brackets the mean over classes")
-    print(
-        f"| learner | clean, % | at {k // 4} | at {k // 2} | mean radius of right ones | half of the test set at | CPU s |"
-    )
+    sizes = f"at {k // 4} | at {k // 2}"
+    print(f"| learner | clean, % | {sizes} | mean radius of right ones | half of the test set at | CPU s |")
     print("|---|---|---|---|---|---|---|")
     for words, learner in (("preset", usual), ("balance=0", plain)):
         model = FiniteAggregationClassifier(learner, spread=spread, split=_split(dataset), classes=classes, n_jobs=1)
