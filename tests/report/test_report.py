@@ -9,6 +9,7 @@ import pytest
 
 from outcomes import outcome
 from poisonproof import certify
+from poisonproof.cli.options import print_table
 from poisonproof.display.charts import histogram, stairs, survival, ticks
 from poisonproof.display.text import shown
 from poisonproof.report.gallery import (
@@ -133,6 +134,39 @@ def test_a_summary_says_what_the_certificate_says(tmp_path):
     warning = Summary.of(weak, [0]).warning
     assert "answers '0' to every test sample" in warning
     assert "try a smaller --k (at k = 20 a base classifier learns from about 62 samples)" in warning
+
+
+def with_strong(done, words, undefended):
+    manifest = replace(done.manifest, strong_undefended_accuracy=0.95, strong_undefended=words)
+    return replace(done, manifest=manifest, undefended_accuracy=undefended)
+
+
+@pytest.mark.parametrize("undefended", [0.9, None], ids=["base classifiers", "samples that vote"])
+def test_the_table_of_a_run_fits_a_hundred_columns(tmp_path, capsys, undefended):
+    """However long the words for the strong model are: they stand in a line of their own."""
+    words = "tf-idf of words and pieces of words, logistic regression"
+    made_up = outcome(tmp_path, np.zeros((300, 8, 8), np.uint8), [0, 1, 2] * 100, range(4), k=20)
+    summary = Summary.of(with_strong(made_up, words, undefended), [0, 1, 10_000])
+    print_table("made up", *summary.table())
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 100
+    header, rows = summary.table()
+    same = [] if undefended is None else ["90.0"]
+    assert rows[0][3:] == [*same, "95.0"]
+    assert rows[1][3:] == ["?"] * len(rows[0][3:])
+    assert header[3:] == (["undefended, %"] if undefended is None else ["undefended, %", "strong, %"])
+    models = f"undefended, {words}" if undefended is None else f"undefended, the same learner; strong, {words}"
+    assert summary.columns_line == (
+        f"Balanced: mean over classes. Trained on all data at once, without a guarantee: {models}."
+    )
+
+
+def test_a_table_without_undefended_models_has_no_columns_for_them(tmp_path):
+    done = outcome(tmp_path, np.zeros((300, 8, 8), np.uint8), [0, 1, 2] * 100, range(4), undefended=None)
+    summary = Summary.of(done, [0, 1])
+    header, rows = summary.table()
+    assert header == ["attack size", "certified fraction, % (pointwise)", "balanced, %"]
+    assert [len(row) for row in rows] == [3, 3]
+    assert summary.columns_line == "Balanced: mean over classes."
 
 
 def test_of_very_many_classes_the_worst_are_listed(tmp_path):

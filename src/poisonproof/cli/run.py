@@ -313,8 +313,9 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
         return
     options.print_table(
         f"{outcome.manifest.settings.name}: {len(certificate)} test samples, {_in_words(certificate)}",
-        *summary.table(outcome.undefended_accuracy, outcome.strong_undefended),
+        *summary.table(),
     )
+    options.print_line(summary.columns_line)
     options.print_line(summary.line)
     options.print_table(summary.classes_title, *summary.classes_table(), left=1)
     following.print_beside(outcome)

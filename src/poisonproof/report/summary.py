@@ -15,6 +15,16 @@ from poisonproof.display.numbers import percent
 from poisonproof.runs.outcome import Outcome
 
 MOST_CLASSES = 20
+BALANCED = "Balanced: mean over classes."
+
+
+@dataclass(frozen=True)
+class UndefendedColumn:
+    """A model without a guarantee: the short heading of its column, what it is, and its accuracy."""
+
+    heading: str
+    words: str
+    accuracy: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +42,8 @@ class Summary:
     caution: Caution | None
     warning: str | None
     feared: int | None = None
-    trained: bool = True
-    """Whether something was trained that could be trained undefended, too."""
+    undefended: tuple[UndefendedColumn, ...] = ()
+    """What was trained on all data at once, without a guarantee."""
 
     @classmethod
     def of(cls, outcome: Outcome, attack_sizes: Sequence[int], feared: int | None = None) -> Summary:
@@ -54,7 +64,7 @@ class Summary:
             caution,
             None if caution is None else f"{caution.sentence}; {what_to_try(outcome, caution)}",
             feared,
-            certificate.spread is not None,
+            _undefended(outcome),
         )
 
     @property
@@ -66,23 +76,24 @@ class Summary:
             f"{percent(self.majority_share)} %, balanced {percent(1 / len(self.by_class))} %, at every attack size."
         )
 
-    def table(
-        self, undefended: float | None, strong: tuple[float, str] | None = None
-    ) -> tuple[list[str], list[list[str]]]:
-        """One line for each attack size; without a guarantee, the same learner, and what a practitioner would train."""
-        header = [
-            "attack size",
-            "certified fraction, % (pointwise)",
-            "balanced, % (mean over classes)",
-        ]
+    @property
+    def columns_line(self) -> str:
+        """What the short headings of the table stand for."""
+        if not self.undefended:
+            return BALANCED
+        models = "; ".join(f"{one.heading}, {one.words}" for one in self.undefended)
+        return f"{BALANCED} Trained on all data at once, without a guarantee: {models}."
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """One line for each attack size, at most 100 characters wide; without a guarantee nothing is known but at 0."""
+        header = ["attack size", "certified fraction, % (pointwise)", "balanced, %"]
         figures = zip(self.attack_sizes, self.certified, self.balanced, strict=True)
-        rows = [[str(size), percent(share), percent(mean)] for size, share, mean in figures]
-        others = [("undefended accuracy, % (no guarantee)", undefended)] if self.trained else []
-        if strong is not None:
-            others.append((f"undefended, {strong[1]}, % (no guarantee)", strong[0]))
-        for row, size in zip(rows, self.attack_sizes, strict=True):
-            row += [percent(share) if size == 0 else "?" for _, share in others]
-        return [*header, *(name for name, _ in others)], rows
+        rows = [
+            [str(size), percent(share), percent(mean)]
+            + [percent(one.accuracy) if size == 0 else "?" for one in self.undefended]
+            for size, share, mean in figures
+        ]
+        return [*header, *(f"{one.heading}, %" for one in self.undefended)], rows
 
     @property
     def classes_title(self) -> str:
@@ -119,6 +130,18 @@ class Summary:
             "by_class": [one.as_dict() for one in self.by_class],
             "warning": self.warning,
         }
+
+
+def _undefended(outcome: Outcome) -> tuple[UndefendedColumn, ...]:
+    """The same learner, where there is one, and what a practitioner would train; none that was not trained."""
+    models = []
+    if outcome.undefended_accuracy is not None:
+        models.append(UndefendedColumn("undefended", "the same learner", outcome.undefended_accuracy))
+    if outcome.strong_undefended is not None:
+        accuracy, words = outcome.strong_undefended
+        heading = "strong" if models else "undefended"
+        models.append(UndefendedColumn(heading, words, accuracy))
+    return tuple(models)
 
 
 def what_to_try(outcome: Outcome, caution: Caution) -> str:
