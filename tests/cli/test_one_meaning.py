@@ -21,6 +21,7 @@ OF_ONE_COMMAND = {
     "--target": {"predict"},  # in a column of its own
     "--split": {"certify"},  # said of votes that were made elsewhere
     "--votes-only": {"plan"},
+    "--columns": {"plan"},  # how many; `predict` passes them through
     "--max-size": {"verify"},  # of a stranger's files in all
     "--learner": {"vote", "predict", "serve", "audit", "update", "verify"},  # named again
     "--encoder": {"vote", "predict", "serve", "audit", "update", "verify"},  # named again

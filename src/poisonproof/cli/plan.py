@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from poisonproof.cli import encoding, options, reading
+from poisonproof.cli import encoding, growth, options, reading
 from poisonproof.cli.learning import with_learner
-from poisonproof.cli.run import progress_bar
+from poisonproof.cli.run import DEFAULT_K, progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "Example: `poisonproof plan digits --attack-size 5`; `poisonproof plan my.csv --label class --attack-size 10 --out "
     "p.json`, then `poisonproof run my.csv --label class --plan p.json`; `poisonproof plan --samples 60000 --classes "
-    "10`"
+    "10`; `poisonproof plan --samples 1e9 --rows-per-file 1e6 --k 1000 --d 1,16`"
 )
 FORMULAS = "Without data"
 
@@ -53,7 +53,8 @@ def command(
     votes_only: Annotated[bool, typer.Option("--votes-only", help="The run will not keep base classifiers.")] = False,
     json: options.Json = False,
     samples: Annotated[
-        int | None, typer.Option("--samples", help="Number of training samples.", rich_help_panel=FORMULAS)
+        str | None,
+        typer.Option("--samples", help="Number of training samples, `60000` or `1e9`.", rich_help_panel=FORMULAS),
     ] = None,
     cores: Annotated[
         int | None, typer.Option("--cores", help="Cores to train on; 1, on a cluster 1,000.", rich_help_panel=FORMULAS)
@@ -66,6 +67,22 @@ def command(
             rich_help_panel=FORMULAS,
         ),
     ] = None,
+    rows_per_file: Annotated[
+        str | None,
+        typer.Option(
+            "--rows-per-file",
+            help="With --samples: storage, network, CPU hours and memory on a cluster, for files of so many rows.",
+            rich_help_panel=FORMULAS,
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", help="Columns of those files; 20.", rich_help_panel=FORMULAS),
+    ] = None,
+    workers: Annotated[
+        str | None,
+        typer.Option("--workers", help="Workers of one core in that cluster; 1,000.", rich_help_panel=FORMULAS),
+    ] = None,
     *,
     read: ReadOptions,
 ) -> None:
@@ -73,18 +90,20 @@ def command(
 
     Recommends one, writes the plan and prints the command that follows it; that run then says how good the prediction
     was. What neighbours and ballots would certify stands beside it. Test samples are not looked at. Without data
-    (--samples, --classes) the trade-off is explained by formulas.
+    (--samples, --classes) the trade-off is explained by formulas; with --samples and --rows-per-file, what an ensemble
+    and ballots take on a cluster, estimated from measured runs.
     """
     from poisonproof.planning.families import best_of_each, where_samples_vote
     from poisonproof.planning.plan import DEGREES, make_plan
     from poisonproof.system.progress import watched
 
     options.warnings_as_notes()
+    cluster = {"rows-per-file": rows_per_file, "columns": columns, "workers": workers}
     if data is None:
+        grown = rows_per_file is not None
         about_data = {
             **reading.words_of(replace(read, classes=None)),
-            "k": k,
-            "d": d,
+            **({} if grown else {"k": k, "d": d}),
             "learner": learner,
             "encoder": encoder,
         }
@@ -92,9 +111,19 @@ def command(
         if given:
             raise PoisonproofError(f"--{given[0]} is about data; say which, `poisonproof plan DATA`.")
         n_classes = None if read.classes is None else len(read.classes)
-        _without_data(samples, n_classes, attack_size, cores, cost, json)
+        if grown:
+            for name, number in (("attack-size", attack_size), ("cores", cores), ("seconds-per-sample", cost)):
+                if number is not None:
+                    raise PoisonproofError(f"--{name} has no part in what --rows-per-file asks; leave one of them out.")
+            _on_a_cluster(samples, cluster, n_classes, k, d, json)
+            return
+        for name, text in cluster.items():
+            if text is not None:
+                raise PoisonproofError(f"--{name} is about files on a cluster; give --rows-per-file with it.")
+        n_samples = None if samples is None else growth.amount("--samples", samples)
+        _without_data(n_samples, n_classes, attack_size, cores, cost, json)
         return
-    for name, value in (("samples", samples), ("cores", cores), ("seconds-per-sample", cost)):
+    for name, value in {"samples": samples, **cluster, "cores": cores, "seconds-per-sample": cost}.items():
         if value is not None:
             raise PoisonproofError(f"Give DATA or --{name}, not both: with data at hand, it is counted and measured.")
     if attack_size is None:
@@ -133,6 +162,24 @@ def command(
     _print_samples_vote(samples_vote, attack_size)
     for at, command_line in enumerate(words):
         options.print_line(f"{'then' if at else 'Next'}: {command_line}")
+
+
+def _on_a_cluster(
+    samples: str | None, cluster: dict[str, str | None], n_classes: int | None, k: str | None, d: str | None, json: bool
+) -> None:
+    from poisonproof.planning.growth import Scene
+
+    if samples is None:
+        raise PoisonproofError("Say with --samples how many training samples stand in files of --rows-per-file.")
+    amounts = {
+        name.replace("-", "_"): growth.amount(f"--{name}", text)
+        for name, text in {"samples": samples, **cluster}.items()
+        if text is not None
+    }
+    scene = Scene(**amounts, **({} if n_classes is None else {"classes": n_classes}))
+    ks = [DEFAULT_K] if k is None else options.whole_numbers("--k", k)
+    ds = [1] if d is None else options.whole_numbers("--d", d)
+    growth.show(scene, ks, ds, json)
 
 
 def _refuse_another_file(out: Path) -> None:
