@@ -54,3 +54,9 @@ def test_a_long_function_is_seen():
     taken = ", ".join(f"a{i}" for i in range(MOST + 1))
     assert long_functions(f"def f({taken}): ...") == {"f": MOST + 1}
     assert long_functions(f"@njit(cache=True)\ndef f({taken}): ...") == {}
+
+
+def test_no_two_files_of_tests_have_one_name():
+    """pytest imports them by name: of two with one name it collects one only."""
+    names = [path.name for path in Path(__file__).parents[1].rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
