@@ -159,6 +159,18 @@ def test_the_summary_holds_what_is_right_against_a_constant_answer(made, tmp_pat
     assert record["certified_share"] == int(np.mean(np.array(radii) >= 1) * 10_000 + 1e-9) / 10_000
 
 
+def test_the_summary_fits_a_hundred_columns(made, tmp_path):
+    run, table = made
+    asked = ("--attack-size", 1, "--min-radius", 1)
+    done = poisonproof("predict", run, table, "--n-jobs", 1, "--out", tmp_path / "p.csv", *asked)
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 100
+    record = {name: value for name, _, value in (line.strip().rpartition("  ") for line in lines)}
+    record = {name.strip(): value.strip() for name, value in record.items()}
+    assert record["samples"] == str(len(ROWS))
+    assert "certified fraction balanced" in record
+
+
 def test_a_model_no_better_than_a_constant_answer_is_told_so(made):
     kept = KeptRun.open(made[0])
     part = next(iter(RowStream(made[1], kept.schema, ReadOptions(), 512)))
@@ -264,7 +276,9 @@ def test_a_run_on_digits_answers_arrays(tmp_path):
 
 def test_accuracy_of_a_run_finds_its_own_labels(made):
     run, _ = made
-    record = json.loads(poisonproof("accuracy", run, "--attack-size", "0,1", "--json").stdout)
+    done = poisonproof("accuracy", run, "--attack-size", "0,1", "--json")
+    assert "--learner" not in done.stderr, "nothing is chosen any more"
+    record = json.loads(done.stdout)
     manifest = json.loads((run / "manifest.json").read_text())
     first, second = record["accuracies"]
     assert first["lower_count"] / first["n_test"] == manifest["clean_accuracy"]

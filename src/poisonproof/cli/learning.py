@@ -24,7 +24,7 @@ def with_learner(
     from poisonproof.premises import Premise
 
     if encoder is not None:
-        return _behind_encoder(samples, name, encoder)
+        return _behind_encoder(samples, name, encoder, quiet=quiet)
     if name == HEAD:
         raise PoisonproofError(f"The learner '{HEAD}' learns from embeddings; say which with --encoder.")
     picked, why, texts = learner_for(samples.schema)
@@ -49,7 +49,7 @@ def with_learner(
     return samples, estimator
 
 
-def _behind_encoder(samples: Dataset, name: str | None, encoder: str) -> tuple[Dataset, Any]:
+def _behind_encoder(samples: Dataset, name: str | None, encoder: str, *, quiet: bool) -> tuple[Dataset, Any]:
     from poisonproof.learners.brought import brought
     from poisonproof.learners.describe import describe
     from poisonproof.learners.encoded import in_front
@@ -66,6 +66,6 @@ def _behind_encoder(samples: Dataset, name: str | None, encoder: str) -> tuple[D
     premises = [*samples.premises, chosen.premise]
     if name is not None and ":" in name:
         premises.append(Premise("learner", f"{describe(estimator)}, brought as {name}", True))
-    if name is None:
+    if name is None and not quiet:
         options.note(f"encoder: {encoder}, {chosen.record.trained_on}; learner: {HEAD}; both are premises")
     return samples.but(premises=tuple(premises)), estimator

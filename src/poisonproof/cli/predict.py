@@ -256,5 +256,5 @@ def _summarise(tally: AnswerTally, kept: KeptRun, data: Path, out: Path | None, 
     elif json:
         options.print_json({"out": str(out), **record, "premises": kept.premises})
     else:
-        header, cells = list(record), [str(value) for value in record.values()]
-        options.print_table(f"{data.name} → {out.name}", header, [cells])
+        rows = [[name.replace("_", " "), str(value)] for name, value in record.items()]
+        options.print_table(f"{data.name} → {out.name}", ["of the answers", ""], rows, left=1)

@@ -97,7 +97,8 @@ def reopen_data(
     named = not is_brought(asked["learner"]) or learner == asked["learner"]
     if named and not own_encoder and not by_samples:
         of_run = asked.get("encoder")
-        source, estimator = with_learner(source, asked["learner"], None if of_run == encoding.NONE else of_run)
+        chosen = None if of_run == encoding.NONE else of_run
+        source, estimator = with_learner(source, asked["learner"], chosen, quiet=True)  # nothing is chosen any more
     source = following.with_premise(source, asked.get("plan"))
     if "choice" in asked:
         source = choosing.with_premise(source, asked["choice"])

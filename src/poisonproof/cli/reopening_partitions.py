@@ -48,7 +48,7 @@ def reopen_partitions(
         return None
     name = checked_learner(run, asked["learner"], learner)
     of_run = encoding.checked_again(run, asked.get("encoder"), encoder)
-    outline, estimator = with_learner(source.outline(), name, of_run)
+    outline, estimator = with_learner(source.outline(), name, of_run, quiet=True)
     outline = following.with_premise(outline, asked.get("plan"))
     if "choice" in asked:
         outline = choosing.with_premise(outline, asked["choice"])
