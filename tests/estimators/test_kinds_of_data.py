@@ -1,5 +1,7 @@
 """Data as people hold them: lists of texts, columns of Polars and PyArrow, labels that are missing."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -7,6 +9,8 @@ import pytest
 
 from poisonproof import FiniteAggregationClassifier
 from poisonproof.learners.auto import AutoClassifier
+from poisonproof.learners.text import TextClassifier
+from poisonproof.premises import PremiseWarning
 
 TEXTS = [f"good day to you sir {i}" if i % 2 else f"cheap offer buy now {i}" for i in range(120)]
 Y = ["ham" if i % 2 else "spam" for i in range(120)]
@@ -64,3 +68,23 @@ def test_labels_that_are_missing_are_named_as_such(declared):
         model = FiniteAggregationClassifier(k=4, d=1, classes=declared, n_jobs=1).fit(X, y)
     assert model.n_dropped_ == 2
     assert model.classes_.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "make", [pd.DataFrame, pa.table, lambda columns: pytest.importorskip("polars").DataFrame(columns)]
+)
+def test_texts_in_a_table_are_not_taken_for_categories_unsaid(make):
+    """What the sentence says to do is done, and then it is not said."""
+    with pytest.warns(PremiseWarning, match=r"give X\['said'\] alone, or estimator=TextClassifier\(\['said'\]\)"):
+        FiniteAggregationClassifier(k=4, d=1, n_jobs=1).fit(make({"said": TEXTS}), Y)
+    columns = {"said": [None, *TEXTS[1:]], "city": ["Rome", "New York"] * 60, "number": range(120)}
+    with pytest.warns(
+        PremiseWarning, match=r"texts in 'said' are taken .*; give estimator=TextClassifier\(\['said'\]\)"
+    ):
+        FiniteAggregationClassifier(k=4, d=1, n_jobs=1).fit(make(columns), Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PremiseWarning)
+        model = FiniteAggregationClassifier(TextClassifier(["said"]), k=4, d=1, classes=["ham", "spam"], n_jobs=1)
+        assert model.fit(make(columns), Y).score(make(columns), Y) > 0.95
+        del columns["said"]
+        FiniteAggregationClassifier(k=4, d=1, classes=["ham", "spam"], n_jobs=1).fit(make(columns), Y)

@@ -29,16 +29,20 @@ from poisonproof.learners.table import TableClassifier
 from poisonproof.partition.split import Split
 from poisonproof.partition.store import PartitionStore
 from poisonproof.premises import Premise, PremiseWarning
+from poisonproof.samples.columns import Column
 from poisonproof.samples.frames import as_frame
 from poisonproof.samples.kinds import Samples, TableSamples, TextSamples, is_frame
 from poisonproof.samples.labels import Cell, read_labels
+from poisonproof.samples.schema import WORDS_OF_A_TEXT
+
+ROWS_TO_LOOK_AT = 100
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
     """Training samples in canonical form, with the code and the cell of each label; -1 for those to leave out.
 
-    ``oddities`` are sentences about what was left out or counts as missing.
+    ``oddities`` are sentences about what was left out, counts as missing, or is a text that nobody reads as one.
     """
 
     learner: Any
@@ -208,10 +212,40 @@ def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, group
         np.where(named & complete, codes, -1),
         cells,
         classes,
-        (*samples.oddities, *left_out),
+        (*samples.oddities, *left_out, *_unread_texts(model, samples)),
         int(vars(width)["n_features_in_"]),
         getattr(width, "feature_names_in_", None),
     )
+
+
+def _unread_texts(model: EnsembleClassifier, samples: Samples) -> list[str]:
+    """A sentence where the default learner takes whole texts for categories.
+
+    A list of texts says what it is; a column of a table does not, and to choose the learner by its cells would let
+    the data choose. So this is said, and nothing else follows from it.
+    """
+    if model.estimator is not None or getattr(model, "encoder", None) is not None:
+        return []
+    columns = samples.columns if isinstance(samples, TableSamples) else ()
+    texts = [
+        str(column.name)
+        for column in columns
+        if column.codes is not None and not column.categorical and _is_text(column)
+    ]
+    if not texts:
+        return []
+    remedy = f"give X[{texts[0]!r}] alone, or" if len(columns) == 1 else "give"
+    return [
+        f"texts in {', '.join(map(repr, texts))} are taken for categories, each text for one; "
+        f"{remedy} estimator=TextClassifier({texts!r}), to learn from their words"
+    ]
+
+
+def _is_text(column: Column) -> bool:
+    """Whether the first cells have as many words on average as the command line asks of a text."""
+    cells = [column.cell(row) for row in range(min(len(column), ROWS_TO_LOOK_AT))]
+    n_words = [len(cell.split()) for cell in cells if isinstance(cell, str)]
+    return bool(n_words) and sum(n_words) >= WORDS_OF_A_TEXT * len(n_words)
 
 
 def read_stored(model: EnsembleClassifier, store: PartitionStore, like: Samples) -> TrainingData:

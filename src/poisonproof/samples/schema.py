@@ -22,6 +22,7 @@ ROLES = ("number", "category", "text", "label", "group", "ignore")
 FEATURES = ("number", "category", "text")
 MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "?")
 SHOWN = 12
+WORDS_OF_A_TEXT = 4
 Quotes = Literal["lines", "records", "none"]
 Decimal = Literal[".", ","]
 

@@ -17,6 +17,7 @@ from poisonproof.errors import PoisonproofError, missing_extra
 from poisonproof.samples.schema import (
     FEATURES,
     MISSING,
+    WORDS_OF_A_TEXT,
     Decimal,
     Quotes,
     TableSchema,
@@ -25,7 +26,6 @@ from poisonproof.samples.schema import (
 
 ROWS_TO_GUESS_FROM = 20_000
 SHARE_OF_NUMBERS = 0.9
-WORDS_OF_A_TEXT = 4
 SHARE_OF_IDS = 0.5
 FEW = 20
 
