@@ -221,6 +221,14 @@ def test_long_work_shows_a_bar_with_time_left_on_a_terminal_and_nothing_in_a_pip
     assert json.loads(out) == json.loads(piped.stdout)
 
 
+def test_a_run_shows_something_before_it_reads_and_while_it_does(tmp_path):
+    rows = "".join(f"{i % 7},{i % 2}\n" for i in range(40))
+    (tmp_path / "my.csv").write_text(f"a,y\n{rows}")
+    _, seen = on_a_terminal(("run", "my.csv", "--label", "y", "--k", 2, "--no-undefended", "--n-jobs", 1), tmp_path)
+    shown = [seen.index(what) for what in ("starting", "reading my.csv", "learner: table", "training")]
+    assert shown == sorted(shown)
+
+
 def test_every_long_command_has_a_bar():
     """Commands that may take minutes, by their source: each opens a bar around its work."""
     folder = Path(poisonproof.cli.__file__).parent

@@ -30,7 +30,7 @@ from poisonproof import (
     certify,
 )
 from poisonproof.cli import app, completion, options
-from poisonproof.cli.run import progress_bar
+from poisonproof.cli.progress import progress_bar
 from poisonproof.display.markup import in_latex, in_markdown
 from poisonproof.display.spreadsheet import as_cell
 from poisonproof.display.text import shown, shown_lines

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from poisonproof.cli import completion, encoding, options, reopening
-from poisonproof.cli.run import progress_bar
+from poisonproof.cli.progress import progress_bar
 
 VIOLATED = 3
 EXAMPLES = (

@@ -11,7 +11,7 @@ import typer
 
 from poisonproof.cli import completion, encoding, options, reading
 from poisonproof.cli.learning import with_learner
-from poisonproof.cli.run import progress_bar
+from poisonproof.cli.progress import progress_bar
 from poisonproof.cli.voters import BALLOTS, NEIGHBOURS, VoterOptions, map_of_options, voting_samples
 from poisonproof.errors import PoisonproofError
 

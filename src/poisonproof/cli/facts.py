@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from poisonproof.cli import options
-from poisonproof.cli.run import progress_bar
+from poisonproof.cli.progress import progress_bar
 from poisonproof.cli.verify import at_hand
 from poisonproof.errors import PoisonproofError
 

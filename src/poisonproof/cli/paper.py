@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from poisonproof.cli import options
-from poisonproof.cli.run import progress_bar
+from poisonproof.cli.progress import progress_bar
 from poisonproof.errors import PoisonproofError
 
 EXAMPLES = (

@@ -11,7 +11,8 @@ import typer
 
 from poisonproof.cli import encoding, growth, options, reading
 from poisonproof.cli.learning import with_learner
-from poisonproof.cli.run import DEFAULT_K, progress_bar
+from poisonproof.cli.progress import progress_bar
+from poisonproof.cli.run import DEFAULT_K
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import typer
 
 from poisonproof.cli import encoding, options, reading, reopening
 from poisonproof.cli.certify import named_class
-from poisonproof.cli.run import progress_bar
+from poisonproof.cli.progress import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from poisonproof.cli import options
+from poisonproof.cli.progress import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -168,13 +169,15 @@ def open_data(name: str, data_dir: Path | None, read: ReadOptions, *, download: 
             raise PoisonproofError(
                 f"--{next(iter(words))} is for your own files; write ./{name} for a folder of that name."
             )
-        return data.load(name, data_dir, download=download)
+        with progress_bar(f"reading {name}"):
+            return data.load(name, data_dir, download=download)
     if not Path(name).exists():
         raise PoisonproofError(
             f"There is no data set '{name}' (there are {', '.join(data.DATASETS)}), and no file or folder of that "
             f"name; {_what_else(name, data.DATASETS)}"
         )
-    dataset = data.open_files(Path(name), read)
+    with progress_bar(f"reading {Path(name).name}"):
+        dataset = data.open_files(Path(name), read)
     for note in dataset.notes:
         options.note(note)
     return dataset

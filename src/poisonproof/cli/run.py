@@ -10,8 +10,8 @@ import typer
 
 from poisonproof.cli import choosing, encoding, following, options, reading, trusting
 from poisonproof.cli.learning import with_learner
+from poisonproof.cli.progress import progress_bar
 from poisonproof.cli.voters import AUTO, VoterOptions, voting_samples
-from poisonproof.display.text import shown
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -128,10 +128,11 @@ def command(
     boosting for tables, tf-idf with n-grams for texts, the encoder head or the preset for images): the price of the
     proof. If a constant answer would do as well, that is said first.
     """
-    from poisonproof.report.page import write_report
-    from poisonproof.runs.manifest import RunSettings
-    from poisonproof.runs.run import run
-    from poisonproof.system.progress import watched
+    with progress_bar("starting"):  # what is imported takes seconds
+        from poisonproof.report.page import write_report
+        from poisonproof.runs.manifest import RunSettings
+        from poisonproof.runs.run import run
+        from poisonproof.system.progress import watched
 
     if attack_size is not None and attack_size < 0:
         raise PoisonproofError(f"--attack-size must be a whole number of 0 or more. Got {attack_size}.")
@@ -337,33 +338,3 @@ def _in_words(certificate: Certificate) -> str:
     if spread is None:
         return certificate.voters
     return f"{spread.n_subsets} base classifiers (k = {spread.k:g}, d = {spread.d})"
-
-
-class progress_bar:  # noqa: N801
-    """A bar on a terminal's stderr, silence elsewhere."""
-
-    def __init__(self, of_what: str = "training") -> None:
-        self.of_what = of_what
-
-    def __enter__(self) -> progress_bar:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        console = Console(stderr=True)
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-        )
-        self.bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
-        self.task = self.bar.add_task(shown(self.of_what), total=None)
-        self.bar.start()
-        return self
-
-    def __call__(self, done: int, total: int | None) -> None:
-        """Show how much is done, of how much, if that is known."""
-        self.bar.update(self.task, completed=done, total=total)
-
-    def __exit__(self, *error: object) -> None:
-        self.bar.stop()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from poisonproof.cli import options, reading
-from poisonproof.cli.run import EnsembleOptions, prepare, progress_bar
+from poisonproof.cli.progress import progress_bar
+from poisonproof.cli.run import EnsembleOptions, prepare
 
 if TYPE_CHECKING:
     from poisonproof.data import ReadOptions

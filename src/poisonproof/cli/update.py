@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from poisonproof.cli import encoding, options, reopening
+from poisonproof.cli.progress import progress_bar
 from poisonproof.cli.reopening_partitions import bound_of, reopen_partitions
-from poisonproof.cli.run import progress_bar
 
 if TYPE_CHECKING:
     from poisonproof.data import Dataset

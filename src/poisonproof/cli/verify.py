@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from poisonproof.cli import encoding, options, reopening
-from poisonproof.cli.run import progress_bar
+from poisonproof.cli.progress import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:

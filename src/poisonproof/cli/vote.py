@@ -15,6 +15,7 @@ from poisonproof.cli import (
     reopening,
 )
 from poisonproof.cli import run as running
+from poisonproof.cli.progress import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def command(
         reopened = reopening.reopen(run, None, data_dir, n_jobs, learner, encoder)
         reopening.check_same_data(run, reopened)
         settings = RunSettings(reopened.manifest.settings.votes_only, bool(reopened.manifest.settings.rankings))
-        with running.progress_bar("voting") as progress, watched(progress):
+        with progress_bar("voting") as progress, watched(progress):
             outcome = go_on(reopened.dataset, reopened.model, run, settings)
         running.show(outcome, write_report(outcome), json)
         return
@@ -79,7 +80,7 @@ def command(
         raise PoisonproofError(
             f"In {run} {voters} vote, and that is kept as {suffix}: --out {out.with_suffix(suffix)}."
         )
-    with running.progress_bar("voting") as progress, watched(progress):
+    with progress_bar("voting") as progress, watched(progress):
         votes = predict.votes_on(asked, data)
     votes.save(out)
     if isinstance(votes, Votes):
