@@ -38,8 +38,14 @@ def command(
     attack_size: Annotated[
         int | None, typer.Option("--attack-size", help="How many poisons predictions should withstand.")
     ] = None,
-    k: Annotated[str | None, typer.Option("--k", help="The k to consider, `20,50,100`; otherwise a range.")] = None,
-    d: Annotated[str | None, typer.Option("--d", help="The spread degrees to consider; otherwise 1,4,16.")] = None,
+    k: Annotated[
+        str | None,
+        typer.Option("--k", help="The k to consider, `20,50,100`; otherwise a range, or 20 with --rows-per-file."),
+    ] = None,
+    d: Annotated[
+        str | None,
+        typer.Option("--d", help="The spread degrees to consider; otherwise 1,4,16, or 1 with --rows-per-file."),
+    ] = None,
     designs: Annotated[
         bool, typer.Option("--designs/--no-designs", help="Consider designed spreads, with the tight certificate.")
     ] = True,
