@@ -268,3 +268,19 @@ def test_the_page_says_what_the_committed_results_say():
     assert set(re.findall(r"<!-- (\w+) -->", page)) - {"end"} == set(
         runpy.run_path(str(docs / "fill_measured.py"))["parts"]()
     )
+
+
+def test_words_beside_a_panel_stay_beside_it():
+    rows = told_apart(
+        [
+            {**measures(d=1)[0], "learner": "TableClassifier(with_much=1, to_say=2)"},
+            {**measures(d=1, seed=1)[0], "learner": "boosting"},
+        ]
+    )
+    figure = certified_curves(rows)
+    figure.canvas.draw()
+    title = figure._suptitle.get_window_extent()
+    for side in figure.axes:
+        label = side.yaxis.label.get_window_extent()
+        assert label.y0 >= 0
+        assert label.y1 <= title.y0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import matplotlib as mpl
@@ -19,6 +20,7 @@ from poisonproof.report.published import published, published_cell
 
 COLOURS = ("#777777", "#2b6cb0", "#0b6e4f", "#c77700", "#b0413e", "#7b3fa0")
 FORMATS = ("png", "svg", "pdf")
+LETTERS_BESIDE_A_PANEL = 36
 
 
 def figures(rows: Sequence[Measures]) -> dict[str, Figure]:
@@ -132,7 +134,7 @@ def _panels(row: Measures, gain_label: str | None) -> tuple[Figure, Any, Any]:
     axes = figure.subplots(1, len(labels), squeeze=False)[0]
     for side, label in zip(axes, labels, strict=True):
         side.set_xlabel("attack size (training samples)")
-        side.set_ylabel(shown(label), parse_math=False)
+        side.set_ylabel(fill(shown(label), LETTERS_BESIDE_A_PANEL), parse_math=False)
         side.spines[["top", "right"]].set_visible(False)
     if gain_label is not None:
         axes[1].axhline(0, color="#999999", linewidth=0.7)
