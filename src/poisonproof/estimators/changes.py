@@ -183,7 +183,10 @@ class _Arriving:
         if not _same_type(known.given.X, more.X):
             return None
         data, split = before.data, before.split
-        samples = split.samples(more.X)
+        try:
+            samples = split.samples(more.X)
+        except (ValueError, TypeError):  # odd by itself; among the others it may be one odd row, which is told of
+            return None
         places = {cell: code for code, cell in enumerate(label_cells(data.classes.tolist()))}
         cells = label_cells(one_by_one(more.y))
         codes = np.array([places.get(cell, -1) for cell in cells], np.int64)
@@ -199,7 +202,7 @@ class _Arriving:
 def _touches_few(known: Known, model: Any, change: Change) -> bool:
     """Whether nothing that all base classifiers share can differ after the change."""
     before, data = known.prepared, known.prepared.data
-    if known.given.stamps != known.stamps:
+    if not all(_same_stamp(*both) for both in zip(known.given.stamps, known.stamps, strict=True)):
         return False
     if not _same_ensemble(model, before) or data.samples.oddities or not _read_by_row(known.given.X, data.samples):
         return False
@@ -280,6 +283,13 @@ def _stamp(values: Any) -> Any:
     if isinstance(values, np.ndarray | list | tuple):
         return list(values)
     return None  # a frame is copied when something writes into it; the rows that are read again are checked besides
+
+
+def _same_stamp(stamp: Any, earlier: Any) -> bool:
+    """Whether two stamps are one; objects are compared by identity, since an odd one may refuse to be compared."""
+    if isinstance(stamp, list) and isinstance(earlier, list):
+        return len(stamp) == len(earlier) and all(one is other for one, other in zip(stamp, earlier, strict=True))
+    return bool(stamp == earlier)
 
 
 def _less(values: Any, change: Change) -> Any:
