@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
 import poisonproof.learners.kernel_ridge as kernel_ridge
-import poisonproof.training.member_by_member as engine
+import poisonproof.training.member_list as members
 import poisonproof.training.pooled as pooled
 from poisonproof import FiniteAggregationClassifier, Split
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
@@ -103,7 +103,7 @@ def test_votes_are_a_function_of_the_subset(name, monkeypatch):
     assert np.array_equal(said(more)[:, others], expected[:, others])
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "MAX_BLOCK", 1)
+        patch.setattr(members, "MAX_BLOCK", 1)
         patch.setattr(pooled, "KERNEL_BYTES", 1)
         patch.setattr(pooled, "FEWEST_AT_ONCE", 5)
         patch.setattr(pooled, "SUBSETS_PER_TASK", 1)
