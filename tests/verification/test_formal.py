@@ -382,7 +382,7 @@ BREAKAGES = {
     "a wrong tie-break": (" - (c < winner or c == n_classes)", " - (c > winner)"),
     "no tie-break": (" - (c < winner or c == n_classes)", ""),
     "off by one": ("return fitted + affordable", "return fitted + affordable + 1"),
-    "a vote lost": ("weight[i] = 1 + (row[i] == code)", "weight[i] = (row[i] == code)"),
+    "a vote lost": ("first[i] = one + (votes[i] == plus)", "first[i] = 0 + (votes[i] == plus)"),
 }
 
 

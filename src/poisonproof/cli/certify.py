@@ -183,7 +183,7 @@ def open_votes(
         return Votes(matrix, named, declared, split, rankings=ranked)
     if ranked is not None:
         n_places = ranked.shape[-1]
-        if ranked.size and int(ranked.max()) >= n_places:  # nothing more, or a class beyond the places that were kept?
+        if not _are_whole(ranked):
             raise PoisonproofError(
                 f"{rankings_file(path).name} has {n_places} places and codes up to {int(ranked.max())}, so it does "
                 "not tell whether rankings end or were cut; say how many classes there are: --classes N."
@@ -192,6 +192,17 @@ def open_votes(
     seen = [array for array in (matrix, _array(labels) if labels else matrix) if array.dtype.kind in "iu"]
     largest = max((int(array.max(initial=0)) for array in seen), default=0)
     return Votes(matrix, named, range(largest + 1), split, classes_inferred=True)
+
+
+def _are_whole(ranked: Any) -> bool:
+    """Whether rankings have as many places as there are classes, as far as they tell.
+
+    The code that is the number of places means "nothing more", or a class beyond the places that were kept. Where it
+    comes twice in a ranking it is no class; where it never comes, no ranking ends early.
+    """
+    n_places = ranked.shape[-1]
+    ends = (ranked == n_places).sum(axis=-1)
+    return not ranked.size or (int(ranked.max()) <= n_places and (not ends.any() or bool((ends > 1).any())))
 
 
 def _names(classes: str, known: Any) -> bool:
