@@ -185,7 +185,7 @@ class _Arriving:
         data, split = before.data, before.split
         try:
             samples = split.samples(more.X)
-        except (ValueError, TypeError):  # odd by itself; among the others it may be one odd row, which is told of
+        except (ValueError, TypeError, ArithmeticError):  # odd alone; among the others it may be one odd row
             return None
         places = {cell: code for code, cell in enumerate(label_cells(data.classes.tolist()))}
         cells = label_cells(one_by_one(more.y))
