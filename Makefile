@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+CONSTRAINTS ?= constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c $(CONSTRAINTS)
 
 .PHONY: help run test test-oldest test-bare coverage check format docs dist bench browser proof proof-tools proof-if-possible clean
 
@@ -112,11 +113,11 @@ $(VENV)/bin/python:
 	|| { echo "poisonproof needs Python 3.11 or newer; set PYTHON=…"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.run: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
 	$(PIP) -e .
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.dev: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
 	$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.run
 

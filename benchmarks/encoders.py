@@ -1,6 +1,6 @@
 """Encoders: speed, cache, bit-equality, purity of every head, and real attacks through an encoder.
 
-python benchmarks/encoders.py speed --data-dir DIR [--images 60000] [--pixels 160]
+python benchmarks/encoders.py speed --data-dir DIR [--images 60000] [--pixels 160] [--cache DIR]
 python benchmarks/encoders.py campaign --data-dir DIR [--samples 2000] [--pixels 64]
 python benchmarks/encoders.py purity --data-dir DIR
 python benchmarks/encoders.py audit --data-dir DIR [--attacks 1000] [--seed 0]
@@ -48,6 +48,7 @@ def main() -> None:
     parser.add_argument("--texts", type=Path, help="folder with ag_news.csv.gz and reviews.csv.gz")
     parser.add_argument("--images", type=int, default=60000)
     parser.add_argument("--pixels", type=int)
+    parser.add_argument("--cache", type=Path, help="keep what `speed` encodes here; must hold none of it yet")
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--attacks", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0, help="of the first attacks, so that a campaign can go on")
@@ -63,7 +64,7 @@ def images_of(options: argparse.Namespace, n: int) -> NDArray[np.uint8]:
 def speed(options: argparse.Namespace) -> None:
     X, encoder = images_of(options, options.images), poisonproof.encoder(f"efficientnet-lite0@{options.pixels or 160}")
     with tempfile.TemporaryDirectory() as folder:
-        cached = encoder.cached(folder)
+        cached = encoder.cached(options.cache or folder)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for name in ("encoded", "from the cache"):
             cpu, wall = time.process_time(), time.perf_counter()

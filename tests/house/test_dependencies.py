@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import skops.io as sio
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 from sklearn.naive_bayes import GaussianNB
 
@@ -41,6 +42,27 @@ def lowest(requirement):
 def test_the_oldest_constraints_are_the_declared_bounds():
     bounds = {name: Version(lowest(one)) for name, one in declared().items()}
     assert {name: Version(number) for name, number in oldest().items()} == bounds
+
+
+def asked_for(extra):
+    """What an extra installs, through the extras that it names."""
+    for text in PROJECT["optional-dependencies"][extra]:
+        requirement = Requirement(text)
+        if requirement.name == PROJECT["name"]:
+            for inner in requirement.extras:
+                yield from asked_for(inner)
+        else:
+            yield requirement
+
+
+def test_a_release_elsewhere_cannot_break_a_build_here():
+    """A new version of a style checker once failed a submission that had not changed a line."""
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    pinned = {canonicalize_name(name): number for name, number in (line.split("==") for line in lines if "==" in line)}
+    for requirement in [*map(Requirement, PROJECT["dependencies"]), *asked_for("dev")]:
+        number = pinned.get(canonicalize_name(requirement.name))
+        assert number, f"{requirement.name} has no version in constraints.txt"
+        assert requirement.specifier.contains(number), f"{requirement.name} {number}"
 
 
 @pytest.mark.parametrize("name", sorted(oldest()))

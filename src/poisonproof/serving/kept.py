@@ -166,7 +166,7 @@ class KeptRun:
             warnings.warn(str(error), PremiseWarning, stacklevel=2)
             return model._asked(X)
 
-    def answers(self, X: Any, question: Question = Question()) -> Answers:  # noqa: B008 - frozen
+    def answers(self, X: Any, question: Question = Question()) -> Answers:
         """Prediction, radius and what else is asked, for each of these samples."""
         votes: Votes | Ballots | Neighbours
         if isinstance(self.model, SampleVoteClassifier):
