@@ -7,7 +7,12 @@
 --brute draws small linear ensembles, without and with class weights, and tries every labelling of every sample.
 --retrain flips labels of digits where it hurts most, trains anew and asks; ATTACKS in all of six ensembles, or of one.
 The last form measures radii on TRAIN training and TEST test samples, drawn at random, of a data set
-($POISONPROOF_DATA), with its preset, and with the preset's features and balance=0.
+($POISONPROOF_DATA), with its preset, and with the preset's features and balance=0. Whole training sets at k = 50 and
+2,000 test samples were fixed before any of them was met:
+
+    python benchmarks/label_flips.py mnist 50 1 60000 2000
+    python benchmarks/label_flips.py cifar10 50 1 50000 2000
+    python benchmarks/label_flips.py gtsrb 50 1 39209 2000
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from label_flip_oracle import member_cost, radius, random_ensemble, smallest_attack, weighted_member_cost
 from poisonproof import FiniteAggregationClassifier, Votes, data
+from poisonproof.certificates import label_flips
 from poisonproof.certificates.label_flip_kernels import NEVER, flip_radii, member_costs, weighted_member_costs
 from poisonproof.certificates.label_flips import _Inside, certify_label_flips
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
@@ -140,6 +141,40 @@ def test_the_rounding_margin_covers_what_base_classifiers_compute(digits, balanc
             assert (np.abs(scores - inside.scores) <= inside.base).all()
         assert (np.abs(scores - exact) <= margin).all()
     assert np.abs(scores - exact).max() > 0
+
+
+@pytest.mark.parametrize("balance", [0.0, 0.7])
+def test_what_is_inside_follows_from_plain_linear_algebra(digits, balance):
+    """The slow twin: an inverse from every unit vector, in double precision; the bounds never fall below its own."""
+    own = np.random.default_rng(4).choice(len(digits.x_train), 150, replace=False)
+    pool = clone(LEARNER).set_params(balance=balance).share(digits.x_train)
+    kernel = pool.kernel_columns(pool.test_features(digits.x_test[:30]))
+    inside = _Inside(pool, own, digits.y_train[own], kernel)
+    solution = pool.solve(own, digits.y_train[own])
+    matrix, column = pool.system(own, solution.ridge), kernel[own].astype(float)
+    inverse = np.abs(np.linalg.inv(matrix))
+    single, double = 152 * 2.0**-24, 451 * 2.0**-53
+    eta, gamma = 4 * single / (1 - single), 4 * double / (1 - double) * matrix.diagonal().max()
+    norms = np.abs(np.linalg.solve(matrix, column)).sum(axis=0)
+    extra = eta * (inverse @ np.abs(column)) + 2 * gamma * inverse.sum(axis=1)[:, None] * norms
+    assert np.allclose(inside.g, np.linalg.solve(matrix, column), rtol=0, atol=1e-12)
+    assert (inside.extra >= extra * (1 - 1e-9)).all()
+    assert (inside.extra <= extra * 1.001).all()
+    coefficients = np.abs(solution.coefficients.reshape(150, -1).astype(float))
+    counts = np.bincount(digits.y_train[own])
+    weight = ((150 / len(counts) / counts) ** balance)[:, None]
+    errors = np.eye(10)[digits.y_train[own]].T @ (gamma * inverse.sum(axis=1)[:, None] * norms)
+    base = eta * coefficients.T @ np.abs(column) + gamma * coefficients.sum(axis=0)[:, None] * norms + weight * errors
+    assert np.allclose(inside.base, base, rtol=1e-13, atol=0)
+
+
+def test_batches_of_test_samples_give_what_all_of_them_give(fitted, digits, monkeypatch):
+    learner, votes, found = fitted
+    monkeypatch.setattr(label_flips, "FEWEST_TESTS_AT_ONCE", 7)
+    monkeypatch.setattr(label_flips, "BYTES_AT_ONCE", 0)
+    again = certify_label_flips(votes, learner, digits.x_train, digits.y_train, digits.x_test[:60])
+    assert np.array_equal(again.radius, found.radius)
+    assert np.array_equal(again.prediction, found.prediction)
 
 
 def test_what_cannot_be_certified_is_refused_in_one_sentence(fitted, digits):

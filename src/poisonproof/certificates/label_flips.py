@@ -26,11 +26,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from poisonproof.certificates.label_flip_kernels import NEVER, flip_radii, member_costs, weighted_member_costs
 from poisonproof.certificates.methods import certify
 from poisonproof.errors import PoisonproofError, WrongTypeError
+from poisonproof.learners.cholesky import Factor
 from poisonproof.learners.kernel_ridge import LARGEST_COEFFICIENT, KernelRidgeClassifier, Pool
 from poisonproof.partition.subsets import Subsets
 from poisonproof.premises import Premise
@@ -38,7 +38,8 @@ from poisonproof.samples.labels import read_labels
 from poisonproof.system.threads import in_threads, one_linear_algebra_thread
 from poisonproof.votes.votes import Votes
 
-TESTS_AT_ONCE = 256
+FEWEST_TESTS_AT_ONCE = 256
+BYTES_AT_ONCE = 2**30  # a base classifier is solved and inverted again for every batch of test samples
 SAFETY = 4.0
 SINGLE, DOUBLE = 2.0**-24, 2.0**-53
 
@@ -97,8 +98,10 @@ def certify_label_flips(
         if len(asked) != votes.n_test:
             raise PoisonproofError(f"The votes are about {votes.n_test} test samples, but there are {len(asked)}.")
         prediction, radius = np.empty(votes.n_test, np.int64), np.empty(votes.n_test, np.int64)
-        for start in range(0, votes.n_test, TESTS_AT_ONCE):
-            part = slice(start, min(start + TESTS_AT_ONCE, votes.n_test))
+        bytes_per_test = 4 * (pool.n_rows + len(subsets) * len(classes))
+        step = max(FEWEST_TESTS_AT_ONCE, BYTES_AT_ONCE // bytes_per_test)
+        for start in range(0, votes.n_test, step):
+            part = slice(start, min(start + step, votes.n_test))
             kernel = pool.kernel_columns(pool.test_features(asked.take(np.arange(part.start, part.stop))))
             matrix = np.ascontiguousarray(votes.matrix[part])
             costs = _costs(pool, subsets, codes, kernel, matrix, len(classes), n_jobs)
@@ -180,13 +183,13 @@ class _Inside:
         solution = pool.solve(subset, local)
         rows = pool.rows_of(subset)
         matrix, column = pool.system(subset, solution.ridge), kernel[rows].astype(np.float64)
-        n, copies = len(rows), pool.copies
-        factor = cho_factor(matrix, lower=True)
-        g = cho_solve(factor, column)
-        inverse = np.abs(cho_solve(factor, np.eye(n)))
+        n, copies, diagonal = len(rows), pool.copies, float(matrix.diagonal().max())
+        factor = Factor(matrix, n)
+        g = factor.solve(column)
+        inverse = np.abs(factor.inverse())
         single, double = (n + 2) * SINGLE, (3 * n + 1) * DOUBLE
         eta = SAFETY * single / (1 - single)
-        gamma = SAFETY * double / (1 - double) * float(matrix.diagonal().max()) * np.abs(g).sum(axis=0)
+        gamma = SAFETY * double / (1 - double) * diagonal * np.abs(g).sum(axis=0)
         sums = inverse.sum(axis=1)
         coefficients = np.abs(solution.coefficients.reshape(n, -1).astype(np.float64))
         one_hot = np.eye(coefficients.shape[1])[local]
@@ -197,7 +200,9 @@ class _Inside:
         self.largest = float(sums.max())
         self.g = np.ascontiguousarray(of_samples(g))
         own_errors = gamma * of_samples(sums[:, None])  # of our g, and of the solution that a flip adds
-        self.extra = np.ascontiguousarray(eta * of_samples(inverse @ np.abs(column)) + 2 * own_errors)
+        # A sum of positive numbers in single precision is off by a share of less than ``single``.
+        reach = (1 + 2 * single) * (_single(inverse) @ np.abs(kernel[rows])).astype(np.float64)
+        self.extra = np.ascontiguousarray(eta * of_samples(reach) + 2 * own_errors)
         counts = one_hot.sum(axis=0)
         weight = ((len(subset) / len(counts) / counts) ** pool.balance)[:, None]
         self.scores = weight * (one_hot.T @ self.g)
@@ -206,6 +211,11 @@ class _Inside:
             + gamma * coefficients.sum(axis=0)[:, None]
             + weight * (one_hot.T @ own_errors)
         )
+
+
+def _single(inverse: NDArray[np.float64]) -> NDArray[np.float32]:
+    """In single precision, and finite: of a base classifier with larger entries nothing is claimed (``largest``)."""
+    return np.minimum(inverse, LARGEST_COEFFICIENT).astype(np.float32)
 
 
 def _check_votes(i: int, votes: NDArray[Any], held: NDArray[np.int64], inside: _Inside) -> None:
