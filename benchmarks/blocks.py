@@ -4,7 +4,7 @@
 
 Every case is a small world whose maps one poison changes beyond recognition (tests/helpers/block_oracle.py). Checked:
 the fast certificate is the slow one; no attack of up to `--size` acts within a radius changes a prediction. Printed:
-how many radii were attacked, and how many radii of 0 fell to one act.
+what kinds of worlds there were, how many radii were attacked, and how many fell to one act more than is certified.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
-from block_oracle import broken, random_case, slow_radius
+from block_oracle import broken, random_case, slow_radius, tied
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -27,7 +28,9 @@ if __name__ == "__main__":
     options = parser.parse_args()
     random = np.random.default_rng(options.seed)
     start = time.process_time()
-    attacked = past = fallen = 0
+    kinds: Counter[str] = Counter()
+    beyond: Counter[int] = Counter()
+    fallen: Counter[int] = Counter()
     radii: list[int] = []
     for case in range(options.cases):
         world, x, samples = random_case(random)
@@ -36,12 +39,18 @@ if __name__ == "__main__":
         assert (radius, flips) == slow_radius(world, x, samples), (case, world, x, samples)
         for certified, kind in ((radius, False), (flips, True)):
             sizes = range(1, min(certified, options.size, len(samples)) + 1)
-            attacked += len(sizes) > 0
+            kinds["radii attacked, flips" if kind else "radii attacked, insertions and removals"] += len(sizes) > 0
             assert broken(world, x, samples, sizes, kind) is None, (case, world, x, samples, kind)
         radii.append(radius)
-        if radius == 0:
-            past += 1
-            fallen += broken(world, x, samples, (1,), False) is not None
-    print(f"{options.cases} cases, {attacked} certified radii attacked, none broken.")
-    print(f"{past} radii of 0 attacked with one act: {fallen} fell.")
+        kinds["d > 1"] += world.spread.d > 1
+        kinds["table that no shifts describe"] += world.spread.shifts is None
+        kinds["a sample more than once"] += len(set(samples)) < len(samples)
+        kinds["a class to be invented"] += world.inferred
+        kinds["a tie of members"] += tied(world, x, samples)
+        if radius < 2:  # three acts are too many to try them all for every world
+            beyond[radius] += 1
+            fallen[radius] += broken(world, x, samples, (radius + 1,), False) is not None
+    print(f"{options.cases} cases, none broken. " + ", ".join(f"{kind}: {n}" for kind, n in kinds.items()))
+    for radius in sorted(beyond):
+        print(f"{beyond[radius]} radii of {radius} attacked with {radius + 1} acts: {fallen[radius]} fell.")
     print(f"radii {np.bincount(radii).tolist()}, {time.process_time() - start:.0f} CPU seconds")

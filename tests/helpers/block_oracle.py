@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import xxhash
@@ -37,7 +38,8 @@ class World:
 
     def reach(self, member: int, samples: Sequence[Sample]) -> int | None:
         """How far near is in a member's map: from its own samples without labels; None if it has none."""
-        own = sorted(place for place, _ in samples if member in self.spread.subsets_of(self.partition(place)))
+        fed = feeding(self)
+        own = sorted(place for place, _ in samples if member in fed[place])
         return xxhash.xxh64_intdigest(f"{self.salt} {member} {own}".encode()) % (self.n_places + 1) - 1 if own else None
 
     def scores(self, x: int, samples: Sequence[Sample], reach: int) -> dict[int, int]:
@@ -49,19 +51,25 @@ class World:
                 scores[label] += 1 if abs(place - x) <= reach else -1
         return scores
 
-    def verdict(self, x: int, samples: Sequence[Sample], member: int) -> int | None:
-        """What one member says; None if it abstains."""
-        reach = self.reach(member, samples)
-        if reach is None:
-            return None
+    def verdict(self, x: int, samples: Sequence[Sample], reach: int) -> int:
+        """What a member says in whose map near goes so far."""
         scores = self.scores(x, samples, reach)
         return max(scores, key=lambda c: (scores[c], -_rank(c, self.n_classes)))
 
+    def votes(self, x: int, samples: Sequence[Sample]) -> dict[int, int]:
+        """How many members say each class that is there; a member without samples abstains."""
+        reaches = [self.reach(member, samples) for member in range(self.spread.n_subsets)]
+        said = {reach: self.verdict(x, samples, reach) for reach in set(reaches) if reach is not None}
+        there = sorted({label for _, label in samples}) if self.inferred else range(self.n_classes)
+        votes = dict.fromkeys(there, 0)
+        for reach in reaches:
+            if reach is not None:
+                votes[said[reach]] += 1
+        return votes
+
     def predict(self, x: int, samples: Sequence[Sample]) -> int:
         """The class that most members say; ties to the smaller one, but an unseen class wins them."""
-        said = [self.verdict(x, samples, member) for member in range(self.spread.n_subsets)]
-        there = sorted({label for _, label in samples}) if self.inferred else range(self.n_classes)
-        votes = {c: said.count(c) for c in there}
+        votes = self.votes(x, samples)
         return max(votes, key=lambda c: (votes[c], -_rank(c, self.n_classes)), default=0)
 
     def certified(self, x: int, samples: Sequence[Sample]) -> tuple[int, int, int]:
@@ -93,6 +101,13 @@ class World:
                 rest = [sample for row, sample in enumerate(samples) if row not in gone]
                 for new in itertools.combinations_with_replacement(inserted, size - removals):
                     yield rest + list(new)
+
+
+@cache
+def feeding(world: World) -> tuple[frozenset[int], ...]:
+    """The members that a sample at each place feeds."""
+    members = (world.spread.subsets_of(world.partition(place)) for place in range(world.n_places))
+    return tuple(frozenset(int(member) for member in some) for some in members)
 
 
 def _rank(c: int, n_classes: int) -> int:
@@ -141,32 +156,54 @@ def slow_radius(world: World, x: int, samples: Sequence[Sample]) -> tuple[int, i
 
 
 def random_case(random: np.random.Generator) -> tuple[World, int, list[Sample]]:
-    """A small world, a test sample and training samples."""
+    """A small world, a test sample and training samples, some of them twice."""
     n_classes = int(random.integers(2, 4))
-    d = int(random.integers(1, 4))
-    k = int(random.integers(3, 8)) if d == 1 else int(random.integers(2, 5))
-    inferred = bool(random.integers(0, 2))
-    sizes = tuple(int(size) for size in random.integers(0, 3, n_classes))
-    n_places = int(random.integers(4, 9))
-    world = World(
-        Spread.random(k, d, int(random.integers(99))),
-        n_classes,
-        sizes,
-        n_places,
-        int(random.integers(1 << 30)),
-        inferred,
-    )
-    count = int(random.integers(3, 9))
+    sure = random.random() < 0.4  # one class so far ahead that members withstand poisons they are not fed with
+    inferred = not sure and bool(random.integers(0, 2))
     favoured = int(random.integers(n_classes))
+    sizes = random.integers(0, 3, n_classes)
+    sizes[favoured] += int(random.integers(2, 25)) if sure else 0
+    n_places = int(random.integers(6, 11) if sure else random.integers(4, 9))
+    world = World(
+        random_spread(random), n_classes, tuple(sizes.tolist()), n_places, int(random.integers(1 << 30)), inferred
+    )
+    count = int(random.integers(5, 9) if sure else random.integers(3, 9))
+    agreed = float(random.choice([0.6, 0.8, 1.0]))
+    places = random.permutation(n_places).tolist() if random.random() < 0.5 else []  # else some more than once
     samples = [
-        (int(random.integers(n_places)), favoured if random.random() < 0.8 else int(random.integers(n_classes)))
-        for _ in range(count)
+        (
+            places[number] if number < len(places) else int(random.integers(n_places)),
+            favoured if random.random() < agreed else int(random.integers(n_classes)),
+        )
+        for number in range(count)
     ]
     if inferred:  # codes are those of the classes that are there
         there = sorted({label for _, label in samples})
         samples = [(place, there.index(label)) for place, label in samples]
-        world = World(world.spread, len(there), sizes[: len(there)], n_places, world.salt, True)
+        world = World(world.spread, len(there), world.sizes[: len(there)], n_places, world.salt, True)
     return world, int(random.integers(n_places)), samples
+
+
+def random_spread(random: np.random.Generator) -> Spread:
+    """Shifts by chance, a projective plane, or a balanced table that no shifts describe; d from 1 to 4."""
+    kind = random.random()
+    if kind < 0.1:
+        return Spread.planes(2, int(random.integers(1, 3)))
+    if kind < 0.2:  # permutations side by side, until no row names a member twice
+        n, d = int(random.integers(5, 12)), 2
+        while True:
+            table = np.stack([random.permutation(n) for _ in range(d)], axis=1)
+            if (table[:, 0] != table[:, 1]).all():
+                return Spread.from_table(table)
+    d = int(random.integers(1, 5))
+    k = int(random.integers(3, 10)) if d == 1 else int(random.integers(2, 5))
+    return Spread.random(k, d, int(random.integers(99)))
+
+
+def tied(world: World, x: int, samples: Sequence[Sample]) -> bool:
+    """Whether two classes have the most members."""
+    votes = list(world.votes(x, samples).values())
+    return votes.count(max(votes)) > 1
 
 
 def broken(world: World, x: int, samples: Sequence[Sample], sizes: Iterable[int], flips: bool) -> list[Sample] | None:

@@ -4,6 +4,8 @@ A sum of floats depends on how many threads share it, so a base classifier runs 
 OpenMP thread, wherever it runs. The limit belongs to the process, not to a base classifier: a
 context manager per base classifier would race as soon as two of them run in threads. A library that a
 base classifier brings in while it works comes without the limit: it gets it then, and the work is done again.
+
+Looking for the libraries takes milliseconds, so it is done again only when the linker has loaded or unloaded one.
 """
 
 from __future__ import annotations
@@ -17,15 +19,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from poisonproof.system.progress import counted
+from poisonproof.system.shared_libraries import Loads, loads
 
 MOST_REPETITIONS = 20
 
 _lock = threading.Lock()
 _inside = 0
 _limits: list[Any] = []
+_libraries: tuple[Loads, ThreadpoolController] | None = None
 
 Result = TypeVar("Result")
 
@@ -36,7 +40,7 @@ def one_linear_algebra_thread() -> Iterator[None]:
     global _inside
     with _lock:
         if _inside == 0:
-            _limits.append(threadpool_limits(1))
+            _limits.append(_controller().limit(limits=1))
         _inside += 1
     try:
         yield
@@ -45,6 +49,17 @@ def one_linear_algebra_thread() -> Iterator[None]:
             _inside -= 1
             while _inside == 0 and _limits:
                 _limits.pop().restore_original_limits()
+
+
+def _controller() -> ThreadpoolController:
+    """All libraries with threads that are loaded now."""
+    global _libraries
+    counts = loads()  # before looking: what is loaded meanwhile is found next time
+    if counts is None:
+        return ThreadpoolController()
+    if _libraries is None or _libraries[0] != counts:
+        _libraries = counts, ThreadpoolController()
+    return _libraries[1]
 
 
 def with_limited_libraries(work: Callable[[], Result]) -> Result:
