@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from poisonproof import BlockBallotClassifier, Certificate
+from poisonproof import BlockBallotClassifier, Certificate, PremiseWarning
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.maps.vectors import VectorFeatures
 from poisonproof.maps.whitening import LENGTH, Whitening
@@ -53,6 +54,7 @@ def slow_votes(
     return said
 
 
+GROWING = itertools.count(3)
 SHARE = {"near": None, "near_share": 0.15}
 
 
@@ -159,3 +161,76 @@ def test_contributors_are_refused() -> None:
         BlockBallotClassifier(near=0.5).fit([[0.0], [1.0]], [0, 1], groups=["a", "b"])
     with pytest.raises(PoisonproofError, match="must be by content"):
         BlockBallotClassifier(near=0.5, split="group").fit([[0.0], [1.0]], [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"near": -1.0}, "a number from 0 on"),
+        ({"near": math.nan}, "a number from 0 on"),
+        ({"near": None, "near_share": 0}, "above 0 and at most 1"),
+        ({"near": None, "near_share": math.nan}, "above 0 and at most 1"),
+        ({"directions": 0}, "'directions'"),
+        ({"directions": 2.5}, "'directions'"),
+        ({"exponent": -0.5}, "'exponent'"),
+        ({"exponent": math.nan}, "'exponent'"),
+        ({"k": 0}, "'k' parameter"),
+        ({"classes": [0, 1], "class_sizes": {0: 3, 2: 4}}, "keys of 'class_sizes' must be the classes"),
+        ({"features": lambda X: np.full((len(X), 2), np.nan)}, "no usable numbers for any sample"),
+        ({"features": lambda X: np.ones((len(X), next(GROWING)))}, "other numbers when it was asked"),
+    ],
+)
+def test_parameters_that_cannot_be_meant_are_refused(
+    digits: tuple[np.ndarray, np.ndarray], wrong: dict[str, object], message: str
+) -> None:
+    with pytest.raises(PoisonproofError, match=message):
+        model(**wrong).fit(digits[0][:40], digits[1][:40])
+
+
+def test_what_one_row_can_cause_costs_only_that_row(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    def failing(rows: np.ndarray) -> np.ndarray:
+        if (np.asarray(rows)[:, 0] == 99).any():
+            raise RuntimeError("ninety-nine")
+        return np.asarray(rows)
+
+    X, y = digits[0][:120].copy(), digits[1][:120].astype(object)
+    X[3, 0], y[5] = 99, None
+    with pytest.warns(PremiseWarning) as told:
+        fitted = model(features=failing).fit(X, y)
+    words = " ".join(str(one.message) for one in told)
+    assert "1 training samples cannot be read by the feature map and were left out" in words
+    assert "1 training samples have a label that is not one of the classes and were left out" in words
+    rest = np.delete(np.arange(120), [3, 5])
+    alone = model(features=failing).fit(digits[0][rest], digits[1][rest])
+    answers, expected = fitted.certify(digits[0][600:640]), alone.certify(digits[0][600:640])
+    assert np.array_equal(answers.radius, expected.radius)
+    assert np.array_equal(answers.prediction, expected.prediction)
+    with pytest.warns(PremiseWarning, match="1 samples to be answered cannot be read"):
+        assert len(fitted.predict(X[3:5])) == 2
+
+
+def test_one_class_left_and_few_samples_are_answered(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    fitted = model(classes=None).fit(digits[0][:60], np.zeros(60, int))
+    certificate = fitted.certify(digits[0][600:620])
+    assert (certificate.prediction == 0).all()
+    assert (certificate.runner_up == 1).all()  # a class that nobody has shown
+    assert model().fit(digits[0][:2], digits[1][:2]).predict(digits[0][600:620]).shape == (20,)
+
+
+def test_answers_below_a_radius_are_masked(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    fitted = model().fit(digits[0][:300], digits[1][:300])
+    certificate = fitted.certify(digits[0][600:700])
+    answers = fitted.predict(digits[0][600:700], min_radius=2)
+    assert np.array_equal(answers.mask, certificate.radius < 2)
+    assert 0 < answers.mask.sum() < 100
+    assert np.array_equal(answers.data, fitted.predict(digits[0][600:700]))
+
+
+def test_nothing_that_is_saved_is_a_pickle(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    model().fit(digits[0][:100], digits[1][:100]).save(tmp_path / "model")
+    paths = [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
+    assert {path.suffix for path in paths} <= {".npz", ".json", ".skops"}
+    for path in paths:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as arrays:
+                assert all(arrays[name].dtype != object for name in arrays.files)
