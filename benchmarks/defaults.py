@@ -4,6 +4,9 @@
 run` reads it. A fifth of its training part (at most 1,000 samples, by a salted hash) is asked; base classifiers learn
 from the rest (at most 24,000). Every learner that fits the data stands beside the choice that each base classifier
 would make for itself, for several k and d. Figures: clean, balanced, and balanced certified at 1, 2, 5, 8.
+
+``--attack-size M`` asks how many base classifiers there should be for an attack size that somebody fears: k is 2, 3, 4
+and 6 times M, at d = 1, and the figures are those at attack size M.
 """
 
 from __future__ import annotations
@@ -26,10 +29,13 @@ SIZES = (1, 2, 5, 8)
 MOST, ASKED = 24_000, 1_000
 TABLES, TEXTS = ("table", "forest", "boosting", "auto"), ("bayes", "ridge", "text", "auto")
 GRID = ((10, 1), (20, 1), (20, 4), (40, 1))
+PER_POISON = (2, 3, 4, 6)
 
 
-def measured(one: RealSet, folder: Path, learners: tuple[str, ...] | None, grid: Any) -> list[dict[str, Any]]:
-    """Figures of every learner, k and d on one set."""
+def measured(
+    one: RealSet, folder: Path, learners: tuple[str, ...] | None, grid: Any, sizes: tuple[int, ...]
+) -> list[dict[str, Any]]:
+    """Figures of every learner, k and d on one set, at these attack sizes."""
     path = folder / "data.csv"
     one.frame().to_csv(path, index=False)
     data = open_files(path, ReadOptions(label=one.label))
@@ -55,8 +61,9 @@ def measured(one: RealSet, folder: Path, learners: tuple[str, ...] | None, grid:
                     "majority": certificate.majority_share(truth),
                     "clean": certificate.clean_accuracy(truth),
                     "balanced": certificate.balanced_accuracy(truth),
-                    "certified": certificate.certified_fraction(truth, SIZES).tolist(),
-                    "certified_balanced": certificate.certified_fraction_balanced(truth, SIZES).tolist(),
+                    "attack_sizes": sizes,
+                    "certified": certificate.certified_fraction(truth, sizes).tolist(),
+                    "certified_balanced": certificate.certified_fraction_balanced(truth, sizes).tolist(),
                     "cpu_seconds": round(time.process_time() - started, 1),
                 }
             )
@@ -71,15 +78,19 @@ def main() -> None:
     parser.add_argument("--only", help="part of a name")
     parser.add_argument("--learners", help="names, with commas")
     parser.add_argument("--k", help="values of k at d = 1, with commas")
+    parser.add_argument("--attack-size", type=int, help="k is 2, 3, 4 and 6 times that, and figures are those at it")
     asked = parser.parse_args()
     learners = None if asked.learners is None else tuple(asked.learners.split(","))
     grid = GRID if asked.k is None else tuple((int(k), 1) for k in asked.k.split(","))
+    sizes: tuple[int, ...] = SIZES
+    if asked.attack_size is not None:
+        grid, sizes = tuple((times * asked.attack_size, 1) for times in PER_POISON), (asked.attack_size,)
     found: list[dict[str, Any]] = []
     for one in real_sets(texts_folder()):
         if asked.only and asked.only not in one.name:
             continue
         with tempfile.TemporaryDirectory() as folder:
-            found += measured(one, Path(folder), learners, grid)
+            found += measured(one, Path(folder), learners, grid, sizes)
         asked.out.write_text(json.dumps(found, indent=1) + "\n")
 
 

@@ -1,9 +1,10 @@
 """One command with no options but the label, on real data sets: what a new user gets, beside what a practitioner has.
 
-``POISONPROOF_DATA=DIR python benchmarks/real_data.py`` measures and writes benchmarks/real_data.json; ``--page`` only
-writes docs/real-data.md from it. Each set is written as CSV and given to `poisonproof run FILE --label
-COLUMN`; its figures are read from --json, the strong undefended model's among them (gradient boosting for tables,
-tf-idf of words and characters with a linear model for texts). Test samples are met once, with the defaults as they are.
+``POISONPROOF_DATA=DIR python benchmarks/real_data.py`` measures and writes benchmarks/real_data.json; ``--kind table``
+measures tables only and leaves the other rows as they are; ``--page`` only writes docs/real-data.md from it. Each set
+is written as CSV and given to `poisonproof run FILE --label COLUMN`; its figures are read from --json, the strong
+undefended model's among them (gradient boosting for tables, tf-idf of words and characters with a linear model for
+texts). Test samples are met once, with the defaults as they are.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from real_sets import RealSet, real_sets, texts_folder
 HERE = Path(__file__).parent
 RECORD, PAGE = HERE / "real_data.json", HERE.parent / "docs" / "real-data.md"
 SIZES = (1, 2, 5, 8)
+GOAL = 4  # points between the strong undefended model and ours, where a base classifier has 200 samples or more
 
 
 def measured(one: RealSet, folder: Path) -> dict[str, Any]:
@@ -105,7 +107,8 @@ made by `python benchmarks/real_data.py` from benchmarks/real_data.json; a test 
 
 Sets where clean accuracy is not above the share of the most frequent class and the command does not say so:
 {", ".join(below) or "none"}. Where a base classifier learns from 200 samples or more ({len(large)} sets), the mean gap
-between the strong undefended model and the default's clean accuracy is {100 * gap:.1f} points.
+between the strong undefended model and the default's clean accuracy is {100 * gap:.1f} points; at most {GOAL} were
+wanted, which {"holds" if 100 * gap <= GOAL else "does not hold"}.
 
 Headlines with 12 % of a rare class: a base classifier sees about twenty headlines of the rare class, of seven words
 each, so base classifiers disagree and little is certified; with `--k 10` each would see about forty, and no radius
@@ -123,18 +126,21 @@ def main() -> None:
     """Measure, or only write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--page", action="store_true", help="only write the page")
+    parser.add_argument("--kind", help="measure sets of this kind again: table, text or image")
     parser.add_argument("--missing", action="store_true", help="measure only sets that the record lacks")
     asked = parser.parse_args()
-    record = json.loads(RECORD.read_text()) if RECORD.exists() and (asked.missing or asked.page) else []
-    if not asked.page:
-        there = {row["name"] for row in record}
-        for one in real_sets(texts_folder()):
-            if one.name in there:
-                continue
-            with tempfile.TemporaryDirectory() as folder:
-                record.append(measured(one, Path(folder)))
-            print(json.dumps(record[-1]), flush=True)
-            RECORD.write_text(json.dumps(record, indent=1) + "\n")
+    kept = asked.missing or asked.page or asked.kind
+    rows = {row["name"]: row for row in json.loads(RECORD.read_text())} if RECORD.exists() and kept else {}
+    sets = [] if asked.page else list(real_sets(texts_folder()))
+    for one in sets:
+        if one.name in rows and (asked.missing or (asked.kind and asked.kind != one.kind)):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            rows[one.name] = measured(one, Path(folder))
+        print(json.dumps(rows[one.name]), flush=True)
+        names = dict.fromkeys([*(one.name for one in sets), *rows])
+        RECORD.write_text(json.dumps([rows[name] for name in names if name in rows], indent=1) + "\n")
+    record = json.loads(RECORD.read_text())
     PAGE.write_text(page(record))
 
 

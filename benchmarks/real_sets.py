@@ -47,6 +47,13 @@ def real_sets(texts: Path | None = None) -> Iterator[RealSet]:
     yield RealSet("wives insured", "table", "R, Ecdat HI", "whi", partial(of_r, "Ecdat/HI"))
     yield RealSet("affairs", "table", "statsmodels", "affair", of_affairs)
     yield RealSet("diamonds, cut", "table", "R, ggplot2", "cut", partial(of_r, "ggplot2/diamonds"))
+    yield RealSet("union members", "table", "R, Ecdat Males", "union", partial(of_r, "Ecdat/Males", drop=("nr",)))
+    yield RealSet("benefits", "table", "R, Ecdat Benefits", "ui", partial(of_r, "Ecdat/Benefits"))
+    yield RealSet("deaths", "table", "R, survival flchain", "death", of_deaths)
+    yield RealSet("saw a doctor", "table", "R, COUNT rwm5yr", "docvis", of_doctors)
+    yield RealSet("outpatients", "table", "statsmodels", "visits", of_outpatients)
+    yield RealSet("food budgets, sex", "table", "R, Ecdat BudgetFood", "sex", of_budgets)
+    yield RealSet("health cards", "table", "R, Ecdat VietNamI", "insurance", of_health_cards)
     if texts is None or not texts.is_dir():
         print("*** NO TEXTS: give the folder with ag_news.csv.gz and reviews.csv.gz ***")
         return
@@ -90,6 +97,37 @@ def of_affairs() -> pd.DataFrame:
 
     frame = fair.load_pandas().data
     return frame.assign(affair=np.where(frame["affairs"] > 0, "yes", "no")).drop(columns="affairs")
+
+
+def of_deaths() -> pd.DataFrame:
+    """Who had died at the end of a study of light chains in blood, without when and of what."""
+    frame = of_r("survival/flchain", drop=("futime", "chapter"))
+    return frame.assign(death=np.where(frame["death"] > 0, "yes", "no"))
+
+
+def of_doctors() -> pd.DataFrame:
+    """Whether somebody in Germany saw a doctor in a year, without how often."""
+    frame = of_r("COUNT/rwm5yr", drop=("id",))
+    return frame.assign(docvis=np.where(frame["docvis"] > 0, "yes", "no"))
+
+
+def of_outpatients() -> pd.DataFrame:
+    """Whether there was an outpatient visit in a year (the RAND experiment), without how many."""
+    from statsmodels.datasets import randhie
+
+    frame = randhie.load_pandas().data
+    return frame.assign(visits=np.where(frame["mdvis"] > 0, "yes", "no")).drop(columns="mdvis")
+
+
+def of_budgets() -> pd.DataFrame:
+    """The sex of who heads a Spanish household; rows that do not tell are left out."""
+    return of_r("Ecdat/BudgetFood", need=("sex",))
+
+
+def of_health_cards() -> pd.DataFrame:
+    """Who in Vietnam has a health card, without the commune."""
+    frame = of_r("Ecdat/VietNamI", drop=("commune",))
+    return frame.assign(insurance=np.where(frame["insurance"] > 0, "yes", "no"))
 
 
 def of_file(path: Path) -> pd.DataFrame:

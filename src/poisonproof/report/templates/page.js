@@ -26,12 +26,19 @@
     return made;
   }
 
+  // A count with its noun: "1 vote", "2 votes".
+  function countInto(place, number) {
+    find(place).textContent = count(number);
+    const noun = find(place).parentElement.querySelector("[data-many]");
+    noun.textContent = number === 1 ? noun.dataset.many.replace(/s$/, "") : noun.dataset.many;
+  }
+
   function attack() {
     const size = Number(slider.value);
     const perClass = data.classes.map((one) => held(one.radii, size));
     const certified = perClass.reduce((sum, n) => sum + n, 0);
     document.documentElement.style.setProperty("--at", (100 * size) / data.top + "%");
-    find("#size-now").textContent = count(size);
+    countInto("#size-now", size);
     slider.setAttribute("aria-valuetext", count(size) + " " + data.unit);
     find("#certified").textContent = count(certified);
     find("#certified-share").textContent = percent(certified, data.n);
@@ -91,10 +98,10 @@
       "#sample-prediction": tile.prediction,
       "#sample-truth": tile.truth,
       "#sample-runner-up": tile.runner_up,
-      "#sample-margin": count(tile.margin),
-      "#sample-radius": count(tile.radius),
     };
     for (const [place, text] of Object.entries(facts)) find(place).textContent = text;
+    countInto("#sample-margin", tile.margin);
+    countInto("#sample-radius", tile.radius);
     const why = find("#unseen");
     if (why) why.hidden = tile.runner_up !== data.unseen;
     const most = Math.max(...tile.votes.map(([, votes]) => votes), tile.others, tile.abstained);
