@@ -17,7 +17,7 @@ from poisonproof import PoisonproofError
 from poisonproof.errors import DamagedFileError, MissingExtraError
 from poisonproof.learners.describe import describe
 from poisonproof.learners.encoded import as_encoder
-from poisonproof.maps import named_encoders
+from poisonproof.maps import image_encoders, named_encoders
 from poisonproof.maps.efficientnet import efficientnet_graph
 from poisonproof.maps.encoders import to_length
 from poisonproof.maps.image_encoders import Picture, located
@@ -78,12 +78,41 @@ def test_embeddings_are_whole_numbers_of_the_declared_length(embedded):
     assert to_length(np.zeros(2), 10.0).tolist() == [0, 0]
 
 
-def test_the_network_is_the_one_of_the_package():
+LARGER = ["efficientnet-lite1", "efficientnet-lite2"]
+
+
+@pytest.mark.parametrize("name", LARGER)
+def test_the_larger_networks_are_functions_of_one_picture_too(name, monkeypatch):
+    """At the size that they were trained for, opened twice; and many pictures at a smaller size."""
+    pytest.importorskip(named_encoders.NETWORKS[name].package, reason=f"NOT TESTED: {name} is not installed")
+    encoder, (X, _) = poisonproof.encoder(name), pictures(8)
+    assert encoder.picture.height == named_encoders.NETWORKS[name].size
+    rows = encoder(X)
+    assert rows.shape == (8, 1, 1280)
+    for size in (1, 7):
+        assert np.array_equal(np.concatenate([encoder(X[at : at + size]) for at in range(0, len(X), size)]), rows)
+    monkeypatch.setattr("poisonproof.system.threads.n_cores", lambda: 5)
+    image_encoders._sessions.clear()
+    assert np.array_equal(encoder(X[::-1]), rows[::-1])
+    small, (many, _) = poisonproof.encoder(f"{name}@64"), pictures(70)
+    whole = small(many)
+    for size in (1, 7, 64):
+        assert np.array_equal(np.concatenate([small(many[at : at + size]) for at in range(0, 70, size)]), whole)
+    assert len(np.unique(whole[:, 0], axis=0)) == 70
+
+
+# How often the blocks of each stage are repeated; widths are read off the weights
+REPEATS = {"efficientnet-lite0": (1, 2, 2, 3, 3, 4, 1)} | dict.fromkeys(LARGER, (1, 3, 3, 4, 4, 5, 1))
+
+
+@pytest.mark.parametrize("name", REPEATS)
+def test_the_network_is_the_one_of_the_package(name):
     """Against PyTorch, layer by layer from the same weights; and the weights against PyTorch's own reader."""
     torch = pytest.importorskip("torch")
     import onnxruntime
 
-    network = named_encoders.NETWORKS["efficientnet-lite0"]
+    network = named_encoders.NETWORKS[name]
+    pytest.importorskip(network.package, reason=f"NOT TESTED: {name} is not installed")
     place = located(f"package:{network.package}/models/{network.file}")
     weights = read_torch_weights(place.read_bytes())
     theirs = torch.load(place, weights_only=True)
@@ -100,20 +129,21 @@ def test_the_network_is_the_one_of_the_package():
         x = torch.nn.functional.pad(x, [pad // 2, pad - pad // 2] * 2)
         return torch.nn.functional.conv2d(x, kernel, stride=stride, groups=groups)
 
-    # repeats, kernels, strides, widths: r1k3s1o16, r2k3s2o24, r2k5s2o40, r3k3s2o80, r3k5s1o112, r4k5s2o192, r1k3s1o320
-    repeats, strides = (1, 2, 2, 3, 3, 4, 1), (1, 2, 2, 2, 1, 2, 1)
+    # lite0, repeats, kernels, strides, widths: r1k3s1o16, r2k3s2o24, r2k5s2o40, r3k3s2o80, r3k5s1o112, r4k5s2o192,
+    # r1k3s1o320
+    repeats, strides = REPEATS[name], (1, 2, 2, 2, 1, 2, 1)
     asked = torch.tensor(np.random.default_rng(0).normal(size=(1, 3, 64, 64)).astype(np.float32))
     x = torch.clamp(normalised(same(asked, theirs["_conv_stem.weight"], 2), "_bn0"), 0, 6)
     block = 0
     for count, first in zip(repeats, strides, strict=True):
         for at in range(count):
-            name, before = f"_blocks.{block}", x
+            own, before = f"_blocks.{block}", x
             if block:
-                x = torch.clamp(normalised(same(x, theirs[f"{name}._expand_conv.weight"], 1), f"{name}._bn0"), 0, 6)
-            kernel = theirs[f"{name}._depthwise_conv.weight"]
+                x = torch.clamp(normalised(same(x, theirs[f"{own}._expand_conv.weight"], 1), f"{own}._bn0"), 0, 6)
+            kernel = theirs[f"{own}._depthwise_conv.weight"]
             x = same(x, kernel, 1 if at else first, len(kernel))
-            x = torch.clamp(normalised(x, f"{name}._bn1"), 0, 6)
-            x = normalised(same(x, theirs[f"{name}._project_conv.weight"], 1), f"{name}._bn2")
+            x = torch.clamp(normalised(x, f"{own}._bn1"), 0, 6)
+            x = normalised(same(x, theirs[f"{own}._project_conv.weight"], 1), f"{own}._bn2")
             x = x + before if at else x
             block += 1
     x = torch.clamp(normalised(same(x, theirs["_conv_head.weight"], 1), "_bn1"), 0, 6).mean(dim=(2, 3))

@@ -13,8 +13,9 @@ import numpy as np
 
 from poisonproof.data import Dataset
 from poisonproof.errors import PoisonproofError
-from poisonproof.maps.declared import MAPS, PICTURES
+from poisonproof.maps.declared import MAPS
 from poisonproof.maps.hashed import HashedFeatures
+from poisonproof.maps.pictures import PICTURES
 from poisonproof.maps.tables import TableFeatures
 from poisonproof.maps.vectors import VectorFeatures
 from poisonproof.samples.kinds import NumberSamples, SparseSamples, TableSamples, TextSamples, to_samples

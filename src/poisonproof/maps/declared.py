@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -10,6 +10,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.maps.encoders import Encoder
 from poisonproof.maps.hashed import HashedFeatures
 from poisonproof.maps.named_encoders import encoder
+from poisonproof.maps.pictures import PICTURES
 from poisonproof.maps.tables import CategoryColumn, NumberColumn, TableFeatures
 from poisonproof.maps.vectors import VectorFeatures
 
@@ -17,25 +18,6 @@ OWN = "own"
 ENCODER = "encoder"
 
 
-def _digits() -> Any:
-    from poisonproof.maps.digits import DigitFeatures
-
-    return DigitFeatures()
-
-
-def _signs() -> Any:
-    from poisonproof.maps.signs import SignFeatures
-
-    return SignFeatures()
-
-
-def _objects() -> Any:
-    from poisonproof.maps.objects import ObjectFeatures
-
-    return ObjectFeatures()
-
-
-PICTURES: dict[str, Callable[[], Any]] = {"digits": _digits, "signs": _signs, "objects": _objects}
 PLAIN: dict[str, Any] = {"numbers": VectorFeatures, "words": HashedFeatures}
 MAPS = (*PLAIN, "table", *PICTURES)
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from poisonproof.errors import PoisonproofError, missing_extra
 from poisonproof.maps.encoders import NOT_COVERED, Encoder, EncoderRecord
 from poisonproof.maps.image_encoders import PACKAGE, ImageEncoder, Picture
+from poisonproof.maps.joined import JoinedEncoder, joined_parts
 from poisonproof.maps.model_folders import folder_encoder
 from poisonproof.maps.onnx_files import onnx_encoder
 from poisonproof.maps.outside_embeddings import open_embeddings
@@ -86,8 +87,12 @@ def encoder(name: str) -> Encoder:
     name : str
         ``efficientnet-lite0`` (1, 2; ``@160`` sets the pixels), ``wordllama``, ``minilm``; ``FILE.onnx``, a network for
         pictures with a ``FILE.json`` beside it that declares how pictures enter; ``FILE.npz``, embeddings that
-        `write_embeddings` wrote; or a folder in which sentence-transformers, transformers or timm saved a model.
+        `write_embeddings` wrote; or a folder in which sentence-transformers, transformers or timm saved a model. Behind
+        an encoder of pictures ``+signs`` (``digits``, ``objects``) sets one of our own maps beside it, ``+2*signs``
+        with twice its length.
     """
+    if (joined := joined_parts(name)) is not None and not Path(name).exists():
+        return JoinedEncoder.of(encoder(joined[0]), *joined[1:])
     if name.endswith(".onnx"):
         return onnx_encoder(name)
     if name.endswith(".npz"):

@@ -41,6 +41,7 @@ OWN_TYPES = (
     "poisonproof.maps.encoders.EncoderRecord",
     "poisonproof.maps.image_encoders.ImageEncoder",
     "poisonproof.maps.image_encoders.Picture",
+    "poisonproof.maps.joined.JoinedEncoder",
     "poisonproof.maps.model_folders.FolderEncoder",
     "poisonproof.maps.outside_embeddings.OutsideEmbeddings",
     "poisonproof.maps.sentence_encoders.SentenceEncoder",

@@ -1,0 +1,132 @@
+"""An encoder and one of our own maps of pictures, side by side: what photographs taught it, and what a formula sees.
+
+Both vectors are brought to declared lengths, 1 and a factor, and set one behind the other, so the squared distance is
+the sum of both. Each is a function of one sample, and so are the two together; the encoder stays a premise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.errors import PoisonproofError
+from poisonproof.maps.encoders import Encoder, to_length
+from poisonproof.maps.pictures import PICTURES
+from poisonproof.maps.trusted import described
+
+NAME = re.compile(r"(?P<encoder>.+)\+(?:(?P<factor>\d+(?:\.\d+)?)\*)?(?P<beside>[a-z]+)")
+LARGEST_FACTOR = 100.0
+
+
+@dataclass(frozen=True)
+class JoinedEncoder(Encoder):
+    """The embedding of a picture and, behind it, what one of our own maps says of it.
+
+    A picture for which the encoder has no numbers is described by zeros, whatever the map says.
+
+    Parameters
+    ----------
+    record, place, cache
+        As in `Encoder`.
+    encoder : Encoder
+        One that takes pictures.
+    beside : "digits", "signs" or "objects"
+        The map.
+    factor : float
+        The length of what the map says, where that of the embedding is 1.
+    """
+
+    encoder: Encoder = field(kw_only=True)
+    beside: str = field(kw_only=True)
+    factor: float = field(kw_only=True)
+
+    @classmethod
+    def of(cls, encoder: Encoder, beside: str, factor: float = 1.0) -> JoinedEncoder:
+        """With a record that names both."""
+        if beside not in PICTURES:
+            raise PoisonproofError(
+                f"Beside an encoder stands one of our maps of pictures, {', '.join(PICTURES)}. Got '{beside}'."
+            )
+        if not 1 / LARGEST_FACTOR <= factor <= LARGEST_FACTOR:
+            raise PoisonproofError(
+                f"The length of a map beside an encoder must be from {1 / LARGEST_FACTOR:g} to {LARGEST_FACTOR:g}. Got "
+                f"{factor:g}."
+            )
+        if encoder.record.takes != "images":
+            raise PoisonproofError(
+                f"The encoder {encoder.record.name} takes {encoder.record.takes}, and beside it the map '{beside}' "
+                "takes images; leave one of them out."
+            )
+        constants = hashlib.sha256(repr(_map(beside)).encode()).hexdigest()
+        record = replace(
+            encoder.record,
+            name=f"{encoder.record.name} beside {beside}",
+            preprocessing=f"{encoder.record.preprocessing}; behind the embedding the map {beside} (constants sha256 "
+            f"{constants[:16]}), of {float(factor)!r} times its length",
+        )
+        plain = replace(encoder, cache=None)  # what is kept is kept together, and deleted together
+        return cls(record, encoder.place, encoder=plain, beside=beside, factor=float(factor))
+
+    @property
+    def spec(self) -> str | None:
+        """The name of the encoder, with the map behind it."""
+        return None if self.encoder.spec is None else f"{self.encoder.spec}+{self.factor!r}*{self.beside}"
+
+    def read(self, X: Any) -> Sequence[Any]:
+        """Pictures, as the encoder takes them."""
+        return self.encoder.read(X)
+
+    def embed(self, sample: Any) -> NDArray[np.float64]:
+        """Both vectors, each of its own length."""
+        own = self.encoder._answer(sample)
+        if isinstance(own, PoisonproofError):
+            raise own
+        return _together(own, described(_map(self.beside), sample[None])[0], self.factor)
+
+    def probe(self) -> Any:
+        """A picture that the encoder can take."""
+        return self.encoder.probe()
+
+    def runtime(self) -> str:
+        """What runs the encoder."""
+        return self.encoder.runtime()
+
+    def _encoded(self, samples: Sequence[Any]) -> NDArray[np.int16]:
+        own = self.encoder._encoded(samples)
+        return side_by_side(own, described(_map(self.beside), np.stack(samples)), self.factor, self.record.length)
+
+
+def side_by_side(own: NDArray[Any], other: NDArray[Any], factor: float, length: float) -> NDArray[np.int16]:
+    """Rows of whole numbers, joined: brought to lengths 1 and ``factor``, then together to ``length``, and rounded."""
+    out = np.empty((len(own), own.shape[1] + other.shape[1]), np.int16)
+    for at in range(len(own)):
+        out[at] = to_length(_together(own[at], other[at], factor), length)
+    return out
+
+
+def joined_parts(name: str) -> tuple[str, str, float] | None:
+    """Encoder, map and factor of a name such as ``efficientnet-lite0@96+2*signs``; None if it is none of these."""
+    parts = NAME.fullmatch(name)
+    if parts is None or parts["beside"] not in PICTURES:
+        return None
+    return parts["encoder"], parts["beside"], float(parts["factor"] or 1.0)
+
+
+def _together(own: NDArray[Any], other: NDArray[Any], factor: float) -> NDArray[np.float64]:
+    lengths = [math.sqrt(int(np.square(part.astype(np.int64)).sum())) for part in (own, other)]
+    if lengths[0] == 0.0:
+        return np.zeros(len(own) + len(other))
+    return np.concatenate([own / lengths[0], other * (factor / lengths[1] if lengths[1] else 0.0)])
+
+
+@cache
+def _map(name: str) -> Any:
+    return PICTURES[name]()
