@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,18 @@ from poisonproof.serving.kept import Question
 from poisonproof.system.files import read_record
 
 OPTIONS = ("--k", 4, "--d", 2, "--n-jobs", 1, "--classes", "0,1,2")
+BAD = """
+import numpy as np
+random = np.random.default_rng()
+def nan(X):
+    return np.full((len(X), 3), np.nan)
+def width(X):
+    return np.ones((len(X), 2 + int(np.asarray(X).sum()) % 2))
+def twice(X):
+    return random.normal(size=(len(X), 3))
+def raises(X):
+    raise ValueError("no model here")
+"""
 FUNCTION = "import numpy as np\ndef colours(X):\n    return np.asarray(X, float).reshape(len(X), -1)[:, :24] + 1\n"
 
 
@@ -205,6 +218,58 @@ def test_plan_and_compare_take_an_encoder(folder, tmp_path):
 def test_what_cannot_be_meant_is_one_sentence(folder, tmp_path, words, sentence):
     options = ("--classes", "0,1,2", "--out", tmp_path / "run")
     assert sentence in " ".join(poisonproof("run", folder, *words, *options, code=2).stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("nan", "gave NaN, infinity or nothing for a sample; it must give numbers"),
+        ("width", "it must give as many for every sample"),
+        ("twice", "gave other numbers when it was asked about the same sample again"),
+        ("raises", "raised on a sample (ValueError: no model here)"),
+    ],
+)
+@pytest.mark.parametrize("method", [(), ("--method", "neighbours", "--n-neighbors", 5)], ids=["head", "neighbours"])
+def test_an_encoder_that_is_no_function_of_one_sample(folder, tmp_path, monkeypatch, name, sentence, method):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.py").write_text(BAD)
+    monkeypatch.delitem(sys.modules, "bad", raising=False)
+    words = ("run", folder, "--encoder", f"bad:{name}", "--classes", "0,1,2", "--n-jobs", 1, *method)
+    assert sentence in " ".join(poisonproof(*words, "--out", tmp_path / "run", code=2).stderr.split())
+
+
+def test_weights_shapes_and_samples_that_do_not_fit(folder, tmp_path, monkeypatch):
+    """What a run says before anything is encoded: other weights, a network of another shape, texts for pictures."""
+
+    def said(data, *words):
+        done = poisonproof("run", data, *words, *OPTIONS[:-2], "--out", tmp_path / "run", code=2)
+        return " ".join(done.stderr.split())
+
+    network(tmp_path / "small.onnx")
+    (tmp_path / "small.json").write_text('{"size": [20, 20], "trained_on": "noise"}')
+    images = ("--classes", "0,1,2", "--encoder")
+    assert "it would be given one float tensor of shape [1, 3, 20, 20]" in said(
+        folder, *images, tmp_path / "small.onnx"
+    )
+    (tmp_path / "texts.csv").write_text("text,y\n" + "".join(f"a text about {at},{at % 2}\n" for at in range(60)))
+    texts = ("--label", "y", "--classes", "0,1", "--encoder", SMALL)
+    assert "takes images, and these samples are texts" in said(tmp_path / "texts.csv", *texts)
+    real = named_encoders.NETWORKS["efficientnet-lite0"]
+    monkeypatch.setitem(named_encoders.NETWORKS, "efficientnet-lite0", real._replace(digest="0" * 64))
+    assert "they are others, so nothing that was certified holds" in said(folder, *images, SMALL)
+
+
+def test_a_map_of_our_own_beside_the_encoder(folder, tmp_path):
+    run = tmp_path / "run"
+    poisonproof("run", folder, "--encoder", f"{SMALL}+2*signs", *OPTIONS, "--out", run)
+    (premise,) = [words for words in read_record(run / "manifest.json")["premises"] if words.startswith("encoder: ")]
+    assert "efficientnet-lite0 beside signs" in premise
+    assert "of 2.0 times its length" in premise
+    checks = json.loads(poisonproof("verify", run, "--retrain", 1, "--json").stdout)["checks"]
+    assert {check["name"]: check["outcome"] for check in checks}["encoder"] == "ok"
+    poisonproof("predict", run, folder / "1", "--out", tmp_path / "ones.csv", "--n-jobs", 1)
+    answers = [row["prediction"] for row in csv.DictReader((tmp_path / "ones.csv").open())]
+    assert answers.count("1") > 0.9 * len(answers)
 
 
 def test_an_unreadable_image_is_named(folder, tmp_path):

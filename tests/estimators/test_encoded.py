@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 
 import poisonproof
 from encoding import SMALL, pictures
@@ -17,6 +18,7 @@ from poisonproof import (
     NeighborVoteClassifier,
     PoisonproofError,
     Split,
+    TableClassifier,
     check_estimator_purity,
     preset,
 )
@@ -31,6 +33,8 @@ HEADS = {
     "head": preset("head"),
     "linear": KernelRidgeClassifier(kernel="linear", ridge=0.1),
     "logistic": LogisticRegression(),
+    "table": TableClassifier(),
+    "tree": DecisionTreeClassifier(),
 }
 
 

@@ -4,6 +4,7 @@ Numbers in shown output may differ from machine to machine and are not compared;
 """
 
 import io
+import os
 import re
 import shlex
 import textwrap
@@ -21,6 +22,7 @@ TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 RECIPES = TUTORIALS.with_name("recipes")
 PAGES = [*sorted(TUTORIALS.glob("*.md")), *sorted(page for page in RECIPES.glob("*.md") if page.stem != "index")]
 BLOCK = re.compile(r"^[ ]*```(\w+)\n(.*?)^[ ]*```$", re.M | re.S)
+TEN_MINUTES = 600
 NEEDS = {"torch": "import torch", "distributed": "from distributed"}
 NEEDS |= {"onnxruntime": "efficientnet", "tokenizers": "wordllama"}
 
@@ -66,6 +68,7 @@ def test_tutorial(page, tmp_path, monkeypatch):
         if sign in text and find_spec(module) is None:
             pytest.skip(f"TUTORIAL NOT RUN: {page.name} needs {module}, which is not installed here")
     monkeypatch.chdir(tmp_path)
+    before = os.times()
     names, said = {"__name__": "__main__"}, ""
     for language, body in BLOCK.findall(text):
         body = textwrap.dedent(body)
@@ -76,6 +79,8 @@ def test_tutorial(page, tmp_path, monkeypatch):
         else:
             assert language == "text", f"{page.name} has a block of {language}, which nobody runs"
             assert missing_lines(body, said) == [], said
+    seconds = sum(os.times()[:4]) - sum(before[:4])  # of processors, workers too: what else runs here does not count
+    assert seconds < TEN_MINUTES, f"{page.name} took {seconds:.0f} CPU seconds from nothing to its end"
 
 
 def test_shown_output_is_compared():

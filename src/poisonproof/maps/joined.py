@@ -23,6 +23,7 @@ from poisonproof.maps.pictures import PICTURES
 from poisonproof.maps.trusted import described
 
 NAME = re.compile(r"(?P<encoder>.+)\+(?:(?P<factor>\d+(?:\.\d+)?)\*)?(?P<beside>[a-z]+)")
+BESIDE = ("signs", "objects")  # those that take pictures in colour, as encoders are given them
 LARGEST_FACTOR = 100.0
 
 
@@ -38,7 +39,7 @@ class JoinedEncoder(Encoder):
         As in `Encoder`.
     encoder : Encoder
         One that takes pictures.
-    beside : "digits", "signs" or "objects"
+    beside : "signs" or "objects"
         The map.
     factor : float
         The length of what the map says, where that of the embedding is 1.
@@ -51,9 +52,9 @@ class JoinedEncoder(Encoder):
     @classmethod
     def of(cls, encoder: Encoder, beside: str, factor: float = 1.0) -> JoinedEncoder:
         """With a record that names both."""
-        if beside not in PICTURES:
+        if beside not in BESIDE:
             raise PoisonproofError(
-                f"Beside an encoder stands one of our maps of pictures, {', '.join(PICTURES)}. Got '{beside}'."
+                f"Beside an encoder stands one of our maps of colour pictures, {' or '.join(BESIDE)}. Got '{beside}'."
             )
         if not 1 / LARGEST_FACTOR <= factor <= LARGEST_FACTOR:
             raise PoisonproofError(

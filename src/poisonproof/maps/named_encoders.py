@@ -88,8 +88,8 @@ def encoder(name: str) -> Encoder:
         ``efficientnet-lite0`` (1, 2; ``@160`` sets the pixels), ``wordllama``, ``minilm``; ``FILE.onnx``, a network for
         pictures with a ``FILE.json`` beside it that declares how pictures enter; ``FILE.npz``, embeddings that
         `write_embeddings` wrote; or a folder in which sentence-transformers, transformers or timm saved a model. Behind
-        an encoder of pictures ``+signs`` (``digits``, ``objects``) sets one of our own maps beside it, ``+2*signs``
-        with twice its length.
+        an encoder of pictures ``+signs`` or ``+objects`` sets one of our own maps beside it, ``+2*signs`` with twice
+        its length.
     """
     if (joined := joined_parts(name)) is not None and not Path(name).exists():
         return JoinedEncoder.of(encoder(joined[0]), *joined[1:])
