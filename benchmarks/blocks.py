@@ -23,7 +23,7 @@ from block_oracle import broken, random_case, slow_radius, tied
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=20_000)
-    parser.add_argument("--size", type=int, default=2, help="largest attack tried")
+    parser.add_argument("--size", type=int, default=4, help="largest attack tried")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     random = np.random.default_rng(options.seed)
@@ -47,7 +47,7 @@ if __name__ == "__main__":
         kinds["a sample more than once"] += len(set(samples)) < len(samples)
         kinds["a class to be invented"] += world.inferred
         kinds["a tie of members"] += tied(world, x, samples)
-        if radius < 2:  # three acts are too many to try them all for every world
+        if radius < options.size:
             beyond[radius] += 1
             fallen[radius] += broken(world, x, samples, (radius + 1,), False) is not None
     print(f"{options.cases} cases, none broken. " + ", ".join(f"{kind}: {n}" for kind, n in kinds.items()))

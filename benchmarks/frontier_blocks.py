@@ -73,16 +73,18 @@ def _counts_of(shape: Shape, near: Sequence[Near], samples: Samples, own: NDArra
     """Near voters of each class in the map that one member learns from its own samples."""
     whitening = Whitening.of(in_order(samples.base[own]), shape.directions, shape.exponent)
     rows, asked = whitening(samples.base), whitening(samples.asked)
+    by_class = np.argsort(samples.labels, kind="stable")  # counting is faster where they stand together
+    labels, placed = samples.labels[by_class], rows[by_class]
     voters = Voters.of(
-        Described(rows, squared_lengths(rows)[0], np.ones(len(rows), bool)),
-        samples.labels,
-        samples.hashes,
-        samples.labels,
+        Described(placed, squared_lengths(placed)[0], np.ones(len(rows), bool)),
+        labels,
+        samples.hashes[by_class],
+        labels,
     )
     lengths, readable = squared_lengths(asked)[0], np.ones(len(asked), bool)
     found = []
     for one in near:
         limits = one.limit if one.share is None else limits_of_share(asked, rows[own], one.share)
         test = Described(asked, lengths - limits, readable)  # so that the limit of each test sample is 0
-        found.append(count_cells(voters, samples.labels, samples.n_classes, test, Nearness(), 0))
+        found.append(count_cells(voters, labels, samples.n_classes, test, Nearness(), 0))
     return found

@@ -22,6 +22,19 @@ def test_the_fast_certificate_is_the_slow_one() -> None:
     assert np.bincount(radii)[1:].sum() > 20  # not all of nothing
 
 
+def test_the_compiled_attacker_tries_what_the_plain_one_tries() -> None:
+    random = np.random.default_rng(4)
+    fell = 0
+    for _ in range(150):
+        world, x, samples = random_case(random)
+        prediction = world.predict(x, samples)
+        for flips in (False, True):
+            plain = any(world.predict(x, changed) != prediction for changed in world.attacks(samples, 1, flips))
+            assert plain == (broken(world, x, samples, (1,), flips) is not None)
+            fell += plain
+    assert 50 < fell < 280
+
+
 def test_no_attack_within_the_radius_changes_a_prediction() -> None:
     random = np.random.default_rng(2)
     tried = 0
@@ -29,8 +42,8 @@ def test_no_attack_within_the_radius_changes_a_prediction() -> None:
         world, x, samples = random_case(random)
         _, radius, flips = world.certified(x, samples)
         tried += (radius > 0) + (flips > 0)
-        assert broken(world, x, samples, range(1, min(radius, 1) + 1), False) is None
-        assert broken(world, x, samples, range(1, min(flips, 1) + 1), True) is None
+        assert broken(world, x, samples, range(1, min(radius, 2) + 1), False) is None
+        assert broken(world, x, samples, range(1, min(flips, 2) + 1), True) is None
     assert tried > 50
 
 

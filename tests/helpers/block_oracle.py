@@ -3,6 +3,9 @@
 A sample is (place, label) with a small whole number for a place. Its partition and the map of a member are made by a
 hash of what they may depend on, so that one poison changes a map it reaches beyond recognition: no certificate that
 trusts a reached member can hold. Two places are near in a map if they lie within a reach that the map says.
+
+Attacks are tried twice over: plainly, by `World.attacks`, and by the compiled `broken`, which keeps samples as counts
+by place and label and gets through many times as many.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from functools import cache
 
 import numpy as np
 import xxhash
+from numba import njit
+from numpy.typing import NDArray
 
 from poisonproof.certificates.blocks import certify_blocks, verdicts_of
 from poisonproof.partition.spread import Spread
@@ -39,8 +44,13 @@ class World:
     def reach(self, member: int, samples: Sequence[Sample]) -> int | None:
         """How far near is in a member's map: from its own samples without labels; None if it has none."""
         fed = feeding(self)
-        own = sorted(place for place, _ in samples if member in fed[place])
-        return xxhash.xxh64_intdigest(f"{self.salt} {member} {own}".encode()) % (self.n_places + 1) - 1 if own else None
+        own = [place for place, _ in samples if member in fed[place]]
+        if not own:
+            return None
+        state = _mixed(self.salt + member)
+        for place in range(self.n_places):
+            state = _mixed(state + own.count(place))
+        return state % (self.n_places + 1) - 1
 
     def scores(self, x: int, samples: Sequence[Sample], reach: int) -> dict[int, int]:
         """The score of every class that is there."""
@@ -117,6 +127,7 @@ def _rank(c: int, n_classes: int) -> int:
 def slow_radius(world: World, x: int, samples: Sequence[Sample]) -> tuple[int, int]:
     """Both radii straight from the statement: all members of all subsets, sorted sums, one attack size at a time."""
     n_members = world.spread.n_subsets
+    fed_by = world.spread.as_table().tolist()
     scores = []
     for member in range(n_members):
         reach = world.reach(member, samples)
@@ -142,7 +153,7 @@ def slow_radius(world: World, x: int, samples: Sequence[Sample]) -> tuple[int, i
         for c in rivals:
             worths = [worth(own, c, 2 * size if flips else size) for own in scores]
             deltas = sorted(
-                (sum(1 + worths[i] for i in world.spread.subsets_of(j)) for j in range(world.spread.n_partitions)),
+                (sum(1 + worths[i] for i in members) for members in fed_by),
                 reverse=True,
             )
             reached = 0 if flips else sum(deltas[:size])
@@ -207,10 +218,125 @@ def tied(world: World, x: int, samples: Sequence[Sample]) -> bool:
 
 
 def broken(world: World, x: int, samples: Sequence[Sample], sizes: Iterable[int], flips: bool) -> list[Sample] | None:
-    """A training set within an attack of these sizes that changes the prediction."""
+    """A training set within an attack of these sizes that changes the prediction, by `World.predict` too."""
+    n_labels = world.n_classes + world.inferred
+    counts = np.zeros((world.n_places, n_labels), np.int64)
+    for place, label in samples:
+        counts[place, label] += 1
+    feeds = np.zeros((world.n_places, world.spread.n_subsets), np.bool_)
+    for place, members in enumerate(feeding(world)):
+        feeds[place, list(members)] = True
+    fixed = (x, feeds, np.uint64(world.salt), np.array([*world.sizes, 0], np.int64), world.n_classes, world.inferred)
     prediction = world.predict(x, samples)
     for size in sizes:
-        for changed in world.attacks(samples, size, flips):
-            if world.predict(x, changed) != prediction:
-                return changed
+        changed = counts.copy()
+        if _search(changed, size, 0, flips, prediction, *fixed):
+            found = [(place, label) for place, label in np.argwhere(changed) for _ in range(changed[place, label])]
+            attack = [(int(place), int(label)) for place, label in found]
+            assert world.predict(x, attack) != prediction
+            return attack
     return None
+
+
+def _mixed(value: int) -> int:
+    """The end of SplitMix64."""
+    value &= 2**64 - 1
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
+    return value ^ (value >> 31)
+
+
+@njit(cache=True)
+def _mixed_compiled(value: np.uint64) -> np.uint64:
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+@njit(cache=True)
+def elected(
+    counts: NDArray[np.int64],
+    x: int,
+    feeds: NDArray[np.bool_],
+    salt: np.uint64,
+    sizes: NDArray[np.int64],
+    n_classes: int,
+    inferred: bool,
+) -> int:
+    """`World.predict` of samples that are counted by place and label."""
+    n_places, n_labels = counts.shape
+    n_members = feeds.shape[1]
+    totals = counts.sum(axis=0)
+    said = np.full(n_places + 1, -1, np.int64)  # by reach
+    votes = np.zeros(n_labels, np.int64)
+    at_place = counts.sum(axis=1)
+    for member in range(n_members):
+        state, any_of_its_own = _mixed_compiled(salt + np.uint64(member)), False
+        for place in range(n_places):
+            own = at_place[place] if feeds[place, member] else 0
+            any_of_its_own = any_of_its_own or own > 0
+            state = _mixed_compiled(state + np.uint64(own))
+        if not any_of_its_own:
+            continue
+        reach = np.int64(state % np.uint64(n_places + 1)) - 1
+        if said[reach + 1] < 0:
+            best, wins = -1, 0
+            for step in range(n_labels):  # the invented class first: it wins ties
+                c = (n_labels - 1 if step == 0 else step - 1) if inferred else step
+                if inferred and totals[c] == 0:
+                    continue
+                score = -totals[c] if inferred else sizes[c] - totals[c]
+                for place in range(max(0, x - reach), min(n_places, x + reach + 1)):
+                    score += 2 * counts[place, c]
+                if best < 0 or score > wins:
+                    best, wins = c, score
+            said[reach + 1] = best
+        votes[said[reach + 1]] += 1
+    winner = -1
+    for step in range(n_labels):
+        c = (n_labels - 1 if step == 0 else step - 1) if inferred else step
+        if inferred and totals[c] == 0:
+            continue
+        if winner < 0 or votes[c] > votes[winner]:
+            winner = c
+    return winner
+
+
+@njit
+def _search(
+    counts: NDArray[np.int64],
+    left: int,
+    first: int,
+    flips: bool,
+    prediction: int,
+    x: int,
+    feeds: NDArray[np.bool_],
+    salt: np.uint64,
+    sizes: NDArray[np.int64],
+    n_classes: int,
+    inferred: bool,
+) -> bool:
+    """Whether so many acts, none before the first, change the prediction; then the counts are those of the attack."""
+    n_places, n_labels = counts.shape
+    cells = n_places * n_labels
+    for act in range(first, cells * (n_labels if flips else 2)):
+        place, label = act % cells // n_labels, act % n_labels
+        new = act // cells  # flips: the new label; otherwise 1 inserts and 0 removes
+        if flips and new == label:
+            continue
+        taken = flips or new == 0
+        if taken and counts[place, label] == 0:
+            continue
+        counts[place, label] += -1 if taken else 1
+        if flips:
+            counts[place, new] += 1
+        if left > 1:
+            done = _search(counts, left - 1, act, flips, prediction, x, feeds, salt, sizes, n_classes, inferred)
+        else:
+            done = counts.sum() > 0 and elected(counts, x, feeds, salt, sizes, n_classes, inferred) != prediction
+        if done:
+            return True
+        counts[place, label] -= -1 if taken else 1
+        if flips:
+            counts[place, new] -= 1
+    return False

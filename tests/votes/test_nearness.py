@@ -7,7 +7,7 @@ import pytest
 
 from poisonproof.votes import voters as engine
 from poisonproof.votes.nearness import FARTHEST, STEPS, Nearness, squared_lengths, write_distances
-from poisonproof.votes.voters import Described, Voters, count_cells, merged, nearest_voters
+from poisonproof.votes.voters import Described, Voters, count_cells, merged, nearest_voters, smallest
 
 # Nearness
 
@@ -99,3 +99,34 @@ def test_the_nearest_sample_of_each_contributor():
     nearest = nearest_voters(voters, test, Nearness(), 9, one_per_owner=True)
     assert nearest.distances.tolist() == [[0, 1, 9]]
     assert nearest.codes.tolist() == [[0, 0, 1]]
+
+
+@pytest.mark.parametrize("n_asked", [3, 40])
+def test_voters_that_stand_together_by_class_are_counted_alike(n_asked):
+    """Rows in the order of their classes are counted in runs; in any other order one by one."""
+    random = np.random.default_rng(9)
+    rows, codes = random.integers(-9, 10, (3000, 12)).astype(np.int16), random.integers(0, 5, 3000)
+    asked = random.integers(-9, 10, (n_asked, 12)).astype(np.int16)
+    test = Described(asked, squared_lengths(asked)[0], np.ones(n_asked, bool))
+    limits = test.lengths - random.integers(200, 900, n_asked)  # one of its own for each test sample
+    expected = [
+        [((rows[codes == c].astype(int) - x) ** 2).sum(axis=1) <= test.lengths[t] - limits[t] for c in range(5)]
+        for t, x in enumerate(asked.astype(int))
+    ]
+    for order in (np.arange(3000), np.argsort(codes, kind="stable")):
+        own, cells = rows[order], codes[order]
+        voters = Voters(own, squared_lengths(own)[0], cells, np.zeros(3000, np.uint64), cells, 3000)
+        counts = count_cells(voters, cells, 5, test._replace(lengths=limits), Nearness(), 0)
+        assert counts.tolist() == [[int(near.sum()) for near in classes] for classes in expected]
+    assert 0 < counts.sum() < n_asked * 3000
+
+
+@pytest.mark.parametrize("reach", [1, 50, 4096, 4097, 2**20, 2**31])
+def test_the_value_at_a_rank_is_that_of_all_values_in_order(reach):
+    random = np.random.default_rng(reach)
+    for count in (1, 2, 7, 500):
+        values = random.integers(-reach // 2, reach - reach // 2, count).astype(np.int32)
+        crowded = np.where(random.random(count) < 0.9, values // 1000, values).astype(np.int32)
+        for own in (values, crowded):
+            ranks = {1, count, count // 2 + 1, *random.integers(1, count + 1, 5).tolist()}
+            assert {rank: smallest(own, rank) for rank in ranks} == {rank: np.sort(own)[rank - 1] for rank in ranks}

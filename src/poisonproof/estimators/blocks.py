@@ -337,8 +337,11 @@ class BlockBallotClassifier(BallotClassifier):
         for start in range(0, len(voters), ROWS_AT_ONCE):
             own = slice(start, min(start + ROWS_AT_ONCE, len(voters)))
             rows[own] = learned(sum_of_halves(voters.rows[own], self.map_.mirrored))
-        codes = voters.codes[: len(voters)]
-        seen = Voters(rows, squared_lengths(rows)[0], codes, voters.hashes[: len(voters)], codes, len(voters))
+        by_class = np.argsort(
+            voters.codes[: len(voters)], kind="stable"
+        )  # counting is faster where they stand together
+        codes, placed = voters.codes[by_class], rows[by_class]
+        seen = Voters(placed, squared_lengths(placed)[0], codes, voters.hashes[by_class], codes, len(voters))
         asked = learned(sum_of_halves(test.rows, self.map_.mirrored))
         lengths, n_classes = squared_lengths(asked)[0], len(self.classes_)
         if self.near_share is None:

@@ -22,6 +22,7 @@ from poisonproof.system.threads import in_threads, n_cores, one_linear_algebra_t
 from poisonproof.votes.nearness import (
     Nearness,
     count_near,
+    count_near_in_runs,
     products_directly,
     write_distances,
 )
@@ -33,6 +34,8 @@ FEW = 4  # so many test samples are answered in integers, row by row
 DIRECT_ROWS = 4096
 WORTH_THREADS = 1 << 27  # products; fewer are done before a thread has started
 SPARE = 64
+LONG_RUN = 64  # rows of one cell that stand together on average, so that it pays to count them together
+RANKING_BINS = 4096
 HASH_BITS = 37  # of a hash that fit beside a distance of 26 bits
 SIGN = np.uint64(1 << 63)  # turned round, an unsigned number sorts as a signed one
 
@@ -172,8 +175,13 @@ def count_cells(
     n_test, n_rows = len(test.rows), len(voters)
     shards = _shards(n_rows, n_test)
     counts = np.zeros((len(shards), n_test, n_cells), np.int64)
+    in_runs = not nearness.cosine and LONG_RUN * np.count_nonzero(np.diff(cells[:n_rows])) < n_rows
 
     def count(shard: int, tests: slice, rows: slice, products: NDArray[np.float32]) -> None:
+        if in_runs:
+            sizes = test.lengths[tests], voters.lengths[rows]
+            count_near_in_runs(products, *sizes, limit, cells[rows], counts[shard, tests])
+            return
         count_near(
             products,
             test.lengths[tests],
@@ -316,10 +324,10 @@ def _select(
         distance = distances[t]
         if n_owners:
             first = _first_of_each(distance, hashes, codes, owners, n_owners)
-            last = np.partition(distance[first], most - 1)[most - 1]
+            last = smallest(distance[first], most)
             chosen = first[distance[first] <= last]
         else:
-            last = np.partition(distance, most - 1)[most - 1]
+            last = smallest(distance, most)
             chosen = np.flatnonzero(distance <= last)
         keys = np.empty(len(chosen), np.int64)
         for at in range(len(chosen)):
@@ -331,6 +339,33 @@ def _select(
             out_distances[t, at] = distance[order[at]]
             out_hashes[t, at] = hashes[order[at]]
             out_codes[t, at] = codes[order[at]]
+
+
+@njit(nogil=True, cache=True)
+def smallest(values: NDArray[np.int32], rank: int) -> np.int64:
+    """The value at a rank, from 1 on, when all are in order: by counting, then among those that count alike."""
+    low, high = np.int64(values[0]), np.int64(values[0])
+    for value in values:
+        low, high = min(low, np.int64(value)), max(high, np.int64(value))
+    shift = 0
+    while (high - low) >> shift >= RANKING_BINS:
+        shift += 1
+    counts = np.zeros(RANKING_BINS, np.int64)
+    for value in values:
+        counts[(np.int64(value) - low) >> shift] += 1
+    before, own = 0, 0
+    while before + counts[own] < rank:
+        before += counts[own]
+        own += 1
+    if shift == 0:
+        return low + own
+    alike = np.empty(counts[own], np.int64)
+    at = 0
+    for value in values:
+        if (np.int64(value) - low) >> shift == own:
+            alike[at] = value
+            at += 1
+    return np.int64(np.partition(alike, rank - before - 1)[rank - before - 1])
 
 
 @njit(nogil=True, cache=True)
