@@ -8,7 +8,9 @@ and are printed beside the radius.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
 
 from poisonproof.display.text import shown
 
@@ -23,7 +25,7 @@ class Premise:
 
     what: str
     value: str
-    declared: bool
+    declared: bool = field(kw_only=True)
 
     @property
     def words(self) -> str:
@@ -33,3 +35,13 @@ class Premise:
 
     def __str__(self) -> str:
         return shown(self.words)
+
+
+def to_records(premises: Iterable[Premise]) -> list[list[str | bool]]:
+    """Premises as files keep them."""
+    return [[premise.what, premise.value, premise.declared] for premise in premises]
+
+
+def from_records(records: Iterable[Any]) -> tuple[Premise, ...]:
+    """The premises of `to_records`."""
+    return tuple(Premise(what, value, declared=declared) for what, value, declared in records)

@@ -294,7 +294,7 @@ def test_saved_certificates_come_back_and_altered_ones_do_not(tmp_path):
 def test_printing_states_radii_and_premises():
     from poisonproof.premises import Premise
 
-    text = str(certify(votes_of([[0, 0, 0]], premises=[Premise("classes", "2 labels", False)])))
+    text = str(certify(votes_of([[0, 0, 0]], premises=[Premise("classes", "2 labels", declared=False)])))
     assert "radius median 1" in text
     assert "Premise: classes: 2 labels (chosen from this data)" in text
 

@@ -129,11 +129,11 @@ def test_images_without_a_learner_get_the_encoder_or_a_map_of_images(folder, tmp
     from poisonproof.learners.presets import learner_for
     from poisonproof.samples.schema import ImageSchema
 
-    assert encoding.for_data(ImageSchema(8, 8, True), None, None) is None
-    assert learner_for(ImageSchema(8, 8, True))[0] == "objects"
-    assert learner_for(ImageSchema(8, 8, False))[0] == "digits"
+    assert encoding.for_data(ImageSchema(8, 8, colour=True), None, None) is None
+    assert learner_for(ImageSchema(8, 8, colour=True))[0] == "objects"
+    assert learner_for(ImageSchema(8, 8, colour=False))[0] == "digits"
     assert encoding.for_data(None, None, None) is None
-    assert encoding.for_data(ImageSchema(8, 8, True), "none", None) is None
+    assert encoding.for_data(ImageSchema(8, 8, colour=True), "none", None) is None
 
 
 def served(run, data, words, monkeypatch):

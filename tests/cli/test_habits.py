@@ -390,7 +390,7 @@ def parsed(html):
 def test_a_certificate_shows_itself():
     spread = Spread.paper(5, 3)
     matrix = np.random.default_rng(0).choice(4, (30, 15), p=[0.6, 0.2, 0.1, 0.1])
-    premises = (Premise("learner", HOSTILE, True),)
+    premises = (Premise("learner", HOSTILE, declared=True),)
     certificate = certify(Votes(matrix, spread, range(4), premises=premises))
     html = certificate._repr_html_()
     page = parsed(html)

@@ -231,7 +231,7 @@ def test_npz_svmlight_and_folders_in_blocks(tmp_path):
         ("a.npz", ArraySchema((3, 2), "float64")),
         ("f.npz", ArraySchema((6,), "float64")),
         ("s.svm", SparseSchema(5)),
-        ("images", ImageSchema(5, 4, False)),
+        ("images", ImageSchema(5, 4, colour=False)),
     ):
         part = read_part(tmp_path / name, schema, labelled=False, options=options)
         for rows in (1, 5, 23, 100):

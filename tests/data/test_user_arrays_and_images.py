@@ -43,7 +43,7 @@ def test_a_folder_of_images(folder):
     assert dataset.x_train.shape[1:] == (8, 8)
     assert set(dataset.y_train) == {"digit 0", "digit 1"}
     assert len(dataset.x_train) + len(dataset.x_test) == 40
-    assert dataset.schema == schema_from_dict(dataset.schema.as_dict()) == ImageSchema(8, 8, False)
+    assert dataset.schema == schema_from_dict(dataset.schema.as_dict()) == ImageSchema(8, 8, colour=False)
     assert any("images of 8×8 pixels, grey (chosen from this data)" in str(premise) for premise in dataset.premises)
     given = open_files(folder, ReadOptions(held_out=0.3, image_size=(5, 4), colour=True))
     assert given.x_train.shape[1:] == (4, 5, 3)
@@ -134,7 +134,7 @@ def test_a_folder_that_is_none_of_classes(tmp_path, folder):
         open_files(tmp_path / "empty", ReadOptions())
     with pytest.raises(ValueError, match=r"take 2\.56 kB at 8×8 pixels, of which at most 1 kB"):
         open_files(folder, ReadOptions(most_bytes=1000))
-    schema = ImageSchema(8, 8, False)
+    schema = ImageSchema(8, 8, colour=False)
     part = read_folder(folder / "digit 0", schema, labelled=False, resize=False, skip_bad=False, most_bytes=None)
     assert part.labels is None
     assert all(name.endswith(".png") for name in part.names)

@@ -137,11 +137,11 @@ def test_certificate_is_that_of_base_classifiers_fitted_by_hand(classifier, decl
     if classifier is InfiniteAggregationClassifier:
         holding = model.draws_.holding.toarray()
         conditional = [np.stack([holding @ (row == c) for c in range(3)], axis=1) for row in votes]
-        leads = bound_leads(counts, 120, 0.005, not declared)
+        leads = bound_leads(counts, 120, 0.005, unseen=not declared)
         terms = list(bound_terms(conditional, holding.sum(axis=1), leads, 0.005))
         radii = infinite_aggregation_radii(leads, 10, 110, terms)
     else:
-        leads = bound_leads(counts, 120, 0.01, not declared)
+        leads = bound_leads(counts, 120, 0.01, unseen=not declared)
         radii = bagging_radii(leads, 110, 11) if bagging else binomial_selection_radii(leads, 10)
     assert certificate.prediction.tolist() == counts.argmax(axis=1).tolist()
     assert certificate.abstained.tolist() == radii.abstained.tolist()

@@ -494,7 +494,7 @@ def pooled_codes(folder):
 
 
 def one_premise_more(votes):
-    return {"premises": [*votes.premises, Premise("blessing", "by the maker", True)]}
+    return {"premises": [*votes.premises, Premise("blessing", "by the maker", declared=True)]}
 
 
 def one_premise_less(votes):

@@ -1,4 +1,4 @@
-"""Options travel as records: only a few kinds of functions take more than eight parameters."""
+"""Options travel as records, and a flag by its name: what True means stands where it is said."""
 
 from __future__ import annotations
 
@@ -48,6 +48,52 @@ def test_what_people_call_with_keywords_takes_no_options_by_position():
         by_place = [each for each in taken if each.kind is not each.KEYWORD_ONLY]
         assert len(by_place) <= 4, name
         assert not any(isinstance(each.default, bool) for each in by_place), name
+
+
+# `setattr` by another name: whatever the attribute is to be is given by place.
+SETS_ANYTHING = {"_attribute"}
+
+
+def name_called(call: ast.Call) -> str | None:
+    function = call.func
+    return function.id if isinstance(function, ast.Name) else getattr(function, "attr", None)
+
+
+def is_flag(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, bool)
+
+
+def flags_by_place(sources: dict[str, str]) -> list[str]:
+    """Calls of our own functions with True or False by place, and parameters that have such a default and a place.
+
+    Compiled kernels take everything by place; Typer calls a command, with keywords.
+    """
+    trees = {name: ast.parse(source) for name, source in sources.items()}
+    defined = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    kernels = {f.name for f in defined if "njit" in "".join(map(ast.dump, f.decorator_list))}
+    ours = {node.name for tree in trees.values() for node in ast.walk(tree) if hasattr(node, "name")}
+    seen = []
+    for name, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and name_called(node) in ours - kernels - SETS_ANYTHING:
+                seen += [f"{name}:{node.lineno} {name_called(node)}" for each in node.args if is_flag(each)]
+            is_command = name.startswith("cli/") and getattr(node, "name", "") in ("command", "_common")
+            if isinstance(node, ast.FunctionDef) and node.name not in kernels and not is_command:
+                by_place = [*node.args.posonlyargs, *node.args.args][::-1]
+                pairs = zip(by_place, node.args.defaults[::-1], strict=False)
+                seen += [f"{name}:{node.lineno} {node.name}({each.arg})" for each, default in pairs if is_flag(default)]
+    return seen
+
+
+def test_no_flag_is_given_by_place():
+    sources = {path.relative_to(SOURCE).as_posix(): path.read_text("utf-8") for path in SOURCE.rglob("*.py")}
+    assert flags_by_place(sources) == []
+
+
+def test_a_flag_by_place_is_seen():
+    source = "def f(a, *, b=True): ...\nf(False)\nf(1, b=False)\nprint(True)\ndef g(a, b=True): ..."
+    assert flags_by_place({"x.py": source}) == ["x.py:5 g(b)", "x.py:2 f"]
+    assert flags_by_place({"x.py": "@njit\ndef f(a): ...\nf(True)"}) == []
 
 
 def test_a_long_function_is_seen():

@@ -296,7 +296,7 @@ def test_numbers_and_pixels(tmp_path):
     for bad in ([[1, 2]], [[1, 2, 3, "4"]], [[1], [2, 3]], ["abcd"], [None], [[1, 2, 3, 10**400]]):
         assert ask(numbers, "/predict", json.dumps(bad).encode()).status == 422, bad
     pixels = rng.integers(0, 100, (60, 4, 5)).astype(np.uint8) + (100 * y).astype(np.uint8)[:, None, None]
-    images = small(pixels, y, ImageSchema(5, 4, False))
+    images = small(pixels, y, ImageSchema(5, 4, colour=False))
     radius = images.model.certify(pixels[:3]).radius.tolist()
 
     def png(image):

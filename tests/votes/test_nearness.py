@@ -44,7 +44,7 @@ def test_distances_are_exact_by_matrices_and_by_rows(metric, mirrored, monkeypat
     rows = odd_vectors(40, 6)
     rows[7] = np.minimum(rows[7], 2048 if mirrored else 4096)
     nearness = Nearness(metric, mirrored)
-    lengths, short = squared_lengths(rows, mirrored)
+    lengths, short = squared_lengths(rows, mirrored=mirrored)
     assert short.all()
     expected = [[slow_distance(a, b, metric, mirrored) for b in rows.astype(object)] for a in rows.astype(object)]
     products = nearness.products(nearness.fed(rows), nearness.fed(rows))

@@ -27,7 +27,7 @@ def test_counts_leave_abstentions_out():
 
 @pytest.mark.parametrize("classes", [["a", "b", "c"], [3, 5, 7], [0.5, 1.5, 2.5]])
 def test_saved_votes_come_back_mapped_and_whole(tmp_path, classes):
-    premise = Premise("classes", "3 labels", False)
+    premise = Premise("classes", "3 labels", declared=False)
     votes = Votes(
         some_votes().matrix,
         SPREAD,

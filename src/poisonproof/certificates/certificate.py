@@ -25,7 +25,7 @@ from poisonproof.display.text import shown
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format, missing_extra
 from poisonproof.partition.split import Split, Threat
 from poisonproof.partition.spread import Spread
-from poisonproof.premises import Premise
+from poisonproof.premises import Premise, from_records, to_records
 from poisonproof.samples.labels import one_by_one
 from poisonproof.system.files import open_arrays, reading, write_arrays
 from poisonproof.votes.votes import class_indices, labels_from_json, labels_to_json, own_codes
@@ -117,7 +117,7 @@ class Certificate:
 
     def right(self, y: ArrayLike) -> NDArray[np.bool_]:
         """Whether each prediction is the given label; with inferred classes, no prediction is a label they lack."""
-        truth = class_indices(y, self.classes, self.classes_inferred)
+        truth = class_indices(y, self.classes, inferred=self.classes_inferred)
         if len(truth) != len(self):
             raise PoisonproofError(
                 f"There are {len(self)} predictions but {len(truth)} labels; give one label per test sample."
@@ -134,7 +134,7 @@ class Certificate:
 
     def majority_share(self, y: ArrayLike) -> float:
         """Share of the most frequent test label: what always answering it would get, at every attack size."""
-        return share_of_majority(own_codes(y, self.classes, self.classes_inferred))
+        return share_of_majority(own_codes(y, self.classes, inferred=self.classes_inferred))
 
     def balanced_accuracy(self, y: ArrayLike) -> float:
         """Clean accuracy as the mean over the classes that occur in ``y``; a constant answer has 1 / their number."""
@@ -148,7 +148,9 @@ class Certificate:
         A label that the training data has not shown is a class of its own here, with nothing right.
         """
         right = self.right(y)
-        return balanced_shares(own_codes(y, self.classes, self.classes_inferred), right, self.radius, attack_sizes)
+        return balanced_shares(
+            own_codes(y, self.classes, inferred=self.classes_inferred), right, self.radius, attack_sizes
+        )
 
     def by_class(self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]) -> tuple[ClassShare, ...]:
         """For each class that occurs in ``y``: its size, its clean accuracy and its certified fraction (pointwise)."""
@@ -156,7 +158,7 @@ class Certificate:
 
     def caution(self, y: ArrayLike) -> Caution | None:
         """What must be said before any figure: that a constant answer would do as well, or is what is given."""
-        codes = own_codes(y, self.classes, self.classes_inferred)
+        codes = own_codes(y, self.classes, inferred=self.classes_inferred)
         return caution(self.prediction, codes, self.right(y), names_of(self.classes, y, codes))
 
     @property
@@ -216,7 +218,7 @@ class Certificate:
             "unit": self.unit,
             "classes": labels_to_json(self.classes),
             "classes_inferred": self.classes_inferred,
-            "premises": [[p.what, p.value, p.declared] for p in self.premises],
+            "premises": to_records(self.premises),
             "origin": self.origin,
         }
 
@@ -244,7 +246,7 @@ class Certificate:
                 classes=labels_from_json(facts["classes"]),
                 split=Split.from_dict(facts["split"]) if facts["split"] else None,
                 classes_inferred=facts["classes_inferred"],
-                premises=tuple(Premise(*premise) for premise in facts["premises"]),
+                premises=from_records(facts["premises"]),
                 origin=facts.get("origin"),
                 radii=radii or None,
             )
@@ -295,7 +297,7 @@ def class_shares(
 ) -> tuple[ClassShare, ...]:
     """The shares of each class that occurs in ``y``, of any kind of certificate."""
     right = certificate.right(y)
-    truth = own_codes(y, certificate.classes, certificate.classes_inferred)
+    truth = own_codes(y, certificate.classes, inferred=certificate.classes_inferred)
     codes, counts, certified = shares_by_class(truth, right, certificate.radius, attack_sizes)
     clean = shares_by_class(truth, right, certificate.radius, 0)[2]
     labels = one_by_one(y)

@@ -62,7 +62,7 @@ class StochasticRadii(NamedTuple):
     changed: NDArray[np.int64]
 
 
-def bound_leads(counts: NDArray[np.int64], n_draws: int, alpha: float, unseen: bool = False) -> Leads:
+def bound_leads(counts: NDArray[np.int64], n_draws: int, alpha: float, *, unseen: bool = False) -> Leads:
     """Bounds on the leads of the most voted classes that hold jointly with probability at least 1 − alpha.
 
     Parameters

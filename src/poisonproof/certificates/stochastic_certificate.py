@@ -23,8 +23,8 @@ from poisonproof.certificates.shares import (
 from poisonproof.display.text import shown
 from poisonproof.errors import PoisonproofError, check_format
 from poisonproof.partition.split import Threat
-from poisonproof.premises import Premise
-from poisonproof.system.files import open_arrays, write_arrays
+from poisonproof.premises import Premise, from_records, to_records
+from poisonproof.system.files import open_arrays, reading, write_arrays
 from poisonproof.votes.votes import class_indices, labels_from_json, labels_to_json, own_codes
 
 FORMAT = "poisonproof stochastic certificate 1"
@@ -107,7 +107,7 @@ class StochasticCertificate:
 
         With inferred classes, no prediction is a label they lack.
         """
-        truth = class_indices(y, self.classes, self.classes_inferred)
+        truth = class_indices(y, self.classes, inferred=self.classes_inferred)
         if len(truth) != len(self):
             raise PoisonproofError(
                 f"There are {len(self)} predictions but {len(truth)} labels; give one label per test sample."
@@ -124,7 +124,7 @@ class StochasticCertificate:
 
     def majority_share(self, y: ArrayLike) -> float:
         """Share of the most frequent test label: what always answering it would get, at every attack size."""
-        return share_of_majority(own_codes(y, self.classes, self.classes_inferred))
+        return share_of_majority(own_codes(y, self.classes, inferred=self.classes_inferred))
 
     def balanced_accuracy(self, y: ArrayLike) -> float:
         """Clean accuracy as the mean over the classes that occur in ``y``; an abstention is not right."""
@@ -135,7 +135,9 @@ class StochasticCertificate:
     ) -> NDArray[np.float64]:
         """The certified fraction (pointwise) as the mean over the classes that occur in ``y``, however rare."""
         right = self.right(y)
-        return balanced_shares(own_codes(y, self.classes, self.classes_inferred), right, self.radius, attack_sizes)
+        return balanced_shares(
+            own_codes(y, self.classes, inferred=self.classes_inferred), right, self.radius, attack_sizes
+        )
 
     def by_class(self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]) -> tuple[ClassShare, ...]:
         """For each class that occurs in ``y``: its size, its clean accuracy and its certified fraction (pointwise)."""
@@ -143,7 +145,7 @@ class StochasticCertificate:
 
     def caution(self, y: ArrayLike) -> Caution | None:
         """What must be said before any figure: that a constant answer would do as well, or is what is given."""
-        codes = own_codes(y, self.classes, self.classes_inferred)
+        codes = own_codes(y, self.classes, inferred=self.classes_inferred)
         return caution(self.prediction, codes, self.right(y), names_of(self.classes, y, codes))
 
     def radius_against(self, threat: Threat) -> NDArray[np.int64]:
@@ -164,7 +166,7 @@ class StochasticCertificate:
             "n_draws": self.n_draws,
             "unit": self.unit,
             "classes": labels_to_json(self.classes),
-            "premises": [[p.what, p.value, p.declared] for p in self.premises],
+            "premises": to_records(self.premises),
         }
 
     def save(self, path: str | Path) -> None:
@@ -176,15 +178,16 @@ class StochasticCertificate:
         """Read a certificate; refuse one that was altered."""
         arrays, facts = open_arrays(path, ARRAYS)
         check_format(path, facts.get("format"), FORMAT)
-        return cls(
-            **arrays,
-            method=facts["method"],
-            classes=labels_from_json(facts["classes"]),
-            failure_probability=facts["failure_probability"],
-            seed=facts["seed"],
-            n_draws=facts["n_draws"],
-            premises=tuple(Premise(*premise) for premise in facts["premises"]),
-        )
+        with reading(path):
+            return cls(
+                **arrays,
+                method=facts["method"],
+                classes=labels_from_json(facts["classes"]),
+                failure_probability=facts["failure_probability"],
+                seed=facts["seed"],
+                n_draws=facts["n_draws"],
+                premises=from_records(facts["premises"]),
+            )
 
     def _repr_html_(self) -> str:
         """For notebooks."""

@@ -16,7 +16,7 @@ from poisonproof.display.text import shown
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.partition.split import Split, Threat
 from poisonproof.partition.spread import Spread
-from poisonproof.premises import Premise
+from poisonproof.premises import Premise, from_records, to_records
 from poisonproof.system.files import open_arrays, reading, write_arrays
 from poisonproof.votes.votes import class_indices, labels_from_json, labels_to_json
 
@@ -106,7 +106,7 @@ class TargetCertificate:
         """
         counted = np.ones(len(self), np.bool_)
         if y is not None:
-            truth = class_indices(y, self.classes, self.classes_inferred)
+            truth = class_indices(y, self.classes, inferred=self.classes_inferred)
             if len(truth) != len(self):
                 raise PoisonproofError(
                     f"There are {len(self)} predictions but {len(truth)} labels; give one label per test sample."
@@ -143,7 +143,7 @@ class TargetCertificate:
             "unit": self.unit,
             "classes": labels_to_json(self.classes),
             "classes_inferred": self.classes_inferred,
-            "premises": [[p.what, p.value, p.declared] for p in self.premises],
+            "premises": to_records(self.premises),
         }
 
     def save(self, path: str | Path) -> None:
@@ -164,7 +164,7 @@ class TargetCertificate:
                 classes=labels_from_json(facts["classes"]),
                 split=Split.from_dict(facts["split"]) if facts["split"] else None,
                 classes_inferred=facts["classes_inferred"],
-                premises=tuple(Premise(*premise) for premise in facts["premises"]),
+                premises=from_records(facts["premises"]),
             )
             certificate._check(path)
         return certificate

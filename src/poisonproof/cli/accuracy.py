@@ -121,7 +121,7 @@ def _of_run(
 
 
 def _print(accuracies: list[CertifiedAccuracy], balanced: list[float]) -> None:
-    def percent(count: int, total: int, up: bool = False) -> str:
+    def percent(count: int, total: int, *, up: bool = False) -> str:
         """With two digits; a bound is never rounded to the better side."""
         return f"{(10000 * count + up * (total - 1)) // total / 100:.2f}"
 

@@ -83,7 +83,7 @@ def with_premise(dataset: Dataset, choice: dict[str, Any]) -> Dataset:
     """
     from poisonproof.premises import Premise
 
-    premises = (*dataset.premises, *_of_parameters(choice), Premise(PREMISE, str(choice["why"]), False))
+    premises = (*dataset.premises, *_of_parameters(choice), Premise(PREMISE, str(choice["why"]), declared=False))
     return dataset.but(premises=premises)
 
 
@@ -98,9 +98,9 @@ def _of_parameters(choice: dict[str, Any]) -> list[Premise]:
     if choice["method"] == ENSEMBLE:
         spread = Spread.random(int(parameters["k"]), int(parameters["d"]))
         value = f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}"
-        return [Premise("spread", f"{value}{BY_PILOT}", False)]
+        return [Premise("spread", f"{value}{BY_PILOT}", declared=False)]
     (value,) = parameters.values()
-    return [Premise(PARAMETERS[choice["method"]], f"{value:g}{BY_PILOT}", False)]
+    return [Premise(PARAMETERS[choice["method"]], f"{value:g}{BY_PILOT}", declared=False)]
 
 
 def _earlier(out: Path) -> dict[str, Any] | None:

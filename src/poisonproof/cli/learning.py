@@ -30,7 +30,7 @@ def with_learner(
     picked, why, texts = learner_for(samples.schema)
     if name is not None and ":" in name:
         estimator = brought(name)
-        premise = Premise("learner", f"{describe(estimator)}, brought as {name}", True)
+        premise = Premise("learner", f"{describe(estimator)}, brought as {name}", declared=True)
         return samples.but(premises=(*samples.premises, premise)), estimator
     has_texts = why == THERE_ARE_TEXTS
     if name in TEXT_LEARNERS and name != "auto" and not has_texts:
@@ -44,7 +44,7 @@ def with_learner(
         if not quiet:
             options.note(f"learner: {picked}, because {why}; --learner chooses another")
         declared = next(premise.declared for premise in samples.premises if premise.what == "schema")
-        premise = Premise("learner", f"{describe(estimator)}, because {why}", declared)
+        premise = Premise("learner", f"{describe(estimator)}, because {why}", declared=declared)
         samples = samples.but(premises=(*samples.premises, premise))
     return samples, estimator
 
@@ -65,7 +65,7 @@ def _behind_encoder(samples: Dataset, name: str | None, encoder: str, *, quiet: 
     estimator = in_front(chosen, head)
     premises = [*samples.premises, chosen.premise]
     if name is not None and ":" in name:
-        premises.append(Premise("learner", f"{describe(estimator)}, brought as {name}", True))
+        premises.append(Premise("learner", f"{describe(estimator)}, brought as {name}", declared=True))
     if name is None and not quiet:
         options.note(f"encoder: {encoder}, {chosen.record.trained_on}; learner: {HEAD}; both are premises")
     return samples.but(premises=tuple(premises)), estimator

@@ -21,6 +21,7 @@ OWN = "Your own data"
 
 
 def read_options(
+    *,
     label: Annotated[
         str | None, typer.Option("--label", help="Column of a table that holds the labels.", rich_help_panel=OWN)
     ] = None,

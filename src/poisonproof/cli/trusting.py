@@ -67,7 +67,7 @@ def again(run: Path, dataset: Dataset, asked: dict[str, Any]) -> Dataset:
         return dataset
     if not Path(record["file"]).exists():
         options.note(f"the trusted rows of {run} are not at {record['file']} any more; what it says of them is kept")
-        return dataset.but(premises=(*dataset.premises, Premise(PREMISE, str(record["premise"]), True)))
+        return dataset.but(premises=(*dataset.premises, Premise(PREMISE, str(record["premise"]), declared=True)))
     trusted = read_trusted(Path(record["file"]), dataset, labelled=bool(record["labelled"]))
     return dataset.but(trusted=trusted, premises=(*dataset.premises, premise_of(trusted)))
 

@@ -158,12 +158,12 @@ def _seal(path: Path, signature: Path, evidence: Path | None, dataset: Dataset |
     if not path.is_dir():
         raise PoisonproofError(f"{path} is no run; evidence is signed about runs.")
     if not verdict.consistent:
-        return Seal(False, verdict.verdict)
+        return Seal(signed=False, signature=verdict.verdict)
     try:
         facts = None if dataset is None else gather(path, dataset, verdict)
-        return Seal(True, check_sealed(path, evidence or folder_beside(path), key, facts))
+        return Seal(signed=True, signature=check_sealed(path, evidence or folder_beside(path), key, facts))
     except NotTrueError as error:
-        return Seal(False, str(error))
+        return Seal(signed=False, signature=str(error))
 
 
 def at_hand(path: Path, data: str | None, data_dir: Path | None, *, given: bool, needed: bool) -> AtHand:

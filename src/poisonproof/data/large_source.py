@@ -69,8 +69,8 @@ class Source:
         """A data set without samples: what there is to know before the pass."""
         nobody = np.zeros(0, object)
         premises = (
-            Premise("schema", str(self.schema), self.declared),
-            held_out_premise(self.options, False, self.grouped),
+            Premise("schema", str(self.schema), declared=self.declared),
+            held_out_premise(self.options, of_file=False, grouped=self.grouped),
             *more_premises(self.schema, self.declared),
         )
         return Dataset(

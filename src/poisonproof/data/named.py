@@ -47,9 +47,9 @@ CLASSES = {"mnist": 10, "cifar10": 10, "gtsrb": 43}
 DATASETS = ("digits", *CLASSES)
 SCHEMAS: dict[str, Schema] = {
     "digits": ArraySchema((64,), "float64"),
-    "mnist": ImageSchema(28, 28, False),
-    "cifar10": ImageSchema(32, 32, True),
-    "gtsrb": ImageSchema(GTSRB_SIDE, GTSRB_SIDE, True),
+    "mnist": ImageSchema(28, 28, colour=False),
+    "cifar10": ImageSchema(32, 32, colour=True),
+    "gtsrb": ImageSchema(GTSRB_SIDE, GTSRB_SIDE, colour=True),
 }
 """How further samples of these data sets are read, from files of a user's own."""
 

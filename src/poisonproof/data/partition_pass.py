@@ -109,7 +109,7 @@ class Pass:
         aside: list[tuple[Samples, list[str]]] = []
         position = Position(*facts.get("position", ()))
 
-        def so_far(ended: bool) -> dict[str, Any]:
+        def so_far(*, ended: bool) -> dict[str, Any]:
             return {
                 "position": list(position),
                 "notes": notes.said,
@@ -144,11 +144,11 @@ class Pass:
                     self._check_space(spiller.bytes / max(1, len(train)))
                 self._check_test(test_bytes, n_test, done)
                 if full:
-                    spiller.spill(so_far(False), _test_set(aside))
+                    spiller.spill(so_far(ended=False), _test_set(aside))
                     aside = []
                 if self.expected:
                     progress(min(done, self.expected), self.expected)
-        spiller.spill(so_far(True), _test_set(aside))
+        spiller.spill(so_far(ended=True), _test_set(aside))
 
     def _held_out(self, samples: Samples, groups: Any) -> NDArray[np.bool_]:
         if self.source.options.test is not None:

@@ -51,7 +51,7 @@ HELD_OUT = 0.2
 FEWEST_SAMPLES = 10
 FEW_LABELS = 50
 BY_QUOTES = Premise(
-    "rows", "every row closes its own quotes, as a program writes them; none reaches into the next", True
+    "rows", "every row closes its own quotes, as a program writes them; none reaches into the next", declared=True
 )
 QUOTE_OPTIONS = {"records": "--multiline", "none": "--no-quotes"}
 
@@ -86,7 +86,7 @@ def open_files(path: str | Path, options: ReadOptions) -> Dataset:
     path = Path(path)
     schema, declared = schema_for(path, kind_of(path), options)
     part, inside = _read_all(path, schema, options)
-    where = held_out_premise(options, inside is not None, part.groups is not None)
+    where = held_out_premise(options, of_file=inside is not None, grouped=part.groups is not None)
     dtype = "uint8" if schema.kind == "images" or getattr(schema, "dtype", None) == "uint8" else "float64"
     notes = part.notes
     if options.test is not None:
@@ -117,7 +117,7 @@ def open_files(path: str | Path, options: ReadOptions) -> Dataset:
         part.groups,
         schema,
         schema.n_features if isinstance(schema, SparseSchema) else None,
-        (Premise("schema", str(schema), declared), where, *more_premises(schema, declared)),
+        (Premise("schema", str(schema), declared=declared), where, *more_premises(schema, declared)),
         notes,
     )
     return dataset.knowing(part.samples, test.samples)
@@ -165,12 +165,12 @@ def read_part(path: Path, schema: Schema, *, labelled: bool, options: ReadOption
 
 def read_rows(path: Path, kind: str, options: ReadOptions, *, labelled: bool) -> tuple[Part, Schema]:
     """The samples of one file with their labels, if it has some, and the schema that read them."""
-    schema = schema_for(path, kind, options, labelled)[0]
+    schema = schema_for(path, kind, options, labelled=labelled)[0]
     part = _read_all(path, schema, options)[0] if labelled else read_part(path, schema, labelled=False, options=options)
     return part, schema
 
 
-def schema_for(path: Path, kind: str, options: ReadOptions, labelled: bool = True) -> tuple[Schema, bool]:
+def schema_for(path: Path, kind: str, options: ReadOptions, *, labelled: bool = True) -> tuple[Schema, bool]:
     """The schema, and whether the user declared it."""
     _refuse_what_does_not_apply(path, kind, options)
     if options.schema is not None:
@@ -322,24 +322,24 @@ def _fate(declared: bool) -> str:
     return "that the training samples do not have and count as wrong"
 
 
-def held_out_premise(options: ReadOptions, of_file: bool, grouped: bool) -> Premise:
+def held_out_premise(options: ReadOptions, *, of_file: bool, grouped: bool) -> Premise:
     """Where the test samples come from."""
     if options.test is not None:
-        return Premise("test samples", f"from {options.test.name}", True)
+        return Premise("test samples", f"from {options.test.name}", declared=True)
     if of_file:
-        return Premise("test samples", "those of the file", True)
+        return Premise("test samples", "those of the file", declared=True)
     by = "contributor" if grouped else "content"
-    return Premise("test samples", f"{share_of(options):g} of all, held out by a hash of their {by}", True)
+    return Premise("test samples", f"{share_of(options):g} of all, held out by a hash of their {by}", declared=True)
 
 
 def more_premises(schema: Schema, declared: bool) -> tuple[Premise, ...]:
     """What the model would otherwise list as chosen from the data, though the schema says it."""
-    width = Premise("number of features", str(_width(schema)), declared)
+    width = Premise("number of features", str(_width(schema)), declared=declared)
     if isinstance(schema, TableSchema) and schema.quotes == "records":
         return (BY_QUOTES, *more_premises(replace(schema, quotes="lines"), declared))
     if not isinstance(schema, TableSchema) or set(schema.named(*FEATURES)) == set(schema.named("number")):
         return (width,)
-    categories = Premise("categorical columns", ", ".join(schema.named("category")) or "none", declared)
+    categories = Premise("categorical columns", ", ".join(schema.named("category")) or "none", declared=declared)
     return (width,) if schema.only_texts else (width, categories)
 
 

@@ -255,9 +255,15 @@ class BallotClassifier(SampleVoteClassifier):
 
     def own_premises(self) -> list[Premise]:
         """Map, threshold, class sizes, voices."""
-        premises = [*super().own_premises(), Premise("near", self._near_in_words(), True), self._sizes_premise()]
+        premises = [
+            *super().own_premises(),
+            Premise("near", self._near_in_words(), declared=True),
+            self._sizes_premise(),
+        ]
         if self.split_.kind == "group":
-            premises.append(Premise("voices", f"{self.voices} for each contributor; ids are authenticated", True))
+            premises.append(
+                Premise("voices", f"{self.voices} for each contributor; ids are authenticated", declared=True)
+            )
         return premises
 
     def _near_in_words(self) -> str:
@@ -267,12 +273,14 @@ class BallotClassifier(SampleVoteClassifier):
 
     def _sizes_premise(self) -> Premise:
         if self._one_sided:
-            return Premise("class sizes", "none needed: far samples count 0", True)
+            return Premise("class sizes", "none needed: far samples count 0", declared=True)
         if not isinstance(self.class_sizes, Mapping):
-            return Premise("class sizes", "none declared: all classes count as equally large", True)
+            return Premise("class sizes", "none declared: all classes count as equally large", declared=True)
         listed = zip(self.classes_[:12].tolist(), self.sizes_[:12].tolist(), strict=True)
         sizes = ", ".join(f"{label}: {size}" for label, size in listed) + (", …" if len(self.classes_) > 12 else "")
-        return Premise("class sizes", f"{sizes}; from {self.class_sizes_from or 'the caller, outside this data'}", True)
+        return Premise(
+            "class sizes", f"{sizes}; from {self.class_sizes_from or 'the caller, outside this data'}", declared=True
+        )
 
     def _settle_classes(self) -> None:
         super()._settle_classes()

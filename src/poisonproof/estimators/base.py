@@ -283,13 +283,13 @@ def _checked_learner(model: EnsembleClassifier) -> Any:
 def shared_premises(model: EnsembleClassifier, data: TrainingData, split: Split) -> list[Premise]:
     """The premises that every ensemble has: learner, classes, form of the samples, what was fitted before."""
     premises = [
-        Premise("learner", describe(data.learner), True),
+        Premise("learner", describe(data.learner), declared=True),
         *data_premises(data.classes, model.classes is not None, data.samples, split),
     ]
     if (encoder := encoder_in(data.learner)) is not None:
         premises.insert(1, encoder.premise)
     if parts := arrived_parts(data.learner):
-        premises.append(Premise(ARRIVED, words(parts), True))
+        premises.append(Premise(ARRIVED, words(parts), declared=True))
     return premises + table_premises(data.samples, split)
 
 
@@ -297,8 +297,10 @@ def data_premises(classes: NDArray[Any], declared: bool, samples: Samples, split
     """Classes, form of the samples, and what was fitted before; ``declared`` says whether the class list is."""
     labels = f"{len(classes)} labels, {', '.join(map(str, classes[:12]))}{', …' if len(classes) > 12 else ''}"
     return [
-        Premise("classes", labels, declared),
-        Premise("number of features", str(samples.n_features), split.n_features is not None or _by_schema(split)),
+        Premise("classes", labels, declared=declared),
+        Premise(
+            "number of features", str(samples.n_features), declared=split.n_features is not None or _by_schema(split)
+        ),
         NOTHING_BEFORE,
     ]
 
@@ -308,7 +310,7 @@ def table_premises(samples: Samples, split: Split) -> list[Premise]:
     if not isinstance(samples, TableSamples):
         return []
     categorical = [str(column.name) for column in samples.columns if column.categorical]
-    columns = Premise("categorical columns", ", ".join(categorical) or "none", _by_schema(split))
+    columns = Premise("categorical columns", ", ".join(categorical) or "none", declared=_by_schema(split))
     return [columns, _schema_premise(samples, split)]
 
 
@@ -319,10 +321,10 @@ def _by_schema(split: Split) -> bool:
 def _schema_premise(samples: TableSamples, split: Split) -> Premise:
     """By which schema the cells were read, or that it was for somebody else to say."""
     if split.schema is not None:
-        return Premise("schema", f"{split.schema}; cells as they stand in the table", not split.schema.guessed)
+        return Premise("schema", f"{split.schema}; cells as they stand in the table", declared=not split.schema.guessed)
     doubtful = [str(column.name) for column in samples.columns if column.texts_like_numbers()]
     looks = f"; texts that look like numbers in {', '.join(doubtful)}" if doubtful else ""
-    return Premise("schema", f"dtypes were decided by whoever read this table{looks}", False)
+    return Premise("schema", f"dtypes were decided by whoever read this table{looks}", declared=False)
 
 
 def warn(text: str) -> None:

@@ -289,8 +289,8 @@ class BlockBallotClassifier(BallotClassifier):
         learned = f"at most {self.directions} directions of a member's own subset, exponent {self.exponent:g}"
         return [
             *super().own_premises(),
-            Premise("spread", f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}", True),
-            Premise("whitening", learned, True),
+            Premise("spread", f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}", declared=True),
+            Premise("whitening", learned, declared=True),
         ]
 
     def _partitions(self) -> NDArray[np.int64]:

@@ -177,4 +177,4 @@ class NeighborVoteClassifier(SampleVoteClassifier):
 
     def own_premises(self) -> list[Premise]:
         """Map and number of neighbours."""
-        return [*super().own_premises(), Premise("number of neighbours", str(self.n_neighbors), True)]
+        return [*super().own_premises(), Premise("number of neighbours", str(self.n_neighbors), declared=True)]

@@ -217,8 +217,8 @@ def premises_of(
 
 def _premises(model: EnsembleClassifier, data: TrainingData, spread: Spread, split: Split) -> list[Premise]:
     return [
-        Premise("spread", f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}", True),
-        Premise("split", f"{split.kind}, {split.dtype}{', labels hashed' if split.hash_labels else ''}", True),
+        Premise("spread", f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}", declared=True),
+        Premise("split", f"{split.kind}, {split.dtype}{', labels hashed' if split.hash_labels else ''}", declared=True),
         *shared_premises(model, data, split),
     ]
 
@@ -229,4 +229,4 @@ def _about_ids(split: Split, groups: Any) -> tuple[Premise, ...]:
     if all(cell is None or isinstance(cell, str) for cell in cells):
         return ()
     value = "numbers, as whoever read them typed them; texts depend on nobody"
-    return (Premise("contributor ids", value, False),)
+    return (Premise("contributor ids", value, declared=False),)

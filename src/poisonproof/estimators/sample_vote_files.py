@@ -16,7 +16,7 @@ from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.learners.encoded import map_without_cache
 from poisonproof.maps.trusted_samples import KeptTrusted
 from poisonproof.partition.split import Split
-from poisonproof.premises import Premise
+from poisonproof.premises import from_records, to_records
 from poisonproof.system.files import (
     open_arrays,
     read_record,
@@ -83,7 +83,7 @@ def save_model(model: Any, path: str | Path) -> None:
             "split": model.split_.as_dict(),
             "contributors": [[cell, number] for cell, number in model.contributors_.items()],
             "feature_names": None if names is None else [str(name) for name in names],
-            "premises": [[p.what, p.value, p.declared] for p in model.premises_],
+            "premises": to_records(model.premises_),
             "files": {name: sha256_of(folder / name) for name in files},
             "trusted": [int(hash_) for hash_ in model.trusted_hashes_],
             **{name: getattr(model, name) for name in PLAIN},
@@ -146,7 +146,7 @@ def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[
     model.classes_, model.split_ = classes, model.split
     model.map_ = Map(features, float(record["steps_per_unit"]))
     model.contributors_ = {cell: int(number) for cell, number in record["contributors"]}
-    model.premises_ = tuple(Premise(*premise) for premise in record["premises"])
+    model.premises_ = from_records(record["premises"])
     if record["feature_names"] is not None:
         model.feature_names_in_ = np.array(record["feature_names"], object)
     model.voters_, model.places_ = _voters(folder / VOTERS, len(classes), model.map_.mirrored)
@@ -174,7 +174,7 @@ def _voters(path: Path, n_classes: int, mirrored: bool) -> tuple[Voters, Any]:
         raise DamagedFileError(f"{path} is altered: its arrays are no voters'.")
     lengths = np.empty(len(rows), np.int64)
     for start in range(0, len(rows), 4096):
-        lengths[start : start + 4096], short = squared_lengths(rows[start : start + 4096], mirrored)
+        lengths[start : start + 4096], short = squared_lengths(rows[start : start + 4096], mirrored=mirrored)
         if not short.all():
             raise DamagedFileError(f"{path} is altered: it holds features that are too long.")
     return Voters(rows, lengths, codes, hashes, owners, len(rows)), places

@@ -277,7 +277,7 @@ class SampleVoteClassifier(CertifiedClassifier):
         words = describe(features)
         if isinstance(features, TableFeatures):
             words = f"table, {describe_columns(features.columns)}; {features.origin}"
-        premises = [Premise("map", f"{words}, {self.map_.scale:g} steps per unit, {self.metric}", not chosen)]
+        premises = [Premise("map", f"{words}, {self.map_.scale:g} steps per unit, {self.metric}", declared=not chosen)]
         if isinstance(features, TrustedFeatures):
             premises.append(features.premise)
         encoder = features.features if isinstance(features, TrustedFeatures) else features
@@ -431,7 +431,7 @@ class SampleVoteClassifier(CertifiedClassifier):
             rows[~old] = new.rows
         if new is not None:
             readable[~old] = new.readable
-        return Described(rows, squared_lengths(rows, self.map_.mirrored)[0], readable)
+        return Described(rows, squared_lengths(rows, mirrored=self.map_.mirrored)[0], readable)
 
     def _voters_of(self, arrived: Arrivals, kept: NDArray[np.int64]) -> Voters:
         described, all_of_them = arrived.described, len(kept) == len(arrived.kept)
@@ -495,7 +495,7 @@ class SampleVoteClassifier(CertifiedClassifier):
         classes = f"{len(self.classes_)} labels, {', '.join(map(str, self.classes_[:12]))}"
         classes += ", …" if len(self.classes_) > 12 else ""
         self.premises_ = tuple(
-            Premise(p.what, classes, p.declared) if p.what == "classes" else p for p in self.premises_
+            Premise(p.what, classes, declared=p.declared) if p.what == "classes" else p for p in self.premises_
         )
 
     def _report_dropped(self) -> None:

@@ -76,11 +76,11 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
         draws = self._draw(samples, cells, canonical_rank(samples, codes))
         self.split_, self.draws_, self.subset_sizes_ = split, draws, draws.sizes
         self.premises_ = (
-            Premise("draws", f"{self.n_draws} subsets, {self._how_drawn()}, seed {self.seed}", True),
+            Premise("draws", f"{self.n_draws} subsets, {self._how_drawn()}, seed {self.seed}", declared=True),
             Premise(
                 "seed",
                 "its numbers count as random, and nobody knew it who wrote training data or chose test samples",
-                True,
+                declared=True,
             ),
             *shared_premises(self, data, split),
         )
@@ -279,8 +279,10 @@ class InfiniteAggregationClassifier(_BernoulliClassifier):
     def _radii(self, votes: NDArray[Any], counts: NDArray[np.int64]) -> StochasticRadii:
         draws, k, unseen = self.draws_, self.k_, self.classes_inferred_
         if not self.conditionals:
-            return infinite_aggregation_radii(bound_leads(counts, len(draws), self.alpha, unseen), k, draws.n_train)
-        leads = bound_leads(counts, len(draws), self.alpha * (1 - CONDITIONAL_SHARE), unseen)
+            return infinite_aggregation_radii(
+                bound_leads(counts, len(draws), self.alpha, unseen=unseen), k, draws.n_train
+            )
+        leads = bound_leads(counts, len(draws), self.alpha * (1 - CONDITIONAL_SHARE), unseen=unseen)
         held = np.asarray(draws.holding.sum(axis=1)).astype(np.int64)
         terms = bound_terms(self._conditional(votes), held, leads, self.alpha * CONDITIONAL_SHARE)
         return infinite_aggregation_radii(leads, k, draws.n_train, terms)
@@ -331,7 +333,7 @@ class BinomialSelectionClassifier(_BernoulliClassifier):
         self.encoder = encoder
 
     def _radii(self, votes: NDArray[Any], counts: NDArray[np.int64]) -> StochasticRadii:
-        leads = bound_leads(counts, len(self.draws_), self.alpha, self.classes_inferred_)
+        leads = bound_leads(counts, len(self.draws_), self.alpha, unseen=self.classes_inferred_)
         return binomial_selection_radii(leads, self.k_)
 
 
@@ -386,7 +388,7 @@ class CertifiedBaggingClassifier(DrawnEnsembleClassifier):
         return f"{self.subset_size_} of the {self.draws_.n_train} training samples with replacement"
 
     def _radii(self, votes: NDArray[Any], counts: NDArray[np.int64]) -> StochasticRadii:
-        leads = bound_leads(counts, len(self.draws_), self.alpha, self.classes_inferred_)
+        leads = bound_leads(counts, len(self.draws_), self.alpha, unseen=self.classes_inferred_)
         return bagging_radii(leads, self.draws_.n_train, self.subset_size_)
 
     def _check_parameters(self) -> None:

@@ -22,7 +22,7 @@ from poisonproof.learners.arrived import arrived_parts
 from poisonproof.premises import Premise
 
 BEFORE = "fitted before the split"
-NOTHING_BEFORE = Premise(BEFORE, "nothing, by the caller's word", True)
+NOTHING_BEFORE = Premise(BEFORE, "nothing, by the caller's word", declared=True)
 OF_THE_SPREAD = ("k", "d", "spread")
 
 
@@ -44,7 +44,7 @@ class Surroundings:
 
     def _restated(self, premise: Premise) -> Premise:
         if premise.what == BEFORE and self.fitted:
-            return Premise(BEFORE, self.words, False)
+            return Premise(BEFORE, self.words, declared=False)
         heads = {name.partition("__")[0] for name in self.chosen}
         names = {
             "spread": OF_THE_SPREAD,
@@ -58,7 +58,7 @@ class Surroundings:
             "voices": ("voices",),
         }
         if heads & set(names.get(premise.what, ())):
-            return Premise(premise.what, premise.value, False)
+            return Premise(premise.what, premise.value, declared=False)
         return premise
 
 

@@ -48,4 +48,4 @@ def trusted_premises(trusted: TrustedSamples | None) -> list[Premise]:
     if trusted is None:
         return []
     votes = "they vote and cannot be removed" if trusted.y is not None else "they do not vote"
-    return [Premise("trusted samples", f"{trusted.words}; {votes}", True)]
+    return [Premise("trusted samples", f"{trusted.words}; {votes}", declared=True)]

@@ -162,7 +162,7 @@ def gather(folder: Path, data: Dataset | None, verdict: Verdict) -> Facts:
         raise NotTrueError(f"The predictions and radii of {folder} do not follow from its votes.")
     if certificate.split is None:
         raise PoisonproofError(f"The votes of {folder} do not say how the training samples were split.")
-    truth = class_indices(data.y_test, votes.classes, votes.classes_inferred)
+    truth = class_indices(data.y_test, votes.classes, inferred=votes.classes_inferred)
     return Facts(
         folder.resolve().name,
         manifest,

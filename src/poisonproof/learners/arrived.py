@@ -42,7 +42,7 @@ def arrived_parts(learner: Any) -> tuple[ArrivedPart, ...]:
         survivor = clone(learner)
     except Exception:  # what cannot be cloned cannot be fitted either, and says so there
         survivor = learner
-    parts = {part.place: part for part in _parts(survivor, "estimator", False, ())}
+    parts = {part.place: part for part in _parts(survivor, "estimator")}
     return tuple(parts[place] for place in sorted(parts))
 
 
@@ -92,7 +92,7 @@ def owner_of(value: Any) -> Any:
     return None if owner is None or isinstance(owner, type | ModuleType) else owner
 
 
-def _parts(value: Any, place: str, hidden: bool, above: tuple[int, ...]) -> Iterator[ArrivedPart]:
+def _parts(value: Any, place: str, *, hidden: bool = False, above: tuple[int, ...] = ()) -> Iterator[ArrivedPart]:
     """Fitted parts in a value; ``hidden`` if it is no parameter but held by something that is."""
     if id(value) in above or len(above) > DEEPEST or value is None or isinstance(value, type | ModuleType):
         return
@@ -102,7 +102,7 @@ def _parts(value: Any, place: str, hidden: bool, above: tuple[int, ...]) -> Iter
         yield ArrivedPart(place, _kind(value), state_digest(value))
         return
     for name, inner, inner_hidden in _held(value):
-        yield from _parts(inner, place + name, hidden or inner_hidden, (*above, id(value)))
+        yield from _parts(inner, place + name, hidden=hidden or inner_hidden, above=(*above, id(value)))
 
 
 def _is_fitted(value: Any) -> bool:

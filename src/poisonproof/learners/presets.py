@@ -81,7 +81,7 @@ def _head(texts: Sequence[str]) -> Any:
     return KernelRidgeClassifier(kernel="rbf", gamma=1.0, ridge=0.1, balance=0.5)
 
 
-def _network(mirror: bool) -> Callable[[Sequence[str]], Any]:
+def _network(*, mirror: bool) -> Callable[[Sequence[str]], Any]:
     def make(texts: Sequence[str]) -> Any:
         from poisonproof.learners.network import TorchClassifier
         from poisonproof.learners.network_in_network import network_in_network
@@ -126,8 +126,12 @@ PRESETS = {
         "CIFAR-10 held out from the training subsets",
         _head,
     ),
-    "nin": Preset("the network of the Finite Aggregation paper with its training recipe, in PyTorch", _network(False)),
-    "nin-mirror": Preset("the same; training images are mirrored too, as the paper does on CIFAR-10", _network(True)),
+    "nin": Preset(
+        "the network of the Finite Aggregation paper with its training recipe, in PyTorch", _network(mirror=False)
+    ),
+    "nin-mirror": Preset(
+        "the same; training images are mirrored too, as the paper does on CIFAR-10", _network(mirror=True)
+    ),
 }
 LEARNERS = tuple(PRESETS)
 

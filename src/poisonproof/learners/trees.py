@@ -82,6 +82,6 @@ class TreesClassifier(ClassifierMixin, BaseEstimator):
             random_state=self.random_state,
         )
 
-    def _encoded(self, X: Any, fitting: bool = False) -> Any:
+    def _encoded(self, X: Any, *, fitting: bool = False) -> Any:
         encoded = self.table_.encode(X if fitting and sp.issparse(X) else self.table_.checked(X, reset=False))
         return encoded.toarray() if sp.issparse(encoded) and self.method == "boosting" else encoded

@@ -82,7 +82,7 @@ class EncoderRecord:
             f"{self.name} {self.version}, {self.source}, licence {self.licence}, weights sha256 {self.weights}, "
             f"{self.preprocessing}, {self.length:g} steps per unit; trained on {self.trained_on}"
         )
-        return Premise("encoder", value, True)
+        return Premise("encoder", value, declared=True)
 
     def as_dict(self) -> dict[str, Any]:
         """For a file."""

@@ -103,7 +103,7 @@ class TrustedFeatures:
             f"{self.n_features} directions whitened by {self.n_trusted} samples ({whose}), "
             f"digest {self.trusted_digest[:16]}, map {self.whitening.digest[:16]}"
         )
-        return Premise("samples that shaped the map", value, True)
+        return Premise("samples that shaped the map", value, declared=True)
 
     def near(self, samples: Any, share: float) -> float:
         """The distance within which this share of all pairs of these (trusted) samples lie."""

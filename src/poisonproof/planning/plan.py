@@ -170,7 +170,9 @@ class Plan:
 def followed_premise(followed: dict[str, Any]) -> Premise:
     """What a run that followed a plan takes as given: who could poison the pilot could have changed the choice."""
     how = f"k = {followed['k']:g}, d = {followed['d']}, {followed['spread']} spread"
-    return Premise(PREMISE, f"{how}, by a pilot on its training data for attack size {followed['attack_size']}", False)
+    return Premise(
+        PREMISE, f"{how}, by a pilot on its training data for attack size {followed['attack_size']}", declared=False
+    )
 
 
 def make_plan(
@@ -368,11 +370,11 @@ class Forecast:
         found = []
         for k in ks:
             error = self._error(k)
-            found += [self._row(Spread.random(k, d), "random", error, k in piloted) for d in ds]
+            found += [self._row(Spread.random(k, d), "random", error, piloted=k in piloted) for d in ds]
         named = {design.name: design for k in ks if designs for design in Spread.suggest(k, DESIGN_DEGREE)[:1]}
         for name, design in named.items():
             if design.n_subsets <= MOST_DESIGNED and 0.9 * ks[0] <= design.k <= 1.1 * ks[-1]:
-                found.append(self._row(Spread.designed(design), name, self._error(round(design.k)), False))
+                found.append(self._row(Spread.designed(design), name, self._error(round(design.k)), piloted=False))
         return sorted(found, key=lambda row: (row.k, row.d))
 
     def _near(self, k: float) -> list[tuple[Pilot, float]]:
@@ -385,7 +387,7 @@ class Forecast:
         return [(low, 1 - weight), (high, weight)]
 
     def fractions(
-        self, spread: Spread, name: str, attack_sizes: Sequence[int], balanced: bool = False
+        self, spread: Spread, name: str, attack_sizes: Sequence[int], *, balanced: bool = False
     ) -> NDArray[np.float64]:
         """The certified fraction (pointwise) at these attack sizes, balanced or not; at 0, the clean accuracy."""
         method = "dpa-bound" if name == "random" else "tight"
@@ -396,7 +398,7 @@ class Forecast:
         ]
         return np.asarray(np.sum(parts, axis=0))
 
-    def _row(self, spread: Spread, name: str, error: float, piloted: bool) -> Row:
+    def _row(self, spread: Spread, name: str, error: float, *, piloted: bool) -> Row:
         sizes = [0, self.attack_size]
         clean, certified = self.fractions(spread, name, sizes)
         clean_balanced, certified_balanced = self.fractions(spread, name, sizes, balanced=True)

@@ -52,7 +52,7 @@ def classifier_by_pilot(
 def by_pilot(premises: Iterable[Premise], method: str) -> tuple[Premise, ...]:
     """The same premises, with the parameter that a pilot chose no longer called declared."""
     return tuple(
-        Premise(premise.what, f"{premise.value}, chosen by a pilot", False)
+        Premise(premise.what, f"{premise.value}, chosen by a pilot", declared=False)
         if premise.what == PARAMETERS.get(method)
         else premise
         for premise in premises

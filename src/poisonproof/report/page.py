@@ -61,7 +61,7 @@ def write_report(outcome: Outcome) -> Path:
 def page(outcome: Outcome) -> str:
     """The whole report as HTML. Names, labels and cells are data: they are escaped wherever they stand."""
     certificate, manifest = outcome.certificate, outcome.manifest
-    truth = class_indices(outcome.y_test, certificate.classes, certificate.classes_inferred)
+    truth = class_indices(outcome.y_test, certificate.classes, inferred=certificate.classes_inferred)
     right = certificate.prediction == truth
     size = headline_size(outcome)
     dataset = manifest.settings.name

@@ -118,7 +118,7 @@ class ImageSchema:
 
     width: int
     height: int
-    colour: bool
+    colour: bool = field(kw_only=True)
     kind = "images"
 
     def as_dict(self) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def schema_from_dict(record: Any) -> Schema:
             return _table(record)
         if kind == "images":
             width, height = _whole(record, "width"), _whole(record, "height")
-            return ImageSchema(width, height, _flag(record, "colour"))
+            return ImageSchema(width, height, colour=_flag(record, "colour"))
         if kind == "sparse":
             return SparseSchema(_whole(record, "n_features"))
         if kind == "arrays":

@@ -14,7 +14,7 @@ from poisonproof.learners.encoded import without_cache
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
 from poisonproof.partition.subsets import DIGEST_BYTES
-from poisonproof.premises import Premise
+from poisonproof.premises import from_records, to_records
 from poisonproof.system.files import read_record, reading, sha256_of, write_bytes, write_record
 from poisonproof.training.engine import engine_named, engine_of
 from poisonproof.training.member_files import ESTIMATOR, dumped, load_state
@@ -54,7 +54,7 @@ def save_model_record(model: Any, folder: Path) -> None:
             "subset_sizes": model.subset_sizes_.tolist(),
             "partition_sizes": model.partition_sizes_.tolist(),
             "subset_digests": model.subset_digests_.tobytes().hex(),
-            "premises": [[p.what, p.value, p.declared] for p in model.premises_],
+            "premises": to_records(model.premises_),
             **{name: getattr(model, name) for name in PLAIN},
         },
     )
@@ -95,7 +95,7 @@ def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[
     model.partition_sizes_ = np.array(record["partition_sizes"], np.int64)
     digests = np.frombuffer(bytes.fromhex(record["subset_digests"]), np.uint8)
     model.subset_digests_ = digests.reshape(len(model.subset_sizes_), DIGEST_BYTES)
-    model.premises_ = tuple(Premise(*premise) for premise in record["premises"])
+    model.premises_ = from_records(record["premises"])
     if record["feature_names"] is not None:
         model.feature_names_in_ = np.array(record["feature_names"], object)
     for name in PLAIN:

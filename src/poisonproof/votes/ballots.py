@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.partition.split import Split
-from poisonproof.premises import Premise
+from poisonproof.premises import Premise, from_records, to_records
 from poisonproof.system.files import open_arrays, reading, write_arrays
 from poisonproof.votes.votes import labels_from_json, labels_to_json
 
@@ -159,7 +159,7 @@ class Ballots:
             "voices": None if self.voices is None else self.voices.most,
             "trusted": self.trusted is not None,
             "rule": self.rule,
-            "premises": [[p.what, p.value, p.declared] for p in self.premises],
+            "premises": to_records(self.premises),
         }
         write_arrays(path, arrays, facts)
 
@@ -186,5 +186,5 @@ class Ballots:
                 voices=voices,
                 trusted=trusted,
                 rule=facts["rule"],
-                premises=tuple(Premise(*premise) for premise in facts["premises"]),
+                premises=from_records(facts["premises"]),
             )

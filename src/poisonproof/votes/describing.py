@@ -224,5 +224,5 @@ def _lengths(rows: NDArray[Any], mirrored: bool) -> tuple[NDArray[np.int64], NDA
     lengths, short = np.empty(len(rows), np.int64), np.empty(len(rows), np.bool_)
     for start in range(0, len(rows), OWN_BATCH):
         own = slice(start, start + OWN_BATCH)
-        lengths[own], short[own] = squared_lengths(rows[own], mirrored)
+        lengths[own], short[own] = squared_lengths(rows[own], mirrored=mirrored)
     return lengths, short

@@ -96,7 +96,7 @@ class Nearness:
         return even
 
 
-def squared_lengths(rows: NDArray[Any], mirrored: bool = False) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def squared_lengths(rows: NDArray[Any], *, mirrored: bool = False) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Exact squared lengths, and which rows are short enough that every product with them is exact."""
     wide = rows.astype(np.int64)
     lengths = np.einsum("ij,ij->i", wide, wide)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError, check_format
 from poisonproof.partition.split import Split
-from poisonproof.premises import Premise
+from poisonproof.premises import Premise, from_records, to_records
 from poisonproof.system.files import open_arrays, reading, write_arrays
 from poisonproof.votes.votes import labels_from_json, labels_to_json
 
@@ -98,7 +98,7 @@ class Neighbours:
             "classes_inferred": self.classes_inferred,
             "split": self.split.as_dict() if self.split else None,
             "rule": self.rule,
-            "premises": [[p.what, p.value, p.declared] for p in self.premises],
+            "premises": to_records(self.premises),
         }
         arrays = {"order": self.order, "first": self.first}
         if self.trusted is not None:
@@ -123,5 +123,5 @@ class Neighbours:
                 classes_inferred=facts["classes_inferred"],
                 split=Split.from_dict(facts["split"]) if facts["split"] else None,
                 rule=facts["rule"],
-                premises=tuple(Premise(*premise) for premise in facts["premises"]),
+                premises=from_records(facts["premises"]),
             )

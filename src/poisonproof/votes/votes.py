@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from poisonproof.errors import DamagedFileError, PoisonproofError, WrongTypeError, check_format
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
-from poisonproof.premises import Premise
+from poisonproof.premises import Premise, from_records, to_records
 from poisonproof.samples.labels import label_cells, one_by_one
 from poisonproof.system.archives import map_npy
 from poisonproof.system.files import read_record, reading, sha256_of, write_record, write_whole
@@ -107,7 +107,7 @@ class Votes:
 
     def indices_of(self, y: ArrayLike) -> NDArray[np.int64]:
         """Class index of each label; see `class_indices`."""
-        return class_indices(y, self.classes, self.classes_inferred)
+        return class_indices(y, self.classes, inferred=self.classes_inferred)
 
     def save(self, path: str | Path) -> None:
         """Write ``path`` (a plain .npy file) and, beside it, a .json file with all the rest and digests.
@@ -131,7 +131,7 @@ class Votes:
                 "classes": labels_to_json(self.classes),
                 "classes_inferred": self.classes_inferred,
                 "split": self.split.as_dict() if self.split else None,
-                "premises": [[p.what, p.value, p.declared] for p in self.premises],
+                "premises": to_records(self.premises),
                 **extra,
             },
         )
@@ -159,7 +159,7 @@ class Votes:
                 labels_from_json(record["classes"]),
                 Split.from_dict(record["split"]) if record["split"] else None,
                 classes_inferred=record["classes_inferred"],
-                premises=[Premise(*premise) for premise in record["premises"]],
+                premises=from_records(record["premises"]),
                 rankings=None if ranked is None else _mapped(rankings_file(path), ranked, side),
             )
 
@@ -174,7 +174,7 @@ def vote_dtype(n_classes: int) -> type[np.unsignedinteger[Any]]:
     return np.uint8 if n_classes <= 255 else np.uint16
 
 
-def class_indices(y: ArrayLike, classes: NDArray[Any], inferred: bool = False) -> NDArray[np.int64]:
+def class_indices(y: ArrayLike, classes: NDArray[Any], *, inferred: bool = False) -> NDArray[np.int64]:
     """Class index of each label.
 
     A label that is none of the classes is refused where these were declared. Where they were read off the training
@@ -199,12 +199,12 @@ def class_indices(y: ArrayLike, classes: NDArray[Any], inferred: bool = False) -
     return indices
 
 
-def own_codes(y: ArrayLike, classes: NDArray[Any], inferred: bool = False) -> NDArray[np.int64]:
+def own_codes(y: ArrayLike, classes: NDArray[Any], *, inferred: bool = False) -> NDArray[np.int64]:
     """Class index of each label; labels that are none of the classes get codes of their own behind them.
 
     So equal labels have equal codes and others have others, whatever the training data has shown.
     """
-    codes = class_indices(y, classes, inferred)
+    codes = class_indices(y, classes, inferred=inferred)
     unseen = np.flatnonzero(codes == UNSEEN_LABEL)
     if len(unseen):
         labels = one_by_one(y)

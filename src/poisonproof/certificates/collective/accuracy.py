@@ -15,7 +15,7 @@ from poisonproof.certificates.collective.ballots import leads_at_risk, worst_div
 from poisonproof.certificates.methods import certify
 from poisonproof.display.text import shown
 from poisonproof.errors import PoisonproofError, WrongTypeError
-from poisonproof.premises import Premise
+from poisonproof.premises import Premise, to_records
 from poisonproof.votes.ballots import Ballots
 from poisonproof.votes.votes import Votes
 
@@ -102,7 +102,7 @@ class CertifiedAccuracy:
             **{name: getattr(self, name) for name in (*counts, *shares, "seconds")},
             "attack": self.attack.tolist(),
             "classes_inferred": self.classes_inferred,
-            "premises": [[p.what, p.value, p.declared] for p in self.premises],
+            "premises": to_records(self.premises),
         }
 
     def __str__(self) -> str:

@@ -62,7 +62,7 @@ def guess_image_schema(folder: Path, size: tuple[int, int] | None, colour: bool 
     if not sizes:
         raise PoisonproofError(f"No image in {folder} can be read.")
     width, height = size or min(sizes, key=lambda one: (-sizes[one], one))
-    return ImageSchema(width, height, coloured[True] > coloured[False] if colour is None else colour)
+    return ImageSchema(width, height, colour=coloured[True] > coloured[False] if colour is None else colour)
 
 
 def read_folder(
