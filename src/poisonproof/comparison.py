@@ -208,7 +208,7 @@ def compare(
     if any(name not in BY_SAMPLES for name in rows):
         bench.start_workers()
     feared = sorted(sizes)[len(sizes) // 2] if sizes else k // VOTES_PER_POISON
-    found: dict[str, Row] = {
+    compared: dict[str, Row] = {
         name: bench.of_samples(name, (voters or {}).get(name), features, max(1, feared))
         for name in rows
         if name in BY_SAMPLES
@@ -221,12 +221,12 @@ def compare(
             if why_not is None:
                 applying.append(name)
             else:
-                found[name] = Row(name, METHODS[name].title, why_not)
+                compared[name] = Row(name, METHODS[name].title, why_not)
         if applying:
             log.info("training for %s", "; ".join(METHODS[name].title for name in applying))
             certifying = bench.drawn if ensemble in ("bernoulli", "bagging") else bench.spread_out
-            found |= {row.name: row for row in certifying(ensemble, applying)}
-    certificates = [row.certificate for row in found.values() if row.certificate is not None]
+            compared |= {row.name: row for row in certifying(ensemble, applying)}
+    certificates = [row.certificate for row in compared.values() if row.certificate is not None]
     if sizes is None and certificates:
         sizes = attack_sizes(max(certificates, key=lambda one: int(one.radius.max(initial=0))))  # type: ignore[arg-type]
     return Comparison(
@@ -236,7 +236,7 @@ def compare(
         np.asarray(dataset.y_test),
         k,
         n_classifiers,
-        tuple(found[name] for name in rows),
+        tuple(compared[name] for name in rows),
         tuple(sizes or (0,)),
     )
 

@@ -84,7 +84,7 @@ def test_a_loaded_model_shows_its_base_classifiers_and_goes_on(tmp_path):
 def test_a_mapped_file_is_never_written_to(tmp_path):
     path = save_members(tmp_path / "members", some_members("numbers", 0)[0])
     before = path.read_bytes()
-    read_stack(path).stacked.groups[0].stack.bias[:] = 7
+    read_stack(path).stacked.lots[0].stack.bias[:] = 7
     assert path.read_bytes() == before
 
 

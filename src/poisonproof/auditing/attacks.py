@@ -121,17 +121,17 @@ class Scene:
         """
         if self.groups is not None:
             return self._land_contributors(base, partitions)
-        found: dict[int, Any] = {}
+        landed: dict[int, Any] = {}
         count = min(4096, CANDIDATES_PER_PARTITION * self.n_partitions)
         for attempt in range(ROUNDS):
             variants = self._variants(base, count, attempt)
             where = self.split.partitions(self.split.samples(variants), self.n_partitions, label_cells([label] * count))
-            for j in set(partitions) - set(found):
+            for j in set(partitions) - set(landed):
                 hits = np.flatnonzero(where == j)
                 if len(hits):
-                    found[j] = take_rows(variants, [int(hits[0])])
-            if len(found) == len(set(partitions)):
-                return _stacked([found[j] for j in partitions]), None
+                    landed[j] = take_rows(variants, [int(hits[0])])
+            if len(landed) == len(set(partitions)):
+                return _stacked([landed[j] for j in partitions]), None
         return None
 
     def _land_contributors(self, base: Any, partitions: Sequence[int]) -> tuple[Any, tuple[Any, ...]] | None:

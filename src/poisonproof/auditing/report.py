@@ -71,12 +71,12 @@ class AuditReport:
         kinds = dict.fromkeys(attack.kind for attack in self.attacks)
         return {
             kind: {
-                "attacks": len(own),
-                "moved": sum(attack.moved for attack in own),
-                "violations": sum(bool(attack.violations) for attack in own),
+                "attacks": len(of_kind),
+                "moved": sum(attack.moved for attack in of_kind),
+                "violations": sum(bool(attack.violations) for attack in of_kind),
             }
             for kind in kinds
-            if (own := [attack for attack in self.attacks if attack.kind == kind])
+            if (of_kind := [attack for attack in self.attacks if attack.kind == kind])
         }
 
     def as_dict(self) -> dict[str, Any]:

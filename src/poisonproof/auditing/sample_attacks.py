@@ -175,8 +175,8 @@ def distances_of(model: SampleVoteClassifier, targets: Any) -> NDArray[np.int32]
     """The distance of every voter to each target."""
     test, voters, nearness = model.describe_test(targets), model.voters_.whole(), model.nearness
     everyone = slice(0, len(test.rows))
-    there = nearness.fed(voters.rows)
-    seen = [nearness.products(nearness.fed(rows), there) for rows in test.seen(everyone)]
+    fed_voters = nearness.fed(voters.rows)
+    seen = [nearness.products(nearness.fed(rows), fed_voters) for rows in test.seen(everyone)]
     out = np.empty((len(test.rows), len(voters)), np.int32)
     write_distances(test.nearest_view(everyone, seen), test.lengths, voters.lengths, nearness.cosine, out)
     return out

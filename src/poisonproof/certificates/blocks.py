@@ -123,7 +123,7 @@ def _certify(
                 own_radius[i] = least - 1
         best, flips = len(table), n_samples
         smallest, first = NEVER, n_classes
-        found = False
+        any_rival = False
         for c in range(n_rivals):
             if c == p:
                 continue
@@ -132,8 +132,8 @@ def _certify(
             radius = best
             while radius > 0 and not _withstands(t, c, radius, own_radius, needed, table, tie, worth):
                 radius -= 1
-            if not found or (radius, lead) < (best, smallest):
-                first, smallest, found = c, lead, True
+            if not any_rival or (radius, lead) < (best, smallest):
+                first, smallest, any_rival = c, lead, True
             best = min(best, radius)
             flips = _withstood_flips(t, c, flips, own_radius, needed, tie, worth)
         prediction[t], runner_up[t], margin[t] = p, first, max(min(smallest, n_members), 0)

@@ -166,10 +166,10 @@ def _certify_rows(
                     gains[count] = gain
                     count += 1
             largest = np.sort(gains[:count])[::-1]
-            own = most_turned(largest, voices, lead)
-            if runner_up[t] < 0 or (own, lead) < (radius[t], nearest):
+            turned = most_turned(largest, voices, lead)
+            if runner_up[t] < 0 or (turned, lead) < (radius[t], nearest):
                 runner_up[t], nearest = c, lead
-            radius[t], margin[t] = min(radius[t], own), min(margin[t], lead)
+            radius[t], margin[t] = min(radius[t], turned), min(margin[t], lead)
             insert[t] = min(insert[t], lead // voices)
             if not invented:
                 remove[t] = min(remove[t], most_turned(largest, 0, lead))

@@ -161,28 +161,28 @@ def _against_target(
     code = against.target_code(votes, target)
     if method == "run-off":
         prediction, _, _, radius = _run_off(votes, n_jobs)[0]
-        found = against.by_runoff(votes, code, prediction, radius, n_jobs)
+        bounds = against.by_runoff(votes, code, prediction, radius, n_jobs)
     elif method == "tight":
         from poisonproof.certificates.tight_tables import tight_tables
 
         tables = tight_tables(votes.spread)
-        found = against.by_overlap(votes, code, tables, _limits(votes.spread, tables.block_size), n_jobs)
+        bounds = against.by_overlap(votes, code, tables, _limits(votes.spread, tables.block_size), n_jobs)
     elif method == "dpa-bound":
-        found = against.by_the_bound(votes, code)
+        bounds = against.by_the_bound(votes, code)
     else:
-        found = against.by_votes(votes, code, n_jobs, within)
+        bounds = against.by_votes(votes, code, n_jobs, within)
     return TargetCertificate(
-        found.prediction,
+        bounds.prediction,
         code,
-        found.margin,
-        found.radius,
+        bounds.margin,
+        bounds.radius,
         method=method,
         classes=votes.classes,
         spread=votes.spread,
         split=votes.split,
         classes_inferred=votes.classes_inferred,
         premises=premises,
-        exact=found.exact,
+        exact=bounds.exact,
     )
 
 

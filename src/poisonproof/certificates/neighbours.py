@@ -99,10 +99,10 @@ def _certify_rows(
             both = _both(of_p, of_c, n_neighbors, n_samples, tie)
             changed = _changed(of_p, of_c, n_neighbors, n_samples, tie)
             flipped = _flipped(lead, of_p[n_votes], n_votes - of_p[n_votes] - of_c[n_votes], n_samples)
-            own = changed if contributors else both
-            if runner_up[t] < 0 or (own, lead) < (insert_remove[t], nearest):
+            limit = changed if contributors else both
+            if runner_up[t] < 0 or (limit, lead) < (insert_remove[t], nearest):
                 runner_up[t], nearest = c, lead
-            insert_remove[t] = min(insert_remove[t], own)
+            insert_remove[t] = min(insert_remove[t], limit)
             margin[t] = min(margin[t], lead)
             insert[t] = min(insert[t], _inserted(of_p, of_c, n_neighbors, tie))
             modify[t] = min(modify[t], changed)

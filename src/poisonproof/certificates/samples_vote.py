@@ -70,19 +70,19 @@ def certify_target(votes: Ballots | Neighbours, target: Any, *, n_jobs: int = -1
     if votes.rule.get(FLIPS_ALONE):
         raise PoisonproofError("The training samples shaped the map, so nothing is claimed but of flipped labels.")
     code = target_code(votes, target)
-    found = by_ballots(votes, code, n_jobs) if isinstance(votes, Ballots) else by_neighbours(votes, code, n_jobs)
+    bounds = by_ballots(votes, code, n_jobs) if isinstance(votes, Ballots) else by_neighbours(votes, code, n_jobs)
     election = election_of(votes)
     return TargetCertificate(
-        found.prediction,
+        bounds.prediction,
         code,
-        found.margin,
-        found.radius,
+        bounds.margin,
+        bounds.radius,
         method=election["kind"],
         classes=votes.classes,
         split=votes.split,
         classes_inferred=votes.classes_inferred,
         premises=votes.premises,
-        exact=found.exact,
+        exact=bounds.exact,
         election=election,
     )
 

@@ -118,8 +118,8 @@ def caution(
     codes, counts = np.unique(_present(truth), return_counts=True)
     n, most = len(truth), int(counts.max())
     frequent = shown(names[int(codes[counts.argmax()])])
-    said, answers = np.unique(prediction, return_counts=True)
-    usual = int(said[answers.argmax()])
+    answered, answers = np.unique(prediction, return_counts=True)
+    usual = int(answered[answers.argmax()])
     others = truth != usual
     n_right = int(right.sum())
     if len(codes) == 1:
@@ -135,18 +135,18 @@ def caution(
         f"clean accuracy {percent(n_right / n)} %, share of '{frequent}' {percent(most / n)} %; balanced accuracy "
         f"{percent(balanced)} %, of a constant answer {percent(1 / len(codes))} %"
     )
-    if len(said) == 1:
+    if len(answered) == 1:
         return Caution(
             "one answer",
             f"Every prediction is “{shown(names[usual])}”. A constant answer is perfectly robust, and says nothing.",
             f"the model answers '{shown(names[usual])}' to every test sample, so its radii prove nothing of use "
             f"({figures})",
         )
-    told = int((prediction[others] != usual).sum())
-    if NEARLY * told < int(others.sum()) and NEARLY * (n - int(answers.max())) < n:
+    different = int((prediction[others] != usual).sum())
+    if NEARLY * different < int(others.sum()) and NEARLY * (n - int(answers.max())) < n:
         return Caution(
             "nearly one answer",
-            f"Nearly every prediction is “{shown(names[usual])}”: only {told:,} of the {int(others.sum()):,} test "
+            f"Nearly every prediction is “{shown(names[usual])}”: only {different:,} of the {int(others.sum()):,} test "
             "samples of other classes get another answer.",
             f"the model answers '{shown(names[usual])}' to nearly every test sample, so its radii prove little of use "
             f"({figures})",

@@ -229,18 +229,20 @@ def target_runoff_rows(
                     continue
                 to_target, to_other = gap_between(x, c, counts), gap_between(x, y, counts)
                 for condition in range(4):
-                    gap, own, of_target, of_other, of_relation = to_target, 1, 1, 0, 0
+                    gap, of_rival, of_target, of_other, of_relation = to_target, 1, 1, 0, 0
                     if condition == 1:
-                        gap, own, of_target, of_other, of_relation = to_other, 1, 0, 1, 0
+                        gap, of_rival, of_target, of_other, of_relation = to_other, 1, 0, 1, 0
                     elif condition == 2:
-                        gap, own, of_target, of_other, of_relation = to_target + to_other, 2, 1, 1, 0
+                        gap, of_rival, of_target, of_other, of_relation = to_target + to_other, 2, 1, 1, 0
                     elif condition == 3:
-                        gap, own, of_target, of_other, of_relation = 2 * to_other + lead, 2, 0, 2, 1
+                        gap, of_rival, of_target, of_other, of_relation = 2 * to_other + lead, 2, 0, 2, 1
                     if gap <= 0 or needed >= best:
                         continue
                     total = 0
                     for i in range(n):
-                        value = (relation[i] if of_relation else 1) + own * (row[i] == x) - of_target * (row[i] == c)
+                        value = (
+                            (relation[i] if of_relation else 1) + of_rival * (row[i] == x) - of_target * (row[i] == c)
+                        )
                         weight[i] = value - of_other * (row[i] == y and y < n_classes)
                         total += weight[i]
                     if total > 0 and gap * n <= needed * d * total:

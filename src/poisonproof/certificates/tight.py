@@ -194,10 +194,10 @@ def tighten_rows(
             if size < best_radius and lead >= 0:
                 ceiling = greedy_attack(best_radius, lead, weight, delta, table, feeding, covered, gain)
             if n_blocks and size + 1 < ceiling:
-                own, own_covers = (bounds, covers) if hits else (unseen_bounds, unseen_covers)
+                own_bounds, own_covers = (bounds, covers) if hits else (unseen_bounds, unseen_covers)
                 if hits or not unseen_known:
                     picks = picks_to_bound(ceiling, n_blocks)
-                    bound_blocks(picks, weight, inside_table, starts, overlap, exactly_one, own, own_covers)
+                    bound_blocks(picks, weight, inside_table, starts, overlap, exactly_one, own_bounds, own_covers)
                     unseen_known |= hits == 0
                 size, ceiling = raise_by_blocks(
                     size,
@@ -210,7 +210,7 @@ def tighten_rows(
                     inside_feeding,
                     starts,
                     twin,
-                    own,
+                    own_bounds,
                     own_covers,
                     covered,
                     gain,

@@ -80,12 +80,12 @@ def command(
     certificate = pointwise(matrix, method)  # type: ignore[call-overload]
     balanced = certificate.certified_fraction_balanced(truth, sizes).tolist()
     if json:
-        found = [
+        records = [
             {**one.as_dict(), "certified_fraction_balanced": share}
             for one, share in zip(accuracies, balanced, strict=True)
         ]
         shares = {name: getattr(certificate, name)(truth) for name in ("majority_share", "balanced_accuracy")}
-        options.print_json({**shares, "accuracies": found})
+        options.print_json({**shares, "accuracies": records})
         return
     _print(accuracies, balanced)
     options.print_line(

@@ -127,10 +127,10 @@ def open_said(path: Path, given: dict[str, str | None], classes: str | None) -> 
         raise PoisonproofError(
             f"{option} is about base classifiers, and in {path} training samples vote; leave it out."
         )
-    said = load_said(path)
-    if classes is not None and not _names(classes, said.classes):
+    ballots = load_said(path)
+    if classes is not None and not _names(classes, ballots.classes):
         raise PoisonproofError(f"{path} was made with other classes than --classes says; leave --classes out.")
-    return said
+    return ballots
 
 
 def named_class(text: str, classes: Any) -> Any:

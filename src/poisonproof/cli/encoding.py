@@ -46,8 +46,8 @@ def encoder_of(name: str, *, cached: bool = True) -> Encoder:
     from poisonproof.learners.encoded import as_encoder
     from poisonproof.maps.named_encoders import encoder
 
-    found = as_encoder(named_object(name, "encoder")) if is_own(name) else encoder(name)
-    return found.cached(folder) if cached and (folder := cache_folder()) is not None else found
+    chosen = as_encoder(named_object(name, "encoder")) if is_own(name) else encoder(name)
+    return chosen.cached(folder) if cached and (folder := cache_folder()) is not None else chosen
 
 
 def cache_folder() -> Path | None:

@@ -75,10 +75,10 @@ def command(
         require_verified,
     )
     facts = verified_facts(run, dataset, data_dir, retrain)
-    found = conditions(facts, wanted)
+    checked = conditions(facts, wanted)
     if junit is not None:
-        write_bytes(junit, as_junit(facts, found))
-    record = as_record(facts, found)
+        write_bytes(junit, as_junit(facts, checked))
+    record = as_record(facts, checked)
     if json:
         options.print_json(record)
     else:
@@ -86,7 +86,7 @@ def command(
             f"{'met' if record['met'] else 'NOT MET'}: {facts.name}, {facts.verdict.word}; a constant answer is right "
             f"on {facts.figures.majority_share * 100:.1f} %"
         )
-        rows = [[row.what, row.wanted, row.found, "met" if row.met else "NOT MET"] for row in found]
+        rows = [[row.what, row.wanted, row.found, "met" if row.met else "NOT MET"] for row in checked]
         options.print_table(title, ["condition", "wanted", "found", ""], rows, left=1)
     if not record["met"]:
         raise typer.Exit(NOT_MET)

@@ -123,12 +123,12 @@ class OwnCode(NamedTuple):
     encoder: str | None = None
 
 
-def asked_again(run: Path, data: Path, read: ReadOptions, n_jobs: int, own: OwnCode) -> Asked:
+def asked_again(run: Path, data: Path, read: ReadOptions, n_jobs: int, user_code: OwnCode) -> Asked:
     """New samples, read by the schema of the run, and its base classifiers."""
     from poisonproof.data.streaming import RowStream
     from poisonproof.serving.kept import KeptRun
 
-    kept = KeptRun.open(run, types_vouched_for(run, own), n_jobs)
+    kept = KeptRun.open(run, types_vouched_for(run, user_code), n_jobs)
     read = replace(read, image_size=_same_size(kept.schema))
     return Asked(kept, RowStream(data, kept.schema, read, kept.rows_at_once))
 
@@ -151,7 +151,7 @@ def votes_on(asked: Asked, data: Path) -> Votes | Ballots | Neighbours:
     return model.votes_of(Heard.joined(blocks)) if by_samples else asked.kept.ensemble._votes_of(np.concatenate(blocks))
 
 
-def types_vouched_for(run: Path, own: OwnCode) -> list[str]:
+def types_vouched_for(run: Path, user_code: OwnCode) -> list[str]:
     """Types that the user vouches for by naming their own learner, or their own encoder, again."""
     from poisonproof.learners.brought import brought, is_brought
     from poisonproof.runs.manifest import FILE, Manifest
@@ -162,8 +162,8 @@ def types_vouched_for(run: Path, own: OwnCode) -> list[str]:
     if not (run / FILE).exists():
         return []
     asked = Manifest.read(run).asked or {}
-    learner = reopening.checked_learner(run, asked.get("learner"), own.learner)
-    encoder = encoding.checked_again(run, asked.get("encoder"), own.encoder)
+    learner = reopening.checked_learner(run, asked.get("learner"), user_code.learner)
+    encoder = encoding.checked_again(run, asked.get("encoder"), user_code.encoder)
     types = types_of(brought(learner)) if learner is not None and is_brought(learner) else []
     if encoder is not None and encoding.is_own(encoder):
         types += types_of(encoding.encoder_of(encoder, cached=False))

@@ -103,14 +103,14 @@ def command(
     if not max_size > 0:
         raise PoisonproofError(f"--max-size must be above 0. Got {max_size}.")
     given = data is not None or typed(context, "data_dir")
-    found = at_hand(path, data, data_dir, given=given, needed=retrain > 0)
-    if found.dataset is None and path.is_dir():
-        options.note(found.source)
+    data_at_hand = at_hand(path, data, data_dir, given=given, needed=retrain > 0)
+    if data_at_hand.dataset is None and path.is_dir():
+        options.note(data_at_hand.source)
     with progress_bar("checking") as progress:
         verdict = verify(
             path,
             votes=votes,
-            data=found.dataset,
+            data=data_at_hand.dataset,
             sample=sample,
             ask=ask,
             retrain=retrain,
@@ -118,13 +118,13 @@ def command(
             formal=formal,
             witness=witness,
             max_bytes=int(max_size * 1e9),
-            source=found.source,
+            source=data_at_hand.source,
             estimator=_learner(path, learner, encoder),
             progress=progress,
         )
     seal = None
     if signature is not None:
-        seal = _seal(path, signature, evidence, found.dataset, verdict)
+        seal = _seal(path, signature, evidence, data_at_hand.dataset, verdict)
     elif evidence is not None:
         raise PoisonproofError("--evidence says where signed evidence is; give --signature KEY to check it.")
     if json:

@@ -156,19 +156,19 @@ class Pass:
         return held_out(samples, share_of(self.source.options), groups=groups)
 
     def _incoming(self, samples: Samples, part: Any, rows: NDArray[np.int64], places: dict[str, int]) -> Incoming:
-        own = samples.subset(rows)
+        arriving = samples.subset(rows)
         labels = labels_of(part)[rows]
         groups = None if part.groups is None else part.groups[rows]
         cells = label_cells(labels)
         about = {
-            "x": own.content_hashes,
+            "x": arriving.content_hashes,
             "y": cell_codes(cells),
-            "complete": own.complete(),
+            "complete": arriving.complete(),
             **({} if groups is None else {"groups": cell_codes(label_cells(groups))}),
         }
-        partition = self.split.partitions(own, self.n_partitions, cells, groups)
+        partition = self.split.partitions(arriving, self.n_partitions, cells, groups)
         codes = np.fromiter((places[label] for label in labels.tolist()), np.int64, len(labels))
-        return Incoming(own, codes, partition, about)
+        return Incoming(arriving, codes, partition, about)
 
     def _sealed(self, spiller: Spiller) -> PartitionStore:
         """Partitions, test samples, and what the pass found."""
@@ -187,14 +187,14 @@ class Pass:
         incomplete = sum(
             int((~arrays["complete"]).sum()) for spill in spiller.spills if (arrays := spill.read(ROWS)) is not None
         )
-        found = {
+        sealed = {
             "labels": labels,
             "counts": counts.tolist(),
             "notes": facts["notes"],
             "n_read": spiller.n_rows,
             "n_incomplete": incomplete if self.complete_only else 0,
         }
-        return seal(spiller, sealing, self.n_partitions, self.made_of, found)
+        return seal(spiller, sealing, self.n_partitions, self.made_of, sealed)
 
     def _counts(self, spiller: Spiller) -> NDArray[np.int64]:
         """How many training rows have each label."""
@@ -268,5 +268,5 @@ def _test_set(aside: Sequence[tuple[Samples, list[str]]]) -> list[tuple[str, dic
     """Test samples that came in since the last spill, as a set of arrays."""
     if not aside:
         return []
-    labels = [label for _, own in aside for label in own]
+    labels = [label for _, labels_of_part in aside for label in labels_of_part]
     return [(TEST, {**packed(joined([samples for samples, _ in aside])), **packed_texts(labels, "label")})]

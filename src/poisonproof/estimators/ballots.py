@@ -126,13 +126,13 @@ class BallotClassifier(SampleVoteClassifier):
         (samples, test), limit = self._asked(X), self._limit()
         cells, n_cells, _, _ = self._cells()
         near = count_everywhere(self.voters_, cells, n_cells, test, self.nearness, limit, self.n_jobs)
-        own = (self.nearness.own(test.lengths) <= limit) & test.readable
+        self_near = (self.nearness.own(test.lengths) <= limit) & test.readable
         trusted = self.trusted_voters_
         if trusted is None:
-            return Heard(near, own)
-        own &= ~np.isin(samples.content_hashes, self.trusted_hashes_)  # copies of trusted samples are left out
+            return Heard(near, self_near)
+        self_near &= ~np.isin(samples.content_hashes, self.trusted_hashes_)  # copies of trusted samples are left out
         theirs = count_cells(trusted, trusted.codes, len(self.classes_), test, self.nearness, limit)
-        return Heard(near, own, theirs)
+        return Heard(near, self_near, theirs)
 
     def votes_of(self, heard: Heard) -> Ballots:
         """Ballots of what was heard."""

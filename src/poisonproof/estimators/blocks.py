@@ -149,9 +149,9 @@ class BlockBallotClassifier(BallotClassifier):
 
     def certify(self, X: Any) -> Certificate:
         """Prediction, runner-up, margin and radius for every sample; docs/blocks.md has the proof."""
-        found = certify_blocks(self.verdicts(X), self.spread_, len(self.classes_), len(self.voters_))
+        bounds = certify_blocks(self.verdicts(X), self.spread_, len(self.classes_), len(self.voters_))
         spread = self.spread_
-        radius = found.insert_remove
+        radius = bounds.insert_remove
         election = {
             "kind": "blocks of ballots",
             "words": f"{spread.n_subsets} members with maps of their own, k = {spread.k:g}, d = {spread.d}; "
@@ -163,9 +163,9 @@ class BlockBallotClassifier(BallotClassifier):
             "near_share": None if self.near_share is None else float(self.near_share),
         }
         certificate = Certificate(
-            found.prediction,
-            found.runner_up,
-            found.margin,
+            bounds.prediction,
+            bounds.runner_up,
+            bounds.margin,
             radius,
             method="blocks of ballots",
             classes=self.classes_,
@@ -176,7 +176,7 @@ class BlockBallotClassifier(BallotClassifier):
             radii={
                 "insert": radius.copy(),
                 "remove": radius.copy(),
-                "label_flip": np.maximum(found.label_flip, radius // 2),
+                "label_flip": np.maximum(bounds.label_flip, radius // 2),
                 "modify": radius // 2,
             },
         )
@@ -188,9 +188,9 @@ class BlockBallotClassifier(BallotClassifier):
         n_members, n_classes = self.spread_.n_subsets, len(self.classes_)
         scores = np.zeros((len(test.rows), n_members, n_classes), np.int64)
         abstains = np.array([learned is None for learned in self.maps_], np.bool_)
-        for member, (learned, own) in enumerate(zip(self.maps_, self._subsets(), strict=True)):
+        for member, (learned, subset) in enumerate(zip(self.maps_, self._subsets(), strict=True)):
             if learned is not None:
-                scores[:, member] = self._scores_in(learned, own, test)
+                scores[:, member] = self._scores_in(learned, subset, test)
         spread_out = np.broadcast_to(abstains, scores.shape[:2])
         return verdicts_of(scores, spread_out, inferred=self.classes_inferred_)
 
@@ -321,12 +321,12 @@ class BlockBallotClassifier(BallotClassifier):
         maps: list[Whitening | None] = []
         digests = []
         for rows in self._subsets():
-            own = self._base(rows)
-            digest = _digest(own)
+            vectors = self._base(rows)
+            digest = _digest(vectors)
             digests.append(digest)
             if digest not in earlier:
-                varied = len(own) > 1 and (own != own[0]).any()
-                earlier[digest] = Whitening.of(own, self.directions, self.exponent) if varied else None
+                varied = len(vectors) > 1 and (vectors != vectors[0]).any()
+                earlier[digest] = Whitening.of(vectors, self.directions, self.exponent) if varied else None
             maps.append(earlier[digest])
         self.maps_, self.map_digests_ = maps, digests
 

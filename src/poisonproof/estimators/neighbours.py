@@ -146,8 +146,8 @@ class NeighborVoteClassifier(SampleVoteClassifier):
     @property
     def _n_voters(self) -> int:
         voters, trusted = self.voters_, self.trusted_voters_
-        own = len(np.unique(voters.owners[: len(voters)])) if self._grouped else len(voters)
-        return own + (0 if trusted is None else len(trusted))
+        untrusted = len(np.unique(voters.owners[: len(voters)])) if self._grouped else len(voters)
+        return untrusted + (0 if trusted is None else len(trusted))
 
     def scores(self, X: Any) -> NDArray[np.int64]:
         """Votes of each class among the K nearest; an array (n, classes)."""

@@ -435,10 +435,10 @@ class SampleVoteClassifier(CertifiedClassifier):
 
     def _voters_of(self, arrived: Arrivals, kept: NDArray[np.int64]) -> Voters:
         described, all_of_them = arrived.described, len(kept) == len(arrived.kept)
-        own = slice(None) if all_of_them else kept
-        rows = Described(described.rows[own], described.lengths[own], described.readable[own])
-        hashes = arrived.samples.content_hashes[own]
-        return Voters.of(rows, arrived.codes[own].copy(), hashes.copy(), arrived.owners[own].copy())
+        taken = slice(None) if all_of_them else kept
+        rows = Described(described.rows[taken], described.lengths[taken], described.readable[taken])
+        hashes = arrived.samples.content_hashes[taken]
+        return Voters.of(rows, arrived.codes[taken].copy(), hashes.copy(), arrived.owners[taken].copy())
 
     # Changing
 

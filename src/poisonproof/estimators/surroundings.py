@@ -118,4 +118,4 @@ def learning_steps(path: str, step: Any) -> list[tuple[str, Any]]:
         return []  # it arrived fitted and learns no more
     else:
         return [(path, step)] if get_tags(step).requires_fit else []
-    return [found for name, part in inner for found in learning_steps(f"{path}__{name}", part)]
+    return [learning for name, part in inner for learning in learning_steps(f"{path}__{name}", part)]

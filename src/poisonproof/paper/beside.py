@@ -49,19 +49,19 @@ class Voted:
         election = identity.election
         facts: dict[str, Any] = {"training samples": manifest.n_train}
         if election is None:
-            method, said = "base classifiers", None
+            method, counts = "base classifiers", None
             facts = {"k": identity.k, "d": identity.d, "learner": identity.learner, **facts}
             facts["spread"] = identity.spread_digest
         else:
             method = str(election["method"])
-            said = load_said(run / COUNTS[method])
+            counts = load_said(run / COUNTS[method])
             facts = {**{name: value for name, value in election.items() if name not in ("method", "map")}, **facts}
             facts = {**facts, "map": election["map"]["name"], "columns of the map": repr(election["map"])}
         facts["premises"] = repr(manifest.premises)
         name = NAMES.get(identity.name, identity.name)
         digests = identity.digests
         tests = repr(sorted(item for item in digests.items() if "test" in item[0]))
-        return cls(run.name, name, method, facts, certificate, y, said, tests)
+        return cls(run.name, name, method, facts, certificate, y, counts, tests)
 
     @property
     def clean(self) -> float:
@@ -142,14 +142,14 @@ def sizes_for(runs: Sequence[Voted]) -> list[int]:
 def _label(run: Voted, alike: Sequence[Voted]) -> str:
     parts = [LEADING[name].format(value) for name, value in run.parameters.items() if name in LEADING]
     title = run.method if run.said is not None or not parts else ""
-    told: list[Voted] = [one for one in alike if _leading(one) == _leading(run)]
+    not_told_apart: list[Voted] = [one for one in alike if _leading(one) == _leading(run)]
     for name, value in run.parameters.items():
-        if name in LEADING or len(told) == 1 or name in ("premises", "columns of the map"):
+        if name in LEADING or len(not_told_apart) == 1 or name in ("premises", "columns of the map"):
             continue
-        if len({repr(one.parameters.get(name)) for one in told}) > 1:
+        if len({repr(one.parameters.get(name)) for one in not_told_apart}) > 1:
             parts.append(_in_words(name, value))
-            told = [one for one in told if repr(one.parameters.get(name)) == repr(value)]
-    if len(told) > 1:
+            not_told_apart = [one for one in not_told_apart if repr(one.parameters.get(name)) == repr(value)]
+    if len(not_told_apart) > 1:
         parts.append(run.folder)
     return ", ".join([*([title] if title else []), *parts])
 

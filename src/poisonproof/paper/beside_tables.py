@@ -112,12 +112,12 @@ def shared(runs: Sequence[Voted]) -> list[Table]:
 
 def best_of(runs: Sequence[Voted]) -> dict[str, Any]:
     """For each data set, at every round attack size: the run that certifies most, whoever votes in it."""
-    found = {}
+    by_data_set = {}
     for name in dict.fromkeys(run.dataset for run in runs):
         records = records_of([run for run in runs if run.dataset == name])
         sizes = records[0]["attack_size"]
         best = [max(records, key=lambda record: record["certified_fraction"][at]) for at in range(len(sizes))]
-        found[name] = {
+        by_data_set[name] = {
             "attack_size": sizes,
             "certified_fraction": [record["certified_fraction"][at] for at, record in enumerate(best)],
             "certified_fraction_balanced": [
@@ -127,7 +127,7 @@ def best_of(runs: Sequence[Voted]) -> dict[str, Any]:
             "majority_share": records[0]["majority_share"],
             "half_at": {record["voters"]: record["half_at"] for record in records},
         }
-    return found
+    return by_data_set
 
 
 def frontier(runs: Sequence[Voted]) -> list[Table]:

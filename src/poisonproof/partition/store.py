@@ -188,8 +188,8 @@ class StoredSamples(Samples):
 
     def portion(self, codes: NDArray[np.int64], rows: NDArray[np.int64]) -> tuple[Samples, NDArray[np.int64], Any]:
         """What a base classifier is fed, whose ``rows`` are its partitions; the codes come from the same files."""
-        samples, own = self.store.portion(rows)
-        return samples, own, np.arange(len(samples))
+        samples, places = self.store.portion(rows)
+        return samples, places, np.arange(len(samples))
 
     def hashes(self, seed: int = 0) -> NDArray[np.uint64]:
         """Of all samples, partition by partition."""

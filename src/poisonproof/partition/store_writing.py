@@ -118,8 +118,8 @@ class Spiller:
         ends = np.flatnonzero(np.diff(partition[order], append=-1)) + 1
         for start, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=False):
             here = order[start:end]
-            own = {"hash": hashes[here], "label": labels[here], "row": here + self.n_rows}
-            yield str(int(partition[here[0]])), {**packed(samples.subset(here)), **own}
+            columns = {"hash": hashes[here], "label": labels[here], "row": here + self.n_rows}
+            yield str(int(partition[here[0]])), {**packed(samples.subset(here)), **columns}
 
 
 def _spills_of(folder: Path, made_of: str) -> list[Spill]:
@@ -221,13 +221,13 @@ def seal(
     sizes, contents, lengths, files = [], [], [], {}
     for number in range(n_partitions):
         path = folder / partition_file(number)
-        found = _sealed(path, number, made_of)
-        if found is None:
+        sealed = _sealed(path, number, made_of)
+        if sealed is None:
             sealing.write(path, number, spills, made_of)
-            found = _sealed(path, number, made_of)
-            assert found is not None
-        sizes.append(found[0])
-        contents.append(found[1])
+            sealed = _sealed(path, number, made_of)
+            assert sealed is not None
+        sizes.append(sealed[0])
+        contents.append(sealed[1])
         lengths.append(path.stat().st_size)
         files[path.name] = sha256_of(path)
         progress(number + 1, n_partitions)

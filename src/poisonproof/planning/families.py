@@ -73,10 +73,10 @@ def candidates(
     return best
 
 
-def best_of_each(found: Sequence[Candidate]) -> list[Candidate]:
+def best_of_each(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The best candidate of each family by the balanced figure, the best of all at the head."""
     best: dict[str, Candidate] = {}
-    for one in found:
+    for one in candidates:
         if one.method not in best or one.certified_balanced > best[one.method].certified_balanced:
             best[one.method] = one
     return sorted(best.values(), key=lambda one: -one.certified_balanced)
@@ -115,15 +115,15 @@ def where_samples_vote(dataset: Dataset, attack_size: int, features: Any = None)
     )
     test = type(described)(described.rows[asked], described.lengths[asked], described.readable[asked])
     nearness, truth, n_classes = Nearness("euclidean", map_.mirrored), read.codes[asked], len(read.classes)
-    found = []
+    candidates = []
     ks = sorted({min(math.ceil(share * attack_size), len(voting) // 2) for share in NEIGHBOURS_PER_POISON})
     nearest = nearest_voters(voters, test, nearness, 2 * ks[-1])
     for k in ks:
         order = nearest.codes[:, : 2 * k]
         radii = certify_order(order, k, len(voting), n_classes, inferred=declared is None)
-        found.append(_candidate("neighbours", {"n_neighbors": k}, radii, truth, attack_size))
+        candidates.append(_candidate("neighbours", {"n_neighbors": k}, radii, truth, attack_size))
     if declared is None:
-        return found
+        return candidates
     products = nearness.products(nearness.fed(test.rows), nearness.fed(voters.rows))
     distances = np.empty(products.shape, np.int32)
     write_distances(products, test.lengths, voters.lengths, False, distances)
@@ -133,8 +133,8 @@ def where_samples_vote(dataset: Dataset, attack_size: int, features: Any = None)
         is_near = distances <= nearness.limit(near, map_.scale)
         counts = np.stack([np.bincount(voters.codes[row], minlength=n_classes) for row in is_near])
         radii = certify_counts(counts, totals, np.zeros(n_classes, np.int64), one_sided=False, inferred=False)
-        found.append(_candidate("ballots", {"near": near}, radii, truth, attack_size))
-    return found
+        candidates.append(_candidate("ballots", {"near": near}, radii, truth, attack_size))
+    return candidates
 
 
 def _candidate(

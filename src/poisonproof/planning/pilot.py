@@ -255,8 +255,8 @@ def _out_of_subset(votes: NDArray[Any], training: Training, asked: NDArray[np.in
     place = np.full(len(training.samples), -1, np.int64)
     place[asked] = np.arange(len(asked))
     for i in range(votes.shape[1]):
-        own = place[training.subsets.rows(i)]
-        fair[own[own >= 0], i] = -1
+        inside = place[training.subsets.rows(i)]
+        fair[inside[inside >= 0], i] = -1
     return fair
 
 

@@ -334,26 +334,26 @@ def _checked_ks(ks: Sequence[int], attack_size: int, n_train: int) -> list[int]:
 def _pilots(bench: Bench, wanted: Sequence[int], seconds: float) -> tuple[list[Pilot], list[str]]:
     """Pilots at every k, of many at every second one, small k (large subsets) first. What is not tried is said."""
     chosen = list(wanted) if len(wanted) <= MOST_PILOTS else sorted({*wanted[::2], wanted[-1]})
-    found: list[Pilot] = []
+    pilots: list[Pilot] = []
     untried: list[tuple[int, str]] = []
     left = seconds
     for at, k in enumerate(counted(chosen, len(chosen))):
         log.info("pilot at k = %d", k)
         started = time.perf_counter()
         try:
-            pilot = bench.pilot(k, left / (len(chosen) - at), insist=not found and k == chosen[-1])
+            pilot = bench.pilot(k, left / (len(chosen) - at), insist=not pilots and k == chosen[-1])
         except MemoryError as error:
             untried.append((k, f"one base classifier takes too much memory ({error})"))
             continue
         left -= time.perf_counter() - started
         if pilot is not None:
-            found.append(pilot)
+            pilots.append(pilot)
         else:
             untried.append((k, "its base classifiers take too long for this pilot; more --seconds would reach them"))
-    if not found:
+    if not pilots:
         raise PoisonproofError(f"No k can be tried: at k = {untried[-1][0]}, {untried[-1][1]}.")
-    smaller = [(k, why) for k, why in untried if k < found[0].k]
-    return found, [f"k below {found[0].k} was not tried: at k = {k}, {why}." for k, why in smaller[-1:]]
+    smaller = [(k, why) for k, why in untried if k < pilots[0].k]
+    return pilots, [f"k below {pilots[0].k} was not tried: at k = {k}, {why}." for k, why in smaller[-1:]]
 
 
 @dataclass(frozen=True)
@@ -367,15 +367,15 @@ class Forecast:
     def rows(self, ks: Sequence[int], ds: Sequence[int], designs: bool) -> list[Row]:
         """Random spreads with every k and d, and the designed spread nearest to each k."""
         piloted = {pilot.k for pilot in self.pilots}
-        found = []
+        rows = []
         for k in ks:
             error = self._error(k)
-            found += [self._row(Spread.random(k, d), "random", error, piloted=k in piloted) for d in ds]
+            rows += [self._row(Spread.random(k, d), "random", error, piloted=k in piloted) for d in ds]
         named = {design.name: design for k in ks if designs for design in Spread.suggest(k, DESIGN_DEGREE)[:1]}
         for name, design in named.items():
             if design.n_subsets <= MOST_DESIGNED and 0.9 * ks[0] <= design.k <= 1.1 * ks[-1]:
-                found.append(self._row(Spread.designed(design), name, self._error(round(design.k)), piloted=False))
-        return sorted(found, key=lambda row: (row.k, row.d))
+                rows.append(self._row(Spread.designed(design), name, self._error(round(design.k)), piloted=False))
+        return sorted(rows, key=lambda row: (row.k, row.d))
 
     def _near(self, k: float) -> list[tuple[Pilot, float]]:
         """The pilots on both sides of k, each with its weight by log k."""

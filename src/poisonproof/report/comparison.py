@@ -48,29 +48,29 @@ def cells(comparison: Comparison, row: Row) -> list[str]:
 
 def remarks(comparison: Comparison) -> list[str]:
     """What a reader must know besides, one sentence each."""
-    said = [
+    sentences = [
         f"Balanced: mean over classes. Always answering the most frequent class is right on "
         f"{percent(comparison.majority_share)} % at every attack size."
     ]
     for row in comparison.rows:
         if row.certificate is not None and (caution := row.certificate.caution(comparison.y_test)) is not None:
-            said.append(f"WARNING, {row.title}: {caution.sentence}.")
-    said += [f"{row.title} does not apply: {row.why_not}." for row in comparison.rows if row.why_not]
-    said += [
+            sentences.append(f"WARNING, {row.title}: {caution.sentence}.")
+    sentences += [f"{row.title} does not apply: {row.why_not}." for row in comparison.rows if row.why_not]
+    sentences += [
         f"The designed spread has k = {row.k:.4g}, the nearest there is; a larger k alone gives larger radii."
         for row in comparison.rows[::-1]
         if row.k is not None and row.k > comparison.k
     ][:1]
     samples = [row for row in comparison.rows if row.name in BY_SAMPLES and row.certificate is not None]
     if samples:
-        said.append(
+        sentences.append(
             f"In {' and '.join(row.name for row in samples)} the training samples vote through a fixed map, which is a "
             "premise, and nothing is trained; parameters by a pilot were chosen from this data."
         )
     chancy = next((row for row in comparison.rows if row.certificate is not None and not row.proves), None)
     if chancy is not None:
-        said.append(f"99.9 %: {chancy.guarantee}; an abstention counts as wrong and as radius 0.")
-    return said
+        sentences.append(f"99.9 %: {chancy.guarantee}; an abstention counts as wrong and as radius 0.")
+    return sentences
 
 
 def markdown(comparison: Comparison) -> str:

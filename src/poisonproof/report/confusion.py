@@ -60,15 +60,15 @@ class Confusion:
         rows: list[ConfusionRow] = []
         if len(codes) <= LARGEST_MATRIX:
             for code in true_codes:
-                said = prediction[truth == code]
-                counts = tuple(int((said == column).sum()) for column in codes)
-                rows.append(ConfusionRow(names[code], len(said), counts, None if code < 0 else codes.index(code)))
+                answers = prediction[truth == code]
+                counts = tuple(int((answers == column).sum()) for column in codes)
+                rows.append(ConfusionRow(names[code], len(answers), counts, None if code < 0 else codes.index(code)))
         wrong = prediction != truth
         pairs, counted = np.unique(np.column_stack([truth, prediction])[wrong], axis=0, return_counts=True)
         mistakes = []
         for at in np.argsort(-counted, kind="stable")[:MOST_MISTAKES].tolist():
-            true, said = (int(code) for code in pairs[at])
-            of_pair = (truth == true) & (prediction == said)
+            true, predicted = (int(code) for code in pairs[at])
+            of_pair = (truth == true) & (prediction == predicted)
             firmest, n = int(certificate.radius[of_pair].max()), int((truth == true).sum())
-            mistakes.append(Mistake(names[true], names[said], int(counted[at]), n, firmest))
+            mistakes.append(Mistake(names[true], names[predicted], int(counted[at]), n, firmest))
         return cls(tuple(names[code] for code in codes), tuple(rows), tuple(mistakes), int(wrong.sum()))

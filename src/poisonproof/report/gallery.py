@@ -43,7 +43,7 @@ LONGEST_BRIEF = 240
 
 @dataclass(frozen=True)
 class Limits:
-    """How many samples each group of the gallery may hold."""
+    """How many samples each shelf of the gallery may hold."""
 
     ends: int
     between: int
@@ -74,7 +74,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Group:
+class Shelf:
     """Samples that belong together, with a name and a sentence on how they were chosen."""
 
     title: str
@@ -90,7 +90,7 @@ def gallery(
     dataset: str,
     samples: Samples | None = None,
     columns: Sequence[str] = (),
-) -> tuple[Group, ...]:
+) -> tuple[Shelf, ...]:
     """A limited choice that anyone would make again: the weakest, the strongest, those between, and the wrong.
 
     ``columns`` are the names of numbers that came from a table; without them a number bears its place.
@@ -109,7 +109,7 @@ def gallery(
     )
     names = [*(shown(str(name)) for name in certificate.classes.tolist()), UNSEEN]
     tallies = dict(zip(rows.tolist(), tallied(votes, rows), strict=True))
-    groups = []
+    shelves = []
     for title, about, rows in chosen:
         tiles = []
         for row in rows.tolist():
@@ -135,8 +135,8 @@ def gallery(
                     brief=_brief(cells),
                 )
             )
-        groups.append(Group(title, about, tuple(tiles)))
-    return tuple(groups)
+        shelves.append(Shelf(title, about, tuple(tiles)))
+    return tuple(shelves)
 
 
 def tallied(votes: Votes | Ballots | Neighbours, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -153,7 +153,7 @@ def tallied(votes: Votes | Ballots | Neighbours, rows: NDArray[np.int64]) -> NDA
 def choose(
     radius: NDArray[np.int64], right: NDArray[np.bool_], limits: Limits
 ) -> list[tuple[str, str, NDArray[np.int64]]]:
-    """Rows for each group that is not empty; a row stands in one group only. Equal radii go by row."""
+    """Rows for each shelf that is not empty; a row stands in one shelf only. Equal radii go by row."""
     order = np.argsort(radius, kind="stable")
     held, wrong = order[right[order]], order[~right[order]][::-1]
     ends = min(limits.ends, -(-len(held) // 3))
@@ -161,13 +161,13 @@ def choose(
     strongest, between = rest[max(len(rest) - ends, 0) :], rest[: max(len(rest) - ends, 0)]
     steps = np.linspace(0, len(between) - 1, min(limits.between, len(between))).round().astype(np.int64)
     every = f"{len(steps):,} of the {len(between):,} between, evenly spaced in the order of their radius."
-    groups = [
+    shelves = [
         ("Weakest", "The right predictions with the smallest radius.", weakest),
         ("Between", every, between[steps]),
         ("Strongest", "The right predictions with the largest radius.", strongest),
         ("Wrong", f"{min(limits.wrong, len(wrong)):,} of {len(wrong):,}, the firmest first.", wrong[: limits.wrong]),
     ]
-    return [group for group in groups if len(group[2])]
+    return [shelf for shelf in shelves if len(shelf[2])]
 
 
 def pixels(X: Any, dataset: str) -> NDArray[np.uint8] | None:
@@ -261,4 +261,4 @@ def _most_voted(counts: NDArray[np.int64], always: Sequence[int]) -> list[int]:
 
 
 def _tags(code: int, codes: Sequence[int]) -> tuple[str, ...]:
-    return tuple(part for part, own in zip(PARTS, codes, strict=True) if own == code)
+    return tuple(part for part, part_code in zip(PARTS, codes, strict=True) if part_code == code)

@@ -68,7 +68,7 @@ def page(outcome: Outcome) -> str:
     classes = class_rows(outcome, truth, size)
     filled = [row for row in classes if row.n]
     k = None if certificate.spread is None else certificate.spread.k
-    groups = gallery(certificate, truth, outcome.x_test, outcome.votes, dataset, outcome.test, columns_of(outcome))
+    shelves = gallery(certificate, truth, outcome.x_test, outcome.votes, dataset, outcome.test, columns_of(outcome))
     published = published_for(dataset, len(certificate), certificate.unit, k)
     alike = [cell.attack_size for cell in published if cell.k == k]
     strongest = int(certificate.radius.max(initial=0))
@@ -109,7 +109,7 @@ def page(outcome: Outcome) -> str:
             worst=min(filled, key=lambda row: row.certified / row.n),
             best=max(filled, key=lambda row: row.certified / row.n),
             remedy=what_to_try(outcome, summary.caution).capitalize() if summary.caution else "",
-            groups=groups,
+            shelves=shelves,
             sizes=list(zip(sizes, summary.certified, summary.balanced, strict=True)),
             published=published,
             sources=sources(),
@@ -128,7 +128,7 @@ def page(outcome: Outcome) -> str:
                 "unit": certificate.unit,
                 "unseen": UNSEEN,
                 "classes": [{"n": row.n, "radii": row.radii} for row in classes],
-                "tiles": [_facts(tile) for group in groups for tile in group.tiles],
+                "tiles": [_facts(tile) for shelf in shelves for tile in shelf.tiles],
             },
             style=own_source("page.css"),
             script=script,
@@ -207,13 +207,13 @@ def class_rows(outcome: Outcome, truth: NDArray[np.int64], size: int) -> list[Cl
         targets = dict(enumerate(median_radii_against_targets(outcome.votes, certificate)))
     rows = []
     for code, name in names.items():
-        own = truth == code
-        radii = certificate.radius[own & (certificate.prediction == code)]
+        of_class = truth == code
+        radii = certificate.radius[of_class & (certificate.prediction == code)]
         counted = zip(*(part.tolist() for part in np.unique(radii, return_counts=True)), strict=True)
-        median = _median(certificate.radius[own]) if own.any() else None
+        median = _median(certificate.radius[of_class]) if of_class.any() else None
         held = int((radii >= size).sum())
         target = targets.get(code)
-        rows.append(ClassRow(str(name), int(own.sum()), len(radii), held, median, tuple(counted), target))
+        rows.append(ClassRow(str(name), int(of_class.sum()), len(radii), held, median, tuple(counted), target))
     return rows
 
 

@@ -65,8 +65,8 @@ def published() -> Any:
 
 def published_cell(table: str, dataset: str, k: float, d: int) -> Any:
     """The published row of a table, or None."""
-    found = [row for row in published()[table] if (row["dataset"], row["k"], row["d"]) == (dataset, k, d)]
-    return found[0] if found else None
+    matching = [row for row in published()[table] if (row["dataset"], row["k"], row["d"]) == (dataset, k, d)]
+    return matching[0] if matching else None
 
 
 NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "gtsrb": "GTSRB"}

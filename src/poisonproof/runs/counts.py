@@ -49,11 +49,11 @@ def count_all(folder: Path, model: SampleVoteClassifier, election: Mapping[str, 
         path.unlink()  # about test samples that are no longer there
     parts: list[Heard] = []
     for number, (start, path) in enumerate(zip(starts, paths, strict=True)):
-        own = test.subset(np.arange(start, min(start + TESTS_PER_BLOCK, len(test))))
-        facts = {"format": FORMAT, "voters": voters, "samples": digest_of(own), "first_sample": start}
-        heard = _read(path, facts, len(own))
+        part = test.subset(np.arange(start, min(start + TESTS_PER_BLOCK, len(test))))
+        facts = {"format": FORMAT, "voters": voters, "samples": digest_of(part), "first_sample": start}
+        heard = _read(path, facts, len(part))
         if heard is None:
-            heard = model.heard(own)
+            heard = model.heard(part)
             write_arrays(path, {"votes": heard.said, "own": heard.own}, facts)
         parts.append(heard)
         progress(number + 1, len(starts))
@@ -69,11 +69,11 @@ def _read(path: Path, facts: dict[str, Any], count: int) -> Heard | None:
         with reading(path):
             if stated != facts:
                 return None
-            said: NDArray[Any] = arrays["votes"]
-            own: NDArray[Any] = arrays["own"]
-            if said.ndim != 2 or len(said) != count or own.shape != (count,) or own.dtype != np.bool_:
+            votes: NDArray[Any] = arrays["votes"]
+            self_near: NDArray[Any] = arrays["own"]
+            if votes.ndim != 2 or len(votes) != count or self_near.shape != (count,) or self_near.dtype != np.bool_:
                 raise DamagedFileError(f"{path} is altered: its arrays are not about {count} test samples.")
     except DamagedFileError as error:
         log.warning("%s It is counted again.", error)
         return None
-    return Heard(said, own)
+    return Heard(votes, self_near)

@@ -183,9 +183,9 @@ def noted_stale(folder: Path, manifest: Manifest, count: int) -> Manifest:
 
 def refuse_another(folder: Path, spread: Spread) -> None:
     """Leave the folder of a run with another spread as it is, before anything is read for it."""
-    if (folder / FILE).exists() and (there := Manifest.read(folder).settings).spread_digest != spread.digest:
+    if (folder / FILE).exists() and (earlier := Manifest.read(folder).settings).spread_digest != spread.digest:
         raise PoisonproofError(
-            f"{folder} holds another run: its spread differs (k = {there.k:g}, d = {there.d} there, "
+            f"{folder} holds another run: its spread differs (k = {earlier.k:g}, d = {earlier.d} there, "
             f"k = {spread.k:g}, d = {spread.d} asked for); choose another --out or remove the folder."
         )
 

@@ -51,7 +51,7 @@ def damage(folder: str | Path) -> list[str]:
     folder = Path(folder)
     try:
         manifest = Manifest.read(folder)
-        said = [f"{folder / name} is altered or missing." for name in altered(folder, manifest, members=True)]
+        sentences = [f"{folder / name} is altered or missing." for name in altered(folder, manifest, members=True)]
     except PoisonproofError as error:
         return [str(error)]
     for path in sorted((folder / "votes").glob("*.npz")):
@@ -64,13 +64,13 @@ def damage(folder: str | Path) -> list[str]:
                     if not members.exists() or sha256_of(members) != stated:
                         raise DamagedFileError(f"{members} is damaged or missing.")
         except DamagedFileError as error:
-            said.append(str(error))
+            sentences.append(str(error))
     if (folder / "models" / POOL).exists():
         try:
             check_pooled(folder / "models")
         except DamagedFileError as error:
-            said.append(str(error))
-    return list(dict.fromkeys(said))
+            sentences.append(str(error))
+    return list(dict.fromkeys(sentences))
 
 
 def results_of(folder: Path, identity: Identity) -> list[str]:

@@ -68,10 +68,10 @@ class LeftOut:
             marks.add(self._free_mark(int(hashes[place]), before))
         return LeftOut(self.salt, frozenset(marks))
 
-    def _free_mark(self, own: int, before: int) -> str:
+    def _free_mark(self, hash_: int, before: int) -> str:
         """The mark of the row that has so many rows without a mark before it, among all that are equal to it."""
         for at in count():
-            mark = self._mark(own, at)
+            mark = self._mark(hash_, at)
             if mark not in self.marks:
                 if not before:
                     return mark
@@ -79,11 +79,14 @@ class LeftOut:
         raise AssertionError
 
     def _marks(self, hashes: NDArray[np.uint64]) -> list[str]:
-        return [self._mark(*own) for own in zip(hashes.tolist(), _places_among_equals(hashes).tolist(), strict=True)]
+        return [
+            self._mark(*hash_and_place)
+            for hash_and_place in zip(hashes.tolist(), _places_among_equals(hashes).tolist(), strict=True)
+        ]
 
-    def _mark(self, own: int, place: int) -> str:
+    def _mark(self, hash_: int, place: int) -> str:
         salt = bytes.fromhex(self.salt)
-        return hashlib.blake2b(b"%d %d" % (own, place), digest_size=MARK_BYTES, key=salt).hexdigest()
+        return hashlib.blake2b(b"%d %d" % (hash_, place), digest_size=MARK_BYTES, key=salt).hexdigest()
 
 
 def commitment(receipt: str, digests: Mapping[str, str]) -> str:

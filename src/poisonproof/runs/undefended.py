@@ -91,8 +91,8 @@ class Lesson:
         test, form = self.dataset.samples_for("test", self.split), self.samples.form_of(self.rows)
         with one_linear_algebra_thread(), isolated(0):
             learner.fit(fed_to(learner, self.samples, self.rows, form), self.codes[self.rows])
-            said = learner.predict(fed_to(learner, test, np.arange(len(test)), form))
-        return float((self.classes[said] == self.dataset.y_test).mean())
+            answers = learner.predict(fed_to(learner, test, np.arange(len(test)), form))
+        return float((self.classes[answers] == self.dataset.y_test).mean())
 
 
 def _strong_share(lesson: Lesson, strong: Strong | None) -> tuple[float | None, str | None]:

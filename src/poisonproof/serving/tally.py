@@ -36,11 +36,11 @@ class AnswerTally:
         self.withheld += int(answers.withheld.sum())
         if labels is None or len(self.labels) > MOST_LABELS:
             return
-        for label, said, radius in zip(labels, predicted, certificate.radius.tolist(), strict=True):
+        for label, answer, radius in zip(labels, predicted, certificate.radius.tolist(), strict=True):
             if label is not None:
                 self.labels[label] += 1
-                self.right[label][RIGHT] += said == label
-                self.right[label][CERTIFIED] += said == label and radius >= (self.question.attack_size or 0)
+                self.right[label][RIGHT] += answer == label
+                self.right[label][CERTIFIED] += answer == label and radius >= (self.question.attack_size or 0)
 
     def __len__(self) -> int:
         return self.radii.total()

@@ -199,8 +199,8 @@ def _predict(member: Member, fed: Any) -> NDArray[np.int64]:
         with isolated(member.index):
             return member.model.predict(fed.copy())  # it may change what it is fed
 
-    said = np.asarray(with_limited_libraries(asked))
-    positions = said.astype(np.int64)
-    if said.ndim != 1 or not np.array_equal(positions, said) or positions.min(initial=0) < 0:
+    answers = np.asarray(with_limited_libraries(asked))
+    positions = answers.astype(np.int64)
+    if answers.ndim != 1 or not np.array_equal(positions, answers) or positions.min(initial=0) < 0:
         raise PoisonproofError("the base classifier did not predict one of the labels it was trained on")
     return positions

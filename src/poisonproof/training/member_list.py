@@ -230,7 +230,7 @@ def vote_block(
         return whole.votes(Read(samples), n_classes), {}
     batches: dict[Any, Any] = {}
     shape = (len(samples), len(members), *([n_classes] if rankings else []))
-    said = np.empty(shape, vote_dtype(n_classes))
+    of_members = np.empty(shape, vote_dtype(n_classes))
     refusals = {}
     with kept_generators():
         for column, member in enumerate(members):
@@ -240,7 +240,7 @@ def vote_block(
                     batches[member.form] = fed_to(member.model, samples, np.arange(len(samples)), member.form)
                 batch = batches[member.form]
             votes, refused, reason = vote_of(member, batch, len(samples), n_classes)
-            said[:, column] = ranking_of(member, batch, votes, n_classes) if rankings else votes
+            of_members[:, column] = ranking_of(member, batch, votes, n_classes) if rankings else votes
             if reason is not None:
                 refusals[member.index] = Refusal(refused, reason)
-    return said, refusals
+    return of_members, refusals

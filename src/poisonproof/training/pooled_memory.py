@@ -58,11 +58,11 @@ class PooledMemory:
 
     def check_machine(self) -> None:
         """Raise before any work is done if the machine has not that much memory at all."""
-        there = memory().total
+        total = memory().total
         needed = self.least - self.before
-        if there is not None and needed > there:
+        if total is not None and needed > total:
             raise MemoryError(
-                f"this needs {in_bytes(needed, up=True)} and the machine has {in_bytes(there, up=True)}; choose other "
+                f"this needs {in_bytes(needed, up=True)} and the machine has {in_bytes(total, up=True)}; choose other "
                 f"subsets with --k and --d ({REMEDY})"
             )
 

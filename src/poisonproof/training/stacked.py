@@ -42,7 +42,7 @@ def stacked(members: Sequence[Member]) -> Stacked | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class Lot:
     """A stack, which places its lanes have among the base classifiers, and the codes of their classes."""
 
     stack: TableStack
@@ -53,11 +53,11 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Stacked:
-    """Some base classifiers: those that answer, in groups, and what the others say."""
+    """Some base classifiers: those that answer, in lots, and what the others say."""
 
-    groups: tuple[Group, ...]
+    lots: tuple[Lot, ...]
     fallbacks: NDArray[np.int64]
-    """What each says that has no model, -1 for one that abstains; those in groups are not asked for it."""
+    """What each says that has no model, -1 for one that abstains; those in lots are not asked for it."""
 
     @classmethod
     def of(cls, members: Sequence[Member]) -> Stacked:
@@ -66,24 +66,24 @@ class Stacked:
         for place, member in enumerate(members):
             if member.model is not None:
                 alike.setdefault((kinds_of(member.form), len(member.codes) > 2), []).append(place)
-        groups = []
+        lots = []
         for (kinds, _), places in alike.items():
             for start in range(0, len(places), LANES):
                 lanes = places[start : start + LANES]
-                groups.append(_group([members[place] for place in lanes], lanes, kinds))
+                lots.append(_lot([members[place] for place in lanes], lanes, kinds))
         fallbacks = [-1 if member.fallback is None else member.fallback for member in members]
-        return cls(tuple(groups), np.array(fallbacks, np.int64))
+        return cls(tuple(lots), np.array(fallbacks, np.int64))
 
     @classmethod
     def joined(cls, parts: Sequence[Stacked]) -> Stacked:
         """Several as one, in this order."""
         firsts = np.cumsum([0, *map(len, parts)])
-        groups = tuple(
-            replace(group, places=group.places + first)
+        lots = tuple(
+            replace(lot, places=lot.places + first)
             for part, first in zip(parts, firsts, strict=False)
-            for group in part.groups
+            for lot in part.lots
         )
-        return cls(groups, np.concatenate([part.fallbacks for part in parts]))
+        return cls(lots, np.concatenate([part.fallbacks for part in parts]))
 
     def __len__(self) -> int:
         return len(self.fallbacks)
@@ -91,43 +91,43 @@ class Stacked:
     @property
     def n_trained(self) -> int:
         """How many of them have a model."""
-        return sum(len(group.places) for group in self.groups)
+        return sum(len(lot.places) for lot in self.lots)
 
     @property
     def finite(self) -> bool:
         """Whether votes are those of each alone; see `TableStack.finite`."""
-        return all(group.stack.finite for group in self.groups)
+        return all(lot.stack.finite for lot in self.lots)
 
     def votes(self, read: Read, n_classes: int, n_jobs: int | None = None) -> NDArray[Any]:
         """The votes (samples, members)."""
         votes = np.empty((len(read), len(self)), vote_dtype(n_classes))
         votes[:] = np.where(self.fallbacks < 0, n_classes, self.fallbacks)
-        for group in self.groups if len(read) else ():
-            numbers, codes = read.for_stack(group.stack)
+        for lot in self.lots if len(read) else ():
+            numbers, codes = read.for_stack(lot.stack)
             in_threads(
                 len(read),
                 ROWS_PER_TASK,
-                lambda start, stop, group=group, numbers=numbers, codes=codes: _vote(  # type: ignore[misc]
-                    group, numbers, codes, votes, start, stop
+                lambda start, stop, lot=lot, numbers=numbers, codes=codes: _vote(  # type: ignore[misc]
+                    lot, numbers, codes, votes, start, stop
                 ),
                 1 if n_jobs is None else n_jobs,
             )
         return votes
 
 
-def _vote(group: Group, numbers: Any, codes: NDArray[np.int64], votes: NDArray[Any], start: int, stop: int) -> None:
-    if group.stack.sparse:
-        best = group.stack.best_of_sparse(numbers[start:stop])
+def _vote(lot: Lot, numbers: Any, codes: NDArray[np.int64], votes: NDArray[Any], start: int, stop: int) -> None:
+    if lot.stack.sparse:
+        best = lot.stack.best_of_sparse(numbers[start:stop])
     else:
-        best = group.stack.best(numbers[start:stop], codes[start:stop])
-    votes[start:stop, group.places] = group.codes[np.arange(len(group.places)), best]
+        best = lot.stack.best(numbers[start:stop], codes[start:stop])
+    votes[start:stop, lot.places] = lot.codes[np.arange(len(lot.places)), best]
 
 
-def _group(members: Sequence[Member], places: Sequence[int], kinds: tuple[str, ...] | None) -> Group:
+def _lot(members: Sequence[Member], places: Sequence[int], kinds: tuple[str, ...] | None) -> Lot:
     codes = np.zeros((len(members), max(len(member.codes) for member in members)), np.int64)
     for lane, member in enumerate(members):
         codes[lane, : len(member.codes)] = member.codes
-    return Group(TableStack.of([member.model for member in members], kinds), np.array(places, np.int64), codes)
+    return Lot(TableStack.of([member.model for member in members], kinds), np.array(places, np.int64), codes)
 
 
 def kinds_of(form: Any) -> tuple[str, ...] | None:

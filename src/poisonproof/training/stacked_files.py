@@ -1,6 +1,6 @@
 """Stacked base classifiers in one file of plain arrays, mapped when it is opened; nothing in it is run or unpickled.
 
-The file is one npy array of one record: the arrays of each group (`poisonproof.learners.table_stack`) as its fields,
+The file is one npy array of one record: the arrays of each lot (`poisonproof.learners.table_stack`) as its fields,
 and a JSON text with all that is no array. What is read back is what was written, to the bit. Shapes, places and bounds
 are checked on opening, before a kernel relies on them.
 """
@@ -24,12 +24,12 @@ from poisonproof.learners.table_stack import CATEGORIES, NUMBERS, OBJECTS, Table
 from poisonproof.system.archives import map_npy
 from poisonproof.system.files import reading
 from poisonproof.training.member import Member
-from poisonproof.training.stacked import Group, Stacked, stacked
+from poisonproof.training.stacked import Lot, Stacked, stacked
 
 FORMAT = "poisonproof stack 1"
 TEXT = "text"
 OF_STACK = tuple(field.name for field in fields(TableStack) if field.name not in ("kinds", "sparse", "names"))
-OF_GROUP = ("places", "codes")
+OF_LOT = ("places", "codes")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +57,10 @@ class KeptStack:
         """Each by itself, as it was fitted."""
         text, models = self.text, dict[int, TableClassifier]()
         learner = TableClassifier(**text["learner"])
-        for group, facts in zip(self.stacked.groups, text["groups"], strict=True):
+        for lot, facts in zip(self.stacked.lots, text["groups"], strict=True):
             names = None if facts["feature_names"] is None else np.array(facts["feature_names"], object)
-            for lane, place in enumerate(group.places.tolist()):
-                models[place] = group.stack.model(lane, learner, facts["n_features"], names)
+            for lane, place in enumerate(lot.places.tolist()):
+                models[place] = lot.stack.model(lane, learner, facts["n_features"], names)
         return [
             Member(
                 index,
@@ -80,20 +80,20 @@ def stack_bytes(members: Sequence[Member]) -> bytes | None:
     That is so for other learners, for weights that are not finite, and for what JSON does not give back as it was.
     """
     whole = stacked(members)
-    if whole is None or not whole.groups:
+    if whole is None or not whole.lots:
         return None
     models = [member.model for member in members if member.model is not None]
     learner = models[0].get_params()
     forms = list(dict.fromkeys(member.form for member in members if member.form is not None))
-    groups = []
-    for group in whole.groups:
-        asked = [members[place].model for place in group.places]
+    lots = []
+    for lot in whole.lots:
+        asked = [members[place].model for place in lot.places]
         outlines = {_outline(model) for model in asked}
         if len(outlines) != 1:
             return None
         n_features, names = outlines.pop()
-        stack = group.stack
-        groups.append(
+        stack = lot.stack
+        lots.append(
             {"kinds": stack.kinds, "sparse": stack.sparse, "names": stack.names, "n_features": n_features,
              "feature_names": names}
         )  # fmt: skip
@@ -106,7 +106,7 @@ def stack_bytes(members: Sequence[Member]) -> bytes | None:
         "failures": [member.failure for member in members],
         "forms": forms,
         "form_of": [None if member.form is None else forms.index(member.form) for member in members],
-        "groups": groups,
+        "groups": lots,
     }
     if any(model.get_params() != learner for model in models):
         return None
@@ -118,8 +118,8 @@ def stack_bytes(members: Sequence[Member]) -> bytes | None:
         return None
     arrays = {
         f"{number} {name}": np.ascontiguousarray(getattr(holder, name))
-        for number, group in enumerate(whole.groups)
-        for holder, names in ((group.stack, OF_STACK), (group, OF_GROUP))
+        for number, lot in enumerate(whole.lots)
+        for holder, names in ((lot.stack, OF_STACK), (lot, OF_LOT))
         for name in names
     }
     arrays[TEXT] = np.frombuffer(packed, np.uint8)
@@ -142,15 +142,15 @@ def read_stack(path: str | Path) -> KeptStack:
         if text["format"] != FORMAT:
             raise DamagedFileError(f"{path} is of format {text['format']!r}, and {FORMAT!r} is read.")
         arrays = {name: np.asarray(record[name][0]) for name in record.dtype.names or ()}
-        groups = tuple(_group(facts, number, arrays) for number, facts in enumerate(text["groups"]))
+        lots = tuple(_lot(facts, number, arrays) for number, facts in enumerate(text["groups"]))
         fallbacks = np.array([-1 if code is None else code for code in text["fallbacks"]], np.int64)
-        wrong = _misfit(text, groups, len(fallbacks))
+        wrong = _misfit(text, lots, len(fallbacks))
         if wrong:
             raise DamagedFileError(f"{path} is damaged: {wrong}.")
-        return KeptStack(Stacked(groups, fallbacks), text)
+        return KeptStack(Stacked(lots, fallbacks), text)
 
 
-def _group(facts: dict[str, Any], number: int, arrays: dict[str, NDArray[Any]]) -> Group:
+def _lot(facts: dict[str, Any], number: int, arrays: dict[str, NDArray[Any]]) -> Lot:
     kinds = None if facts["kinds"] is None else tuple(facts["kinds"])
     stack = TableStack(
         kinds=kinds,
@@ -158,15 +158,15 @@ def _group(facts: dict[str, Any], number: int, arrays: dict[str, NDArray[Any]]) 
         names=tuple(map(tuple, facts["names"])),
         **{name: arrays[f"{number} {name}"] for name in OF_STACK},
     )
-    return Group(stack, *(arrays[f"{number} {name}"] for name in OF_GROUP))
+    return Lot(stack, *(arrays[f"{number} {name}"] for name in OF_LOT))
 
 
-def _misfit(text: dict[str, Any], groups: Sequence[Group], n_members: int) -> str | None:
+def _misfit(text: dict[str, Any], lots: Sequence[Lot], n_members: int) -> str | None:
     """What does not fit, in words."""
     per_member = ("indices", "codes", "failures", "form_of")
     if any(len(text[name]) != n_members for name in per_member):
         return "it does not say the same of all its base classifiers"
-    places = np.concatenate([group.places for group in groups]) if groups else np.zeros(0, np.int64)
+    places = np.concatenate([lot.places for lot in lots]) if lots else np.zeros(0, np.int64)
     if (
         places.ndim != 1
         or places.dtype != np.int64
@@ -174,17 +174,17 @@ def _misfit(text: dict[str, Any], groups: Sequence[Group], n_members: int) -> st
         or not _within(places, 0, n_members)
     ):
         return "two of its base classifiers have one place"
-    for group, facts in zip(groups, text["groups"], strict=True):
-        for fits, words in _conditions(group, facts):
+    for lot, facts in zip(lots, text["groups"], strict=True):
+        for fits, words in _conditions(lot, facts):
             if not fits():
                 return words
     return None
 
 
-def _conditions(group: Group, facts: dict[str, Any]) -> list[tuple[Callable[[], bool], str]]:
+def _conditions(lot: Lot, facts: dict[str, Any]) -> list[tuple[Callable[[], bool], str]]:
     """What kernels and `TableStack.model` rely on; each holds only if those before it do."""
-    stack = group.stack
-    lanes, n_features = len(group.places), facts["n_features"]
+    stack = lot.stack
+    lanes, n_features = len(lot.places), facts["n_features"]
     kinds = stack.kinds
     n_numbers = n_features if kinds is None else sum(kind == NUMBERS for kind in kinds)
     n_scaled = 0 if stack.sparse else n_numbers
@@ -211,8 +211,8 @@ def _conditions(group: Group, facts: dict[str, Any]) -> list[tuple[Callable[[], 
         ),
         (lambda: lanes > 0 and _within(stack.slots, 1, n_slots + 1), "a base classifier has no score"),
         (
-            lambda: group.codes.dtype == np.int64 and group.codes.ndim == 2 and len(group.codes) == lanes
-            and group.codes.shape[1] >= max(2, n_slots) and _within(group.codes, 0, 1 << 16),
+            lambda: lot.codes.dtype == np.int64 and lot.codes.ndim == 2 and len(lot.codes) == lanes
+            and lot.codes.shape[1] >= max(2, n_slots) and _within(lot.codes, 0, 1 << 16),
             "a base classifier has no classes",
         ),
         (lambda: stack.starts[0] == 0 and stack.starts[-1] == n_entries, "its categories are not counted right"),

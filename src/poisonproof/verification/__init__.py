@@ -119,9 +119,9 @@ def verify(
         opened.append(_opened(path, Path(votes) if votes else None, Reader(max_bytes)))
         return opened[0].words
 
-    found = [made("files", files)]
+    checks_made = [made("files", files)]
     if not opened:
-        return Verdict(str(path), tuple(found), seed)
+        return Verdict(str(path), tuple(checks_made), seed)
     evidence = opened[0]
     kept = Path(witness) if witness is not None else None
     if isinstance(evidence, SampleEvidence):
@@ -144,9 +144,13 @@ def verify(
             wanted["trusted"] = lambda: shaped_by_trusted(evidence.settings["election"], data.trusted)
         if formal:
             wanted["formal"] = lambda: checked_formally(evidence, votes_of.rows, kept, progress)
-        found += [made(name, check) for name, check in wanted.items()]
-        silent = () if any(check.outcome == "failed" for check in found) else unchecked_of_samples(evidence, found)
-        return Verdict(str(path), tuple(found), seed, silent, "no data" if data is None else source)
+        checks_made += [made(name, check) for name, check in wanted.items()]
+        silent = (
+            ()
+            if any(check.outcome == "failed" for check in checks_made)
+            else unchecked_of_samples(evidence, checks_made)
+        )
+        return Verdict(str(path), tuple(checks_made), seed, silent, "no data" if data is None else source)
     again = Arithmetic(evidence, sample, seed, progress)
     first: dict[str, Callable[[], str | Finding]] = {
         "spread": lambda: checks.spread(evidence),
@@ -163,8 +167,8 @@ def verify(
     }
     if formal:
         first["formal"] = lambda: checked_formally(evidence, again.rows, kept, progress)
-    found += [made(name, check) for name, check in first.items()]
-    false = next((check.name for check in found if check.outcome == "failed" and check.name in FOUNDATIONS), None)
+    checks_made += [made(name, check) for name, check in first.items()]
+    false = next((check.name for check in checks_made if check.outcome == "failed" and check.name in FOUNDATIONS), None)
     heard = _Heard(evidence, data, groups, estimator, false)
     then: dict[str, Callable[[], str | Finding]] = {
         "model": lambda: heard.model_record(ask or retrain > 0),
@@ -173,10 +177,10 @@ def verify(
     }
     if _names_encoder(evidence.facts["premises"]):
         then["encoder"] = lambda: heard.encoder(seed)
-    found += [made(name, check) for name, check in then.items()]
+    checks_made += [made(name, check) for name, check in then.items()]
     # What is false has been named; what else such files hold need not even be readable.
-    silent = () if any(check.outcome == "failed" for check in found) else unchecked(evidence, found, data)
-    return Verdict(str(path), tuple(found), seed, silent, "no data" if data is None else source)
+    silent = () if any(check.outcome == "failed" for check in checks_made) else unchecked(evidence, checks_made, data)
+    return Verdict(str(path), tuple(checks_made), seed, silent, "no data" if data is None else source)
 
 
 def _names_encoder(premises: Any) -> bool:

@@ -66,14 +66,14 @@ class Arithmetic:
     def counted(self) -> NDArray[np.int64]:
         """Prediction and margin of every row of votes, as numbers alone: classes times rows would not fit in memory."""
         evidence = self.evidence
-        found = np.empty((evidence.n_test if self.ready else 0, 2), np.int64)
+        counted = np.empty((evidence.n_test if self.ready else 0, 2), np.int64)
         for t, row in enumerate(evidence.matrix):
             if evidence.facts["method"] == "run-off":
                 election = self._run_off(t)
-                found[t] = election.finalists[0], election.margin
+                counted[t] = election.finalists[0], election.margin
                 continue
-            found[t] = leads(row, evidence.n_classes, evidence.facts["classes_inferred"])[:2]
-        return found
+            counted[t] = leads(row, evidence.n_classes, evidence.facts["classes_inferred"])[:2]
+        return counted
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:
@@ -83,13 +83,13 @@ class Arithmetic:
     @cached_property
     def certified(self) -> NDArray[np.int64]:
         """Their radius and runner-up, by Theorem 2 or by the bound."""
-        found, evidence = np.empty((len(self.rows), 2), np.int64), self.evidence
+        radii, evidence = np.empty((len(self.rows), 2), np.int64), self.evidence
         for at, t in enumerate(self.rows):
             row = self._theorem_2(int(t))
             row = dpa_bound(row, evidence.spread.d) if evidence.facts["method"] == "dpa-bound" else row
-            found[at] = row.radius, row.runner_up
+            radii[at] = row.radius, row.runner_up
             self.progress(at + 1, len(self.rows))
-        return found
+        return radii
 
     def prediction(self) -> str:
         """Predictions: the most voted classes."""
@@ -102,19 +102,19 @@ class Arithmetic:
     def radius(self) -> Finding:
         """Radii, and the runners-up that set them."""
         if self.ready and self.evidence.facts["method"] == "tight":
-            found = self._tight()
+            sentence = self._tight()
         elif self.evidence.facts["method"] == "run-off":
-            found = self._run_offs()
+            sentence = self._run_offs()
         else:
             self._compare("radius", self.rows, self.certified[:, 0])
             self._compare("runner_up", self.rows, self.certified[:, 1])
             n, method = self.evidence.matrix.shape[1], METHODS[self.evidence.facts["method"]]
-            found = f"{{}} radii follow from the votes of {n} base classifiers by {method}"
+            sentence = f"{{}} radii follow from the votes of {n} base classifiers by {method}"
         n_test, recomputed = self.evidence.n_test, {"recomputed": len(self.rows)}
         if len(self.rows) == n_test:
-            return Finding(f"{found.format(f'all {n_test}')}.", recomputed)
+            return Finding(f"{sentence.format(f'all {n_test}')}.", recomputed)
         chance = detection(n_test, len(self.rows), "radii")
-        words = found.format(f"{len(self.rows)} of {n_test} (drawn at random)")
+        words = sentence.format(f"{len(self.rows)} of {n_test} (drawn at random)")
         return Finding(f"{words}; {chance.words}.", recomputed | chance.details)
 
     def _theorem_2(self, t: int) -> Row:

@@ -36,15 +36,15 @@ def spread(evidence: Evidence) -> str:
     n = evidence.matrix.shape[1]
     for name, record in evidence.records.items():  # each file's table, and what sorting and counting it takes
         evidence.reader.check_room(8 * 8 * n * len(record["spread"].get("shifts", ())), f"the spread of {name}")
-    found = {name: read_spread(record["spread"], n, name) for name, record in evidence.records.items()}
+    maps = {name: read_spread(record["spread"], n, name) for name, record in evidence.records.items()}
     stated = {name: record["spread_digest"] for name, record in evidence.records.items() if name != MODEL}
     if evidence.spread_file is not None:
         arrays, facts = evidence.spread_file
         record = {name: array.tolist() for name, array in arrays.items()}
-        found["spread.npz"] = read_spread(record, n, "spread.npz")
+        maps["spread.npz"] = read_spread(record, n, "spread.npz")
         stated["spread.npz"] = facts["spread"]
-    map_ = found["certificate.npz"]
-    for name, other in found.items():
+    map_ = maps["certificate.npz"]
+    for name, other in maps.items():
         if not np.array_equal(other.table, map_.table):
             raise NotTrueError(f"{name} and certificate.npz hold different spreads.")
     numbers = {"certificate.npz": (evidence.facts["k"], evidence.facts["d"], evidence.facts["n_subsets"])}
@@ -61,7 +61,7 @@ def spread(evidence: Evidence) -> str:
                 f"k = {map_.k:g}, d = {map_.d}, {n} subsets."
             )
     evidence.found_spread = map_
-    return f"balanced, k = {map_.k:g}, d = {map_.d}, the same in {', '.join(found)}."
+    return f"balanced, k = {map_.k:g}, d = {map_.d}, the same in {', '.join(maps)}."
 
 
 def classes(evidence: Evidence) -> str:
@@ -104,15 +104,15 @@ def votes(evidence: Evidence) -> str:
         never &= (part != n_classes).all(axis=0)
         always &= (part == n_classes).all(axis=0)
     evidence.votes_in_range = True
-    said = f"{matrix.shape[0]} test samples, {matrix.shape[1]} base classifiers, all codes in range"
+    sentence = f"{matrix.shape[0]} test samples, {matrix.shape[1]} base classifiers, all codes in range"
     if evidence.partition is None:
-        return f"{said}; which subsets are empty is not known."
+        return f"{sentence}; which subsets are empty is not known."
     empty = subset_sizes(evidence) == 0
     wrong = np.flatnonzero(np.where(empty, ~always, ~never))
     if len(wrong):
         what = "votes on an empty" if empty[wrong[0]] else "abstains on a non-empty"
         raise NotTrueError(f"base classifier {wrong[0]} {what} subset.")
-    return f"{said}; the {int(empty.sum())} with empty subsets abstain and no other does."
+    return f"{sentence}; the {int(empty.sum())} with empty subsets abstain and no other does."
 
 
 def rankings(evidence: Evidence) -> str:
@@ -159,22 +159,22 @@ def premises(evidence: Evidence, data: Any) -> str:
         raise NotCheckedError(f"{len(listed)} are stated; only a run says what they must be.")
     if not same(evidence.manifest["premises"], [claims.in_words(premise) for premise in listed]):
         raise NotTrueError("manifest.json and certificate.npz list different premises.")
-    settings, there = evidence.settings, {what: [value, declared] for what, value, declared in listed}
+    settings, by_name = evidence.settings, {what: [value, declared] for what, value, declared in listed}
     wanted = claims.premises(
         evidence.spread,
         settings["split"],
         settings["learner"],
         settings["classes"],
         evidence.facts["classes_inferred"],
-        by_pilot=claims.CHOICE in there and there.get("spread", [None, True])[1] is False,
+        by_pilot=claims.CHOICE in by_name and by_name.get("spread", [None, True])[1] is False,
     )
-    picked, declared = there.get("learner", [settings["learner"], True])
+    picked, declared = by_name.get("learner", [settings["learner"], True])
     if picked == f"{settings['learner']}, brought as {(evidence.manifest.get('asked') or {}).get('learner')}":
         wanted["learner"] = (picked, True)
     if "schema" in settings:  # a user's own files: the reader says why it picked the learner, and how it read
         if picked.startswith(f"{settings['learner']}, because "):
             wanted["learner"] = (picked, declared)
-        wanted |= {"schema": (None, there.get("schema", [None, False])[1]), "test samples": (None, True)}
+        wanted |= {"schema": (None, by_name.get("schema", [None, False])[1]), "test samples": (None, True)}
     if data is not None:
         x = data.x_train
         texts = not hasattr(x, "shape") or len(x.shape) == 1
@@ -185,11 +185,11 @@ def premises(evidence: Evidence, data: Any) -> str:
             wanted |= {"categorical columns": (None, by_schema), "schema": (None, by_schema)}
         wanted |= {premise.what: (premise.value, premise.declared) for premise in getattr(data, "premises", ())}
     for what, (value, declared) in wanted.items():
-        if what not in there:
+        if what not in by_name:
             raise NotTrueError(f"the premise '{what}' is missing.")
-        if (value is not None and there[what][0] != value) or there[what][1] is not declared:
+        if (value is not None and by_name[what][0] != value) or by_name[what][1] is not declared:
             raise NotTrueError(
-                f"the premise '{claims.in_words([what, *there[what]])}' does not follow from the settings"
+                f"the premise '{claims.in_words([what, *by_name[what]])}' does not follow from the settings"
                 + (f", which give '{claims.in_words([what, value, declared])}'." if value is not None else ".")
             )
     return f"{len(listed)} stated, the same everywhere; that there are no others is the maker's word."
@@ -224,30 +224,30 @@ def follows(name: str, given: Any, right: Any) -> None:
 
 
 def _of_the_run(evidence: Evidence, origin: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    there, settings = evidence.manifest or {}, evidence.settings
+    manifest, settings = evidence.manifest or {}, evidence.settings
     split, n_test = settings["split"], evidence.n_test
     if split["kind"] == "group" and "groups" not in settings["dataset"]:
         raise NotTrueError("the split is by contributor, but the manifest states no digest of contributors.")
     sizes = subset_sizes(evidence)
-    right = there["clean_accuracy"] * n_test
+    right = manifest["clean_accuracy"] * n_test
     partition = evidence.partition if evidence.partition is not None else np.zeros(0, np.int64)
     stated = {
         "split": (evidence.facts["split"], split),
-        "unit of the manifest": (there["unit"], claims.unit(split)),
-        "threat_model": (there["threat_model"], claims.threat_model(split)),
-        "method": (there["method"], evidence.facts["method"]),
-        "n_test": (there["n_test"], n_test),
-        "n_train": (there["n_train"], len(partition)),
-        "empty_subsets": (there["empty_subsets"], int((sizes == 0).sum())),
-        "votes_only": (settings["votes_only"], MODEL not in there["files"]),
+        "unit of the manifest": (manifest["unit"], claims.unit(split)),
+        "threat_model": (manifest["threat_model"], claims.threat_model(split)),
+        "method": (manifest["method"], evidence.facts["method"]),
+        "n_test": (manifest["n_test"], n_test),
+        "n_train": (manifest["n_train"], len(partition)),
+        "empty_subsets": (manifest["empty_subsets"], int((sizes == 0).sum())),
+        "votes_only": (settings["votes_only"], MODEL not in manifest["files"]),
         "rankings": (bool(settings.get("rankings")), evidence.rankings is not None),
-        "clean_accuracy": (there["clean_accuracy"], round(right) / n_test if 0 <= round(right) <= n_test else None),
+        "clean_accuracy": (manifest["clean_accuracy"], round(right) / n_test if 0 <= round(right) <= n_test else None),
     }
     known = {
-        "environment": there["environment"],
+        "environment": manifest["environment"],
         "dataset": settings["dataset"],
         "learner": settings["learner"],
-        "threat_model": there["threat_model"],
+        "threat_model": manifest["threat_model"],
     }
     if origin:
         stated |= {f"origin of the certificate: {name}": (origin.get(name), value) for name, value in known.items()}
@@ -287,23 +287,22 @@ def data_and_split(evidence: Evidence, data: Any, groups: Any) -> str:
     known = places_of(evidence, data.y_train) >= 0
     if split["kind"] == "group" and groups is not None:
         known &= ~np.isnan(label_codes(groups))  # a sample without a contributor is left out
-    found = partitions(split, evidence.spread.n, data.x_train, data.y_train, groups)
+    by_content = partitions(split, evidence.spread.n, data.x_train, data.y_train, groups)
     if known.sum() != len(partition):  # a learner that takes no missing values is not given samples that have some
         known &= complete(data.x_train)
-    found = found[known]
-    if found.shape != partition.shape:
+    by_content = by_content[known]
+    if by_content.shape != partition.shape:
         raise NotTrueError(
-            f"split.npy holds {len(partition)} training samples, but {len(found)} of the data can be trained on."
+            f"split.npy holds {len(partition)} training samples, but {len(by_content)} of the data can be trained on."
         )
-    wrong = np.flatnonzero(found != partition)
+    wrong = np.flatnonzero(by_content != partition)
     if len(wrong):
         raise NotTrueError(
-            f"training sample {wrong[0]} belongs to partition {found[wrong[0]]} by its content, but split.npy says "
-            f"{partition[wrong[0]]}; {len(wrong)} of {len(found)} are wrong."
+            f"training sample {wrong[0]} belongs to partition {by_content[wrong[0]]} by its content, but split.npy "
+            f"says {partition[wrong[0]]}; {len(wrong)} of {len(by_content)} are wrong."
         )
-    return (
-        f"{len(found)} training samples have the digests that are stated and the partitions that their content gives."
-    )
+    stand = "have the digests that are stated and the partitions that their content gives"
+    return f"{len(by_content)} training samples {stand}."
 
 
 def accuracy(evidence: Evidence, data: Any) -> str:
@@ -316,15 +315,16 @@ def accuracy(evidence: Evidence, data: Any) -> str:
     if len(truth) != evidence.n_test:
         raise NotTrueError(f"there are {len(truth)} test samples at hand, but the votes are about {evidence.n_test}.")
     right = evidence.certificate.arrays["prediction"] == truth
-    stated, found = evidence.manifest["clean_accuracy"], int(right.sum()) / len(right)
-    if not same(stated, found):
+    stated, recounted = evidence.manifest["clean_accuracy"], int(right.sum()) / len(right)
+    if not same(stated, recounted):
         raise NotTrueError(f"clean_accuracy is stated as {stated}, but {int(right.sum())} of {len(right)} are right.")
-    own: dict[str, list[bool]] = {}
+    by_class: dict[str, list[bool]] = {}
     for label, is_right in zip(label_codes(data.y_test).tolist(), right.tolist(), strict=True):
-        own.setdefault(repr(label), []).append(is_right)
+        by_class.setdefault(repr(label), []).append(is_right)
     figures = {
-        "majority_share": Fraction(max(map(len, own.values())), len(right)),
-        "balanced_accuracy": sum((Fraction(sum(part), len(part)) for part in own.values()), Fraction(0)) / len(own),
+        "majority_share": Fraction(max(map(len, by_class.values())), len(right)),
+        "balanced_accuracy": sum((Fraction(sum(part), len(part)) for part in by_class.values()), Fraction(0))
+        / len(by_class),
     }
     for name, figure in figures.items():  # runs that were made before there were any say nothing
         if name in evidence.manifest and abs(evidence.manifest[name] - float(figure)) > ROUNDING:

@@ -74,14 +74,14 @@ def premises_of_samples(
     """The same where training samples vote; ``by_pilot`` if a pilot on this data chose how."""
     election, classes = settings["election"], settings["classes"]
     names = f"{len(classes)} labels, {', '.join(map(str, classes[:12]))}{', …' if len(classes) > 12 else ''}"
-    found: dict[str, tuple[str | None, bool]] = {
+    expected: dict[str, tuple[str | None, bool]] = {
         "map": (None, election["map"].get("trusted", True)),
         "classes": (names, not inferred),
         "fitted before the split": ("nothing, by the caller's word", True),
     }
     if election["method"] == "neighbours":
         count = str(election["n_neighbors"])
-        return found | {"number of neighbours": (f"{count}{BY_PILOT}" if by_pilot else count, not by_pilot)}
+        return expected | {"number of neighbours": (f"{count}{BY_PILOT}" if by_pilot else count, not by_pilot)}
     sizes = election["class_sizes"]
     if election["one_sided"] or sizes == "rows":
         words = "none needed: far samples count 0"
@@ -91,10 +91,10 @@ def premises_of_samples(
         listed = ", ".join(f"{label}: {size}" for label, size in sizes[:12]) + (", …" if len(sizes) > 12 else "")
         words = f"{listed}; from {election['class_sizes_from'] or 'the caller, outside this data'}"
     near = f"{election['near']:g}{BY_PILOT}" if by_pilot else None
-    found |= {"near": (near, not by_pilot), "class sizes": (words, True)}
+    expected |= {"near": (near, not by_pilot), "class sizes": (words, True)}
     if settings["split"]["kind"] == "group":
-        found["voices"] = (f"{election['voices']} for each contributor; ids are authenticated", True)
-    return found
+        expected["voices"] = (f"{election['voices']} for each contributor; ids are authenticated", True)
+    return expected
 
 
 def features(split: dict[str, Any]) -> tuple[int | None, bool]:

@@ -23,9 +23,9 @@ def attack_exists(weight: NDArray[np.int64], table: NDArray[np.int64], size: int
     size = min(size, len(table))
     if size == 0 or lead < 0:
         return lead < 0
-    found = _search(weight, table, size, lead, size + 1)  # the greedy attack
-    if found is not None or _dual_proves_harmless(weight, table, size, lead):
-        return found is True
+    attack = _search(weight, table, size, lead, size + 1)  # the greedy attack
+    if attack is not None or _dual_proves_harmless(weight, table, size, lead):
+        return attack is True
     return _search(weight, table, size, lead, VISITS // len(table))
 
 

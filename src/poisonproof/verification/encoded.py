@@ -20,19 +20,21 @@ def encoder(ensemble: Ensemble, seed: int) -> str:
 
     Of embeddings that were kept with base classifiers, some drawn at random are computed again, to the bit.
     """
-    found = encoder_in(ensemble.learner)
+    at_hand = encoder_in(ensemble.learner)
     stated = [value for what, value, _ in ensemble.evidence.facts["premises"] if what == "encoder"]
-    if found is None:
+    if at_hand is None:
         raise NotTrueError("the premises name an encoder, but the learner has none.")
-    if [found.premise.value] != stated:
-        raise NotTrueError(f"the encoder at hand is {found.premise.value}, but the premises name {'; '.join(stated)}.")
+    if [at_hand.premise.value] != stated:
+        raise NotTrueError(
+            f"the encoder at hand is {at_hand.premise.value}, but the premises name {'; '.join(stated)}."
+        )
     try:
-        found.runtime()
+        at_hand.runtime()
     except ImportError as error:
         raise NotCheckedError(str(error)) from None
     except PoisonproofError as error:
         raise NotTrueError(str(error)) from None
-    words = f"the weights have the SHA-256 on record, {found.record.weights[:16]}…"
+    words = f"the weights have the SHA-256 on record, {at_hand.record.weights[:16]}…"
     kept = ensemble.evidence.folder / "models" / FEATURES if ensemble.evidence.folder else None
     if kept is None or not kept.exists():
         return f"{words}; no embeddings were kept."
@@ -40,7 +42,7 @@ def encoder(ensemble: Ensemble, seed: int) -> str:
     if len(rows) != len(samples):
         raise NotTrueError(f"{kept.name} holds {len(rows)} embeddings of {len(samples)} training samples.")
     chosen = np.sort(draw(len(rows), min(ROWS, len(rows)), seed, 4))
-    again = found(samples.take(chosen))[:, 0]
+    again = at_hand(samples.take(chosen))[:, 0]
     differing = int((again != rows[chosen]).any(axis=1).sum())
     if differing:
         raise NotTrueError(

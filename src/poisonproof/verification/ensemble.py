@@ -142,8 +142,8 @@ class Ensemble:
         here = environment()
         differing = (
             f"{name} ({value} there, {here.get(name)} here)"
-            for there in stated
-            for name, value in there.items()
+            for recorded in stated
+            for name, value in recorded.items()
             if here.get(name) != value
         )
         moved = list(dict.fromkeys(differing))

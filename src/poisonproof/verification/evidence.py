@@ -71,8 +71,8 @@ class Evidence:
     @property
     def records(self) -> dict[str, dict[str, Any]]:
         """The records that describe the same ensemble, by file."""
-        found = {"votes.json": self.votes_record, "certificate.npz": self.facts, MODEL: self.model}
-        return {name: record for name, record in found.items() if record is not None}
+        records = {"votes.json": self.votes_record, "certificate.npz": self.facts, MODEL: self.model}
+        return {name: record for name, record in records.items() if record is not None}
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -57,9 +57,9 @@ def find_checker() -> Path:
         if not Path(named).is_file():
             raise PoisonproofError(f"{SETTING} names {named}, which is no file.")
         return Path(named)
-    found = shutil.which(PROGRAM)
-    if found:
-        return Path(found)
+    program = shutil.which(PROGRAM)
+    if program:
+        return Path(program)
     if BUILT.is_file():
         return BUILT
     raise PoisonproofError(
@@ -148,11 +148,11 @@ def _write(
     tight = evidence.facts["method"] == "tight"
     electorate = Electorate(evidence.spread, evidence.n_classes, evidence.facts["classes_inferred"], tight=tight)
     ranked = evidence.facts["method"] == "run-off"
-    said = evidence.rankings if ranked else evidence.matrix
-    assert said is not None
-    said = said if len(rows) == evidence.n_test else said[rows]
+    votes = evidence.rankings if ranked else evidence.matrix
+    assert votes is not None
+    votes = votes if len(rows) == evidence.n_test else votes[rows]
     write = write_run_off if ranked else write_ensemble
-    write(file, electorate, said, arrays["prediction"][rows], arrays["radius"][rows], progress)
+    write(file, electorate, votes, arrays["prediction"][rows], arrays["radius"][rows], progress)
 
 
 def _write_samples(

@@ -78,12 +78,12 @@ def prove_by_groups(
     if lead < 0 or greedy_cover(weight, everywhere, np.ones(spread.n, np.bool_), size) > lead:
         return None
     lines = _lines(weight, spread, groups, size)
-    found: dict[tuple[int, int], Searched] = {}
+    searches: dict[tuple[int, int], Searched] = {}
     exact: set[tuple[int, int]] = set()
     for _ in range(ROUNDS):
         worth, allocation = _best_sharing(lines, size)
         if worth <= lead:
-            return list(found.values())
+            return list(searches.values())
         lowered = False
         for g in sorted(range(len(lines)), key=lambda g: allocation[g]):
             picks = allocation[g]
@@ -95,7 +95,7 @@ def prove_by_groups(
             exact.add((g, picks))
             if searched.bound < lines[g][picks]:
                 lines[g][picks] = searched.bound
-                found[g, picks] = searched
+                searches[g, picks] = searched
                 lowered = True
                 break
         if not lowered:

@@ -70,12 +70,12 @@ def _parts(ensemble: Ensemble) -> Iterator[Members]:
         first += len(members)
 
 
-def _compare(ensemble: Ensemble, name: str, said: NDArray[Any], stated: NDArray[Any], first: int) -> None:
-    wrong = (said != stated).reshape(*said.shape[:2], -1).any(axis=2).sum(axis=0)
+def _compare(ensemble: Ensemble, name: str, answers: NDArray[Any], stated: NDArray[Any], first: int) -> None:
+    wrong = (answers != stated).reshape(*answers.shape[:2], -1).any(axis=2).sum(axis=0)
     at = np.flatnonzero(wrong)
     if len(at):
         raise NotTrueError(
             f"base classifier {first + at[0]} as kept, asked again, {DOES[name]} otherwise than the {name} state on "
-            f"{wrong[at[0]]} of {len(said)} test samples; {len(at)} of {len(wrong)} in its file do"
+            f"{wrong[at[0]]} of {len(answers)} test samples; {len(at)} of {len(wrong)} in its file do"
             f"{ensemble.other_environment()}."
         )

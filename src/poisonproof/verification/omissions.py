@@ -98,14 +98,14 @@ def unchecked(evidence: Evidence, checks: Sequence[Check], data: Any) -> tuple[s
 def unchecked_of_samples(evidence: Evidence, checks: Sequence[Check]) -> tuple[str, ...]:
     """The same where training samples vote."""
     made = {check.name for check in checks if check.outcome == "ok"}
-    said = {
+    sentences = {
         "recount": "that the votes are those of the data in the map that is stated",
         "data": DATA,
         "accuracy": ACCURACY,
         "model": "the kept voters" if evidence.model is not None else "",
         "trusted": "the trusted samples" if _names_trusted(evidence) else "",
     }
-    silent = [words for name, words in said.items() if name not in made and words]
+    silent = [words for name, words in sentences.items() if name not in made and words]
     drawn = any(check.details.get("drawn", 0) < check.details.get("total", 0) for check in checks)
     silent += ["test samples that were not drawn"] if drawn else []
     if evidence.manifest:

@@ -115,14 +115,14 @@ class Reader:
             if path.is_symlink():
                 raise NotTrueError(f"{path.name} is a link; only regular files are read.") from None
             raise NotTrueError(f"{path.name} cannot be read ({error.strerror}).") from None
-        found = os.fstat(handle)
-        size = found.st_size
+        status = os.fstat(handle)
+        size = status.st_size
         self.sizes[path] = size
         total = sum(self.sizes.values())
-        if stat.S_ISREG(found.st_mode) and size <= most and total <= self.most:
+        if stat.S_ISREG(status.st_mode) and size <= most and total <= self.most:
             return os.fdopen(handle, "rb")
         os.close(handle)
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise NotTrueError(f"{path.name} is no regular file; pipes, devices and folders are not read.")
         if size > most:
             raise NotCheckedError(f"{path.name} has {size} bytes{self._limit(self.most // max(1, most))}")

@@ -21,11 +21,11 @@ def retrained(ensemble: Ensemble, wanted: int, seed: int, progress: Callable[[in
     chosen = draw(n, wanted, seed, 3).tolist()
     training, rankings = ensemble.prepared.training, evidence.rankings is not None
     with watched(progress):
-        said = engine_of(training.estimator).votes(
+        votes = engine_of(training.estimator).votes(
             training, chosen, ensemble.test, evidence.n_classes, rankings=rankings
         )
-    differing = said != matrix[:, chosen] if evidence.rankings is None else said != evidence.rankings[:, chosen]
-    differing = differing.reshape(*said.shape[:2], -1).any(axis=2).sum(axis=0)
+    differing = votes != matrix[:, chosen] if evidence.rankings is None else votes != evidence.rankings[:, chosen]
+    differing = differing.reshape(*votes.shape[:2], -1).any(axis=2).sum(axis=0)
     wrong = np.flatnonzero(differing)
     if len(wrong):
         raise NotTrueError(

@@ -162,7 +162,7 @@ class SampleChecks:
         arrays, facts = self.evidence.heard
         if not self.in_order:
             raise NotCheckedError("the votes are not in order.")
-        found: list[Sums] = []
+        sums: list[Sums] = []
         n_classes = self.evidence.n_classes
         for done, t in enumerate(self.rows.tolist(), 1):
             if not self.by_ballots:
@@ -170,17 +170,17 @@ class SampleChecks:
                 by_order = by_neighbours(
                     order, k, n, n_classes, inferred=self.inferred, contributors=facts["contributors"]
                 )
-                found.append(by_order)
+                sums.append(by_order)
             else:
                 rule = Rule(arrays["sizes"].tolist(), facts["one_sided"], self.inferred)
                 near, totals = arrays["near"][t].tolist(), arrays["totals"].tolist()
                 if facts["voices"] is None:
-                    found.append(by_ballots(near, totals, rule))
+                    sums.append(by_ballots(near, totals, rule))
                 else:
                     cells = arrays["cell_classes"].tolist(), arrays["starts"].tolist()
-                    found.append(by_voices(near, totals, *cells, facts["voices"], rule))
+                    sums.append(by_voices(near, totals, *cells, facts["voices"], rule))
             self.progress(done, len(self.rows))
-        return found
+        return sums
 
     def _compare(self, names: tuple[str, ...]) -> None:
         arrays, n_test = self.evidence.certificate.arrays, self.evidence.n_test
@@ -190,12 +190,12 @@ class SampleChecks:
         ):
             raise NotTrueError(f"the certificate does not hold {', '.join(sorted(ARRAYS))} of {n_test} test samples.")
         for name in names:
-            found = np.array([getattr(own, name.removeprefix("radius_against_")) for own in self.sums], np.int64)
-            wrong = np.flatnonzero(found != arrays[name][self.rows])
+            radii = np.array([getattr(sums, name.removeprefix("radius_against_")) for sums in self.sums], np.int64)
+            wrong = np.flatnonzero(radii != arrays[name][self.rows])
             if len(wrong):
                 t = int(self.rows[wrong[0]])
                 raise NotTrueError(
-                    f"{name} of test sample {t} is stated as {arrays[name][t]}, but the votes give {found[wrong[0]]}; "
+                    f"{name} of test sample {t} is stated as {arrays[name][t]}, but the votes give {radii[wrong[0]]}; "
                     f"{len(wrong)} of {len(self.rows)} are wrong."
                 )
 
@@ -213,8 +213,8 @@ class SampleChecks:
         """All radii, against every threat, and which are called exact."""
         self._compare(("radius", *(f"radius_against_{name}" for name in THREATS)))
         exact = self.evidence.certificate.arrays["exact"]
-        own = self.evidence.heard.arrays["self_near" if self.by_ballots else "first"]
-        if (exact & ~own).any():
+        self_near = self.evidence.heard.arrays["self_near" if self.by_ballots else "first"]
+        if (exact & ~self_near).any():
             raise NotTrueError("a radius is called exact although a copy of its test sample would not be near it.")
         words = f"{self._share} radii follow from the votes by {DETAILS[self.evidence.kind]}"
         if len(self.rows) == self.evidence.n_test:
@@ -237,19 +237,19 @@ class SampleChecks:
             raise NotCheckedError(f"{len(listed)} are stated; only a run says what they must be.")
         if not same(self.evidence.manifest["premises"], [claims.in_words(premise) for premise in listed]):
             raise NotTrueError("manifest.json and certificate.npz list different premises.")
-        there = {what: [value, declared] for what, value, declared in listed}
-        chosen = claims.CHOICE in there
+        by_name = {what: [value, declared] for what, value, declared in listed}
+        chosen = claims.CHOICE in by_name
         wanted = claims.premises_of_samples(self.evidence.settings, self.inferred, by_pilot=chosen)
         if self.data is not None:
             wanted |= {
                 premise.what: (premise.value, premise.declared) for premise in getattr(self.data, "premises", ())
             }
         for what, (value, declared) in wanted.items():
-            if what not in there:
+            if what not in by_name:
                 raise NotTrueError(f"the premise '{what}' is missing.")
-            if (value is not None and there[what][0] != value) or there[what][1] is not declared:
+            if (value is not None and by_name[what][0] != value) or by_name[what][1] is not declared:
                 raise NotTrueError(
-                    f"the premise '{claims.in_words([what, *there[what]])}' does not follow from the settings."
+                    f"the premise '{claims.in_words([what, *by_name[what]])}' does not follow from the settings."
                 )
         return f"{len(listed)} stated, the same everywhere; that there are no others is the maker's word."
 
@@ -259,25 +259,26 @@ class SampleChecks:
         checks.follows("unit", facts["unit"], claims.unit(split))
         if not self.evidence.manifest:
             return f"unit {facts['unit']!r}."
-        there, settings, n_test = self.evidence.manifest, self.evidence.settings, self.evidence.n_test
+        manifest, settings, n_test = self.evidence.manifest, self.evidence.settings, self.evidence.n_test
         threats = claims.threat_model(settings["split"])
         threats |= {FLIP: 2} if FLIP in threats else {}
-        right = there["clean_accuracy"] * n_test
+        right = manifest["clean_accuracy"] * n_test
+        counted = round(right) / n_test if 0 <= round(right) <= n_test else None
         origin = facts.get("origin") or {}
         statements = {
             "split": (split, settings["split"]),
-            "unit of the manifest": (there["unit"], claims.unit(split)),
-            "threat_model": (there["threat_model"], threats),
-            "method": (there["method"], facts["method"]),
-            "n_test": (there["n_test"], n_test),
-            "votes_only": (settings["votes_only"], MODEL not in there["files"]),
-            "clean_accuracy": (there["clean_accuracy"], round(right) / n_test if 0 <= round(right) <= n_test else None),
+            "unit of the manifest": (manifest["unit"], claims.unit(split)),
+            "threat_model": (manifest["threat_model"], threats),
+            "method": (manifest["method"], facts["method"]),
+            "n_test": (manifest["n_test"], n_test),
+            "votes_only": (settings["votes_only"], MODEL not in manifest["files"]),
+            "clean_accuracy": (manifest["clean_accuracy"], counted),
             "origin: dataset": (origin.get("dataset"), settings["dataset"]),
             "origin: learner": (origin.get("learner"), settings["learner"]),
             "origin: threat_model": (origin.get("threat_model"), threats),
         }
         if split["kind"] != "group":
-            statements["n_train"] = (there["n_train"], self.stated["n_voters"])
+            statements["n_train"] = (manifest["n_train"], self.stated["n_voters"])
         for name, (given, expected) in statements.items():
             checks.follows(name, given, expected)
         return f"{len(statements)} statements follow from the rest."
@@ -295,12 +296,12 @@ class SampleChecks:
             raise NotCheckedError("only a run states the map by which samples were compared.")
         settings = self.evidence.settings
         grouped = settings["split"]["kind"] == "group"
-        found = electorate(settings["election"], settings["classes"], self.data, self.groups if grouped else None)
-        if len(found.codes) != self.evidence.manifest["n_train"]:
+        voters = electorate(settings["election"], settings["classes"], self.data, self.groups if grouped else None)
+        if len(voters.codes) != self.evidence.manifest["n_train"]:
             raise NotTrueError(
-                f"n_train is stated as {self.evidence.manifest['n_train']}, but {len(found.codes)} samples can vote."
+                f"n_train is stated as {self.evidence.manifest['n_train']}, but {len(voters.codes)} samples can vote."
             )
-        return found
+        return voters
 
     def model(self) -> str:
         """The kept voters are those of the data."""
@@ -336,13 +337,13 @@ class SampleChecks:
             rows = self.rows[start : start + step]
             part = test[rows]
             if self.by_ballots:
-                said, name = voters.near(part, cells, n_cells), "near"
-                own = voters.own_distance(part) <= voters.limit
+                answers, name = voters.near(part, cells, n_cells), "near"
+                own_near = voters.own_distance(part) <= voters.limit
             else:
-                said, name = voters.order(part, arrays["order"].shape[1]), "order"
-                own = voters.nearest(part) > voters.own_distance(part)
-            for found, stated in ((said, arrays[name][rows]), (own, arrays[own_name][rows])):
-                wrong = np.flatnonzero((found != stated).reshape(len(rows), -1).any(axis=1))
+                answers, name = voters.order(part, arrays["order"].shape[1]), "order"
+                own_near = voters.nearest(part) > voters.own_distance(part)
+            for counted, stated in ((answers, arrays[name][rows]), (own_near, arrays[own_name][rows])):
+                wrong = np.flatnonzero((counted != stated).reshape(len(rows), -1).any(axis=1))
                 if len(wrong):
                     raise NotTrueError(f"the votes on test sample {rows[wrong[0]]} are not what the data give.")
             self.progress(start + len(rows), len(self.rows))

@@ -53,8 +53,8 @@ class SampleEvidence(Evidence):
     @property
     def records(self) -> dict[str, dict[str, Any]]:
         """The records that describe the same election, by file."""
-        found = {COUNTS[self.kind]: None if self.counts is None else self.counts.facts, "certificate.npz": self.facts}
-        return {name: record for name, record in found.items() if record is not None}
+        records = {COUNTS[self.kind]: None if self.counts is None else self.counts.facts, "certificate.npz": self.facts}
+        return {name: record for name, record in records.items() if record is not None}
 
     @property
     def n_test(self) -> int:
@@ -133,13 +133,13 @@ def _check_blocks(evidence: SampleEvidence, names: list[str]) -> None:
     """Counts that were kept in blocks on the way are those of the whole."""
     assert evidence.folder is not None
     whole = evidence.heard.arrays
-    said, own = ("near", "self_near") if evidence.kind == "ballots" else ("order", "first")
+    name_of_votes, name_of_own = ("near", "self_near") if evidence.kind == "ballots" else ("order", "first")
     for name in names:
         arrays, facts = evidence.reader.npz(evidence.folder / name)
         if facts.get("format") != BLOCKS_FORMAT:
             raise NotTrueError(f"{name} is of format {facts.get('format')!r}; this checker knows '{BLOCKS_FORMAT}'.")
         part = slice(facts["first_sample"], facts["first_sample"] + len(arrays["votes"]))
-        if not np.array_equal(arrays["votes"], whole[said][part]) or not np.array_equal(
-            arrays["own"], whole[own][part]
+        if not np.array_equal(arrays["votes"], whole[name_of_votes][part]) or not np.array_equal(
+            arrays["own"], whole[name_of_own][part]
         ):
             raise NotTrueError(f"{name} holds other votes than {COUNTS[evidence.kind]}.")

@@ -102,7 +102,7 @@ def by_neighbours(
     of_p = np.concatenate([[0], np.cumsum(order == p)])
     steps = k + 1 if listed == n else min(k, listed - k) + 1  # attack sizes whose windows lie within the list
     size = np.arange(steps)
-    found: list[tuple[int, int, int]] = []
+    bounds: list[tuple[int, int, int]] = []
     threats: dict[str, list[int]] = {"insert": [], "remove": [n], "label_flip": [], "modify": []}
     for m, c in leads_of(votes, p, inferred):
         of_c = np.concatenate([[0], np.cumsum(order == c)]) if c < n_classes else np.zeros(listed + 1, np.int64)
@@ -116,15 +116,15 @@ def by_neighbours(
         changed = _first_harm(np.minimum.accumulate(ends + size) - 2 * size < tie)
         pushed = np.arange(k + 1)
         lead = max(0, m)
-        found.append((changed if contributors else both, lead, c))
+        bounds.append((changed if contributors else both, lead, c))
         threats["insert"].append(_first_harm(gap[k - pushed] - pushed < tie))
         threats["modify"].append(changed)
         thirds = min(k, listed) - votes[p] - (votes[c] if c < n_classes else 0)
         threats["label_flip"].append(changed if contributors else _withstood(lead, votes[p], thirds, n))
         if c < n_classes:
             threats["remove"].append(_removals(of_p, of_c, k, n, tie))
-    radius, _, runner_up = min(found)
-    margin = min(lead for _, lead, _ in found)
+    radius, _, runner_up = min(bounds)
+    margin = min(lead for _, lead, _ in bounds)
     return Sums(p, runner_up, margin, radius, **{name: min(radii) for name, radii in threats.items()})
 
 
@@ -171,24 +171,24 @@ def by_voices(
     heard: list[dict[int, int]] = []
     for g in range(n):
         cells = range(starts[g], starts[g + 1])
-        said = cut_to([near[at] if rule.one_sided else 2 * near[at] - totals[at] for at in cells], voices)
-        heard.append(dict(zip((classes[at] for at in cells), said, strict=True)))
-    scores = [rule.sizes[c] + sum(own.get(c, 0) for own in heard) for c in range(n_classes)]
+        votes = cut_to([near[at] if rule.one_sided else 2 * near[at] - totals[at] for at in cells], voices)
+        heard.append(dict(zip((classes[at] for at in cells), votes, strict=True)))
+    scores = [rule.sizes[c] + sum(voice.get(c, 0) for voice in heard) for c in range(n_classes)]
     p = winner(scores)
-    found, inserts = [], []
-    removals = [n, *([sum(p in own for own in heard) - 1] if rule.inferred and n_classes > 1 else [])]
+    bounds, inserts = [], []
+    removals = [n, *([sum(p in voice for voice in heard) - 1] if rule.inferred and n_classes > 1 else [])]
     for lead, c in leads_of(scores, p, rule.inferred):
-        gains = sorted((own.get(p, 0) - own.get(c, 0) for own in heard), reverse=True)
+        gains = sorted((voice.get(p, 0) - voice.get(c, 0) for voice in heard), reverse=True)
         gains = [gain for gain in gains if gain > 0]
         costs = np.cumsum([gain + voices for gain in gains])
         turned = int((costs <= lead).sum())
         if turned == len(gains):
             turned += (lead - int(costs[-1] if len(gains) else 0)) // voices
-        found.append((turned, lead, c))
+        bounds.append((turned, lead, c))
         inserts.append(lead // voices)
         gone = np.cumsum(gains)
         if c < n_classes and len(gains) and gone[-1] > lead:
             removals.append(int((gone <= lead).sum()))
-    radius, _, runner_up = min(found)
-    margin = min(lead for _, lead, _ in found)
+    radius, _, runner_up = min(bounds)
+    margin = min(lead for _, lead, _ in bounds)
     return Sums(p, runner_up, margin, radius, min(inserts), min(removals), radius, radius)

@@ -20,7 +20,7 @@ def shaped_by_trusted(election: dict[str, Any], trusted: Any) -> str:
 
     Their number and digest are a premise, which is compared with the rows by itself.
     """
-    told = []
+    parts = []
     features = election["map"]
     if features["name"] == "table" and " trusted rows, SHA-256 " in str(features.get("origin")):
         for column in (column for column in features["columns"] if "unit" in column):
@@ -30,7 +30,7 @@ def shaped_by_trusted(election: dict[str, Any], trusted: Any) -> str:
                     f"the column '{column['name']}' is said to be counted in units of {column['unit']:g} from "
                     f"{column['centre']:g}, but the trusted rows give {unit:g} from {centre:g}."
                 )
-        told.append(f"units of {len(features['columns'])} columns")
+        parts.append(f"units of {len(features['columns'])} columns")
     _, stated, total = str(election.get("class_sizes_from")).partition(SIZES)
     if stated:
         counts = Counter(map(str, trusted.y))
@@ -38,8 +38,8 @@ def shaped_by_trusted(election: dict[str, Any], trusted: Any) -> str:
         right = {label: counts[label] * int(total) // sum(counts.values()) for label in sizes}
         if sizes != right:
             raise NotTrueError(f"the class sizes are stated as {sizes}, but the trusted labels give {right}.")
-        told.append("class sizes")
-    return f"{' and '.join(told) or 'nothing'} follow from {len(trusted)} trusted rows."
+        parts.append("class sizes")
+    return f"{' and '.join(parts) or 'nothing'} follow from {len(trusted)} trusted rows."
 
 
 def _values(rows: Any, name: Any, names: Sequence[Any] | None) -> list[float]:

@@ -132,17 +132,17 @@ class Verdict:
         if self.failed:
             more = f" (and {len(self.failed) - 1} more)" if len(self.failed) > 1 else ""
             return f"NOT VERIFIED: {self.failed[0].name}: {self.failed[0].words}{more}"
-        found = {check.name: check for check in self.checks}
+        by_name = {check.name: check for check in self.checks}
         if self.word == "NOT VERIFIED":
-            name = next(name for name in self.essential if name not in found or found[name].outcome != "ok")
-            return f"NOT VERIFIED: cannot check {name}: {found[name].words if name in found else 'not reached'}"
-        heard = [found[name].words for name in self.heard if found[name].outcome == "ok"]
+            name = next(name for name in self.essential if name not in by_name or by_name[name].outcome != "ok")
+            return f"NOT VERIFIED: cannot check {name}: {by_name[name].words if name in by_name else 'not reached'}"
+        heard = [by_name[name].words for name in self.heard if by_name[name].outcome == "ok"]
         nobody = (
-            "No vote was counted again." if "election" in found else "No base classifier was asked or trained again."
+            "No vote was counted again." if "election" in by_name else "No base classifier was asked or trained again."
         )
         how = f"On {self.data}, {' '.join(heard)}" if heard else nobody
-        formal = f" Machine-checked: {found['formal'].words}" if "formal" in found else ""
-        return f"{self.word}: {found['radius'].words} {how}{formal} Not checked: {'; '.join(self.unchecked)}."
+        formal = f" Machine-checked: {by_name['formal'].words}" if "formal" in by_name else ""
+        return f"{self.word}: {by_name['radius'].words} {how}{formal} Not checked: {'; '.join(self.unchecked)}."
 
     def as_dict(self) -> dict[str, Any]:
         """The verdict as plain values, for JSON."""
@@ -168,7 +168,7 @@ class Verdict:
 def made(name: str, check: Callable[[], str | Finding]) -> Check:
     """The check, carried out. Files may hold anything, so whatever it stumbles over counts as failed."""
     try:
-        found = check()
+        sentence = check()
     except NotTrueError as error:
         return Check(name, "failed", str(error))
     except NotCheckedError as error:
@@ -177,7 +177,7 @@ def made(name: str, check: Callable[[], str | Finding]) -> Check:
         raise
     except Exception as error:
         return Check(name, "failed", f"what the files hold could not be followed ({type(error).__name__}: {error}).")
-    return Check(name, "ok", *found) if isinstance(found, Finding) else Check(name, "ok", found)
+    return Check(name, "ok", *sentence) if isinstance(sentence, Finding) else Check(name, "ok", sentence)
 
 
 def detection_probability(total: int, bad: int, drawn: int) -> Fraction:

@@ -73,8 +73,8 @@ class Map:
         pieces: list[NDArray[Any]] = []
         errors: list[Exception] = []
         for start in range(0, len(rows), size):
-            own = slice(start, start + size)
-            pieces.append(self._piece(samples, rows[own], readable[own], errors))
+            batch = slice(start, start + size)
+            pieces.append(self._piece(samples, rows[batch], readable[batch], errors))
         widths = {piece.shape[1] for piece in pieces if piece.shape[1]}
         if len(widths) > 1:
             raise PoisonproofError(
@@ -223,6 +223,6 @@ def _plain(samples: Samples, scale: float) -> Any:
 def _lengths(rows: NDArray[Any], mirrored: bool) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     lengths, short = np.empty(len(rows), np.int64), np.empty(len(rows), np.bool_)
     for start in range(0, len(rows), OWN_BATCH):
-        own = slice(start, start + OWN_BATCH)
-        lengths[own], short[own] = squared_lengths(rows[own], mirrored=mirrored)
+        batch = slice(start, start + OWN_BATCH)
+        lengths[batch], short[batch] = squared_lengths(rows[batch], mirrored=mirrored)
     return lengths, short

@@ -102,8 +102,8 @@ def squared_lengths(rows: NDArray[Any], *, mirrored: bool = False) -> tuple[NDAr
     lengths = np.einsum("ij,ij->i", wide, wide)
     short = lengths <= LONGEST_SQUARED
     if mirrored:
-        own, mirror = np.split(wide, 2, axis=1)
-        for halves in (own + mirror, own - mirror):
+        half, mirror = np.split(wide, 2, axis=1)
+        for halves in (half + mirror, half - mirror):
             short &= np.einsum("ij,ij->i", halves, halves) <= LONGEST_SQUARED
     return lengths, short
 

@@ -53,18 +53,18 @@ class Described(NamedTuple):
     views: NDArray[Any] | None = None
     view_lengths: NDArray[np.int64] | None = None
 
-    def part(self, own: slice) -> Described:
+    def part(self, rows: slice) -> Described:
         """Some of the samples; no copy."""
-        views = None if self.views is None else self.views[own]
-        lengths = None if self.view_lengths is None else self.view_lengths[own]
-        return Described(self.rows[own], self.lengths[own], self.readable[own], views, lengths)
+        views = None if self.views is None else self.views[rows]
+        lengths = None if self.view_lengths is None else self.view_lengths[rows]
+        return Described(self.rows[rows], self.lengths[rows], self.readable[rows], views, lengths)
 
-    def seen(self, own: slice) -> list[NDArray[Any]]:
+    def seen(self, rows: slice) -> list[NDArray[Any]]:
         """Some of the samples: their features, and those of every other view."""
-        views = () if self.views is None else np.moveaxis(self.views[own], 1, 0)
-        return [self.rows[own], *views]
+        views = () if self.views is None else np.moveaxis(self.views[rows], 1, 0)
+        return [self.rows[rows], *views]
 
-    def nearest_view(self, own: slice, products: list[NDArray[np.float32]]) -> NDArray[Any]:
+    def nearest_view(self, rows: slice, products: list[NDArray[np.float32]]) -> NDArray[Any]:
         """Products, one array for each view, as if the nearest view of a sample were as long as the sample.
 
         Squared distances are lengths less twice these; halves of whole numbers, exact in double precision.
@@ -73,7 +73,7 @@ class Described(NamedTuple):
             return products[0]
         best = products[0].astype(np.float64)
         for view, more in enumerate(products[1:]):
-            np.maximum(best, more + (self.lengths[own] - self.view_lengths[own, view])[:, None] / 2, out=best)
+            np.maximum(best, more + (self.lengths[rows] - self.view_lengths[rows, view])[:, None] / 2, out=best)
         return best
 
 
@@ -128,8 +128,8 @@ class Voters:
 
     def part(self, start: int, stop: int) -> Voters:
         """Some of the voters, as a shard; no copy."""
-        own = slice(start, stop)
-        arrays = (self.rows[own], self.lengths[own], self.codes[own], self.hashes[own], self.owners[own])
+        rows = slice(start, stop)
+        arrays = (self.rows[rows], self.lengths[rows], self.codes[rows], self.hashes[rows], self.owners[rows])
         return Voters(*arrays, stop - start)
 
     def whole(self) -> Voters:
@@ -211,8 +211,8 @@ def nearest_voters(
     )
     run = max(FEW, DISTANCE_BYTES // (4 * max(1, n_rows)))
     for start in range(0, n_test, run):
-        own = slice(start, min(start + run, n_test))
-        few = test.part(own)
+        run_of_tests = slice(start, min(start + run, n_test))
+        few = test.part(run_of_tests)
         distances = np.empty((len(few.rows), n_rows), np.int32)
 
         def write(
@@ -227,7 +227,7 @@ def nearest_voters(
             write_distances(products, few.lengths[tests], voters.lengths[rows], nearness.cosine, out)
 
         _each_block(voters, few, nearness, _shards(n_rows, len(few.rows)), write)
-        parts = [array[own] for array in nearest]
+        parts = [array[run_of_tests] for array in nearest]
 
         def select(
             first: int, last: int, distances: NDArray[np.int32] = distances, parts: list[NDArray[Any]] = parts
@@ -281,8 +281,8 @@ def _each_block(voters: Voters, test: Described, nearness: Nearness, shards: lis
             fed = [nearness.fed(rows) for rows in test.seen(tests)]
             for at in range(shards[shard].start, shards[shard].stop, block):
                 rows = slice(at, min(at + block, shards[shard].stop))
-                there = nearness.fed(voters.rows[rows])
-                use(shard, tests, rows, test.nearest_view(tests, [nearness.products(own, there) for own in fed]))
+                fed_voters = nearness.fed(voters.rows[rows])
+                use(shard, tests, rows, test.nearest_view(tests, [nearness.products(view, fed_voters) for view in fed]))
 
     with one_linear_algebra_thread():
         in_threads(len(tasks), 1, work)
@@ -331,8 +331,8 @@ def _select(
             chosen = np.flatnonzero(distance <= last)
         keys = np.empty(len(chosen), np.int64)
         for at in range(len(chosen)):
-            own = chosen[at]
-            keys[at] = (np.int64(distance[own]) << HASH_BITS) | np.int64(hashes[own] >> np.uint64(64 - HASH_BITS))
+            voter = chosen[at]
+            keys[at] = (np.int64(distance[voter]) << HASH_BITS) | np.int64(hashes[voter] >> np.uint64(64 - HASH_BITS))
         order = chosen[_sorted(keys)]
         _settle(order, distance, hashes, codes)
         for at in range(most):

@@ -87,9 +87,9 @@ def chunks_of(tables: Sequence[Table], schema: TableSchema, start: Position, not
         done = skipped = start.rows if number == start.table else 0
         while skipped > 0:
             skipped -= len(next(pieces).rows)  # read before
-        told = Counter(seen)
+        earlier = Counter(seen)
         while True:
-            chunk = _Chunk(table, pieces, rows, seen, told, done == 0)
+            chunk = _Chunk(table, pieces, rows, seen, earlier, done == 0)
             part = read_table(cast(Table, chunk), schema, labelled=True)
             notes.add(part.notes)
             done += chunk.taken
@@ -108,12 +108,12 @@ class _Chunk:
         pieces: Iterator[Piece],
         rows: int,
         seen: Counter[str],
-        told: Counter[str],
+        earlier: Counter[str],
         first: bool,
     ) -> None:
         self.path, self.header = table.path, table.header
         self.unreadable = table.unreadable if first else []
-        self._pieces, self._rows, self._seen, self._told = pieces, rows, seen, told
+        self._pieces, self._rows, self._seen, self._told = pieces, rows, seen, earlier
         self.taken = 0
 
     def pieces(self, faults: Counter[str], wanted: Sequence[str]) -> Iterator[Piece]:
