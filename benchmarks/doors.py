@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
 from joblib import Parallel, delayed
 
-from doors import DOORS, Case, faults_of, here, some_cases
+from door_table import DOORS
+from doors import Case, faults_of, here, some_cases
 
 CHUNK = 250
 

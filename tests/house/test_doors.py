@@ -17,10 +17,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
-import doors
-from doors import ACTS, DOORS, PLACES, Brought, Case, Door, faults_of, honest_rows, odd_names, read
+from door_arrays import Brought, Door, estimator, floats_of
+from door_files import write_csv
+from door_rows import NUMBERS, D, honest_rows, odd_row, odd_rows
+from door_table import DOORS
+from doors import ACTS, PLACES, Case, change_of, faults_of, here, odd_names, read
 from poisonproof.cli import app
 
 PER_DOOR = 6
@@ -29,7 +33,7 @@ EXAMPLES = int(os.environ.get("POISONPROOF_FUZZ", "25"))
 
 def present(name):
     door = DOORS[name]
-    if not doors.here(door):
+    if not here(door):
         pytest.skip(f"this door needs {door.needs}: pip install '.[test]'")
     return door
 
@@ -164,19 +168,19 @@ def run(path, out, *more):
 @pytest.mark.parametrize("odd", ["cell a: a text", "group: unknown", "label: undeclared", "line: an open quote"])
 def test_commands_move_no_more_than_the_row_may(tmp_path, odd):
     """`poisonproof run` before and after, the same test file; and `poisonproof update` gives what a fresh run gives."""
-    write = doors._write_csv()
+    write = write_csv()
     honest = honest_rows("rows")
     train, test = honest[8:], honest[:8]
     (tmp_path / "test").mkdir()
     tested = write(test, tmp_path / "test")
     path = write(train, tmp_path)
     before = run(path, tmp_path / "run", "--test", tested)
-    write(doors.change_of("insert", "middle", train, doors.odd_row(odd)).after, tmp_path)
+    write(change_of("insert", "middle", train, odd_row(odd)).after, tmp_path)
     after = run(path, tmp_path / "fresh", "--test", tested)
-    assert (before != after).any(axis=0).sum() <= doors.D
+    assert (before != after).any(axis=0).sum() <= D
     done = CliRunner().invoke(app, ["update", str(tmp_path / "run"), str(path), "--n-jobs", "1", "--json"])
     assert done.exit_code == 0, done.output
-    assert sum(change["retrained"] for change in json.loads(done.stdout)["changes"]) <= doors.D
+    assert sum(change["retrained"] for change in json.loads(done.stdout)["changes"]) <= D
     assert (np.load(tmp_path / "run" / "votes.npy", allow_pickle=False) == after).all()
 
 
@@ -186,51 +190,49 @@ def test_commands_move_no_more_than_the_row_may(tmp_path, odd):
 def by_type_inference(rows, folder):
     """A CSV read by pandas, which gives each column one type."""
     file = io.StringIO()
-    csv.writer(file).writerows([doors.NUMBERS, *([row.cells[name] for name in doors.NUMBERS] for row in rows)])
+    csv.writer(file).writerows([NUMBERS, *([row.cells[name] for name in NUMBERS] for row in rows)])
     frame = pd.read_csv(io.StringIO(file.getvalue()))
-    return Brought(frame, [row.label for row in rows], None, doors.estimator(None))
+    return Brought(frame, [row.label for row in rows], None, estimator(None))
 
 
 def behind_a_scaler(rows, folder):
-    X = StandardScaler().fit_transform(doors._floats(rows))
-    return Brought(X, [row.label for row in rows], None, doors.estimator())
+    X = StandardScaler().fit_transform(floats_of(rows))
+    return Brought(X, [row.label for row in rows], None, estimator())
 
 
 def rounded_like_the_largest(rows, folder):
     """Numbers in the precision that the largest of them leaves."""
-    X = doors._floats(rows)
-    return Brought(X + np.nanmax(X) - np.nanmax(X), [row.label for row in rows], None, doors.estimator())
+    X = floats_of(rows)
+    return Brought(X + np.nanmax(X) - np.nanmax(X), [row.label for row in rows], None, estimator())
 
 
 def held_out_by_index(rows, folder):
-    X, y = doors._floats(rows), np.array([str(row.label) for row in rows], object)
+    X, y = floats_of(rows), np.array([str(row.label) for row in rows], object)
     parts = train_test_split(X, y, test_size=0.3, random_state=0)
-    model = doors.estimator(classes=["0", "1"])
+    model = estimator(classes=["0", "1"])
     return Brought(parts[0], parts[2], None, model, (parts[1], parts[3]))
 
 
 def partitioned_by_row_number(rows, folder):
-    return Brought(
-        doors._floats(rows), [row.label for row in rows], list(range(len(rows))), doors.estimator(split="group")
-    )
+    return Brought(floats_of(rows), [row.label for row in rows], list(range(len(rows))), estimator(split="group"))
 
 
 def categories_from_the_data(rows, folder):
     frame = pd.DataFrame({"a": [row.cells["a"] for row in rows], "city": [row.cells["city"] for row in rows]})
     frame["city"] = pd.Categorical(frame["city"]).codes.astype(float)
-    return Brought(frame, [row.label for row in rows], None, doors.estimator(None))
+    return Brought(frame, [row.label for row in rows], None, estimator(None))
 
 
 def labels_decide_the_learner(rows, folder):
-    learner = doors.DecisionTreeClassifier(max_depth=1 + len({str(row.label) for row in rows}))
-    return Brought(doors._floats(rows), [row.label for row in rows], None, doors.estimator(learner))
+    learner = DecisionTreeClassifier(max_depth=1 + len({str(row.label) for row in rows}))
+    return Brought(floats_of(rows), [row.label for row in rows], None, estimator(learner))
 
 
 def stopped_by_infinity(rows, folder):
-    X = doors._floats(rows)
+    X = floats_of(rows)
     if np.isinf(X).any():
         raise ValueError("Input X contains infinity.")
-    return Brought(X, [row.label for row in rows], None, doors.estimator())
+    return Brought(X, [row.label for row in rows], None, estimator())
 
 
 ALL = ("insert", "remove", "replace")
@@ -259,15 +261,13 @@ def test_the_matrix_sees_votes_that_leak():
     """Digests say nothing about a learner that remembers; votes do, and so does update."""
     seen = []
 
-    class Remembering(doors.DecisionTreeClassifier):
+    class Remembering(DecisionTreeClassifier):
         def fit(self, X, y):
             seen.append(len(X))
             return super().fit(X, (y if len(seen) % 2 else y[::-1]))
 
     def bring(rows, folder):
-        return Brought(
-            doors._floats(rows), [row.label for row in rows], None, doors.estimator(Remembering(max_depth=3))
-        )
+        return Brought(floats_of(rows), [row.label for row in rows], None, estimator(Remembering(max_depth=3)))
 
     faults = faults_of(Case(Door("remembering", bring, ()), "cell a: a fraction", "insert", "middle", train=True))
     assert any("votes of" in fault or "other votes" in fault for fault in faults)
@@ -277,8 +277,8 @@ def test_the_matrix_sees_an_update_that_forgets():
     """A door whose single row is read otherwise than the same row among others."""
 
     def bring(rows, folder):
-        X = doors._floats(rows)
-        return Brought(X if len(rows) > 1 else X + 1, [row.label for row in rows], None, doors.estimator())
+        X = floats_of(rows)
+        return Brought(X if len(rows) > 1 else X + 1, [row.label for row in rows], None, estimator())
 
     faults = faults_of(Case(Door("forgetful", bring, ()), "cell a: a fraction", "insert", "middle", train=True))
     assert "update gives other digests than a fresh fit" in faults
@@ -292,8 +292,8 @@ def test_a_case_leaves_nothing_behind_for_the_next():
 
 def test_every_kind_of_oddity_comes_through_some_door():
     through = {odd for name in DOORS for odd in odd_names(name)}
-    assert through == {odd for table in doors.odd_rows().values() for odd in table}
-    assert {kind for door in DOORS.values() for kind in door.takes} == set(doors.odd_rows())
+    assert through == {odd for table in odd_rows().values() for odd in table}
+    assert {kind for door in DOORS.values() for kind in door.takes} == set(odd_rows())
 
 
 def test_honest_rows_feed_base_classifiers_and_both_sides():
