@@ -8,27 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from poisonproof import __version__
-from poisonproof.certificates.shares import (
-    Caution,
-    ClassShare,
-    balanced_shares,
-    caution,
-    share_of_majority,
-    shares_by_class,
-    shares_that_withstand,
-)
+from poisonproof.certificates.shares import Figures
 from poisonproof.certificates.voters import facts_of_voters, voters_in_words, voters_of
 from poisonproof.display.text import shown
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format, missing_extra
 from poisonproof.partition.split import Split, Threat
 from poisonproof.partition.spread import Spread
 from poisonproof.premises import Premise, from_records, to_records
-from poisonproof.samples.labels import one_by_one
 from poisonproof.system.files import open_arrays, reading, write_arrays
-from poisonproof.votes.votes import class_indices, labels_from_json, labels_to_json, own_codes
+from poisonproof.votes.votes import labels_from_json, labels_to_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +33,7 @@ ACTS: tuple[Act, ...] = (*get_args(Threat), "insert", "remove")
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
+class Certificate(Figures):
     """For every test sample: whatever an attacker inserts into or removes from the training data, up to
     ``radius`` samples in total, the prediction stays the same.
 
@@ -102,9 +93,6 @@ class Certificate:
         arrays = {name: array for name in names if (array := getattr(self, name)) is not None}
         return arrays | {OF_THREAT + threat: array for threat, array in (self.radii or {}).items()}
 
-    def __len__(self) -> int:
-        return len(self.radius)
-
     @property
     def labels(self) -> NDArray[Any]:
         """The predicted labels."""
@@ -114,52 +102,6 @@ class Certificate:
     def unit(self) -> str:
         """What the radius counts."""
         return "contributors" if self.split and self.split.kind == "group" else "training samples"
-
-    def right(self, y: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each prediction is the given label; with inferred classes, no prediction is a label they lack."""
-        truth = class_indices(y, self.classes, inferred=self.classes_inferred)
-        if len(truth) != len(self):
-            raise PoisonproofError(
-                f"There are {len(self)} predictions but {len(truth)} labels; give one label per test sample."
-            )
-        return self.prediction == truth
-
-    def clean_accuracy(self, y: ArrayLike) -> float:
-        """Share of test samples that are right."""
-        return float(self.right(y).mean())
-
-    def certified_fraction(self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[np.float64]:
-        """Share of test samples that are right *and* have radius ≥ each attack size (pointwise)."""
-        return shares_that_withstand(self.radius[self.right(y)], attack_sizes, len(self))
-
-    def majority_share(self, y: ArrayLike) -> float:
-        """Share of the most frequent test label: what always answering it would get, at every attack size."""
-        return share_of_majority(own_codes(y, self.classes, inferred=self.classes_inferred))
-
-    def balanced_accuracy(self, y: ArrayLike) -> float:
-        """Clean accuracy as the mean over the classes that occur in ``y``; a constant answer has 1 / their number."""
-        return float(self.certified_fraction_balanced(y, 0))
-
-    def certified_fraction_balanced(
-        self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]
-    ) -> NDArray[np.float64]:
-        """The certified fraction (pointwise) as the mean over the classes that occur in ``y``, however rare.
-
-        A label that the training data has not shown is a class of its own here, with nothing right.
-        """
-        right = self.right(y)
-        return balanced_shares(
-            own_codes(y, self.classes, inferred=self.classes_inferred), right, self.radius, attack_sizes
-        )
-
-    def by_class(self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]) -> tuple[ClassShare, ...]:
-        """For each class that occurs in ``y``: its size, its clean accuracy and its certified fraction (pointwise)."""
-        return class_shares(self, y, attack_sizes)
-
-    def caution(self, y: ArrayLike) -> Caution | None:
-        """What must be said before any figure: that a constant answer would do as well, or is what is given."""
-        codes = own_codes(y, self.classes, inferred=self.classes_inferred)
-        return caution(self.prediction, codes, self.right(y), names_of(self.classes, y, codes))
 
     @property
     def voters(self) -> str:
@@ -290,28 +232,3 @@ def attack_sizes(certificate: Certificate) -> list[int]:
     largest = int(certificate.radius.max(initial=0))
     steps: Sequence[int] = [m * 10**e for e in range(7) for m in (1, 2, 3, 5)] + [15, 25, 150, 250, 400]
     return [0, *sorted(step for step in steps if step <= largest)] + ([largest] if largest not in [0, *steps] else [])
-
-
-def class_shares(
-    certificate: Any, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]
-) -> tuple[ClassShare, ...]:
-    """The shares of each class that occurs in ``y``, of any kind of certificate."""
-    right = certificate.right(y)
-    truth = own_codes(y, certificate.classes, inferred=certificate.classes_inferred)
-    codes, counts, certified = shares_by_class(truth, right, certificate.radius, attack_sizes)
-    clean = shares_by_class(truth, right, certificate.radius, 0)[2]
-    labels = one_by_one(y)
-    first = [int(np.flatnonzero(truth == code)[0]) for code in codes]
-    return tuple(
-        ClassShare(labels[row], int(count), float(share), fractions)
-        for row, count, share, fractions in zip(first, counts, clean, certified, strict=True)
-    )
-
-
-def names_of(classes: NDArray[Any], y: ArrayLike, codes: NDArray[np.int64]) -> list[str]:
-    """The label of each code of `own_codes`, as text: the classes, then labels that the training data has not shown."""
-    names = [str(label) for label in classes.tolist()]
-    labels = one_by_one(y)
-    for code in range(len(names), int(codes.max(initial=-1)) + 1):
-        names.append(str(labels[int(np.flatnonzero(codes == code)[0])]))
-    return names

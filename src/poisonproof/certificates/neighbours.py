@@ -79,13 +79,7 @@ def _certify_rows(
     of_p = np.empty(n_listed + 1, np.int64)
     of_c = np.empty(n_listed + 1, np.int64)
     for t in range(len(order)):
-        counts = np.zeros(n_classes, np.int64)
-        for at in range(n_votes):
-            counts[order[t, at]] += 1
-        p = 0
-        for c in range(1, n_classes):
-            if counts[c] > counts[p]:
-                p = c
+        p = most_voted(order[t, :n_votes], n_classes)
         _running(order[t], p, of_p)
         prediction[t], runner_up[t], nearest = p, -1, 0  # the lead over the runner-up
         margin[t] = insert_remove[t] = insert[t] = remove[t] = label_flip[t] = modify[t] = n_samples + n_neighbors
@@ -110,6 +104,19 @@ def _certify_rows(
             if not invented:
                 remove[t] = min(remove[t], _removed(of_p, of_c, n_neighbors, n_samples, tie))
         remove[t] = min(remove[t], n_samples)
+
+
+@njit(nogil=True, cache=True)
+def most_voted(labels: NDArray[Any], n_classes: int) -> int:
+    """The class that stands most often among the labels; ties go to the smaller one."""
+    counts = np.zeros(n_classes, np.int64)
+    for label in labels:
+        counts[label] += 1
+    winner = 0
+    for c in range(1, n_classes):
+        if counts[c] > counts[winner]:
+            winner = c
+    return winner
 
 
 @njit(nogil=True, cache=True)

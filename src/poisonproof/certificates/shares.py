@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from poisonproof.display.numbers import percent
 from poisonproof.display.text import shown
 from poisonproof.errors import PoisonproofError
+from poisonproof.samples.labels import one_by_one
+from poisonproof.votes.votes import class_indices, own_codes
 
 NEARLY = 10  # "nearly one answer": fewer than one in this many get another, of all samples and of other classes'
 
@@ -55,6 +57,72 @@ class Caution:
     kind: Literal["one answer", "nearly one answer", "no better", "one label"]
     headline: str
     sentence: str
+
+
+class Figures:
+    """What every certificate says about a test set, given its labels; an abstention is not right."""
+
+    prediction: NDArray[np.int64]
+    radius: NDArray[np.int64]
+    classes: NDArray[Any]
+    classes_inferred: bool
+
+    def __len__(self) -> int:
+        return len(self.radius)
+
+    def right(self, y: ArrayLike) -> NDArray[np.bool_]:
+        """Whether each prediction is the given label; with inferred classes, no prediction is a label they lack."""
+        truth = class_indices(y, self.classes, inferred=self.classes_inferred)
+        if len(truth) != len(self):
+            raise PoisonproofError(
+                f"There are {len(self)} predictions but {len(truth)} labels; give one label per test sample."
+            )
+        return self.prediction == truth
+
+    def clean_accuracy(self, y: ArrayLike) -> float:
+        """Share of test samples that are right."""
+        return float(self.right(y).mean())
+
+    def certified_fraction(self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[np.float64]:
+        """Share of test samples that are right *and* have radius ≥ each attack size (pointwise)."""
+        return shares_that_withstand(self.radius[self.right(y)], attack_sizes, len(self))
+
+    def majority_share(self, y: ArrayLike) -> float:
+        """Share of the most frequent test label: what always answering it would get, at every attack size."""
+        return share_of_majority(self._truth(y))
+
+    def balanced_accuracy(self, y: ArrayLike) -> float:
+        """Clean accuracy as the mean over the classes that occur in ``y``; a constant answer has 1 / their number."""
+        return float(self.certified_fraction_balanced(y, 0))
+
+    def certified_fraction_balanced(
+        self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]
+    ) -> NDArray[np.float64]:
+        """The certified fraction (pointwise) as the mean over the classes that occur in ``y``, however rare.
+
+        A label that the training data has not shown is a class of its own here, with nothing right.
+        """
+        return balanced_shares(self._truth(y), self.right(y), self.radius, attack_sizes)
+
+    def by_class(self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]) -> tuple[ClassShare, ...]:
+        """For each class that occurs in ``y``: its size, its clean accuracy and its certified fraction (pointwise)."""
+        right, truth = self.right(y), self._truth(y)
+        codes, counts, certified = shares_by_class(truth, right, self.radius, attack_sizes)
+        clean = shares_by_class(truth, right, self.radius, 0)[2]
+        labels = one_by_one(y)
+        first = [int(np.flatnonzero(truth == code)[0]) for code in codes]
+        return tuple(
+            ClassShare(labels[row], int(count), float(share), fractions)
+            for row, count, share, fractions in zip(first, counts, clean, certified, strict=True)
+        )
+
+    def caution(self, y: ArrayLike) -> Caution | None:
+        """What must be said before any figure: that a constant answer would do as well, or is what is given."""
+        codes = self._truth(y)
+        return caution(self.prediction, codes, self.right(y), _names(self.classes, y, codes))
+
+    def _truth(self, y: ArrayLike) -> NDArray[np.int64]:
+        return own_codes(y, self.classes, inferred=self.classes_inferred)
 
 
 def checked_sizes(attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[Any]:
@@ -160,6 +228,15 @@ def caution(
             f"always answering '{frequent}' would be right {as_often} ({figures})",
         )
     return None
+
+
+def _names(classes: NDArray[Any], y: ArrayLike, codes: NDArray[np.int64]) -> list[str]:
+    """The label of each code of `own_codes`, as text: the classes, then labels that the training data has not shown."""
+    names = [str(label) for label in classes.tolist()]
+    labels = one_by_one(y)
+    for code in range(len(names), int(codes.max(initial=-1)) + 1):
+        names.append(str(labels[int(np.flatnonzero(codes == code)[0])]))
+    return names
 
 
 def _present(truth: NDArray[np.int64]) -> NDArray[np.int64]:

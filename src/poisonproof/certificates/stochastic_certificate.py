@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_FLOOR, Context, Decimal
 from pathlib import Path
@@ -11,28 +10,20 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poisonproof.certificates.certificate import class_shares, names_of
-from poisonproof.certificates.shares import (
-    Caution,
-    ClassShare,
-    balanced_shares,
-    caution,
-    share_of_majority,
-    shares_that_withstand,
-)
+from poisonproof.certificates.shares import Figures
 from poisonproof.display.text import shown
 from poisonproof.errors import PoisonproofError, check_format
 from poisonproof.partition.split import Threat
 from poisonproof.premises import Premise, from_records, to_records
 from poisonproof.system.files import open_arrays, reading, write_arrays
-from poisonproof.votes.votes import class_indices, labels_from_json, labels_to_json, own_codes
+from poisonproof.votes.votes import labels_from_json, labels_to_json
 
 FORMAT = "poisonproof stochastic certificate 1"
 ARRAYS = ("prediction", "abstained", "radius", "radius_changed")
 
 
 @dataclass(frozen=True, eq=False)
-class StochasticCertificate:
+class StochasticCertificate(Figures):
     """With probability at least 1 − ``failure_probability`` over the draw of the subsets, jointly for all test
     samples where it does not abstain: the ideal classifier says the prediction, and whatever an attacker
     inserts into or removes from the training data, up to ``radius`` samples in total, it still does.
@@ -76,9 +67,6 @@ class StochasticCertificate:
         for name in ARRAYS:
             getattr(self, name).flags.writeable = False
 
-    def __len__(self) -> int:
-        return len(self.radius)
-
     @property
     def unit(self) -> str:
         """What the radius counts."""
@@ -98,55 +86,13 @@ class StochasticCertificate:
         return f"holds with probability at least {holds.normalize():f} %, over the draw of the subsets"
 
     @property
-    def classes_inferred(self) -> bool:
+    def classes_inferred(self) -> bool:  # type: ignore[override]
         """Whether the class list was read off the training data."""
         return any(premise.what == "classes" and not premise.declared for premise in self.premises)
 
     def right(self, y: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each prediction is the given label and is certified at all.
-
-        With inferred classes, no prediction is a label they lack.
-        """
-        truth = class_indices(y, self.classes, inferred=self.classes_inferred)
-        if len(truth) != len(self):
-            raise PoisonproofError(
-                f"There are {len(self)} predictions but {len(truth)} labels; give one label per test sample."
-            )
-        return (self.prediction == truth) & ~self.abstained
-
-    def clean_accuracy(self, y: ArrayLike) -> float:
-        """Share of test samples that are right; an abstention is not."""
-        return float(self.right(y).mean())
-
-    def certified_fraction(self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[np.float64]:
-        """Share of test samples that are right *and* have radius ≥ each attack size (pointwise)."""
-        return shares_that_withstand(self.radius[self.right(y)], attack_sizes, len(self))
-
-    def majority_share(self, y: ArrayLike) -> float:
-        """Share of the most frequent test label: what always answering it would get, at every attack size."""
-        return share_of_majority(own_codes(y, self.classes, inferred=self.classes_inferred))
-
-    def balanced_accuracy(self, y: ArrayLike) -> float:
-        """Clean accuracy as the mean over the classes that occur in ``y``; an abstention is not right."""
-        return float(self.certified_fraction_balanced(y, 0))
-
-    def certified_fraction_balanced(
-        self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]
-    ) -> NDArray[np.float64]:
-        """The certified fraction (pointwise) as the mean over the classes that occur in ``y``, however rare."""
-        right = self.right(y)
-        return balanced_shares(
-            own_codes(y, self.classes, inferred=self.classes_inferred), right, self.radius, attack_sizes
-        )
-
-    def by_class(self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]) -> tuple[ClassShare, ...]:
-        """For each class that occurs in ``y``: its size, its clean accuracy and its certified fraction (pointwise)."""
-        return class_shares(self, y, attack_sizes)
-
-    def caution(self, y: ArrayLike) -> Caution | None:
-        """What must be said before any figure: that a constant answer would do as well, or is what is given."""
-        codes = own_codes(y, self.classes, inferred=self.classes_inferred)
-        return caution(self.prediction, codes, self.right(y), names_of(self.classes, y, codes))
+        """Whether each prediction is the given label and is certified at all: an abstention is not right."""
+        return super().right(y) & ~self.abstained
 
     def radius_against(self, threat: Threat) -> NDArray[np.int64]:
         """How many acts of this kind each prediction withstands.

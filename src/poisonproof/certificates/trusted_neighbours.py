@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.certificates.ballots import Counts, Radii
-from poisonproof.certificates.neighbours import ROWS_PER_TASK
+from poisonproof.certificates.neighbours import ROWS_PER_TASK, most_voted
 from poisonproof.system.compiled import njit
 from poisonproof.system.threads import in_threads
 
@@ -76,13 +76,7 @@ def _certify_rows(
     listed = order.shape[1]
     n_votes = min(k, listed)
     for t in range(len(order)):
-        counts = np.zeros(n_classes, np.int64)
-        for at in range(n_votes):
-            counts[order[t, at]] += 1
-        p = 0
-        for c in range(1, n_classes):
-            if counts[c] > counts[p]:
-                p = c
+        p = most_voted(order[t, :n_votes], n_classes)
         prediction[t], runner_up[t] = p, -1
         margin[t] = insert_remove[t] = insert[t] = n_samples + k
         remove[t] = label_flip[t] = modify[t] = n_free

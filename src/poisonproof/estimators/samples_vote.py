@@ -31,7 +31,7 @@ from poisonproof.samples.labels import Cell, label_cells, one_by_one, read_label
 from poisonproof.samples.rows import row_numbers
 from poisonproof.votes.ballots import Ballots
 from poisonproof.votes.describing import Map
-from poisonproof.votes.nearness import Metric, Nearness, squared_lengths
+from poisonproof.votes.nearness import Metric, Nearness
 from poisonproof.votes.neighbours import Neighbours
 from poisonproof.votes.voters import Described, Known, Voters
 
@@ -363,7 +363,9 @@ class SampleVoteClassifier(CertifiedClassifier):
         ids = [] if groups is None else label_cells(one_by_one(groups))
         if groups is not None and len(ids) != len(samples):
             raise PoisonproofError(f"There are {len(samples)} samples but {len(ids)} groups; give one per sample.")
-        described = self.map_.describe(samples, twice=first) if known is None else self._described(samples, known)
+        described = (
+            self.map_.describe(samples, twice=first) if known is None else self.map_.describe_new(samples, known)
+        )
         named = np.array([cell is not None for cell in ids], np.bool_) if ids else np.ones(len(samples), np.bool_)
         kept = (codes >= 0) & named & described.readable
         numbers, following = self.contributors_, 1 + max(self.contributors_.values(), default=-1)
@@ -414,24 +416,6 @@ class SampleVoteClassifier(CertifiedClassifier):
                 "or leave their labels out."
             )
         self.trusted_voters_ = voters_of_trusted(samples, trusted.y, self.classes_, self.map_)
-
-    def _described(self, samples: Samples, known: Known) -> Described:
-        """The features of samples, those that are known from where they are known."""
-        order = np.argsort(known.hashes, kind="stable")
-        hashes = known.hashes[order]
-        at = np.minimum(np.searchsorted(hashes, samples.content_hashes), max(len(hashes) - 1, 0))
-        old = hashes[at] == samples.content_hashes if len(hashes) else np.zeros(len(samples), np.bool_)
-        new = self.map_.describe(samples, np.flatnonzero(~old)) if not old.all() else None
-        kept = known.rows[order[at[old]]]
-        if new is not None and new.readable.any() and new.rows.shape[1] != kept.shape[1]:
-            return self.map_.describe(samples)
-        rows = np.zeros((len(samples), kept.shape[1]), kept.dtype if new is None else np.result_type(kept, new.rows))
-        rows[old], readable = kept, np.ones(len(samples), np.bool_)
-        if new is not None and new.rows.shape[1] == kept.shape[1]:
-            rows[~old] = new.rows
-        if new is not None:
-            readable[~old] = new.readable
-        return Described(rows, squared_lengths(rows, mirrored=self.map_.mirrored)[0], readable)
 
     def _voters_of(self, arrived: Arrivals, kept: NDArray[np.int64]) -> Voters:
         described, all_of_them = arrived.described, len(kept) == len(arrived.kept)

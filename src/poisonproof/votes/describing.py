@@ -20,7 +20,7 @@ from poisonproof.maps.tables import TableFeatures
 from poisonproof.maps.vectors import LONGEST, VectorFeatures
 from poisonproof.samples.kinds import Samples, TableSamples
 from poisonproof.votes.nearness import squared_lengths
-from poisonproof.votes.voters import Described
+from poisonproof.votes.voters import Described, Known
 
 OWN = "poisonproof.maps."
 BATCH = 512  # a map of others is always asked about so many samples, so that no company changes last bits
@@ -95,6 +95,24 @@ class Map:
         if twice:
             self._check_again(samples, rows, readable, whole)
         return Described(whole, lengths, readable)
+
+    def describe_new(self, samples: Samples, known: Known) -> Described:
+        """The features of these samples; those that are known are not asked for again."""
+        order = np.argsort(known.hashes, kind="stable")
+        hashes = known.hashes[order]
+        at = np.minimum(np.searchsorted(hashes, samples.content_hashes), max(len(hashes) - 1, 0))
+        old = hashes[at] == samples.content_hashes if len(hashes) else np.zeros(len(samples), np.bool_)
+        new = self.describe(samples, np.flatnonzero(~old)) if not old.all() else None
+        kept = known.rows[order[at[old]]]
+        if new is not None and new.readable.any() and new.rows.shape[1] != kept.shape[1]:
+            return self.describe(samples)
+        rows = np.zeros((len(samples), kept.shape[1]), kept.dtype if new is None else np.result_type(kept, new.rows))
+        rows[old], readable = kept, np.ones(len(samples), np.bool_)
+        if new is not None and new.rows.shape[1] == kept.shape[1]:
+            rows[~old] = new.rows
+        if new is not None:
+            readable[~old] = new.readable
+        return Described(rows, squared_lengths(rows, mirrored=self.mirrored)[0], readable)
 
     def with_views(self, samples: Samples, described: Described) -> Described:
         """Test samples with what the map says of their other views, if it has any."""
