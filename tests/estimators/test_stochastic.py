@@ -160,9 +160,9 @@ def test_the_two_kinds_of_bounds_share_alpha(monkeypatch):
     for name in ("bound_leads", "bound_terms"):
         bound = getattr(stochastic, name)
 
-        def spy(*given, bound=bound, at=2 if name == "bound_leads" else 3):
+        def spy(*given, bound=bound, at=2 if name == "bound_leads" else 3, **named):
             spent.append(given[at])
-            return bound(*given)
+            return bound(*given, **named)
 
         monkeypatch.setattr(stochastic, name, spy)
     model = InfiniteAggregationClassifier(GaussianNB(), k=5, n_draws=30, alpha=0.01, classes=range(3)).fit(X, Y)
