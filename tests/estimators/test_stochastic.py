@@ -16,6 +16,7 @@ import enumerated
 from poisonproof import (
     BinomialSelectionClassifier,
     CertifiedBaggingClassifier,
+    DamagedFileError,
     InfiniteAggregationClassifier,
     PremiseWarning,
     StochasticCertificate,
@@ -32,6 +33,7 @@ from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.maps.vectors import VectorFeatures
 from poisonproof.partition.draws import Draws
 from poisonproof.samples.kinds import canonical_rank, to_samples
+from poisonproof.system.files import open_arrays, write_arrays
 
 ALL = (InfiniteAggregationClassifier, BinomialSelectionClassifier, CertifiedBaggingClassifier)
 X, Y = load_iris(return_X_y=True)
@@ -319,3 +321,15 @@ def test_the_probability_is_never_rounded_up(alpha, said):
 )
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
+
+
+def test_a_certificate_whose_facts_are_not_there_is_refused_in_one_sentence(tmp_path):
+    """The seal of a file says that it is whole, not that it says what it must."""
+    model = BinomialSelectionClassifier(GaussianNB(), k=5, n_draws=20, alpha=0.01, classes=range(3)).fit(X, Y)
+    path = tmp_path / "certificate.npz"
+    model.certify(X[:3]).save(path)
+    arrays, facts = open_arrays(path)
+    del facts["seed"]
+    write_arrays(path, arrays, facts)
+    with pytest.raises(DamagedFileError, match=r"certificate\.npz is damaged .*seed"):
+        StochasticCertificate.load(path)
