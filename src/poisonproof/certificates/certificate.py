@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from poisonproof import __version__
 from poisonproof.certificates.shares import Figures
-from poisonproof.certificates.voters import facts_of_voters, voters_in_words, voters_of
+from poisonproof.certificates.voters import check_arrays, facts_of_voters, voters_in_words, voters_of
 from poisonproof.display.text import shown
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format, missing_extra
 from poisonproof.partition.split import Split, Threat
@@ -197,12 +197,7 @@ class Certificate(Figures):
 
     def _check(self, path: str | Path) -> None:
         """One sentence if the arrays of a file cannot be a certificate's."""
-        for name, array in self._arrays().items():
-            kind = "b" if name == "exact" else "iu"
-            if array.shape != self.radius.shape or array.ndim != 1 or array.dtype.kind not in kind:
-                raise DamagedFileError(f"{path} is altered: '{name}' is an array {array.shape} of {array.dtype}.")
-            if kind == "iu" and array.min(initial=0) < 0:
-                raise DamagedFileError(f"{path} is altered: '{name}' holds {array.min()}.")
+        check_arrays(path, self._arrays(), len(self))
         if self.prediction.max(initial=0) >= len(self.classes) or self.runner_up.max(initial=0) > len(self.classes):
             raise DamagedFileError(f"{path} is altered: it names a class beyond its {len(self.classes)} classes.")
 

@@ -1,10 +1,16 @@
-"""Who votes, as certificates state it: base classifiers with their spread, or training samples with their election."""
+"""What certificates state alike: who votes (base classifiers with their spread, or training samples with their
+election), and arrays with one entry for every test sample.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from poisonproof.errors import PoisonproofError
+from numpy.typing import NDArray
+
+from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.partition.spread import Spread
 
 
@@ -36,3 +42,13 @@ def voters_of(facts: dict[str, Any]) -> dict[str, Any]:
     if facts["spread"] is not None or not isinstance(facts["election"].get("words"), str):
         raise PoisonproofError("it states base classifiers and samples that vote, and only one can be")
     return {"election": facts["election"]}
+
+
+def check_arrays(path: str | Path, arrays: Mapping[str, NDArray[Any]], n_test: int) -> None:
+    """One sentence if arrays of a file are not, each, one number from 0 on, or one yes or no, for every test sample."""
+    for name, array in arrays.items():
+        kind = "b" if name == "exact" else "iu"
+        if array.shape != (n_test,) or array.dtype.kind not in kind:
+            raise DamagedFileError(f"{path} is altered: '{name}' is an array {array.shape} of {array.dtype}.")
+        if kind == "iu" and array.min(initial=0) < 0:
+            raise DamagedFileError(f"{path} is altered: '{name}' holds {array.min()}.")
