@@ -56,7 +56,7 @@ def test_the_file_that_says_where_says_it():
     [
         (["certify", "nothing.npy", "--spread", "paper:5,3", "--classes", "3"], "nothing.npy"),
         (["certify", "votes.npy", "--spread", "paper:7,3", "--classes", "3"], "21"),
-        (["certify", "votes.npy", "--spread", "paper:5,3", "--classes", "2"], "2"),
+        (["certify", "votes.npy", "--spread", "paper:5,3", "--classes", "one"], "two classes"),
     ],
 )
 def test_what_a_person_can_mend_is_one_sentence(folder, words, sentence):
