@@ -2,15 +2,16 @@
 
     python benchmarks/ballots.py --brute-force CASES
     python benchmarks/ballots.py --attack SAMPLES
-    python benchmarks/ballots.py --costs
+    python benchmarks/ballots.py --costs [ballots] [neighbours] [million]
     python benchmarks/ballots.py --growth
 
 --brute-force draws so many small training sets of every family (ballots, neighbours, and contributors of both), with
 ties, duplicates, classes without votes and invented ones, and tries every attack of up to four acts. --attack changes
 fitted models for real, about so many samples held out from them: copies of x, the nearest of the prediction removed or
 relabelled, and mixtures, at the radius and one beyond. --costs measures MNIST from arrays to certificate
-(POISONPROOF_DATA), one prediction, one sample added and removed, and a million voters. --growth doubles voters and test
-samples in turn. CPU seconds are this process's, threads together. No label of a test set is read.
+(POISONPROOF_DATA), one prediction, one sample added and removed, and a million voters, or the parts named. --growth
+doubles voters and test samples in turn. CPU seconds are this process's, threads together. No label of a test set is
+read.
 """
 
 from __future__ import annotations
@@ -171,16 +172,23 @@ def report(what: str, value: str) -> None:
     print(f"| {what} | {value} |", flush=True)
 
 
-def costs() -> None:
-    """MNIST from arrays to certificate, single predictions and updates, and a million voters."""
+PARTS = {"ballots": "ballots", "neighbours": "1,000 neighbours", "million": "a million"}
+
+
+def costs(parts: list[str]) -> None:
+    """MNIST from files to certificate, single predictions and updates, and a million voters."""
     print("| what | cost |\n|---|---|")
-    mnist = data.load("mnist")
+    wanted = [PARTS[part] for part in parts or PARTS]
+    mnist, reading = measured(lambda: data.load("mnist"))
+    report("MNIST, reading the files", f"{reading:.1f} CPU s")
     split, features = Split("content", dtype="uint8"), DigitFeatures(copies=1)
     models = {
         "ballots": BallotClassifier(features, near=0.2**0.5, classes=range(10), split=split),
         "1,000 neighbours": NeighborVoteClassifier(features, n_neighbors=1000, classes=range(10), split=split),
     }
     for name, model in models.items():
+        if name not in wanted:
+            continue
         model.fit(mnist.x_train[:500], mnist.y_train[:500]).certify(mnist.x_test[:600])  # compile
         model.predict(mnist.x_test[:1])
         fitting = measured(lambda model=model: model.fit(mnist.x_train, mnist.y_train))[1]
@@ -202,8 +210,10 @@ def costs() -> None:
         ):
             report(f"MNIST, {name}: {words}", f"{wall:.1f} ms, {cost:.1f} CPU ms")
     report("peak memory so far", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
-    updates(models["ballots"], mnist)
-    million()
+    if "ballots" in wanted:
+        updates(models["ballots"], mnist)
+    if "a million" in wanted:
+        million()
     report("peak memory", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
 
 
@@ -244,6 +254,7 @@ def million() -> None:
         walls, costs = zip(*(_timed(voters, test, nearness, own) for _ in range(3)), strict=True)
         cost = f"{min(walls) * 10:.1f} ms, {min(costs) * 10:.1f} CPU ms per prediction"
         report(f"a million voters of 256 numbers, ballots, {metric}, batch of 100", cost)
+    nearest_voters(random_voters(1000, 256), test.part(slice(0, 16)), Nearness(), 200)  # compile
     few = Described(test.rows[:16], test.lengths[:16], test.readable[:16])
     started = time.perf_counter()
     _, spent = measured(lambda: nearest_voters(voters, few, Nearness(), 2000))
@@ -283,8 +294,8 @@ def main() -> None:
         brute_force(int(sys.argv[2]))
     elif sys.argv[1:2] == ["--attack"]:
         attack(int(sys.argv[2]))
-    elif sys.argv[1:] == ["--costs"]:
-        costs()
+    elif sys.argv[1:2] == ["--costs"] and set(sys.argv[2:]) <= set(PARTS):
+        costs(sys.argv[2:])
     elif sys.argv[1:] == ["--growth"]:
         growth()
     else:
