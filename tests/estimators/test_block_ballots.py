@@ -129,6 +129,36 @@ def test_update_gives_what_fit_gives(digits: tuple[np.ndarray, np.ndarray]) -> N
     assert np.array_equal(answers.prediction, expected.prediction)
 
 
+def test_members_that_learn_otherwise_all_learn_again(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    """What a member says is a function of its samples and of the parameters, not of when its samples last changed."""
+    X, y = digits
+    for other in ({"directions": 5}, {"exponent": 0.25}):
+        fitted = model(k=4).fit(X[:200], y[:200]).set_params(**other)
+        fitted.update(remove=[4])
+        again = model(k=4, **other).fit(np.delete(X[:200], 4, axis=0), np.delete(y[:200], 4))
+        for one, expected in zip(fitted.maps_, again.maps_, strict=True):
+            assert one is not None
+            assert expected is not None
+            assert one.digest == expected.digest
+        assert fitted.premises_ == again.premises_
+
+
+def test_a_label_that_names_no_class_is_a_removal_and_no_flip(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    """Its sample leaves the map: radii against flips do not speak of it, and the premises say so."""
+    X, y = digits[0][:200], digits[1][:200]
+    fitted = model(k=4).fit(X, y)
+    blank = y.astype(object)
+    blank[7] = None
+    with pytest.warns(PremiseWarning, match="were left out"):
+        without = model(k=4).fit(X, blank)
+    flipped = model(k=4).fit(X, np.where(np.arange(200) == 7, (y + 1) % 10, y))
+    digests = [[one.digest for one in other.maps_ if one is not None] for other in (fitted, flipped, without)]
+    assert digests[0] == digests[1]
+    assert sum(one != other for one, other in zip(digests[0], digests[2], strict=True)) == 1
+    told = {premise.what: premise.value for premise in fitted.certify(X[:2]).premises}
+    assert told["flipped labels"] == "name other classes; one that names none of them removes its sample"
+
+
 def test_saved_models_answer_alike_and_altered_ones_are_refused(
     digits: tuple[np.ndarray, np.ndarray], tmp_path: Path
 ) -> None:

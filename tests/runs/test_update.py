@@ -179,11 +179,19 @@ def test_other_parameters_are_heeded():
         {"k": 3},
         {"estimator": NearestCentroid()},
         {"split": Split(hash_labels=True)},
+        {"estimator__var_smoothing": 0.5},  # inside the learner, which the model shares with what it remembers
     ):
         model = one(GaussianNB(), Y).set_params(**change)
         model.update(remove=[50])
-        options = {"estimator": GaussianNB(), "k": 5, "d": 2} | change
-        same(model, FiniteAggregationClassifier(**options).fit(np.delete(X, 50, 0), np.delete(Y, 50)), X)
+        fresh = FiniteAggregationClassifier(GaussianNB(), k=5, d=2).set_params(**change)
+        same(model, fresh.fit(np.delete(X, 50, 0), np.delete(Y, 50)), X)
+
+
+def test_other_classes_are_heeded_though_they_are_written_alike():
+    """A number and its text look alike; neither is the other."""
+    model = one(GaussianNB(), Y, classes=range(3)).set_params(classes=["0", "1", "2"])
+    with pytest.raises(ValueError, match="None of the 177 labels is one of the declared classes"):
+        model.update(remove=[50])
 
 
 def test_samples_changed_in_place_are_noticed():
@@ -192,6 +200,13 @@ def test_samples_changed_in_place_are_noticed():
     mine[5] += 1
     assert 0 < len(model.update().retrained) <= 4
     same(model, FiniteAggregationClassifier(GaussianNB(), k=4, d=2).fit(mine, Y), X)
+    entries = sp.csr_matrix(np.maximum(X - X.mean(axis=0), 0))
+    learner = SGDClassifier(max_iter=3, tol=None)
+    model = FiniteAggregationClassifier(learner, k=4, d=2).fit(entries, Y)
+    entries.data[entries.indptr[5]] += 1
+    model.update(remove=[50])
+    stay = np.delete(np.arange(len(Y)), 50)
+    same(model, FiniteAggregationClassifier(learner, k=4, d=2).fit(entries[stay], Y[stay]), entries[:40])
     labels = Y.tolist()
     model = FiniteAggregationClassifier(GaussianNB(), k=4, d=2).fit(X, labels)
     labels[5] = 2

@@ -119,9 +119,10 @@ class Certificate(Figures):
         """How many acts of this kind each prediction withstands.
 
         ``"insert_remove"``: samples inserted or removed; ``"insert"`` or ``"remove"``: nothing but that.
-        ``"label_flip"``: labels changed. ``"modify"``: samples changed in any way. Where base classifiers vote, the
-        last two need to know the split. Where samples vote, at most all of them can go or change, so a radius of their
-        number says that no attack of the kind succeeds.
+        ``"label_flip"``: labels changed; in blocks of ballots to other classes, as the premises say. ``"modify"``:
+        samples changed in any way. Where base classifiers vote, the last two need to know the split. Where samples
+        vote, at most all of them can go or change, so a radius of their number says that no attack of the kind
+        succeeds.
         """
         if threat not in ACTS:
             raise PoisonproofError(f"A threat is one of {list(ACTS)}. Got {threat!r} instead.")

@@ -145,6 +145,8 @@ class BlockBallotClassifier(BallotClassifier):
         """
         change = super().update(add, remove)
         self._learn()
+        learned = self._whitening_premise()
+        self.premises_ = tuple(learned if premise.what == learned.what else premise for premise in self.premises_)
         return change
 
     def certify(self, X: Any) -> Certificate:
@@ -286,12 +288,18 @@ class BlockBallotClassifier(BallotClassifier):
     def own_premises(self) -> list[Premise]:
         """Map, near, class sizes, and how members learn."""
         spread = self.spread_
-        learned = f"at most {self.directions} directions of a member's own subset, exponent {self.exponent:g}"
         return [
             *super().own_premises(),
             Premise("spread", f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}", declared=True),
-            Premise("whitening", learned, declared=True),
+            self._whitening_premise(),
+            Premise(
+                "flipped labels", "name other classes; one that names none of them removes its sample", declared=True
+            ),
         ]
+
+    def _whitening_premise(self) -> Premise:
+        learned = f"at most {self.directions} directions of a member's own subset, exponent {self.exponent:g}"
+        return Premise("whitening", learned, declared=True)
 
     def _partitions(self) -> NDArray[np.int64]:
         """The partition of every voter, from its own content, as `Split.partitions` says."""
@@ -309,20 +317,26 @@ class BlockBallotClassifier(BallotClassifier):
         return [np.concatenate(parts) if parts else np.zeros(0, np.int64) for parts in feeding]
 
     def _subset_digests(self) -> list[str]:
-        return [_digest(self._base(rows)) for rows in self._subsets()]
+        return [self._digest(self._base(rows)) for rows in self._subsets()]
+
+    def _digest(self, rows: NDArray[Any]) -> str:
+        """What a member's map is a function of: what it learns from, and how."""
+        plain = np.ascontiguousarray(rows, dtype="<i4")
+        how = f"{plain.shape} {int(self.directions)} {float(self.exponent)!r} "
+        return hashlib.sha256(how.encode() + plain.tobytes()).hexdigest()
 
     def _base(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """What the fixed map says of some voters, in order of their content."""
         return in_order(sum_of_halves(self.voters_.rows[rows], self.map_.mirrored))
 
     def _learn(self) -> None:
-        """Let every member learn whose own samples are not those it has learned from."""
+        """Let every member learn whose own samples, or way to learn, are not those it has learned by."""
         earlier = dict(zip(self.map_digests_, self.maps_, strict=True))
         maps: list[Whitening | None] = []
         digests = []
         for rows in self._subsets():
             vectors = self._base(rows)
-            digest = _digest(vectors)
+            digest = self._digest(vectors)
             digests.append(digest)
             if digest not in earlier:
                 varied = len(vectors) > 1 and (vectors != vectors[0]).any()
@@ -351,9 +365,3 @@ class BlockBallotClassifier(BallotClassifier):
         described = Described(asked, lengths, test.readable)
         near = count_everywhere(seen, codes, n_classes, described, self.nearness, limit, self.n_jobs)
         return 2 * near - np.bincount(codes, minlength=n_classes) + self.sizes_
-
-
-def _digest(rows: NDArray[Any]) -> str:
-    """What a member's map is a function of."""
-    plain = np.ascontiguousarray(rows, dtype="<i4")
-    return hashlib.sha256(f"{plain.shape} ".encode() + plain.tobytes()).hexdigest()

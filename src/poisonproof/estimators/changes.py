@@ -17,16 +17,24 @@ from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.base import accepts_nan, learner_of
-from poisonproof.estimators.prepared import DEFAULT_D, DEFAULT_K, Prepared, premises_of, split_of, tell
-from poisonproof.learners.describe import describe
+from poisonproof.estimators.prepared import DEFAULT_D, DEFAULT_K, Prepared, common_to, premises_of, split_of, tell
 from poisonproof.partition.spread import resolve_spread
 from poisonproof.partition.store import known_by
 from poisonproof.partition.subsets import Subsets, subset_digests
 from poisonproof.samples.frames import as_frame, as_values
-from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, TextSamples, canonical_rank, is_frame
-from poisonproof.samples.labels import label_cells, one_by_one
+from poisonproof.samples.kinds import (
+    NumberSamples,
+    Samples,
+    TableSamples,
+    TextSamples,
+    canonical_rank,
+    is_frame,
+    is_sparse,
+)
+from poisonproof.samples.labels import label_cells, one_by_one, read_labels
 from poisonproof.samples.packed import form_of_pack, joined
 from poisonproof.samples.rows import count_rows, join_rows, row_numbers, take_rows
+from poisonproof.samples.sparse import entries_by_row
 from poisonproof.training.work import Training
 
 
@@ -224,15 +232,19 @@ def _same_classes(classes: NDArray[Any], codes: NDArray[np.int64], removed: NDAr
 
 
 def _same_ensemble(model: Any, before: Prepared) -> bool:
-    """Whether the parameters of a model are those that it was prepared with."""
+    """Whether the parameters of a model are those that it was prepared with, also inside its learner."""
     spread = resolve_spread(model.spread, model.k, model.d, unless=(DEFAULT_K, DEFAULT_D))
+    if model.classes is None or before.classes_inferred:
+        classes = before.classes
+    else:
+        classes = read_labels([], model.classes).classes
+    learner, samples = learner_of(model, before.data.samples), before.data.samples
     return (
         isinstance(before.subsets, Subsets)
         and spread.digest == before.spread.digest
         and split_of(model) == before.split
         and (model.classes is None) == before.classes_inferred
-        and (model.classes is None or sorted(map(str, model.classes)) == sorted(map(str, before.classes.tolist())))
-        and describe(learner_of(model, before.data.samples)) == describe(before.data.learner)
+        and common_to(samples, learner, classes) == before.common
     )
 
 
@@ -282,6 +294,9 @@ def _stamp(values: Any) -> Any:
         return xxhash.xxh3_128_digest(np.ascontiguousarray(values).data)
     if isinstance(values, np.ndarray | list | tuple):
         return list(values)
+    if is_sparse(values):
+        rows = entries_by_row(values)
+        return tuple(_stamp(part) for part in (rows.data, rows.indices, rows.indptr))
     return None  # a frame is copied when something writes into it; the rows that are read again are checked besides
 
 

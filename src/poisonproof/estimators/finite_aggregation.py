@@ -137,7 +137,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         groups : array (n_samples,), optional
             Contributor ids, for split="group".
         """
-        self._train(self._read(Given(referred(as_frame(X)), referred(y), groups)), None)
+        self._train(self._read(Given(referred(as_frame(X)), referred(y), referred(groups))), None)
         return self
 
     def update(self, add: Any = None, remove: Any = None, *, data: Any = None) -> Update:

@@ -51,6 +51,8 @@ class Prepared:
         Whether the classes were read off the data.
     contents : sequence of bytes
         A digest of what base classifiers are fed of each partition.
+    common : str
+        What all base classifiers have in common; see `common_to`. In words, because a learner can be changed later.
     """
 
     training: Training
@@ -63,12 +65,7 @@ class Prepared:
     n_dropped: int
     classes_inferred: bool
     contents: Sequence[bytes]
-
-    @property
-    def common(self) -> str:
-        """What all base classifiers have in common: the form of their samples, learner and classes."""
-        data = self.data
-        return f"{data.samples.layout} {describe(data.learner)} {data.classes.tolist()}"
+    common: str
 
     @property
     def classes(self) -> NDArray[Any]:
@@ -154,9 +151,16 @@ def _prepared(
     contents: Sequence[bytes],
 ) -> Prepared:
     """An ensemble with the digests of its subsets."""
-    spread, nothing = subsets.spread, np.zeros((0, 0), np.uint8)
-    whole = Prepared(training, subsets, data, spread, split, nothing, premises, n_dropped, classes_inferred, contents)
-    return replace(whole, digests=subset_digests(spread, contents, whole.common))
+    spread, common = subsets.spread, common_to(data.samples, data.learner, data.classes)
+    digests = subset_digests(spread, contents, common)
+    return Prepared(
+        training, subsets, data, spread, split, digests, premises, n_dropped, classes_inferred, contents, common
+    )
+
+
+def common_to(samples: Samples, learner: Any, classes: NDArray[Any]) -> str:
+    """What all base classifiers of an ensemble have in common: the form of their samples, learner and classes."""
+    return f"{samples.layout} {describe(learner)} {classes.tolist()}"
 
 
 def tell(data: TrainingData, subsets: Subsets | StoredSubsets) -> None:

@@ -1,0 +1,184 @@
+"""What `update` works out from the rows it touches is what it works out from all of them, whatever these are.
+
+The learner of these tests says nothing but a digest of every bit that it is fed, so any other content, order, type or
+label of one row shows. The slow twin is the same `update` with the quick way closed.
+"""
+
+import hashlib
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from poisonproof import FiniteAggregationClassifier, Split
+from poisonproof.estimators.changes import Known
+from poisonproof.samples.rows import count_rows
+
+STEPS = 3
+
+
+class Digest(ClassifierMixin, BaseEstimator):
+    """Remembers a digest of what it is fed; its answers are bytes of it."""
+
+    def __init__(self, takes_missing=False):
+        self.takes_missing = takes_missing
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan, tags.input_tags.sparse = self.takes_missing, True
+        return tags
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        self.fed_ = hashlib.sha256(repr((_bits(X), y.tolist())).encode()).digest()
+        return self
+
+    def predict(self, X):
+        return np.array([self.fed_[at % 32] % len(self.classes_) for at in range(X.shape[0])])
+
+
+def _bits(X):
+    if sp.issparse(X):
+        return X.data.tobytes(), X.indices.tobytes(), X.indptr.tobytes(), X.indices.dtype.str
+    if hasattr(X, "iloc"):
+        kinds = [list(X[name].cat.categories) if X[name].dtype == "category" else str(X[name].dtype) for name in X]
+        return kinds, X.to_numpy(object).tolist()
+    return X.dtype.str, X.tolist() if X.dtype == object else X.tobytes()
+
+
+def numbers(rng, n, dtype=np.float64):
+    values = rng.integers(0, 4, (n, 3)).astype(dtype)
+    if dtype is np.float64 and n and rng.random() < 0.3:
+        values[rng.integers(n), rng.integers(3)] = rng.choice([np.nan, -0.0, np.inf], p=[0.6, 0.3, 0.1])
+    return values
+
+
+def objects(rng, n):
+    cells = numbers(rng, n, np.int64).astype(object)
+    if n and rng.random() < 0.2:
+        cells[0, 0] = "x"
+    return cells
+
+
+def texts(rng, n):
+    words = [f"w{one} w{two}" for one, two in rng.integers(0, 4, (n, 2))]
+    return [None, *words[1:]] if n and rng.random() < 0.1 else words
+
+
+def sparse(rng, n):
+    return (sp.csr_matrix if rng.random() < 0.7 else sp.coo_matrix)(numbers(rng, n, np.int64).astype(float))
+
+
+def frame(rng, n):
+    categories = ["u", "v"] if rng.random() < 0.8 else ["v", "t", "u"]
+    table = pd.DataFrame(
+        {
+            "number": numbers(rng, n)[:, 0],
+            "text": pd.Series(rng.choice(["p", "q", "1"], n), dtype=object),
+            "kind": pd.Categorical(rng.choice(["u", "v"], n), categories=categories),
+            "day": pd.to_datetime(rng.integers(0, 3, n), unit="D"),
+        }
+    )
+    if n and rng.random() < 0.2:
+        table["text"] = [rng.choice([None, 1.5]), *table["text"][1:]]
+    return table
+
+
+def odd_label(rng):
+    return [None, "x", 2.5, True][rng.integers(4)] if rng.random() < 0.1 else int(rng.integers(0, 3))
+
+
+KINDS = {
+    "numbers": (numbers, ["content", "group", Split(hash_labels=True), "pixel-sum"]),
+    "pixels": (
+        lambda rng, n: numbers(rng, n, np.uint8),
+        [Split(dtype="uint8"), Split("pixel-sum", "uint8"), "group"],
+    ),
+    "objects": (objects, ["content"]),
+    "texts": (texts, ["content", "group"]),
+    "series": (lambda rng, n: pd.Series(texts(rng, n), dtype=object), ["content"]),
+    "sparse": (sparse, ["content", "group"]),
+    "frame": (
+        frame,
+        ["content", Split(schema={"number": "number", "text": "category", "kind": "category", "day": "text"})],
+    ),
+}
+LABELS = {
+    "whole": (lambda rng, n: rng.integers(0, 3, n), [0, 1]),
+    "texts": (lambda rng, n: rng.choice(["b", "a", "rare"], n, p=[0.5, 0.45, 0.05]).tolist(), ["b", "a"]),
+    "odd": (lambda rng, n: [odd_label(rng) for _ in range(n)], [0, 1, 2]),
+}
+
+
+def contributors(rng, n):
+    ids = [f"g{number}" for number in rng.integers(0, 6, n)]
+    return [None, *ids[1:]] if n and rng.random() < 0.1 else ids
+
+
+def outcome(model, **change):
+    try:
+        done = model.update(**change)
+    except (ValueError, TypeError) as error:
+        return str(error)
+    return done.removed, done.added, done.retrained.tolist()
+
+
+def state(model):
+    """All that a certificate depends on, and the digest of what each base classifier was fed."""
+    fed = [None if member.model is None else member.model.fed_ for member in model.members_]
+    return {
+        "fed": fed,
+        "rest": [(member.index, member.codes.tolist(), member.fallback, member.form) for member in model.members_],
+        "digests": model.subset_digests_.tolist(),
+        "classes": (model.classes_.dtype, model.classes_.tolist(), list(map(type, model.classes_.tolist()))),
+        "premises": model.premises_,
+        "sizes": (model.subset_sizes_.tolist(), model.partition_sizes_.tolist(), model.n_dropped_),
+    }
+
+
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_quick_way_ends_where_the_slow_one_does(kind, monkeypatch):
+    """Random rows, odd ones among them, labels, contributors and splits; nothing that a model states may differ."""
+    make, splits = KINDS[kind]
+    rng = np.random.default_rng(list(KINDS).index(kind))
+    quick, after, n_quick = [True], Known.after, 0
+
+    def counted(known, model, change):
+        nonlocal n_quick
+        changed = after(known, model, change) if quick[0] else None
+        n_quick += changed is not None
+        return changed
+
+    monkeypatch.setattr(Known, "after", counted)
+    for case in range(9):
+        split, (labels, classes) = splits[case % len(splits)], list(LABELS.values())[case % 3]
+        grouped, missing, declared = split == "group", bool(rng.integers(2)), classes if rng.integers(2) else None
+
+        def rows(n, labels=labels, grouped=grouped):
+            return make(rng, n), labels(rng, n), *([contributors(rng, n)] if grouped else [])
+
+        options = {"k": 2, "d": 2, "split": split, "classes": declared}
+        first = rows(int(rng.integers(8, 30)))
+        model, twin = (FiniteAggregationClassifier(Digest(missing), **options) for _ in range(2))
+        try:
+            model.fit(*first)
+        except (ValueError, TypeError):
+            continue  # too many odd rows to begin with
+        twin.fit(*first)
+        for step in range(STEPS):
+            n_rows = count_rows(model._known.given.X)
+            change = {"remove": rng.choice(n_rows, min(n_rows, int(rng.integers(0, 4))), replace=False)}
+            if rng.random() < 0.6:
+                change["add"] = rows(int(rng.integers(1, 4)))
+            quick[0] = True
+            by_what_it_touches = outcome(model, **change)
+            quick[0] = False
+            where = f"case {case}, step {step}: {change}"
+            assert outcome(twin, **change) == by_what_it_touches, where
+            told, expected = state(model), state(twin)
+            for name in expected:
+                assert told[name] == expected[name], f"{name}, {where}"
+    assert n_quick > 2 or kind == "objects"
