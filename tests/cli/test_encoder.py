@@ -1,6 +1,7 @@
 """--encoder as a person meets it: run, predict, update, verify, audit, plan, compare; and what goes wrong."""
 
 import csv
+import importlib
 import json
 import shutil
 import sys
@@ -185,12 +186,32 @@ def test_texts_files_and_functions(folder, tmp_path, monkeypatch):
         assert "say so again: --encoder mine:colours" in poisonproof(*words, code=2).stderr
     said = poisonproof("predict", tmp_path / "gpu.npz-run", folder / "1", "--encoder", "mine:colours", code=2).stderr
     assert "not 'mine:colours'" in said
+    (tmp_path / "mine.py").write_text(FUNCTION.replace("+ 1", "+ 2"))
+    importlib.reload(sys.modules["mine"])
+    for words in (("predict", run, folder / "1"), ("serve", run, "--port", 0)):
+        said = poisonproof(*words, "--encoder", "mine:colours", code=2).stderr
+        assert "nothing that was certified holds for it" in " ".join(said.split())
     both = ("the bank has no stock", "the ball was a late goal")
     texts = "".join(f"{both[at % 2]} at {at},{at % 2}\n" for at in range(60))
     (tmp_path / "texts.csv").write_text("text,y\n" + texts)
     words = ("--label", "y", "--classes", "0,1", "--encoder", "wordllama", "--k", 3, "--n-jobs", 1)
     done = poisonproof("run", tmp_path / "texts.csv", *words, "--out", tmp_path / "texts-run")
     assert read_record(tmp_path / "texts-run" / "manifest.json")["clean_accuracy"] > 0.9
+
+
+def test_embeddings_of_a_function_are_kept_where_it_states_what_it_is(tmp_path, monkeypatch):
+    """What it calls is not in its digest: another helper would be given the embeddings of the old one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("POISONPROOF_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "helped.py").write_text(
+        "import numpy as np\nfrom poisonproof.maps.encoders import EncoderRecord\n"
+        "def helper(X):\n    return np.asarray(X, float).reshape(len(X), -1)\n"
+        "def alone(X):\n    return helper(X)\n"
+        "def stated(X):\n    return helper(X)\n"
+        "stated.record = EncoderRecord('mine', '3', 'me', 'mine', 'of version 3', 'none', 'nothing', 'anything')\n"
+    )
+    assert encoding.encoder_of("helped:alone").cache is None
+    assert encoding.encoder_of("helped:stated").cache == str(tmp_path / "cache" / "embeddings")
 
 
 def test_plan_and_compare_take_an_encoder(folder, tmp_path):

@@ -174,6 +174,71 @@ def test_nothing_that_a_folder_brings_is_run(texts_model, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("1_Router/router_config.json", '{"types": {"query": "mine.Evil"}, "structure": {"query": ["query"]}}'),
+        ("1_Router/config.json", '{"types": {"query": "mine.Evil"}}'),
+        ("2_Dense/config.json", '{"in_features": 1, "out_features": 1, "activation_function": "mine.Evil"}'),
+        ("0_Words/wordembedding_config.json", '{"tokenizer_class": "mine.Evil"}'),
+    ],
+)
+def test_modules_inside_modules_are_held_to_the_same(texts_model, tmp_path, name, content):
+    place = shutil.copytree(texts_model, tmp_path / "nested")
+    kind = "sentence_transformers.models.Router"
+    (place / "modules.json").write_text(json.dumps([{"idx": 0, "name": "0", "path": "1_Router", "type": kind}]))
+    (place / name).parent.mkdir()
+    (place / name).write_text(content)
+    (place / "mine.py").write_text("raise SystemExit('run')")
+    with pytest.raises(PoisonproofError, match=r"asks for the module 'mine.Evil'.*is not run"):
+        poisonproof.encoder(str(place))
+
+
+def test_nothing_is_read_that_the_digest_does_not_cover(texts_model, tmp_path):
+    place = shutil.copytree(texts_model, tmp_path / "whole")
+    digests = {folder_digest(place)}
+    for name in ("source.spm", "bpe.codes", "vocab.bpe", "qwen.tiktoken"):  # tokenizers of some models
+        (place / name).write_text("tokens")
+        digests.add(folder_digest(place))
+    (place / "README.md").write_text("a card is not read")
+    (place / ".cache").mkdir()
+    (place / ".cache" / "when.txt").write_text("nor what a download left")
+    assert len(digests | {folder_digest(place)}) == 5
+    (place / "elsewhere").symlink_to(tmp_path)
+    with pytest.raises(PoisonproofError, match="is a link to another folder"):
+        poisonproof.encoder(str(place))
+    (place / "elsewhere").unlink()
+    kind = "sentence_transformers.models.Transformer"
+    (place / "modules.json").write_text(json.dumps([{"idx": 0, "name": "0", "path": "../there", "type": kind}]))
+    with pytest.raises(PoisonproofError, match=r"module in '\.\./there', outside of the folder"):
+        poisonproof.encoder(str(place))
+
+
+def test_a_text_that_a_model_cannot_take_stops_no_other(texts_model, monkeypatch):
+    """A tokenizer without marks of its own makes no token of an empty text, and then the network raises."""
+    encoder = poisonproof.encoder(str(texts_model))
+    expected, model = encoder(TEXTS), encoder._model()
+
+    def raising(text):
+        if text == "odd":
+            raise RuntimeError("cannot reshape tensor of 0 elements")
+        return model(text)
+
+    monkeypatch.setitem(model_folders._models, encoder.record.weights, raising)
+    assert np.array_equal(encoder(["odd", *TEXTS])[1:], expected)
+    assert not encoder(["odd"])[0].any()
+    with pytest.raises(PoisonproofError, match=r"raised on a sample .RuntimeError: cannot reshape"):
+        encoder.check(["odd", "odd"])
+    for fault in (MemoryError(), OSError("no GPU")):
+        monkeypatch.setitem(model_folders._models, encoder.record.weights, lambda text, fault=fault: raise_it(fault))
+        with pytest.raises(type(fault)):
+            encoder(TEXTS)
+
+
+def raise_it(fault):
+    raise fault
+
+
+@pytest.mark.parametrize(
     ("config", "words"),
     [
         (None, "holds no model that"),

@@ -41,13 +41,19 @@ def is_own(name: str | None) -> bool:
 
 
 def encoder_of(name: str, *, cached: bool = True) -> Encoder:
-    """The encoder that the command line names, with its cache where there is a folder for one."""
+    """The encoder that the command line names, with its cache where there is a folder for one.
+
+    What a function of the user's own calls, and the weights it has read, are not in its digest; so its embeddings are
+    kept only where it states a record of its own, which says what it is.
+    """
     from poisonproof.learners.brought import named_object
     from poisonproof.learners.encoded import as_encoder
+    from poisonproof.maps.encoders import EncoderRecord
     from poisonproof.maps.named_encoders import encoder
 
-    chosen = as_encoder(named_object(name, "encoder")) if is_own(name) else encoder(name)
-    return chosen.cached(folder) if cached and (folder := cache_folder()) is not None else chosen
+    value = named_object(name, "encoder") if is_own(name) else encoder(name)
+    known, chosen = isinstance(getattr(value, "record", None), EncoderRecord), as_encoder(value)
+    return chosen.cached(folder) if cached and known and (folder := cache_folder()) is not None else chosen
 
 
 def cache_folder() -> Path | None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
-from poisonproof.learners.encoded import map_without_cache
+from poisonproof.learners.encoded import check_function, map_without_cache
 from poisonproof.maps.trusted_samples import KeptTrusted
 from poisonproof.partition.split import Split
 from poisonproof.premises import from_records, to_records
@@ -100,7 +100,9 @@ def load_model(cls: Any, path: str | Path, trusted: Sequence[str]) -> Any:
         raise PoisonproofError(f"{folder} holds a {record.get('type')}; load it with {record.get('type')}.load.")
     with reading(folder / RECORD):
         _check_files(folder, record)
-        return _model_of(record, cls, folder, trusted)
+        model = _model_of(record, cls, folder, trusted)
+    check_function(model.map_.features)
+    return model
 
 
 def known_features(path: str | Path, wanted: Mapping[str, Any], record_of: Callable[[Any], Any]) -> Known:

@@ -103,6 +103,19 @@ def as_encoder(value: Any) -> Encoder:
     return CallableEncoder.of(value, name, hashlib.sha256(words.encode()).hexdigest())
 
 
+def check_function(value: Any) -> None:
+    """Refuse a function of the user's own, as an encoder or a map, that is not the one on its record any more."""
+    encoder = value.features if isinstance(value, TrustedFeatures) else value
+    if not isinstance(encoder, CallableEncoder) or encoder.function is None:
+        return
+    found = as_encoder(encoder.function).record
+    if found != encoder.record:
+        raise PoisonproofError(
+            f"The function {encoder.record.name} has the SHA-256 {found.weights}, and the record of the encoder says "
+            f"{encoder.record.weights}; its code, or Python, is another, so nothing that was certified holds for it."
+        )
+
+
 def encoder_in(learner: Any) -> Encoder | None:
     """The encoder that stands in front of a learner, if one does."""
     for part in (getattr(learner, "encoder", None), getattr(learner, "features", None)):

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import DamagedFileError, PoisonproofError, missing_extra
-from poisonproof.maps.encoders import Encoder, EncoderRecord
+from poisonproof.maps.encoders import Encoder, EncoderRecord, UnreadableSampleError
 from poisonproof.maps.image_encoders import Picture, images_of
 from poisonproof.maps.text_encoders import texts_of
 from poisonproof.system.archives import read_whole
@@ -31,7 +31,10 @@ from poisonproof.system.torch_settings import settled
 
 SENTENCES, TRANSFORMERS, TIMM = "sentence-transformers", "transformers", "timm"
 MODULES = {SENTENCES: "sentence_transformers", TRANSFORMERS: "transformers", TIMM: "timm"}
-READ = (".json", ".safetensors", ".txt", ".model", ".jinja")  # what the libraries open: all that the digest covers
+# What the libraries do not open. The digest covers everything else: tokenizers come in files of many names.
+NOT_READ = (".md", ".py", ".bin", ".onnx", ".h5", ".msgpack", ".ot", ".pb", ".xml", ".gguf", ".png", ".jpg", ".pdf")
+NAMES_OF_CLASSES = ("types", "activation_function", "tokenizer_class")
+OF_LIBRARIES = ("sentence_transformers.", "torch.nn.")
 EXTRAS = {SENTENCES: "model-folders", TRANSFORMERS: "model-folders", TIMM: "timm"}
 LONGEST = 512  # tokens, where neither the tokenizer nor the model states fewer
 _lock = threading.Lock()
@@ -66,9 +69,16 @@ class FolderEncoder(Encoder):
     def embed(self, sample: Any) -> NDArray[Any]:
         """What the model says; of several places in a text or a picture, their mean."""
         model = self._model()
-        with settled(0, "cpu") as torch, torch.inference_mode():
-            entered = sample if self.picture is None else torch.from_numpy(self.picture.of(sample))
-            return np.asarray(_mean_of_places(model(entered)))
+        try:
+            with settled(0, "cpu") as torch, torch.inference_mode():
+                entered = sample if self.picture is None else torch.from_numpy(self.picture.of(sample))
+                return np.asarray(_mean_of_places(model(entered)))
+        except (PoisonproofError, MemoryError, OSError, ImportError):  # through no fault of the sample
+            raise
+        except Exception as error:  # a text without tokens, for one: it must not stop the others
+            raise UnreadableSampleError(
+                f"The model in {self.place} raised on a sample ({type(error).__name__}: {error})."
+            ) from error
 
     def probe(self) -> Any:
         """A word, or a grey picture."""
@@ -117,11 +127,15 @@ def folder_encoder(folder: str | Path) -> FolderEncoder:
 
 
 def folder_digest(folder: Path) -> str:
-    """SHA-256 of the names and contents of all files that are read."""
+    """SHA-256 of the names and contents of all files that may be read."""
     digest = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.suffix in READ and path.is_file()):
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and _is_read(path.relative_to(folder))):
         digest.update(f"{path.relative_to(folder).as_posix()} {sha256_of(path.resolve())}\n".encode())
     return digest.hexdigest()
+
+
+def _is_read(name: Path) -> bool:
+    return name.suffix.lower() not in NOT_READ and not any(part.startswith(".") for part in name.parts)
 
 
 def _library_of(folder: Path) -> str:
@@ -139,8 +153,10 @@ def _library_of(folder: Path) -> str:
 
 
 def _check_safe(folder: Path, library: str) -> None:
-    """Refuse what could run code when it is opened."""
+    """Refuse what could run code when it is opened, and what lies elsewhere, where the digest does not reach."""
     for path in folder.rglob("*"):
+        if path.is_symlink() and path.is_dir():
+            raise PoisonproofError(f"{path} is a link to another folder; copy that folder to where the link is.")
         pickled = path.name in ("pytorch_model.bin", "model.bin") and not (path.parent / "model.safetensors").is_file()
         if pickled:
             raise PoisonproofError(
@@ -150,12 +166,29 @@ def _check_safe(folder: Path, library: str) -> None:
     if not any(folder.rglob("*.safetensors")):
         raise PoisonproofError(f"{folder} holds no weights; a model is saved there as safetensors.")
     if library == SENTENCES:
-        kinds = [str(module.get("type", "")) for module in _json(folder / "modules.json", list)]
-        if foreign := [kind for kind in kinds if not kind.startswith("sentence_transformers.")]:
+        with reading(folder / "modules.json", "is no list of modules"):
+            modules = [
+                (str(one.get("type", "")), str(one.get("path", ""))) for one in _json(folder / "modules.json", list)
+            ]
+        kinds = [kind for kind, _ in modules if not kind.startswith("sentence_transformers.")]
+        if foreign := [*kinds, *_classes_named(folder)]:
             raise PoisonproofError(
                 f"{folder} asks for the module '{foreign[0]}', which is not one of sentence-transformers; code that a "
                 "folder brings is not run."
             )
+        for _, place in modules:
+            if not (folder / place).resolve().is_relative_to(folder.resolve()):
+                raise PoisonproofError(f"{folder} asks for a module in '{place}', outside of the folder.")
+
+
+def _classes_named(folder: Path) -> list[str]:
+    """Classes of strangers that modules inside modules ask for: some versions of the library import what is named."""
+    named: list[str] = []
+    for path in sorted(folder.rglob("*config*.json")):
+        stated = _json(path, object)
+        for value in (stated.get(name) for name in NAMES_OF_CLASSES) if isinstance(stated, dict) else ():
+            named += map(str, value.values() if isinstance(value, dict) else [value] if isinstance(value, str) else [])
+    return [name for name in named if "." in name and not name.startswith(OF_LIBRARIES)]
 
 
 def _picture(folder: Path, library: str) -> Picture | None:

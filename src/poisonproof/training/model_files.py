@@ -10,7 +10,7 @@ import numpy as np
 
 from poisonproof.errors import DamagedFileError, check_format
 from poisonproof.learners.arrived import PREMISE as ARRIVED
-from poisonproof.learners.encoded import without_cache
+from poisonproof.learners.encoded import check_function, encoder_in, without_cache
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
 from poisonproof.partition.subsets import DIGEST_BYTES
@@ -66,7 +66,9 @@ def load_model(cls: Any, path: str | Path, trusted: Sequence[str]) -> Any:
     record = read_record(folder / RECORD)
     check_format(folder, record.get("format"), FORMAT)
     with reading(folder / RECORD):
-        return _model_of(record, cls, folder, trusted)
+        model = _model_of(record, cls, folder, trusted)
+    check_function(encoder_in(model.estimator))
+    return model
 
 
 def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[str]) -> Any:
