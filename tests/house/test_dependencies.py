@@ -1,5 +1,6 @@
 """The versions we declare: the lowest are the tested ones, they agree, and none of them is known to be unsafe."""
 
+import ast
 import io
 import json
 import re
@@ -92,6 +93,35 @@ def test_skops_loads_no_method_that_nobody_vouched_for():
 
 def test_the_bound_of_skops_leaves_out_the_unsafe_versions():
     assert not any(declared()["skops"].specifier.contains(unsafe) for unsafe in ("0.11.0", "0.12.0"))
+
+
+def imported(path, helpers, seen):
+    """What a file of tests imports when it is collected, through the helpers that it imports."""
+    for node in ast.parse(path.read_text("utf-8")).body:
+        named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [getattr(node, "module", "")]
+        for name in named if isinstance(node, ast.Import | ast.ImportFrom) else ():
+            root = str(name).partition(".")[0]
+            if root in helpers and root not in seen:
+                yield from imported(helpers[root], helpers, {*seen, root})
+            yield root
+
+
+def test_what_is_tested_without_extras_can_be_collected_without_them():
+    """The helper of the command line once imported a library of an extra, and nothing could be collected."""
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    names_an_extra = re.search(r"grep -rLE --include='test_\*\.py' '([^']+)' tests", makefile)[1]
+    helpers = {path.stem: path for path in (ROOT / "tests" / "helpers").glob("*.py")}
+    bare = {canonicalize_name(Requirement(text).name) for text in PROJECT["dependencies"]}
+    tools = {"pytest", "hypothesis", "packaging"}
+    extras = {canonicalize_name(name) for name in declared()} - bare - tools
+    collected = [
+        path
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if path.name != "test_readme.py" and not re.search(names_an_extra, path.read_text("utf-8"))
+    ]
+    assert len(collected) > 50
+    wrong = {path.name: found for path in collected if (found := extras & {*imported(path, helpers, set())})}
+    assert wrong == {}
 
 
 def test_the_workflow_tests_oldest_newest_and_no_extras():
