@@ -11,7 +11,6 @@ import pytest
 from command_line import poisonproof
 from poisonproof import BallotClassifier, Certificate, NeighborVoteClassifier, Split, load
 from poisonproof.errors import PoisonproofError
-from poisonproof.estimators.samples_vote import SampleVoteClassifier
 from poisonproof.maps.choosing import map_for
 from poisonproof.maps.declared import MAPS, map_of, record_of
 from poisonproof.runs import counts
@@ -237,21 +236,14 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(tmp_path, monkeypatch
     with pytest.raises(KeyboardInterrupt):
         run(FEW, model, tmp_path / "killed")
     assert Manifest.read(tmp_path / "killed").status == "running"
-    described = []
-    describe = SampleVoteClassifier._described
-    monkeypatch.setattr(
-        SampleVoteClassifier, "_described", lambda self, *given: described.append(1) or describe(self, *given)
-    )
     outcome = run(FEW, model, tmp_path / "killed")
     assert asked == [20, 20, 20, 10]  # the first block was there
-    assert described == [1]  # by what the kept model knew
     assert bytes_of(tmp_path / "killed", f"{method}.npz") == bytes_of(tmp_path / "whole", f"{method}.npz")
     assert outcome.manifest.files == Manifest.read(tmp_path / "whole").files
     assert damage(tmp_path / "killed") == []
 
 
-def test_samples_are_counted_the_same_without_what_was_known(tmp_path):
-    """The features of a kept model, an absent one and one of another map: the same voters."""
+def test_an_updated_run_is_a_fresh_one(tmp_path):
     model = MODELS["ballots"]()
     run(FEW.without([3, 4]), model, tmp_path / "run")
     update = RunSettings(update=True)

@@ -19,6 +19,7 @@ from poisonproof.auditing.sample_attacks import SAMPLE_ATTACKS, Voting, distance
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.samples_vote import SampleVoteClassifier
 from poisonproof.premises import PremiseWarning
+from poisonproof.samples.frames import as_frame
 from poisonproof.samples.labels import one_by_one
 from poisonproof.samples.rows import count_rows, join_rows, take_rows
 from poisonproof.system.progress import counted
@@ -59,6 +60,13 @@ def audit_samples(
     )
 
 
+def features_known(fitted: SampleVoteClassifier, X: Any) -> Known:
+    """The features of the samples that a model was fitted on, so that those who stay need not be described again."""
+    kept = np.flatnonzero(fitted.places_ >= 0)
+    keys = fitted.split_.samples(as_frame(X)).each_key(kept)
+    return Known(dict(zip(keys, fitted.places_[kept].tolist(), strict=True)), fitted.voters_.whole().rows)
+
+
 class _Course:
     """A fitted election, its targets, and attacks upon them."""
 
@@ -71,7 +79,7 @@ class _Course:
         self.model = type(model)(**model.get_params(deep=False)).set_params(
             features=fitted.map_.features, scale=fitted.map_.scale
         )
-        self.known = Known(fitted.voters_.whole().hashes, fitted.voters_.whole().rows)
+        self.known = features_known(fitted, X)
         certificate = fitted.certify(targets)
         distances = distances_of(fitted, targets)
         self.voting = Voting(fitted, X, labels, owners, targets, distances, certificate)

@@ -6,7 +6,7 @@ read those; deleting a sample means updating the model and writing it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from poisonproof.system.files import (
 from poisonproof.training.member_files import dumped, load_state
 from poisonproof.votes.describing import Map
 from poisonproof.votes.nearness import squared_lengths
-from poisonproof.votes.voters import Known, Voters
+from poisonproof.votes.voters import Voters
 from poisonproof.votes.votes import labels_from_json, labels_to_json
 
 FORMAT = "poisonproof voters 1"
@@ -103,20 +103,6 @@ def load_model(cls: Any, path: str | Path, trusted: Sequence[str]) -> Any:
         model = _model_of(record, cls, folder, trusted)
     check_function(model.map_.features)
     return model
-
-
-def known_features(path: str | Path, wanted: Mapping[str, Any], record_of: Callable[[Any], Any]) -> Known:
-    """The features that a saved model holds, by content; nothing if its map is another one than is wanted."""
-    folder = Path(path)
-    record = read_record(folder / RECORD)
-    check_format(folder, record.get("format"), FORMAT)
-    with reading(folder / RECORD):
-        _check_files(folder, record)
-        features = load_state(folder / MAP, OWN_MAPS)
-        if record_of(features) != wanted:
-            return Known(np.zeros(0, np.uint64), np.zeros((0, 0), np.int8))
-        voters, _ = _voters(folder / VOTERS, len(record["classes"]["values"]), Map(features, 1.0).mirrored)
-    return Known(voters.hashes, voters.rows)
 
 
 def _check_files(folder: Path, record: Mapping[str, Any]) -> None:

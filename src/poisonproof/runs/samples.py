@@ -1,6 +1,6 @@
 """A run in which the training samples vote: describe them, count, certify, into a folder; resumable.
 
-Nothing is trained. What an interrupted run, or one on other data, knows of its samples' features is used again.
+Nothing is trained. A run that goes on describes its samples again; embeddings come from their cache.
 """
 
 from __future__ import annotations
@@ -15,21 +15,18 @@ from poisonproof.certificates.certificate import Certificate
 from poisonproof.data import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.prepared import split_of
-from poisonproof.estimators.sample_vote_files import known_features
 from poisonproof.estimators.samples_vote import SampleVoteClassifier
-from poisonproof.maps.declared import OWN, record_of
 from poisonproof.runs.counts import count_all
 from poisonproof.runs.election import election_of, voters_in_words
 from poisonproof.runs.folder import noted_stale, only_writer, open_folder, refuse_strangers
-from poisonproof.runs.layout import COUNTS, SCHEMA, altered, results_of
-from poisonproof.runs.manifest import FILE, Identity, Manifest, RunSettings
+from poisonproof.runs.layout import COUNTS, SCHEMA, results_of
+from poisonproof.runs.manifest import Identity, Manifest, RunSettings
 from poisonproof.runs.outcome import Clock, Outcome, first_figures, origin_of, threats_to_samples
 from poisonproof.runs.plain import check_plain
 from poisonproof.runs.undefended import Undefended
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.environment import environment
 from poisonproof.system.files import sha256_of, write_text
-from poisonproof.votes.voters import Known
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +40,7 @@ def run_samples(dataset: Dataset, model: SampleVoteClassifier, folder: str | Pat
         raise PoisonproofError("--max-memory bounds pooled learners; samples that vote take a fixed amount of memory.")
     refuse_strangers(folder)
     check_plain(folder)
-    fitted = _fitted(dataset, model, _known(folder, model))
+    fitted = _fitted(dataset, model)
     election, split = election_of(fitted), fitted.split_
     identity = Identity(
         {"name": dataset.name, **dataset.digests()},
@@ -62,7 +59,7 @@ def run_samples(dataset: Dataset, model: SampleVoteClassifier, folder: str | Pat
     test = dataset.samples_for("test", split)
     with only_writer(folder):
         manifest = open_folder(folder, identity, settings)
-        if not settings.votes_only:  # before anything is counted: what goes on later need not describe samples again
+        if not settings.votes_only:
             fitted.save(folder / "models")
         clock.stop("describe")
         noted = noted_stale(folder, manifest, 0)
@@ -104,28 +101,12 @@ def run_samples(dataset: Dataset, model: SampleVoteClassifier, folder: str | Pat
         )
 
 
-def _known(folder: Path, model: SampleVoteClassifier) -> Known | None:
-    """Features that the folder keeps of samples, if they are this map's and nothing is amiss."""
-    if model.features is None or record_of(model.features)["name"] == OWN or not (folder / "models").is_dir():
-        return None
-    try:
-        damaged = altered(folder, Manifest.read(folder)) if (folder / FILE).exists() else []
-        if any(name.startswith("models/") for name in damaged):
-            return None
-        return known_features(folder / "models", record_of(model.features), record_of)
-    except FileNotFoundError:
-        return None
-    except PoisonproofError as error:
-        log.warning("%s All samples are described again.", error)
-        return None
-
-
-def _fitted(dataset: Dataset, model: SampleVoteClassifier, known: Known | None) -> SampleVoteClassifier:
+def _fitted(dataset: Dataset, model: SampleVoteClassifier) -> SampleVoteClassifier:
     """A classifier with the same parameters, fitted; the premises of the data set stand in place of its own."""
     split = split_of(model)
     fitted: SampleVoteClassifier = type(model)(**model.get_params(deep=False))
     samples: Samples = dataset.samples_for("train", split)
-    fitted.fit_knowing(samples, dataset.y_train, dataset.groups, known)
+    fitted.fit(samples, dataset.y_train, dataset.groups)
     premises = {premise.what: premise for premise in (*fitted.premises_, *dataset.premises)}
     fitted.premises_ = tuple(premises.values())
     return fitted

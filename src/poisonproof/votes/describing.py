@@ -98,12 +98,10 @@ class Map:
 
     def describe_new(self, samples: Samples, known: Known) -> Described:
         """The features of these samples; those that are known are not asked for again."""
-        order = np.argsort(known.hashes, kind="stable")
-        hashes = known.hashes[order]
-        at = np.minimum(np.searchsorted(hashes, samples.content_hashes), max(len(hashes) - 1, 0))
-        old = hashes[at] == samples.content_hashes if len(hashes) else np.zeros(len(samples), np.bool_)
+        places = np.array([known.places.get(key, -1) for key in samples.each_key(np.arange(len(samples)))], np.int64)
+        old = places >= 0
         new = self.describe(samples, np.flatnonzero(~old)) if not old.all() else None
-        kept = known.rows[order[at[old]]]
+        kept = known.rows[places[old]]
         if new is not None and new.readable.any() and new.rows.shape[1] != kept.shape[1]:
             return self.describe(samples)
         rows = np.zeros((len(samples), kept.shape[1]), kept.dtype if new is None else np.result_type(kept, new.rows))

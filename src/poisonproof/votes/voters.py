@@ -9,6 +9,7 @@ Voters come and go in place: what is added goes behind the last, what is removed
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -78,9 +79,12 @@ class Described(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Features that an earlier fit gave to samples, by the hash of their content, which need not be computed again."""
+    """Features that an earlier fit gave to samples, by their whole content, which need not be computed again.
 
-    hashes: NDArray[np.uint64]
+    Not by the hash of it: whoever writes a sample that has another's hash would give that one its features.
+    """
+
+    places: Mapping[bytes, int]
     rows: NDArray[Any]
 
 
