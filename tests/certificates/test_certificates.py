@@ -303,6 +303,11 @@ def test_printing_states_radii_and_premises():
     ("call", "error", "message"),
     [
         (lambda: certify(np.zeros((2, 3))), TypeError, "certify takes poisonproof.Votes"),
+        (
+            lambda: certify(np.zeros((2, 3)), target=1),
+            TypeError,
+            "certify by themselves, and against every target alike",
+        ),
         (lambda: certify(votes_of([[0, 0, 0]]), "magic"), ValueError, "'method' of certify must be one of"),
         (lambda: certify(votes_of([[0, 0, 0]]), n_jobs=0), ValueError, "'n_jobs' of certify"),
         (

@@ -159,6 +159,28 @@ def test_new_samples_that_embeddings_from_elsewhere_do_not_know(folder, tmp_path
     assert "large has no numbers for 1 samples" in done.stderr
 
 
+def test_evidence_hears_base_classifiers_behind_an_encoder(made, tmp_path, monkeypatch):
+    """Named encoders are made again; one of the user's own is named again, by `attest` and `gate` as by `verify`."""
+    run, _ = made
+    poisonproof("attest", run, "--out", tmp_path / "named")
+    bom = json.loads((tmp_path / "named" / "bom.cdx.json").read_text())
+    part = next(part for part in bom["components"] if part["bom-ref"].startswith("encoder:"))
+    assert part["hashes"][0]["content"] == named_encoders.NETWORKS["efficientnet-lite0"].digest
+    assert part["licenses"]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ours.py").write_text(FUNCTION)
+    own = ("--encoder", "ours:colours")
+    poisonproof("run", "digits", *own, "--k", 3, "--d", 1, "--no-undefended", "--out", "run")
+    done = poisonproof("gate", "run", "--clean", 0, "--require-verified", "--json", code=6)
+    assert json.loads(done.stdout)["verdict"] == "CONSISTENT"
+    gate = ("gate", "run", "--clean", 0, "--require-verified", "--max-drop-from", "run", 0, "--json")
+    assert json.loads(poisonproof(*gate, *own).stdout)["verdict"] == "VERIFIED"
+    done = poisonproof("attest", "run", *own, "--json")
+    assert json.loads(done.stdout)["verdict"] == "VERIFIED"
+    done = poisonproof("gate", "run", "--clean", 0, "--encoder", "ours:shapes", code=2)
+    assert "was made with the encoder 'ours:colours', not 'ours:shapes'" in " ".join(done.stderr.split())
+
+
 def test_texts_files_and_functions(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(FUNCTION)

@@ -23,8 +23,8 @@ OF_ONE_COMMAND = {
     "--votes-only": {"plan"},
     "--columns": {"plan"},  # how many; `predict` passes them through
     "--max-size": {"verify"},  # of a stranger's files in all
-    "--learner": {"vote", "predict", "serve", "audit", "update", "verify"},  # named again
-    "--encoder": {"vote", "predict", "serve", "audit", "update", "verify"},  # named again
+    "--learner": {"vote", "predict", "serve", "audit", "update", "verify", "attest", "gate"},  # named again
+    "--encoder": {"vote", "predict", "serve", "audit", "update", "verify", "attest", "gate"},  # named again
 }
 READ = ReadOptions(
     label="kind",

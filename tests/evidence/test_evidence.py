@@ -42,7 +42,9 @@ from poisonproof.evidence import gate as gates
 from poisonproof.evidence import signing
 from poisonproof.evidence.attest import ENVELOPES, attest
 from poisonproof.evidence.facts import UNSEEN, NotTrueError, figures, gather, half_of
+from poisonproof.evidence.model_card import model_card as card_of
 from poisonproof.evidence.model_signature import check_model_signature, sign_model
+from poisonproof.evidence.page import page as page_of
 from poisonproof.evidence.sealed import check_sealed
 from poisonproof.evidence.statement import PAYLOAD, schema, violation
 from poisonproof.evidence.tracking import log
@@ -107,6 +109,29 @@ def test_every_figure_is_counted_again(made, digits):
         target = certify(Votes.load(folder / "votes.npy"), target=row.label)
         assert row.target_median == np.percentile(target.radius[~target.already], 50, method="lower")
     assert facts.verdict.word == "VERIFIED"
+
+
+def test_a_frequent_class_alone_makes_no_headline(made):
+    """The headline needs half of the test set and half on average over classes; a constant answer is said to be one."""
+    _, facts = made
+    certificate = facts.certificate
+    radius = np.arange(len(certificate)) % 7
+    for truth in (
+        certificate.prediction,
+        np.where(radius > 3, certificate.prediction, (certificate.prediction + 1) % 10),
+    ):
+        named = replace(facts, certificate=replace(certificate, radius=radius), truth=truth)
+        size = named.headline_size
+        shares = [(named.certified_fraction(s), named.certified_fraction(s, balanced=True)) for s in range(8)]
+        assert size == max([s for s, pair in enumerate(shares) if min(pair) * 2 >= 1], default=0)
+    rare = np.where(np.arange(len(radius)) < 20, 1, 0)
+    named = replace(facts, certificate=replace(certificate, prediction=np.zeros_like(rare), radius=radius), truth=rare)
+    assert named.certified_fraction(3) > Fraction(1, 2) > named.certified_fraction(3, balanced=True)
+    assert named.headline_size == 0
+    assert named.caution.kind == "one answer"
+    assert "A constant answer is perfectly robust" in page_of(named)
+    assert "A constant answer is perfectly robust" in card_of(named)
+    assert facts.caution is None
 
 
 def test_labels_that_nobody_has_shown_count_as_wrong():
@@ -523,37 +548,57 @@ def shell_blocks(page):
     return re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S)
 
 
+def present(record, way):
+    """Whether a record has this field; in a list, whether one of its entries has it."""
+    if not way:
+        return True
+    if isinstance(record, list):
+        return any(present(part, way) for part in record)
+    return isinstance(record, dict) and way[0] in record and present(record[way[0]], way[1:])
+
+
 def test_the_crosswalk_names_every_control_and_only_fields_that_there_are(made, tmp_path):
-    _, facts = made
-    attest(facts, tmp_path)
+    """In the files of three runs: with kept base classifiers, with contributors, and one in which samples vote."""
+    from poisonproof import BallotClassifier
+    from poisonproof.evidence.bom import bom
+    from poisonproof.maps.choosing import map_for
+    from poisonproof.maps.encoders import EncoderRecord
+
+    folder, facts = made
+    few = data.load("digits").without(range(200, 1415))
+    few = few.but(x_test=few.x_test[:20], y_test=few.y_test[:20])
+    grouped = few.but(groups=np.arange(200) % 40)
+    gathered = [facts]
+    for name, dataset, model in (
+        ("grouped", grouped, FiniteAggregationClassifier(GaussianNB(), k=2, d=1, split="group", n_jobs=1)),
+        ("ballots", few, BallotClassifier(map_for(few), near=2.1)),
+    ):
+        run(dataset, model, tmp_path / name, RunSettings(undefended=False))
+        gathered.append(gather(tmp_path / name, dataset, verify(tmp_path / name, data=dataset)))
+    files = {"statement": [], "bom": [], "test-result": [], "manifest": [], "model": []}
+    for at, found in enumerate(gathered):
+        attest(found, tmp_path / str(at))
+        for name, file in (("statement", "statement.json"), ("bom", "bom.cdx.json"), ("test-result", None)):
+            record = json.loads((tmp_path / str(at) / (file or "test-result.json")).read_text())
+            files[name].append({**record["predicate"], **record} if name == "statement" else record)
+    words = ("lite 0", "1.2.0", "PyPI lite0", "MIT", "0" * 64, "160 pixels", "ImageNet", "images")
+    premises = (*facts.certificate.premises, EncoderRecord(*words).premise)
+    encoded = replace(facts, certificate=replace(facts.certificate, premises=premises))
+    files["bom"].append(json.loads(bom(encoded)))
+    files["manifest"].append(json.loads((folder / "manifest.json").read_text()))
+    files["model"].append(json.loads((folder / "models" / "model.json").read_text()))
     page = (ROOT / "docs" / "compliance.md").read_text()
     for control in ["1.3.3", "1.4.6", "1.4.7", "1.5.1", "1.5.2", "11.2.4", "15(5)", "AML.T0020", "LLM04", "2.7"]:
         assert control in page
-    record = json.loads((tmp_path / "statement.json").read_text())
-    named = set(re.findall(r"`statement\.([a-z0-9_.\[\]]+)`", page)) - {"json"}
-    assert len(named) > 8
-    for field in named:
-        place = {**record, **record["predicate"]}
-        for name in field.replace("[]", "").split("."):
-            place = place[0] if isinstance(place, list) else place
-            if name in ("groups", "election"):  # of other runs than this one
-                break
-            assert name in place, field
-            place = place[name]
-
-
-def test_workflow_and_stages_of_the_page_are_yaml_whose_commands_exist():
-    import yaml
-
-    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "evidence.md").read_text(), re.S)
-    workflow, stages = (yaml.safe_load(block) for block in blocks)
-    lines = [step["run"] for step in workflow["jobs"]["gate"]["steps"] if "run" in step]
-    lines += [stage["cmd"] for stage in stages["stages"].values()]
-    ours = [shlex.split(line) for line in lines if line.startswith("poisonproof")]
-    assert [words[1] for words in ours] == ["run", "gate", "attest", "run", "attest"]
-    for words in ours:
-        known = CliRunner().invoke(app, [words[1], "--help"], terminal_width=200).stdout
-        assert all(word in known for word in words if word.startswith("--"))
+    named = set(re.findall(r"`(statement|bom|test-result|manifest|model)\.([A-Za-z0-9_.\[\]]+)`", page))
+    named -= {("statement", "json"), ("bom", "cdx.json"), ("test-result", "json"), ("manifest", "json")}
+    assert len(named) > 25
+    for file, field in named:
+        assert any(present(record, field.replace("[]", "").split(".")) for record in files[file]), (file, field)
+    for file in re.findall(r"`([a-z-]+\.(?:npy|html|md|json|jsonl))`", page):
+        attested = {*(path.name for path in (tmp_path / "0").iterdir()), "evidence.intoto.jsonl", "schema.json"}
+        assert file in attested or (folder / file).exists(), file
+    assert not present(files["statement"][0], ["evaluation", "certified", "radius"])
 
 
 def at_the_command_line(line, code=0):
@@ -567,6 +612,35 @@ def at_the_command_line(line, code=0):
         found, said = done.returncode, done.stdout + done.stderr
     assert found == code, f"{line}: {found}\n{said}"
     return said
+
+
+def test_workflow_and_stages_of_the_page_are_yaml_whose_commands_work(tmp_path, monkeypatch):
+    """On scikit-learn's table of breast cancers, as a build server would run them."""
+    import yaml
+    from sklearn.datasets import load_breast_cancer
+
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "evidence.md").read_text(), re.S)
+    workflow, stages = (yaml.safe_load(block) for block in blocks)
+    steps = [step["run"] for step in workflow["jobs"]["gate"]["steps"] if "run" in step]
+    lines = [*steps, *(stage["cmd"] for stage in stages["stages"].values())]
+    ours = [shlex.split(line) for line in lines if line.startswith("poisonproof")]
+    assert [words[1] for words in ours] == ["run", "gate", "attest", "run", "attest"]
+    for words in ours:
+        known = CliRunner().invoke(app, [words[1], "--help"], terminal_width=200).stdout
+        assert all(word in known for word in words if word.startswith("--"))
+    monkeypatch.chdir(tmp_path)
+    Path("data").mkdir()
+    table = load_breast_cancer(as_frame=True).frame.rename(columns={"target": "class"})
+    table.to_csv("data/train.csv", index=False)
+    key = ed25519.Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    monkeypatch.setenv("SIGNING_KEY", key.decode())
+    for line in steps:
+        if not line.startswith("pip "):
+            at_the_command_line(f"{line} --no-undefended" if " run " in line else line)
+    assert 'failures="0"' in Path("gate.xml").read_text()
+    assert (Path("runs/new-evidence") / ENVELOPES).exists()
+    at_the_command_line(stages["stages"]["evidence"]["cmd"])
+    assert {"runs/new", "data/train.csv"} == set(stages["stages"]["evidence"]["deps"])
 
 
 @pytest.mark.parametrize(("block", "name", "votes"), [(0, "digits", "votes.npy"), (1, "ballots", "ballots.npz")])

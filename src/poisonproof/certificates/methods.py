@@ -95,7 +95,9 @@ def certify(
         return _of_samples(votes, target, n_jobs)
     if not isinstance(votes, Votes):
         raise WrongTypeError(
-            f"certify takes poisonproof.Votes, which know their spread. Got {type(votes).__name__} instead."
+            f"certify takes poisonproof.Votes, which know their spread, or Ballots or Neighbours. Got "
+            f"{type(votes).__name__} instead; blocks of ballots and stochastic ensembles certify by themselves, and "
+            "against every target alike."
         )
     if method not in get_args(Method):
         raise PoisonproofError(

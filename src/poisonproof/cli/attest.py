@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from poisonproof.cli import options
-from poisonproof.cli.facts import DataName, Retrain, verified_facts
-from poisonproof.cli.reopening import Run
+from poisonproof.cli import encoding, options
+from poisonproof.cli.facts import Brought, DataName, Retrain, verified_facts
+from poisonproof.cli.reopening import Learner, Run
 from poisonproof.errors import PoisonproofError
 
 EXAMPLES = "Example: `poisonproof attest runs/digits --out runs/digits-evidence --key key.pem`"
@@ -33,6 +33,8 @@ def command(
     ] = False,
     dataset: DataName = None,
     data_dir: options.DataDir = None,
+    learner: Learner = None,
+    encoder: encoding.Again = None,
     retrain: Retrain = 0,
     log: Annotated[
         str | None,
@@ -55,7 +57,7 @@ def command(
     signer = None if key is None else private_key(key)
     if model_signing and key is None:
         raise PoisonproofError("--model-signing signs with a key file; give --key FILE too.")
-    facts = verified_facts(run, dataset, data_dir, retrain)
+    facts = verified_facts(run, dataset, data_dir, retrain, Brought(learner, encoder))
     folder = folder_beside(run) if out is None else out
     model_signature = sign_model(run, facts.artefacts, key) if model_signing and key is not None else None
     written = attest(facts, folder, signer, model_signature)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from poisonproof.cli import options
 from poisonproof.cli.progress import progress_bar
-from poisonproof.cli.verify import at_hand
+from poisonproof.cli.verify import at_hand, learner_of
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -24,7 +24,16 @@ Retrain = Annotated[
 ]
 
 
-def verified_facts(run: Path, dataset: str | None, data_dir: Path | None, retrain: int = 0) -> Facts:
+class Brought(NamedTuple):
+    """What of a run was somebody's own and has to be named again, because importing it runs its code."""
+
+    learner: str | None = None
+    encoder: str | None = None
+
+
+def verified_facts(
+    run: Path, dataset: str | None, data_dir: Path | None, retrain: int = 0, brought: Brought | None = None
+) -> Facts:
     """The facts about a run; exit code 3, and the verdict on stderr, if something about it is false."""
     from poisonproof import verify
     from poisonproof.evidence.facts import NotTrueError, gather
@@ -32,8 +41,16 @@ def verified_facts(run: Path, dataset: str | None, data_dir: Path | None, retrai
     if not (run / "manifest.json").exists():
         raise PoisonproofError(f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.")
     data = at_hand(run, dataset, data_dir, given=dataset is not None, needed=retrain > 0)
+    learner, encoder = brought or Brought()
     with progress_bar("checking") as progress:
-        verdict = verify(run, data=data.dataset, retrain=retrain, source=data.source, progress=progress)
+        verdict = verify(
+            run,
+            data=data.dataset,
+            retrain=retrain,
+            source=data.source,
+            estimator=learner_of(run, learner, encoder),
+            progress=progress,
+        )
     if data.dataset is None and verdict.consistent:
         raise PoisonproofError(f"Figures need the labels of the test samples; {data.source}")
     try:

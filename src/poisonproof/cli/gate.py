@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from poisonproof.cli import options
-from poisonproof.cli.facts import DataName, Retrain, verified_facts
-from poisonproof.cli.reopening import Run
+from poisonproof.cli import encoding, options
+from poisonproof.cli.facts import Brought, DataName, Retrain, verified_facts
+from poisonproof.cli.reopening import Learner, Run
+from poisonproof.cli.verify import manifest_of
+from poisonproof.display.numbers import percent
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -50,6 +52,8 @@ def command(
     ] = False,
     dataset: DataName = None,
     data_dir: options.DataDir = None,
+    learner: Learner = None,
+    encoder: encoding.Again = None,
     retrain: Retrain = 0,
     junit: Annotated[Path | None, typer.Option("--junit", help="Also write JUnit XML, one case per condition.")] = None,
     json: options.Json = False,
@@ -71,10 +75,10 @@ def command(
         tuple(zip(sizes, shares, strict=True)),
         None if clean is None else _share(clean, "--clean"),
         balanced,
-        None if max_drop_from is None else _drop(max_drop_from, dataset, data_dir),
+        None if max_drop_from is None else _drop(max_drop_from, dataset, data_dir, Brought(learner, encoder)),
         require_verified,
     )
-    facts = verified_facts(run, dataset, data_dir, retrain)
+    facts = verified_facts(run, dataset, data_dir, retrain, Brought(learner, encoder))
     checked = conditions(facts, wanted)
     if junit is not None:
         write_bytes(junit, as_junit(facts, checked))
@@ -84,7 +88,7 @@ def command(
     else:
         title = (
             f"{'met' if record['met'] else 'NOT MET'}: {facts.name}, {facts.verdict.word}; a constant answer is right "
-            f"on {facts.figures.majority_share * 100:.1f} %"
+            f"on {percent(facts.figures.majority_share)} %"
         )
         rows = [[row.what, row.wanted, row.found, "met" if row.met else "NOT MET"] for row in checked]
         options.print_table(title, ["condition", "wanted", "found", ""], rows, left=1)
@@ -92,11 +96,14 @@ def command(
         raise typer.Exit(NOT_MET)
 
 
-def _drop(given: tuple[Path, str], dataset: str | None, data_dir: Path | None) -> Drop:
+def _drop(given: tuple[Path, str], dataset: str | None, data_dir: Path | None, brought: Brought) -> Drop:
+    """The other run; a learner or encoder that was named again is its own only if it says so."""
     from poisonproof.evidence.gate import Drop
 
     other, most = given
-    return Drop(verified_facts(other, dataset, data_dir), _share(most, "--max-drop-from"))
+    share, asked = _share(most, "--max-drop-from"), manifest_of(other).get("asked") or {}
+    same = {name: value if asked.get(name) == value else None for name, value in brought._asdict().items()}
+    return Drop(verified_facts(other, dataset, data_dir, brought=Brought(**same)), share)
 
 
 def _share(text: str, option: str) -> Fraction:

@@ -119,7 +119,7 @@ def command(
             witness=witness,
             max_bytes=int(max_size * 1e9),
             source=data_at_hand.source,
-            estimator=_learner(path, learner, encoder),
+            estimator=learner_of(path, learner, encoder),
             progress=progress,
         )
     seal = None
@@ -185,7 +185,7 @@ def at_hand(path: Path, data: str | None, data_dir: Path | None, *, given: bool,
 
 def _named_data(path: Path, data_dir: Path | None) -> Dataset | None:
     """The data that a manifest names, which may be anybody's; None if their digests are not those that it states."""
-    manifest = _manifest(path)
+    manifest = manifest_of(path)
     asked = manifest.get("asked") or {}
     trusted = (asked.get("trusted") or {}).get("file")
     for name in (asked.get("data"), trusted, *(asked.get("options", {}).get(option) for option in ("test", "schema"))):
@@ -196,7 +196,7 @@ def _named_data(path: Path, data_dir: Path | None) -> Dataset | None:
     return named if named.digests() == stated else None
 
 
-def _manifest(path: Path) -> dict[str, Any]:
+def manifest_of(path: Path) -> dict[str, Any]:
     """What a run says of itself; nothing if it is amiss, which the checker itself tells."""
     from poisonproof.errors import DamagedFileError
     from poisonproof.system.archives import NoRegularFileError
@@ -220,13 +220,13 @@ def _refuse_odd_files(path: Path) -> None:
             raise PoisonproofError(f"{place} is no regular file")
 
 
-def _learner(path: Path, learner: str | None, encoder: str | None) -> Any:
+def learner_of(path: Path, learner: str | None, encoder: str | None) -> Any:
     """The learner that a run names, where it takes more than a preset to make it; None where the checker finds it."""
     from poisonproof.learners.brought import brought, is_brought
     from poisonproof.learners.encoded import in_front
     from poisonproof.learners.presets import HEAD, LEARNERS, preset
 
-    asked = _manifest(path).get("asked") or {}
+    asked = manifest_of(path).get("asked") or {}
     of_run, name = asked.get("encoder"), asked.get("learner")
     head = None if learner is None else brought(learner)
     if encoder is None and (of_run in (None, encoding.NONE) or encoding.is_own(of_run)):
@@ -242,7 +242,7 @@ def _data(path: Path, given: str | None, data_dir: Path | None) -> Dataset:
     """The data at hand: of a run, read as the run read it; of a loose certificate, by name."""
     from poisonproof.data import load
 
-    manifest = _manifest(path)
+    manifest = manifest_of(path)
     if manifest.get("asked"):
         return reopening.reopen_data(path, given, data_dir).dataset
     name = given or manifest.get("settings", {}).get("dataset", {}).get("name")

@@ -20,7 +20,7 @@ from poisonproof.estimators.trusted_voters import trusted_premises, voters_of_tr
 from poisonproof.learners.describe import describe
 from poisonproof.learners.encoded import as_encoder, check_encoder
 from poisonproof.maps.encoders import Encoder
-from poisonproof.maps.tables import TableFeatures, describe_columns
+from poisonproof.maps.tables import TableFeatures
 from poisonproof.maps.trusted import TrustedFeatures
 from poisonproof.maps.trusted_samples import TrustedSamples
 from poisonproof.partition.split import Split
@@ -274,9 +274,7 @@ class SampleVoteClassifier(CertifiedClassifier):
         """Map and rule of the vote."""
         features = self.map_.features
         chosen = isinstance(features, TableFeatures) and not features.trusted
-        words = describe(features)
-        if isinstance(features, TableFeatures):
-            words = f"table, {describe_columns(features.columns)}; {features.origin}"
+        words = features.words if isinstance(features, TableFeatures) else describe(features)
         premises = [Premise("map", f"{words}, {self.map_.scale:g} steps per unit, {self.metric}", declared=not chosen)]
         if isinstance(features, TrustedFeatures):
             premises.append(features.premise)

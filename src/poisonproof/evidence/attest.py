@@ -18,6 +18,8 @@ from poisonproof.evidence.statement import PAYLOAD, statement, test_result
 from poisonproof.system.files import write_bytes
 
 STATEMENT, TEST_RESULT, ENVELOPES = "statement.json", "test-result.json", "evidence.intoto.jsonl"
+BOM, CARD, PAGE, DATA = "bom.cdx.json", "model-card.md", "evidence.html", "croissant.json"
+DOCUMENTS = (BOM, CARD, PAGE, DATA, TEST_RESULT)
 
 
 def attest(facts: Facts, folder: Path, key: Any = None, model_signature: bytes | None = None) -> dict[str, str]:
@@ -27,14 +29,8 @@ def attest(facts: Facts, folder: Path, key: Any = None, model_signature: bytes |
     is what `sign_model` gave; the statement names it.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    result = _json(test_result(facts))
-    bodies = {
-        "bom.cdx.json": bom(facts).encode(),
-        "model-card.md": model_card(facts).encode(),
-        "evidence.html": page(facts).encode("utf-8", "replace"),
-        "croissant.json": _json(croissant(facts)),
-        TEST_RESULT: result,
-    }
+    bodies = documents(facts)
+    result = bodies[TEST_RESULT]
     if model_signature is not None:
         bodies[MODEL_SIGNATURE] = model_signature
     stated = _json(statement(facts, {name: hashlib.sha256(body).hexdigest() for name, body in bodies.items()}))
@@ -47,6 +43,17 @@ def attest(facts: Facts, folder: Path, key: Any = None, model_signature: bytes |
     for name, body in bodies.items():
         write_bytes(folder / name, body)
     return {name: hashlib.sha256(body).hexdigest() for name, body in bodies.items()}
+
+
+def documents(facts: Facts) -> dict[str, bytes]:
+    """Everything but the statement itself, by file; only the bill of materials has a number and a time of its own."""
+    return {
+        BOM: bom(facts).encode(),
+        CARD: model_card(facts).encode(),
+        PAGE: page(facts).encode("utf-8", "replace"),
+        DATA: _json(croissant(facts)),
+        TEST_RESULT: _json(test_result(facts)),
+    }
 
 
 def folder_beside(run: Path) -> Path:

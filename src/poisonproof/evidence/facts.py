@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from poisonproof.certificates.certificate import Act, Certificate, attack_sizes
 from poisonproof.certificates.methods import certify
+from poisonproof.certificates.shares import Caution, caution
 from poisonproof.certificates.target_medians import median_radii_against_targets
 from poisonproof.data.dataset import Dataset
 from poisonproof.errors import PoisonproofError
@@ -127,6 +128,26 @@ class Facts:
             return Fraction(int(held.sum()), len(held))
         classes = [self.truth == code for code in np.unique(self.truth)]
         return sum((Fraction(int(held[own].sum()), int(own.sum())) for own in classes), Fraction(0)) / len(classes)
+
+    @property
+    def headline_size(self) -> int:
+        """The largest attack size at which half is right and certified, of the test set and on average over classes.
+
+        0 if there is none: a frequent class alone makes no headline.
+        """
+        low, high = 0, int(self.certificate.radius.max(initial=0))
+        while low < high:
+            size = (low + high + 1) // 2
+            enough = min(self.certified_fraction(size), self.certified_fraction(size, balanced=True)) * 2 >= 1
+            low, high = (size, high) if enough else (low, size - 1)
+        return low
+
+    @property
+    def caution(self) -> Caution | None:
+        """What must be said before any figure: that a constant answer would do as well, or is what is given."""
+        names = [*map(str, self.certificate.classes.tolist()), UNSEEN]
+        truth = np.where(self.truth == UNSEEN_LABEL, len(names) - 1, self.truth)
+        return caution(self.certificate.prediction, truth, self.certificate.prediction == truth, names)
 
     @property
     def dataset(self) -> str:

@@ -27,6 +27,7 @@ def model_card(facts: Facts) -> str:
         "probability of failure; it holds under the premises and within the threat model below, and says nothing about "
         "whether a prediction is right.",
         "",
+        *([f"**{_text(facts.caution.headline)}**", ""] if facts.caution else []),
         f"Verdict of the independent checker: **{facts.verdict.word}**.",
         "",
         "## Figures",

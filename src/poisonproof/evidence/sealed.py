@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from poisonproof import __version__
 from poisonproof.certificates.certificate import Certificate
 from poisonproof.errors import PoisonproofError
-from poisonproof.evidence.attest import ENVELOPES, STATEMENT, TEST_RESULT
-from poisonproof.evidence.facts import Facts, NotTrueError, artefacts_of
+from poisonproof.evidence.attest import BOM, DOCUMENTS, ENVELOPES, STATEMENT, TEST_RESULT, documents
+from poisonproof.evidence.facts import MANIFEST, Facts, NotTrueError, artefacts_of
 from poisonproof.evidence.model_signature import MODEL_SIGNATURE, check_model_signature
 from poisonproof.evidence.signing import key_id, opened
 from poisonproof.evidence.statement import PAYLOAD, of_the_data, of_the_run, violation
+from poisonproof.runs.layout import COUNTS
 from poisonproof.system.archives import read_whole
 from poisonproof.system.files import read_record, sha256_of
+from poisonproof.verification.verdict import Verdict
 
 MOST_BYTES = 64 * 10**6
 
@@ -26,7 +32,7 @@ def check_sealed(run: Path, folder: Path, key: Any, facts: Facts | None) -> str:
     Figures are compared only if the data are at hand (``facts``).
     """
     stated, result = (_payload(folder, at, key) for at in range(2))
-    if (folder / STATEMENT).exists() and _read(folder / STATEMENT) != stated:
+    if os.path.lexists(folder / STATEMENT) and _read(folder / STATEMENT) != stated:
         raise NotTrueError(f"{STATEMENT} in {folder} is not the statement that was signed.")
     record = _parsed(stated)
     wrong = violation(record)
@@ -40,19 +46,20 @@ def check_sealed(run: Path, folder: Path, key: Any, facts: Facts | None) -> str:
     _check_premises(record["predicate"]["premises"], expected["premises"])
     for name, value in expected.items():
         _check_same(name, record["predicate"][name], value)
+    others = "" if facts is None else _check_what_documents_say(folder, record["predicate"], facts)
     model = ""
     if MODEL_SIGNATURE in record["predicate"]["documents"]:
         model = f"; {check_model_signature(run, folder / MODEL_SIGNATURE, key)}"
     figures = "" if facts is not None else "; its figures were not compared, because the data are not at hand"
     return (
         f"The evidence in {folder} was signed with this key (SHA-256 {key_id(key)[:16]}…) and is true of the run: "
-        f"{len(record['subject'])} files, {len(expected['premises'])} premises{model}{figures}."
+        f"{len(record['subject'])} files, {len(expected['premises'])} premises{model}{figures}{others}."
     )
 
 
 def _payload(folder: Path, at: int, key: Any) -> bytes:
     path = folder / ENVELOPES
-    if not path.exists():
+    if not os.path.lexists(path):
         raise PoisonproofError(
             f"{folder} holds no signed evidence ({ENVELOPES}); `poisonproof attest RUN --out {folder} --key KEY` "
             "writes it, and --evidence says where it is."
@@ -64,6 +71,8 @@ def _payload(folder: Path, at: int, key: Any) -> bytes:
 
 
 def _read(path: Path) -> bytes:
+    if path.is_symlink():
+        raise NotTrueError(f"{path.name} in {path.parent} is a link; what it leads to may be something else tomorrow.")
     if path.stat().st_size > MOST_BYTES:
         raise PoisonproofError(f"{path} has more than {MOST_BYTES} bytes; no statement of ours has.")
     return read_whole(path)
@@ -80,8 +89,9 @@ def _check_subjects(run: Path, record: dict[str, Any]) -> None:
     """The files that were signed are the files of this run, all of them and no others."""
     stated = {subject["name"]: subject["digest"]["sha256"] for subject in record["subject"]}
     there = artefacts_of(run, read_record(run / "manifest.json"))
-    if not set(stated.items()) & set(there.items()):
-        raise NotTrueError(f"The statement is about another run: none of its files is a file of {run}.")
+    names = {MANIFEST, "certificate.npz", "votes.npy", *COUNTS.values()} & set(there)
+    if not any(stated.get(name) == there[name] for name in names):
+        raise NotTrueError(f"The statement is about another run: {', '.join(sorted(names))} of {run} are other files.")
     differing = sorted(name for name in {*stated, *there} if stated.get(name) != there.get(name))
     if differing:
         more = f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
@@ -89,14 +99,63 @@ def _check_subjects(run: Path, record: dict[str, Any]) -> None:
 
 
 def _check_documents(folder: Path, stated: dict[str, str], result: bytes) -> None:
+    for name in DOCUMENTS:
+        if name not in stated:
+            raise NotTrueError(f"The statement does not name {name}, so nobody signed what it says.")
     for name, digest in stated.items():
         path = folder / name
+        if path.is_symlink():
+            raise NotTrueError(f"{name} in {folder} is a link; what it leads to may be something else tomorrow.")
         if path.name != name or not path.is_file():
             raise NotTrueError(f"{name!r}, which the statement names, is missing from {folder}.")
         if sha256_of(path) != digest:
             raise NotTrueError(f"{name} in {folder} is not the document that the signed statement names.")
-    if TEST_RESULT not in stated or _read(folder / TEST_RESULT) != result:
+    if _read(folder / TEST_RESULT) != result:
         raise NotTrueError(f"{TEST_RESULT} in {folder} is not the one that was signed.")
+
+
+def _check_what_documents_say(folder: Path, stated: dict[str, Any], facts: Facts) -> str:
+    """Every document is, word for word, what is written about this run and the verdict that is stated.
+
+    A clause about what was not compared: another version may have other words for the same facts.
+    """
+    verdict = _verdict_of(stated["verification"])
+    if stated["tool"]["version"] != __version__:
+        return (
+            f"; its documents are those of poisonproof {stated['tool']['version']}, and their words were not compared"
+        )
+    parts = _parsed(_read(folder / BOM))
+    try:
+        name = str(parts["metadata"]["component"]["name"])  # the folder may have another name by now
+    except (KeyError, TypeError):
+        raise NotTrueError(f"{BOM} in {folder} is no bill of materials of ours.") from None
+    for file, body in documents(replace(facts, name=name, verdict=verdict)).items():
+        written = _read(folder / file)
+        if file == BOM:
+            _check_same(file, _without_marks(json.loads(written)), _without_marks(json.loads(body)), "document")
+        elif written != body:
+            pairs = zip_longest(written.decode(errors="replace").splitlines(), body.decode().splitlines())
+            said, right = next(((one, other) for one, other in pairs if one != other), ("", ""))
+            raise NotTrueError(f"{file} in {folder} says {_short(said)}, but the run gives {_short(right)}.")
+    return ""
+
+
+def _verdict_of(stated: dict[str, Any]) -> Verdict:
+    """The verdict whose checks a statement lists; `NotTrueError` if its word does not follow from them."""
+    try:
+        verdict = Verdict.from_dict(stated)
+        follows = (verdict.word, verdict.ok, verdict.verdict) == (stated["word"], stated["ok"], stated["verdict"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise NotTrueError("What the statement says about its verification cannot be followed.") from None
+    if not follows or not verdict.consistent:
+        raise NotTrueError(f"The statement says {stated['word']}, which does not follow from the checks that it lists.")
+    return verdict
+
+
+def _without_marks(record: dict[str, Any]) -> dict[str, Any]:
+    """A bill of materials without its serial number and the time it was written."""
+    metadata = {name: value for name, value in record["metadata"].items() if name != "timestamp"}
+    return {name: value for name, value in record.items() if name != "serialNumber"} | {"metadata": metadata}
 
 
 def _check_premises(stated: list[dict[str, Any]], there: list[dict[str, Any]]) -> None:
@@ -108,17 +167,17 @@ def _check_premises(stated: list[dict[str, Any]], there: list[dict[str, Any]]) -
             raise NotTrueError(f"The statement names the premise '{premise['what']}', which the run does not have.")
 
 
-def _check_same(name: str, stated: Any, there: Any) -> None:
+def _check_same(name: str, stated: Any, there: Any, who: str = "statement") -> None:
     """Equal as JSON; the first place where they are not is named."""
     if json.dumps(stated, sort_keys=True) == json.dumps(there, sort_keys=True):
         return
     if isinstance(stated, dict) and isinstance(there, dict) and set(stated) == set(there):
         for part in there:
-            _check_same(f"{name}.{part}", stated[part], there[part])
+            _check_same(f"{name}.{part}", stated[part], there[part], who)
     if isinstance(stated, list) and isinstance(there, list) and len(stated) == len(there):
         for at, part in enumerate(there):
-            _check_same(f"{name}.{at}", stated[at], part)
-    raise NotTrueError(f"The statement says {name} = {_short(stated)}, but the run gives {_short(there)}.")
+            _check_same(f"{name}.{at}", stated[at], part, who)
+    raise NotTrueError(f"The {who} says {name} = {_short(stated)}, but the run gives {_short(there)}.")
 
 
 def _short(value: Any) -> str:

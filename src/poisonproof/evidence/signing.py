@@ -87,7 +87,9 @@ def public_key(path: Path) -> Any:
 
 def _body(path: Path) -> bytes:
     if not path.is_file():
-        raise PoisonproofError(f"{path}: No such file.")
+        raise PoisonproofError(
+            f"{path} is no file; a key is a PEM file." if path.exists() else f"{path}: No such file."
+        )
     return path.read_bytes()
 
 

@@ -12,8 +12,9 @@ from poisonproof.certificates.certificate import Certificate
 class Voters:
     """One kind of voters in words and in fields.
 
-    ``sentence`` opens a card; ``parameters`` are what decides an election, as plain values; ``heard`` and ``unheard``
-    say what a verdict of VERIFIED, and of no more than CONSISTENT, means for them.
+    ``sentence`` opens a card; ``parameters`` are what decides an election, as plain values, and nothing that decides
+    nothing, because no checker could tell whether it is true; ``heard`` and ``unheard`` say what a verdict of VERIFIED,
+    and of no more than CONSISTENT, means for them.
     """
 
     sentence: str
@@ -49,8 +50,12 @@ def voters_of(certificate: Certificate, manifest: dict[str, Any]) -> Voters:
 
 
 def _samples(certificate: Certificate, manifest: dict[str, Any], learner: str) -> Voters:
-    election = certificate.election
+    election, settings = certificate.election, dict(manifest["settings"]["election"])
     assert election is not None
+    if manifest["settings"]["split"]["kind"] != "group":
+        settings.pop("voices", None)  # of contributors alone
+    if not isinstance(settings.get("class_sizes"), list):
+        settings.pop("class_sizes_from", None)  # of sizes that there are
     return Voters(
         f"A classifier without training, in which {election['words']} ({learner})",
         f"training samples that vote through a fixed map ({certificate.method})",
@@ -59,7 +64,7 @@ def _samples(certificate: Certificate, manifest: dict[str, Any], learner: str) -
                 "voters": election["n_voters"],
                 "trusted_voters": election["n_trusted"],
                 "words": election["words"],
-                **manifest["settings"]["election"],
+                **settings,
             }
         },
         "the training samples were counted again, in the map that is stated, and voted as stated",

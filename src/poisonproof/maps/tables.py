@@ -7,7 +7,7 @@ in their own row.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
@@ -71,6 +71,13 @@ class TableFeatures:
     trusted: bool = True
     names: tuple[str, ...] | None = None
     takes_missing = True
+
+    @property
+    def words(self) -> str:
+        """What a premise says of the map: columns, where their units come from, and what is not as usual."""
+        usual = {part.name: part.default for part in fields(type(self))}
+        odd = [f", {name} {getattr(self, name):g}" for name in ("reach", "gap") if getattr(self, name) != usual[name]]
+        return f"table, {describe_columns(self.columns)}{''.join(odd)}; {self.origin}"
 
     @classmethod
     def declared(cls, columns: Mapping[Any, float | str | tuple[float, float]], **more: Any) -> Self:

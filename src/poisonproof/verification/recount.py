@@ -130,6 +130,19 @@ def described(features: Any, X: Any) -> NDArray[np.float64]:
     return np.concatenate(parts)
 
 
+def map_in_words(election: dict[str, Any]) -> str | None:
+    """What the premise about the map must say; None where the record of a run cannot tell."""
+    from poisonproof.learners.describe import describe
+    from poisonproof.maps.declared import ENCODER, OWN, map_of
+
+    record = election["map"]
+    if record["name"] in (OWN, ENCODER):
+        return None
+    features = map_of(record)
+    words = features.words if record["name"] == "table" else describe(features)
+    return f"{words}, {election['steps_per_unit']:g} steps per unit, {election['metric']}"
+
+
 def electorate(election: dict[str, Any], classes: list[Any], data: Any, groups: Any) -> Electorate:
     """The voters that the data give: every training sample with a known label, and a contributor where those vote."""
     from poisonproof.maps.declared import OWN, map_of

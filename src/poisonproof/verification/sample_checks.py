@@ -17,7 +17,14 @@ from poisonproof.verification import checks, claims
 from poisonproof.verification.arithmetic import draw
 from poisonproof.verification.evidence import MODEL
 from poisonproof.verification.records import same
-from poisonproof.verification.recount import PRODUCTS_AT_ONCE, Electorate, described, electorate, greatest_distance
+from poisonproof.verification.recount import (
+    PRODUCTS_AT_ONCE,
+    Electorate,
+    described,
+    electorate,
+    greatest_distance,
+    map_in_words,
+)
 from poisonproof.verification.sample_files import COUNTS, SampleEvidence
 from poisonproof.verification.sample_theorems import Rule, Sums, by_ballots, by_neighbours, by_voices
 from poisonproof.verification.verdict import Finding, NotCheckedError, NotTrueError, detection
@@ -240,6 +247,7 @@ class SampleChecks:
         by_name = {what: [value, declared] for what, value, declared in listed}
         chosen = claims.CHOICE in by_name
         wanted = claims.premises_of_samples(self.evidence.settings, self.inferred, by_pilot=chosen)
+        wanted["map"] = (map_in_words(self.evidence.settings["election"]), wanted["map"][1])
         if self.data is not None:
             wanted |= {
                 premise.what: (premise.value, premise.declared) for premise in getattr(self.data, "premises", ())

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 from poisonproof.errors import PoisonproofError
 
@@ -160,6 +160,16 @@ class Verdict:
             "not_checked": list(self.unchecked),
             "checks": checks,
         }
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> Self:
+        """What `as_dict` wrote; what follows from the checks is not read, but follows again."""
+        checks = []
+        for found in record["checks"]:
+            details = {name: value for name, value in found.items() if name not in ("name", "outcome", "words")}
+            checks.append(Check(found["name"], found["outcome"], found["words"], details))
+        not_checked = tuple(record["not_checked"])
+        return cls(str(record.get("subject", "")), tuple(checks), int(record["seed"]), not_checked, record["data"])
 
     def __str__(self) -> str:
         return "\n".join([self.verdict, *(f"  {c.outcome:<11}  {c.name}: {c.words}" for c in self.checks)])

@@ -1,0 +1,379 @@
+"""An auditor who distrusts the maker of a run, the writer of its evidence, and the one who signed it."""
+
+import hashlib
+import json
+import shutil
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ed25519
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from sklearn.naive_bayes import GaussianNB
+
+from command_line import poisonproof
+from poisonproof import BallotClassifier, FiniteAggregationClassifier, NeighborVoteClassifier, load, run, verify
+from poisonproof.evidence import signing
+from poisonproof.evidence.attest import DOCUMENTS, ENVELOPES, attest, documents
+from poisonproof.evidence.facts import NotTrueError, gather
+from poisonproof.evidence.sealed import check_sealed
+from poisonproof.evidence.statement import PAYLOAD, predicate
+from poisonproof.maps.choosing import map_for
+from poisonproof.runs.manifest import RunSettings
+from poisonproof.system.files import read_record
+from poisonproof.verification.verdict import Verdict
+from resigning import rewritten, signed_anew
+
+FEW = load("digits").without(range(300, 1415))
+FEW = FEW.but(x_test=FEW.x_test[:40], y_test=FEW.y_test[:40])
+MODELS = {
+    "base classifiers": lambda: FiniteAggregationClassifier(GaussianNB(), k=3, d=2, classes=range(10), n_jobs=1),
+    "ballots": lambda: BallotClassifier(map_for(FEW), near=2.1, classes=range(10)),
+    "neighbours": lambda: NeighborVoteClassifier(map_for(FEW), n_neighbors=7, classes=range(10)),
+}
+UNUSED = ("asked", "changes", "environment", "environments", "made_in", "notes", "seconds")
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def made(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    run(FEW, MODELS[request.param](), folder, RunSettings(undefended=False))
+    return folder, gather(folder, FEW, verify(folder, data=FEW, seed=1))
+
+
+def values_of(record, way=()):
+    """Ways to every value in a record, of a list to the first."""
+    for key, value in record.items() if isinstance(record, dict) else [*enumerate(record)][:1]:
+        yield (*way, key)
+        if isinstance(value, dict | list):
+            yield from values_of(value, (*way, key))
+
+
+def another(value):
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    if isinstance(value, str):
+        return "0" * 64 if len(value) == 64 else f"{value}x"
+    if isinstance(value, dict):
+        return dict([*value.items()][1:]) if value else {"x": 1}
+    return (value[1:] if value else ["x"]) if isinstance(value, list) else 1
+
+
+def forms(facts):
+    """All that evidence says but for the digest of the manifest itself."""
+    said = json.dumps(predicate(facts)) + "".join(
+        body.decode() for name, body in documents(facts).items() if name != "bom.cdx.json"
+    )
+    return said.replace(facts.artefacts["manifest.json"], "")
+
+
+def test_nothing_in_a_manifest_reaches_the_evidence_unless_it_is_true(made, tmp_path):
+    """Each value by itself is changed and the digest computed anew: no evidence, or evidence that does not say it."""
+    folder, facts = made
+    right, manifest, refused = forms(facts), read_record(folder / "manifest.json"), 0
+    forged = shutil.copytree(folder, tmp_path / "run")
+    body = (forged / "manifest.json").read_bytes()
+    for way in values_of(manifest):
+        if way[0] in (*UNUSED, "digest"):
+            continue
+
+        def change(record, way=way):
+            for step in way[:-1]:
+                record = record[step]
+            record[way[-1]] = another(record[way[-1]])
+
+        rewritten(forged, change)
+        try:
+            found = gather(forged, FEW, verify(forged, data=FEW, seed=1))
+        except NotTrueError:
+            refused += 1
+        else:
+            assert forms(found) == right, way
+        (forged / "manifest.json").write_bytes(body)
+    assert refused > 40
+
+
+def signed_lie(evidence, key, name, change):
+    """A document, changed; the statement names its new digest and is signed again by the same key."""
+    body = change((evidence / name).read_bytes())
+    (evidence / name).write_bytes(body)
+    lines = (evidence / ENVELOPES).read_text().splitlines()
+    if name == "test-result.json":
+        lines[1] = json.dumps(signing.sign(body, PAYLOAD, key))
+        (evidence / ENVELOPES).write_text("\n".join(lines) + "\n")
+    digest = hashlib.sha256(body).hexdigest()
+    signed_anew(evidence, key, lambda record: record["predicate"]["documents"].update({name: digest}))
+
+
+def in_json(change):
+    def changed(body):
+        record = json.loads(body)
+        change(record)
+        return (json.dumps(record, indent=1) + "\n").encode()
+
+    return changed
+
+
+def kinder_metric(record):
+    metrics = record["metadata"]["component"]["modelCard"]["quantitativeAnalysis"]["performanceMetrics"]
+    metrics[4]["value"] = "0.999"
+
+
+def no_limitations(record):
+    record["metadata"]["component"]["modelCard"]["considerations"]["technicalLimitations"].pop(0)
+
+
+def other_data(record):
+    record["distribution"][0]["sha256"] = "0" * 64
+
+
+def another_result(record):
+    record["predicate"]["passedTests"].append("blessing")
+
+
+LIES = {
+    "a figure of the bill of materials": ("bom.cdx.json", in_json(kinder_metric), "performanceMetrics.4.value"),
+    "a premise of the bill of materials": ("bom.cdx.json", in_json(no_limitations), "technicalLimitations"),
+    "no bill of materials": ("bom.cdx.json", lambda body: b"{}", "is no bill of materials of ours"),
+    "half a bill of materials": ("bom.cdx.json", lambda body: body[:900], "cannot be read as JSON"),
+    "a figure of the card": ("model-card.md", lambda body: body.replace(b"| clean |", b"| clean | 1"), "model-card.md"),
+    "the verdict of the page": ("evidence.html", lambda body: body.replace(b"VERIFIED", b"BLESSED"), "evidence.html"),
+    "a digest of the data": ("croissant.json", in_json(other_data), "croissant.json"),
+    "a test that was never made": ("test-result.json", in_json(another_result), "test-result.json"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_document_that_lies_is_refused_although_it_was_signed(made, tmp_path, lie):
+    folder, facts = made
+    name, change, words = LIES[lie]
+    key = ed25519.Ed25519PrivateKey.generate()
+    attest(facts, tmp_path, key)
+    check_sealed(folder, tmp_path, key.public_key(), facts)
+    signed_lie(tmp_path, key, name, change)
+    with pytest.raises(NotTrueError, match=words):
+        check_sealed(folder, tmp_path, key.public_key(), facts)
+
+
+def unnamed(record):
+    del record["predicate"]["documents"]["bom.cdx.json"]
+
+
+def kinder_word(record):
+    """What no check heard, called VERIFIED."""
+    for check in record["predicate"]["verification"]["checks"]:
+        if check["name"] in ("members", "recount"):
+            check["outcome"] = "not checked"
+
+
+def no_checks(record):
+    record["predicate"]["verification"]["checks"] = [{}]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (unnamed, r"does not name bom\.cdx\.json, so nobody signed what it says"),
+        (kinder_word, "says VERIFIED, which does not follow from the checks that it lists"),
+        (no_checks, "no statement of ours|cannot be followed"),
+    ],
+)
+def test_a_statement_that_leaves_out_or_overstates_is_refused(made, tmp_path, change, words):
+    folder, facts = made
+    key = ed25519.Ed25519PrivateKey.generate()
+    attest(facts, tmp_path, key)
+    signed_anew(tmp_path, key, change)
+    with pytest.raises(NotTrueError, match=words):
+        check_sealed(folder, tmp_path, key.public_key(), facts)
+
+
+def test_genuine_evidence_survives_a_move_another_verdict_and_another_version(made, tmp_path):
+    """The folder of a run has another name, and the auditor looks at less than the maker did, or with another seed."""
+    folder, facts = made
+    key = ed25519.Ed25519PrivateKey.generate()
+    attest(facts, tmp_path / "evidence", key)
+    moved = shutil.copytree(folder, tmp_path / "elsewhere")
+    found = gather(moved, FEW, verify(moved, data=FEW, ask=False, sample=5, seed=2))
+    assert found.verdict.word == "CONSISTENT"
+    assert "not compared" not in check_sealed(moved, tmp_path / "evidence", key.public_key(), found)
+    signed_anew(tmp_path / "evidence", key, lambda record: record["predicate"]["tool"].update(version="0.1.9"))
+    said = check_sealed(moved, tmp_path / "evidence", key.public_key(), found)
+    assert "its documents are those of poisonproof 0.1.9, and their words were not compared" in said
+
+
+def test_a_verdict_comes_back_from_its_record(made):
+    _, facts = made
+    again = Verdict.from_dict(json.loads(json.dumps(facts.verdict.as_dict())))
+    assert again.as_dict() == facts.verdict.as_dict()
+    assert again.verdict == facts.verdict.verdict
+
+
+@pytest.fixture(scope="module")
+def sequence(tmp_path_factory):
+    """A run by the command line with its signed evidence, two keys, and another run with its own."""
+    place = tmp_path_factory.mktemp("audit")
+    for name in ("key", "other"):
+        key = ed25519.Ed25519PrivateKey.generate()
+        (place / f"{name}.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        (place / f"{name}.pub").write_bytes(public)
+    for name, k in (("run", 3), ("second", 2)):
+        poisonproof("run", "digits", "--learner", "table", "--k", k, "--d", 1, "--no-undefended", "--out", place / name)
+        poisonproof("attest", place / name, "--key", place / "key.pem")
+    return place
+
+
+def changed_byte(name):
+    def change(place):
+        path = place / "run-evidence" / name
+        body = bytearray(path.read_bytes())
+        body[len(body) // 2] ^= 1
+        path.write_bytes(body)
+
+    return change
+
+
+def swapped(name):
+    return lambda place: shutil.copy(place / "second-evidence" / name, place / "run-evidence" / name)
+
+
+def linked(name):
+    def change(place):
+        path = place / name
+        path.rename(place / "aside")
+        path.symlink_to(place / "aside")
+
+    return change
+
+
+def truncated(name):
+    def change(place):
+        path = place / "run-evidence" / name
+        path.write_bytes(path.read_bytes()[:-200])
+
+    return change
+
+
+def of_another_run(place):
+    shutil.rmtree(place / "run-evidence")
+    shutil.copytree(place / "second-evidence", place / "run-evidence")
+
+
+def of_another_type(place):
+    path = place / "run-evidence" / ENVELOPES
+    path.write_text(path.read_text().replace(PAYLOAD, "application/json", 1))
+
+
+def in_another_order(place):
+    path = place / "run-evidence" / ENVELOPES
+    path.write_text("".join(line + "\n" for line in reversed(path.read_text().splitlines())))
+
+
+def without_signatures(place):
+    path = place / "run-evidence" / ENVELOPES
+    lines = [json.dumps({**json.loads(line), "signatures": []}) for line in path.read_text().splitlines()]
+    path.write_text("\n".join(lines))
+
+
+def other_file_of_the_run(place):
+    path = place / "run" / "split.npy"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+
+
+def raised_in_the_manifest(place):
+    rewritten(place / "run", lambda record: record.update(clean_accuracy=1.0))
+
+
+FORGERIES = {
+    **{f"a byte of {name}": (changed_byte(name), 3, "") for name in (*DOCUMENTS, "statement.json", ENVELOPES)},
+    **{f"swapped {name}": (swapped(name), 3, name) for name in (*DOCUMENTS, "statement.json")},
+    "swapped signatures": (swapped(ENVELOPES), 3, "statement.json"),
+    "evidence of another run": (of_another_run, 3, "about another run"),
+    "another payload type": (of_another_type, 3, "holds 'application/json', not"),
+    "statements in another order": (in_another_order, 3, "statement.json"),
+    "no signatures": (without_signatures, 3, "not signed with this key"),
+    **{f"truncated {name}": (truncated(name), 3, "") for name in ("statement.json", "bom.cdx.json", ENVELOPES)},
+    **{f"a link for {name}": (linked(f"run-evidence/{name}"), 3, "is a link") for name in (*DOCUMENTS, ENVELOPES)},
+    "a link for the statement": (linked("run-evidence/statement.json"), 3, "is a link"),
+    "a link in the run": (linked("run/votes.npy"), 3, "votes.npy"),
+    "a file of the run": (other_file_of_the_run, 3, "split.npy was altered"),
+    "a number of the manifest": (raised_in_the_manifest, 3, "clean_accuracy"),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_what_was_forged_is_refused_and_named_by_the_command(sequence, tmp_path, forgery):
+    change, code, words = FORGERIES[forgery]
+    place = shutil.copytree(sequence, tmp_path / "audit", symlinks=True)
+    change(place)
+    done = poisonproof("verify", place / "run", "--no-ask", "--signature", place / "key.pub", code=code)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert "NOT VERIFIED" in said
+    assert words in said
+
+
+def test_genuine_evidence_passes_and_keys_that_are_none_are_the_users_mistake(sequence, tmp_path):
+    place = sequence
+    done = poisonproof("verify", place / "run", "--signature", place / "key.pub")
+    assert "is true of the run" in " ".join(done.stdout.split())
+    done = poisonproof("verify", place / "run", "--no-ask", "--signature", place / "other.pub", code=3)
+    assert "not signed with this key" in " ".join(done.stdout.split())
+    (tmp_path / "text").write_text("no key")
+    for given, words in (
+        (tmp_path / "text", "is no public key"),
+        (place / "key.pem", "is no public key"),
+        (tmp_path, "is no file"),
+        (tmp_path / "nowhere", "No such file"),
+    ):
+        done = poisonproof("verify", place / "run", "--no-ask", "--signature", given, code=2)
+        assert words in " ".join(done.stderr.split())
+    for given in (tmp_path / "text", place / "key.pub"):
+        done = poisonproof("attest", place / "run", "--out", tmp_path / "out", "--key", given, code=2)
+        assert "is no private key" in " ".join(done.stderr.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_gate_speaks_by_exit_code_table_json_and_junit(sequence, tmp_path):
+    """Every option, on runs whose figures are known."""
+    from lxml import etree
+
+    best, second = sequence / "run", sequence / "second"
+    record = json.loads((sequence / "run-evidence" / "statement.json").read_text())["predicate"]["evaluation"]
+    at_one = next(row for row in record["certified"] if row["attack_size"] == 1)
+    share = f"{at_one['right_and_certified']}/382"
+    asked = ("--attack-size", 1, "--certified-fraction", share)
+    done = poisonproof("gate", best, *asked, "--require-verified", "--clean", 0.5, "--junit", tmp_path / "gate.xml")
+    assert "met: run, VERIFIED; a constant answer is right on 11.7 %" in " ".join(done.stdout.split())
+    suite = etree.parse(tmp_path / "gate.xml").find("testsuite")
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "0")
+    done = poisonproof("gate", best, *asked, "--attack-size", 0, "--certified-fraction", 1, "--json", code=6)
+    found = json.loads(done.stdout)
+    assert [row["met"] for row in found["conditions"]] == [True, False]
+    assert not found["met"]
+    balanced = poisonproof("gate", best, "--attack-size", 1, "--certified-fraction", 0, "--balanced", "--json")
+    (row,) = json.loads(balanced.stdout)["conditions"]
+    assert "balanced" in row["what"]
+    assert row["found"] == f"{int(at_one['balanced'] * 1000) / 10} %"
+    worse = poisonproof(
+        "gate", second, "--attack-size", 1, "--certified-fraction", 0, "--max-drop-from", best, 0, code=6
+    )
+    assert "at attack size 1, against run" in " ".join(worse.stdout.split())
+    poisonproof("gate", second, "--attack-size", 1, "--certified-fraction", 0, "--max-drop-from", best, 1)
+    for words, said in (
+        ((), "asks for nothing"),
+        (("--clean", "80"), "must be a share between 0 and 1"),
+        (("--attack-size", 1), "Every --attack-size needs its --certified-fraction"),
+        (("--max-drop-from", best, "-0.1"), "must be a share between 0 and 1"),
+        (("--max-drop-from", tmp_path, "0.1"), "holds no run"),
+    ):
+        assert said in " ".join(poisonproof("gate", second, *words, code=2).stderr.split())
+    forged = shutil.copytree(best, tmp_path / "run")
+    raised = forged / "votes.npy"
+    votes = np.load(raised)
+    votes[:] = votes[:, :1]
+    np.save(raised, votes)
+    for words in (("--clean", 0), ("--max-drop-from", best, 1)):
+        assert "votes.npy was altered" in " ".join(poisonproof("gate", forged, *words, code=3).stderr.split())
+    done = poisonproof("gate", best, "--clean", 0, "--max-drop-from", forged, 1, code=3)
+    assert "votes.npy was altered" in " ".join(done.stderr.split())
