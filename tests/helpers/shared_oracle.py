@@ -66,3 +66,13 @@ def random_case(rng, least=2, most=8, samples=12):
     shares = [rng.dirichlet([lean if c == label else 1 for c in range(n_classes + 1)]) for label in y]
     matrix = [rng.choice(n_classes + 1, n, p=share).tolist() for share in shares]
     return matrix, y, spread, n_classes, unseen, int(rng.integers(0, min(4, max(2, n // (2 * d))) + 1))
+
+
+def close_case(rng, samples=60):
+    """10 to 12 base classifiers, many test samples whose leads an attack of size 3 or 4 may or may not close."""
+    n, n_classes = int(rng.integers(10, 13)), int(rng.integers(2, 5))
+    spread = Spread(n, tuple(rng.choice(n, int(rng.integers(1, 3)), replace=False).tolist()))
+    y = rng.integers(n_classes, size=samples)
+    right = rng.random((samples, n)) < rng.uniform(0.5, 1.0, (samples, 1))
+    matrix = np.where(right, y[:, None], rng.integers(n_classes, size=(samples, n))).tolist()
+    return matrix, y, spread, n_classes, bool(rng.integers(2)), int(rng.integers(3, 5))
