@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import codecs
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from poisonproof.data.readers.lines import LONGEST_LINE, NUL, check_file, decoded, every_line, lines
-from poisonproof.data.readers.pieces import ROWS_PER_PIECE, Piece, TextCells, by_rows
-from poisonproof.data.readers.plain_csv import Place, first_row, plain_pieces
+from poisonproof.data.readers.lines import LONGEST_LINE, NUL, decoded, every_line, lines
 from poisonproof.data.readers.quotes import Grammar, grammar
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.schema import Quotes, check_delimiter
@@ -45,32 +43,15 @@ class CsvTable:
         self.header = self._header()
         self.unreadable: list[str] = []
 
-    def pieces(self, faults: Counter[str], wanted: Sequence[str], rows: int = ROWS_PER_PIECE) -> Iterator[Piece]:
-        """The same by column, many rows at once: those of a plain beginning, then the others line by line."""
-        at = {name: place for place, name in enumerate(self.header)}
-        place, good = None, 0
-        if self.path.suffix != ".gz" and self.path.is_file():
-            check_file(self.path, self.most_bytes)
-            place = first_row(self.path, LONGEST_LINE)
-        if place is not None:
-            for piece in plain_pieces(self.path, place, self.delimiter, len(self.header)):
-                place, good = piece.after, good + piece.n_rows
-                numbers = range(piece.start.line, piece.after.line)
-                yield Piece(numbers, {name: TextCells(piece.columns[at[name]]) for name in wanted})
-        yield from by_rows(self.records(faults, place, good), self.header, wanted, rows)
-
-    def records(
-        self, faults: Counter[str], after: Place | None = None, good: int = 0
-    ) -> Iterator[tuple[int, list[str]]]:
-        """Number of the first line and cells of every good row; of those from a place on, behind so many good ones."""
-        inside = every_line(self.path, self.most_bytes, faults, after)
-        if after is None:
-            next((line for line in inside if line[1] and line[1].strip()), None)  # the header
+    def records(self, faults: Counter[str]) -> Iterator[tuple[int, list[str]]]:
+        """Number of the first line and cells of every good row."""
+        inside = every_line(self.path, self.most_bytes, faults)
+        next((line for line in inside if line[1] and line[1].strip()), None)  # the header
         texts: Texts = ((number, None if line is None else decoded(line, faults)) for number, line in inside)
         if self.quotes == "records":
             return self._by_quotes(texts, faults)
         texts = _without_nul(texts, faults)
-        return self._by_lines(texts, faults, good) if self.quotes == "lines" else self._without_quotes(texts, faults)
+        return self._by_lines(texts, faults) if self.quotes == "lines" else self._without_quotes(texts, faults)
 
     def _without_quotes(self, texts: Texts, faults: Counter[str]) -> Rows:
         for number, text in texts:
@@ -82,8 +63,8 @@ class CsvTable:
             else:
                 yield number, cells
 
-    def _by_lines(self, texts: Texts, faults: Counter[str], good: int) -> Rows:
-        rules, width = grammar(self.delimiter), len(self.header)
+    def _by_lines(self, texts: Texts, faults: Counter[str]) -> Rows:
+        rules, width, good = grammar(self.delimiter), len(self.header), 0
         started: _Started | None = None
         beyond = _Beyond(rules, width)
         for number, text in texts:

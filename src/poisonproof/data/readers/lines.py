@@ -34,9 +34,7 @@ def lines(path: Path, most_bytes: int | None, faults: Counter[str]) -> Iterator[
             yield number, content
 
 
-def every_line(
-    path: Path, most_bytes: int | None, faults: Counter[str], start: tuple[int, int] | None = None
-) -> Iterator[tuple[int, bytes | None]]:
+def every_line(path: Path, most_bytes: int | None, faults: Counter[str]) -> Iterator[tuple[int, bytes | None]]:
     """Number (from 1) and content of every line, None where it is too long; ``.gz`` files are expanded on the way.
 
     Parameters
@@ -47,30 +45,21 @@ def every_line(
         file.
     faults : Counter
         Counts the lines that are too long.
-    start : byte and number of a line, optional
-        Where to begin; the first line otherwise.
     """
+    size = path.stat().st_size
     compressed = path.suffix == ".gz"
     allowed = most_bytes or MOST_BYTES
     if compressed and most_bytes is None:
-        allowed = min(allowed, max(FREE_EXPANSION, MOST_EXPANSION * path.stat().st_size))
+        allowed = min(allowed, max(FREE_EXPANSION, MOST_EXPANSION * size))
     if not compressed:
-        check_file(path, most_bytes)
+        check_size(path, size, allowed)
+        if most_bytes is None:
+            check_memory(path, size)
     with gzip.open(path) if compressed else path.open("rb") as file:
         try:
-            if start is not None:
-                file.seek(start[0])
-            yield from _lines(path, cast(BinaryIO, file), allowed, faults, start or (0, 1))
+            yield from _lines(path, cast(BinaryIO, file), allowed, faults)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise PoisonproofError(f"{path} is damaged: it is not a whole gzip file ({error}).") from None
-
-
-def check_file(path: Path, most_bytes: int | None) -> None:
-    """Refuse a file, not a compressed one, that is larger than allowed or than the memory that is free."""
-    size = path.stat().st_size
-    check_size(path, size, most_bytes or MOST_BYTES)
-    if most_bytes is None:
-        check_memory(path, size)
 
 
 def check_size(path: Path, size: int, allowed: int) -> None:
@@ -101,10 +90,8 @@ def decoded(line: bytes, faults: Counter[str]) -> str:
         return line.decode("latin-1")
 
 
-def _lines(
-    path: Path, file: BinaryIO, allowed: int, faults: Counter[str], start: tuple[int, int]
-) -> Iterator[tuple[int, bytes | None]]:
-    total, number = start[0], start[1] - 1
+def _lines(path: Path, file: BinaryIO, allowed: int, faults: Counter[str]) -> Iterator[tuple[int, bytes | None]]:
+    number = total = 0
     while line := file.readline(LONGEST_LINE):
         number += 1
         whole = line.endswith(b"\n")

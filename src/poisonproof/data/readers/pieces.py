@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,15 +95,10 @@ class TextCells:
 def pieces_of(table: Any, faults: Counter[str], wanted: Sequence[str], rows: int = ROWS_PER_PIECE) -> Iterator[Piece]:
     """The good rows of a table in pieces, of these columns; by the table's own types where it has some."""
     if hasattr(table, "pieces"):
-        return cast(Iterator[Piece], table.pieces(faults, wanted))
-    return by_rows(table.records(faults), table.header, wanted, rows)
-
-
-def by_rows(
-    records: Iterator[tuple[int, list[str]]], header: Sequence[str], wanted: Sequence[str], rows: int
-) -> Iterator[Piece]:
-    """Rows with their numbers in pieces of so many, of the columns that are wanted."""
-    at = {name: place for place, name in enumerate(header)}
+        yield from table.pieces(faults, wanted)
+        return
+    at = {name: place for place, name in enumerate(table.header)}
+    records = table.records(faults)
     while block := list(islice(records, rows)):
         columns = list(zip(*(cells for _, cells in block), strict=True))
         yield Piece([number for number, _ in block], {name: TextCells(columns[at[name]]) for name in wanted})
