@@ -128,6 +128,8 @@ def test_blocks_of_rows_and_parts_change_nothing(monkeypatch):
     hashes, keys = samples.hashes().tolist(), samples.keys(rows)
     for cells in (1, 40, 1000):
         monkeypatch.setattr("poisonproof.samples.kinds.CELLS_AT_ONCE", cells)
+        monkeypatch.setattr("poisonproof.samples.kinds.WORDS_AT_ONCE", cells)
+        monkeypatch.setattr("poisonproof.samples.kinds.ROWS_AT_ONCE", 1 + cells // 40)
         assert samples.hashes().tolist() == hashes
         assert samples.keys(rows) == keys
         assert [b"".join(pieces) for pieces in samples.keys_of_parts(rows, parts)] == expected

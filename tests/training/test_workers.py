@@ -8,8 +8,10 @@ import sys
 import time
 from pathlib import Path
 
+import joblib
 import pytest
 from filelock import FileLock
+from joblib._parallel_backends import MultiprocessingBackend
 from sklearn.naive_bayes import GaussianNB
 
 from poisonproof import FiniteAggregationClassifier, data
@@ -18,7 +20,7 @@ from poisonproof.runs.folder import only_writer
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.scratch import PREFIX, scratch_folder, sweep_scratch
-from poisonproof.system.workers import full_disk
+from poisonproof.system.workers import WorkerDiedError, dead_workers_told, full_disk, own_workers
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -179,3 +181,16 @@ def test_what_a_full_disk_looks_like():
     wrapped.__cause__ = RuntimeError("Traceback …\nOSError: [Errno 28] No space left on device")
     assert full_disk(wrapped) == errno.ENOSPC
     assert full_disk(ValueError("28")) is None
+
+
+def test_workers_of_a_cluster_are_not_told_to_end_with_a_process_of_this_machine(tmp_path):
+    """Ray's backend derives from joblib's, but its workers may be elsewhere, where our process's number is nobody's."""
+    theirs = type("RayBackend", (MultiprocessingBackend,), {"__module__": "ray.util.joblib.ray_backend"})
+    with joblib.parallel_config(theirs()), own_workers(tmp_path / "scratch", 2) as options:
+        assert options == {}
+    with joblib.parallel_config("multiprocessing"), own_workers(tmp_path / "scratch", 2) as options:
+        assert "initializer" in options
+    lost = type("RayActorError", (RuntimeError,), {"__module__": "ray.exceptions"})
+    told = pytest.raises(WorkerDiedError, match=r"^A worker process died, killed or out of memory \(RayActorError\)")
+    with told, dead_workers_told():
+        raise lost("the actor died")

@@ -9,6 +9,7 @@ samples), nothing comes out, and the caller prepares everything anew.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -303,7 +304,7 @@ def _stamp(values: Any) -> Any:
 def _same_stamp(stamp: Any, earlier: Any) -> bool:
     """Whether two stamps are one; objects are compared by identity, since an odd one may refuse to be compared."""
     if isinstance(stamp, list) and isinstance(earlier, list):
-        return len(stamp) == len(earlier) and all(one is other for one, other in zip(stamp, earlier, strict=True))
+        return len(stamp) == len(earlier) and all(map(is_, stamp, earlier))
     return bool(stamp == earlier)
 
 

@@ -9,6 +9,7 @@ with 100 extremely randomised trees at less than a fifteenth of their cost; benc
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -27,6 +28,7 @@ from sklearn.utils.validation import (
 )
 
 from poisonproof.errors import PoisonproofError
+from poisonproof.learners.logistic import WIDEST, Design, Regression, fit_logistic
 from poisonproof.samples.batch import MISSING_NAME, TableBatch, name_of
 from poisonproof.samples.kinds import is_frame
 from poisonproof.system.compiled import njit
@@ -76,14 +78,29 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             raise PoisonproofError(
                 f"TableClassifier needs samples of at least 2 classes; got {len(self.classes_)} class."
             )
-        self.learn_encoding(X)
+        cells = self._learn(X)
+        fitted = self._fit_dense(X, codes) if cells is None or not self._is_compact else self._fit_compact(cells, codes)
+        self.weights_, self.bias_, self.n_iter_ = fitted.weights, fitted.bias, fitted.n_steps
+        return self
+
+    @property
+    def _is_compact(self) -> bool:
+        """Whether a row is mostly noughts, of no more columns than our own solver is made for."""
+        widths = [len(categories) for categories in self.categories_ if categories is not None]
+        return bool(widths) and len(self.mean_) + len(self.flagged_) + sum(widths) <= WIDEST
+
+    def _fit_compact(self, cells: _Cells, codes: NDArray[np.int64]) -> Regression:
+        numbers, places, n_ones = self._encode_compact(cells)
+        if not np.isfinite(numbers).all():
+            raise PoisonproofError("The numbers of a subset are too large to be standardised.")
+        return fit_logistic(Design.of(numbers, places, n_ones), codes, len(self.classes_), self.C, self.max_iter)
+
+    def _fit_dense(self, X: Any, codes: NDArray[np.int64]) -> Regression:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             model = LogisticRegression(C=self.C, max_iter=self.max_iter).fit(self.encode(X), codes)
-        self.weights_ = np.ascontiguousarray(model.coef_)
-        self.n_iter_ = int(np.max(model.n_iter_))
-        self.bias_ = np.ascontiguousarray(model.intercept_)
-        return self
+        weights, bias = np.ascontiguousarray(model.coef_), np.ascontiguousarray(model.intercept_)
+        return Regression(weights, bias, int(np.max(model.n_iter_)))
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores, an array (n, classes), or (n,) for two classes as in scikit-learn."""
@@ -119,55 +136,83 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
 
     def learn_encoding(self, X: Any) -> Self:
         """Learn how to write the columns of a subset as numbers: all of `fit` but the regression."""
-        self.categories_: list[list[Any] | None] = []
+        self._learn(X)
+        return self
+
+    def _learn(self, X: Any) -> _Cells | None:
+        """The same; what the subset holds, unless it is sparse."""
         self.sparse_ = sp.issparse(X)
-        if sp.issparse(X):
+        self.categories_: list[list[Any] | None] = []
+        if self.sparse_:
             self.mean_, self.scale_, self.flagged_ = np.zeros(0), np.zeros(0), np.zeros(0, np.int64)
-            return self
-        for at in range(X.shape[1]):
-            if _is_number(X, at):
-                self.categories_.append(None)
-                continue
-            places, names = _categories(X, at)
-            self.categories_.append(sorted({names[place] for place in np.unique(places)}))
-        numbers = self._numbers(X)
-        missing = np.isnan(numbers)
+            return None
+        cells = _Cells.of(X, [at for at in range(X.shape[1]) if not _is_number(X, at)])
+        self.categories_ = [None] * cells.n_columns
+        for at, (places, names) in cells.categories.items():
+            self.categories_[at] = sorted({names[place] for place in _held(places, len(names))})
+        numbers, missing = cells.numbers, cells.missing
         held = np.maximum((~missing).sum(axis=0), 1)
         self.mean_ = np.where(missing, 0.0, numbers).sum(axis=0) / held
         spread = np.sqrt((np.where(missing, 0.0, numbers - self.mean_) ** 2).sum(axis=0) / held)
         self.scale_ = np.where(spread > 0, spread, 1.0)
         self.flagged_ = np.flatnonzero(missing.any(axis=0))
-        return self
-
-    def _numbers(self, X: Any) -> NDArray[np.float64]:
-        if not is_frame(X) and not isinstance(X, TableBatch):
-            return np.asarray(X)
-        at = [i for i, categories in enumerate(self.categories_) if categories is None]
-        if isinstance(X, TableBatch):
-            return X.numbers(at)
-        return np.asarray(X.iloc[:, at].to_numpy(dtype=np.float64, na_value=np.nan))
+        return cells
 
     def encode(self, X: Any) -> Any:
         """Samples as numbers, by what `learn_encoding` learned."""
         if sp.issparse(X):
             return X
-        numbers = self._numbers(X)
-        missing = np.isnan(numbers)
-        widths = [0 if categories is None else len(categories) for categories in self.categories_]
-        n_numbers, at = numbers.shape[1], numbers.shape[1] + len(self.flagged_)
-        encoded = np.zeros((len(numbers), at + sum(widths)))
-        np.divide(numbers - self.mean_, self.scale_, out=encoded[:, :n_numbers])
-        encoded[:, :n_numbers][missing] = 0.0
-        encoded[:, n_numbers:at] = missing[:, self.flagged_]
-        rows = np.arange(len(numbers))
-        for column, categories in enumerate(self.categories_):
-            if categories is not None:
-                places, names = _categories(X, column)
-                known = {category: place for place, category in enumerate(categories)}
-                hot = np.array([known.get(name, -1) for name in names])[places]
-                encoded[rows[hot >= 0], at + hot[hot >= 0]] = 1.0
-                at += len(categories)
+        columns = [at for at, categories in enumerate(self.categories_) if categories is not None]
+        numbers, places, n_ones = self._encode_compact(_Cells.of(X, columns))
+        n_numbers = numbers.shape[1]
+        encoded = np.zeros((len(numbers), n_numbers + n_ones))
+        encoded[:, :n_numbers] = numbers
+        rows, which = np.nonzero(places >= 0)
+        encoded[rows, n_numbers + places[rows, which]] = 1.0
         return encoded
+
+    def _encode_compact(self, cells: _Cells) -> tuple[NDArray[np.float64], NDArray[np.int64], int]:
+        """Numbers, the places of ones behind them (rows, most ones; -1 where there is none), and how many there are."""
+        scaled = np.divide(cells.numbers - self.mean_, self.scale_)
+        scaled[cells.missing] = 0.0
+        at = len(self.flagged_)
+        ones = np.full((len(scaled), at + len(cells.categories)), -1, np.int64)
+        ones[:, :at] = np.where(cells.missing[:, self.flagged_], np.arange(at), -1)
+        for place, (column, (places, names)) in enumerate(cells.categories.items(), at):
+            categories = self.categories_[column] or []
+            known = {category: at + number for number, category in enumerate(categories)}
+            ones[:, place] = np.array([known.get(name, -1) for name in names])[places]
+            at += len(categories)
+        return scaled, ones, at
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """What a table holds: numbers (NaN where missing), and of the other columns places in names (see `_categories`)."""
+
+    n_columns: int
+    numbers: NDArray[np.float64]
+    missing: NDArray[np.bool_]
+    categories: dict[int, tuple[NDArray[Any], list[str]]]
+
+    @classmethod
+    def of(cls, X: Any, categorical: list[int]) -> _Cells:
+        if not is_frame(X) and not isinstance(X, TableBatch):
+            numbers = np.asarray(X)
+        else:
+            others = set(categorical)
+            at = [column for column in range(X.shape[1]) if column not in others]
+            if isinstance(X, TableBatch):
+                numbers = X.numbers(at)
+            else:
+                numbers = np.asarray(X.iloc[:, at].to_numpy(dtype=np.float64, na_value=np.nan))
+        categories = {column: _categories(X, column) for column in categorical}
+        return cls(X.shape[1], numbers, np.isnan(numbers), categories)
+
+
+def _held(places: NDArray[Any], n_names: int) -> list[int]:
+    """The different places; -1, which stands for the last name, among them."""
+    return (np.flatnonzero(np.bincount(np.add(places, 1, dtype=np.int64), minlength=n_names)) - 1).tolist()
 
 
 def _is_number(X: Any, at: int) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,12 +38,14 @@ class TableBatch:
     columns: Sequence[Column]
     rows: NDArray[np.int64]
     form: Sequence[Any]
+    outline: Any
+    """A frame of such columns without a row."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, part: slice) -> TableBatch:
-        return TableBatch(self.columns, self.rows[part], self.form)
+        return TableBatch(self.columns, self.rows[part], self.form, self.outline)
 
     def copy(self) -> TableBatch:
         """Itself: what it gives out is made anew each time, so nobody can change it."""
@@ -54,13 +55,6 @@ class TableBatch:
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
         return len(self.rows), len(self.columns)
-
-    @cached_property
-    def outline(self) -> Any:
-        """A frame of such columns without a row."""
-        import pandas as pd
-
-        return pd.DataFrame(columns=pd.Index([column.name for column in self.columns]))
 
     def is_number(self, at: int) -> bool:
         """Whether a column is fed as numbers."""

@@ -213,8 +213,9 @@ class Column:
         codes = self.codes[rows]
         if not self.categorical:
             return OBJECT if (codes >= self.cells.first_text).any() else NUMBER
-        present = np.unique(codes)
-        return tuple(self.cells.values[present[present >= 0]])
+        present = np.bincount(codes[codes >= 0], minlength=len(self.cells)) if len(self.cells) <= len(codes) else None
+        held = np.unique(codes[codes >= 0]) if present is None else np.flatnonzero(present)
+        return tuple(self.cells.values[held])
 
     def as_numbers(self, rows: Any = slice(None)) -> NDArray[np.float64]:
         """The cells that are numbers; NaN for others."""

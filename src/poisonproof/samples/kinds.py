@@ -37,6 +37,7 @@ from poisonproof.samples.sparse import entries_by_row, summed
 DTYPES = ("float64", "uint8")
 MOST_PIXEL = 1 << 40
 CELLS_AT_ONCE = 1 << 22
+WORDS_AT_ONCE, ROWS_AT_ONCE = 1 << 17, 1 << 11  # of a table that is hashed: what the processor's cache holds
 
 
 class Samples(ABC):
@@ -306,7 +307,7 @@ class TableSamples(Samples):
 
     def hashes(self, seed: int = 0) -> NDArray[np.uint64]:
         hashes = np.empty(len(self), np.uint64)
-        for rows in _in_blocks(len(self), self.n_features):
+        for rows in _in_blocks(len(self), self.n_features, WORDS_AT_ONCE, ROWS_AT_ONCE):
             words = np.empty((rows.stop - rows.start, self.n_features))
             for at, column in enumerate(self.columns):
                 words[:, at] = column.words(rows)
@@ -371,9 +372,16 @@ class TableSamples(Samples):
         rows = np.asarray(rows)
         return tuple(column.form_of(rows) for column in self.columns)
 
+    @cached_property
+    def outline(self) -> Any:
+        """A frame of such columns without a row."""
+        import pandas as pd
+
+        return pd.DataFrame(columns=pd.Index([column.name for column in self.columns]))
+
     def by_column(self, rows: ArrayLike, form: Any) -> TableBatch:
         """What `take` gives, as columns, for learners that take them."""
-        return TableBatch(self.columns, np.asarray(rows), form)
+        return TableBatch(self.columns, np.asarray(rows), form, self.outline)
 
     def take(self, rows: ArrayLike, form: Any = None) -> Any:
         import pandas as pd
@@ -550,7 +558,7 @@ def _narrow(matrix: Any) -> Any:
     return matrix
 
 
-def _in_blocks(n_rows: int, n_features: int) -> Iterator[slice]:
-    """Rows, no more of them at once than `CELLS_AT_ONCE` allows."""
-    size = max(1, CELLS_AT_ONCE // max(n_features, 1))
+def _in_blocks(n_rows: int, n_features: int, cells: int | None = None, rows: int = 1) -> Iterator[slice]:
+    """Rows, no more of them at once than so many cells (or `CELLS_AT_ONCE`) allow, but at least so many."""
+    size = max(rows, (cells or CELLS_AT_ONCE) // max(n_features, 1))
     return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))

@@ -19,6 +19,7 @@ from poisonproof.learners.seeding import isolated, seeded
 from poisonproof.samples.batch import takes_columns
 from poisonproof.samples.kinds import Samples, TableSamples
 from poisonproof.system.threads import with_limited_libraries
+from poisonproof.training import linear
 from poisonproof.training.asking import ask_in_batches
 from poisonproof.votes.rankings import ranked_by_score
 
@@ -187,6 +188,8 @@ def _scores(member: Member, fed: Any, n_samples: int) -> NDArray[np.float64]:
 
 
 def _answers(member: Member, fed: Any, n_samples: int) -> NDArray[np.int64]:
+    if linear.multiplies(member.model, fed):
+        return _positions(linear.answers(member.model, fed))
     return ask_in_batches(member.model, lambda batch: _predict(member, batch), fed, n_samples)
 
 
@@ -199,7 +202,10 @@ def _predict(member: Member, fed: Any) -> NDArray[np.int64]:
         with isolated(member.index):
             return member.model.predict(fed.copy())  # it may change what it is fed
 
-    answers = np.asarray(with_limited_libraries(asked))
+    return _positions(np.asarray(with_limited_libraries(asked)))
+
+
+def _positions(answers: NDArray[Any]) -> NDArray[np.int64]:
     positions = answers.astype(np.int64)
     if answers.ndim != 1 or not np.array_equal(positions, answers) or positions.min(initial=0) < 0:
         raise PoisonproofError("the base classifier did not predict one of the labels it was trained on")

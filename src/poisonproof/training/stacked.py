@@ -20,6 +20,7 @@ from poisonproof.learners.table_stack import CATEGORIES, NUMBERS, OBJECTS, Table
 from poisonproof.samples.batch import MISSING_NAME, name_of
 from poisonproof.samples.columns import NUMBER, OBJECT
 from poisonproof.samples.kinds import NumberSamples, Samples, SparseSamples, TableSamples
+from poisonproof.system.compiled import njit
 from poisonproof.system.threads import in_threads
 from poisonproof.training.member import Member
 from poisonproof.votes.votes import vote_dtype
@@ -120,7 +121,16 @@ def _vote(lot: Lot, numbers: Any, codes: NDArray[np.int64], votes: NDArray[Any],
         best = lot.stack.best_of_sparse(numbers[start:stop])
     else:
         best = lot.stack.best(numbers[start:stop], codes[start:stop])
-    votes[start:stop, lot.places] = lot.codes[np.arange(len(lot.places)), best]
+    _place(best, lot.codes, lot.places, votes[start:stop])
+
+
+@njit(nogil=True, cache=True)
+def _place(
+    best: NDArray[np.uint16], codes: NDArray[np.int64], places: NDArray[np.int64], votes: NDArray[np.generic]
+) -> None:
+    for row in range(len(best)):
+        for lane in range(len(places)):
+            votes[row, places[lane]] = codes[lane, best[row, lane]]
 
 
 def _lot(members: Sequence[Member], places: Sequence[int], kinds: tuple[str, ...] | None) -> Lot:

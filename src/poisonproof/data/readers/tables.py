@@ -248,4 +248,4 @@ def _samples(schema: TableSchema, features: Sequence[_Numbers | _Texts]) -> Any:
             made[name] = column.values()
         else:
             made[name] = column.categories(pd) if role == "category" else pd.Series(column.texts(), dtype=object)
-    return pd.DataFrame(made)
+    return pd.DataFrame(made, copy=False)
