@@ -77,13 +77,13 @@ def test_the_score_is_what_cross_validation_by_hand_gives():
 def test_it_takes_the_best_and_ties_go_to_the_first():
     data = load_breast_cancer()
     chosen = AutoClassifier(random_state=0).fit(data.data[:150], data.target[:150])
-    assert type(chosen.chosen_) is type(chosen.candidates(data.data)[int(chosen.scores_.argmax())])
+    assert type(chosen.chosen_) is type(chosen.candidates(data.data, 2)[int(chosen.scores_.argmax())])
     circle = np.random.default_rng(0).normal(size=(300, 2))
     inside = (circle**2).sum(axis=1) < 1.4
     assert isinstance(AutoClassifier(random_state=0).fit(circle, inside).chosen_, TreesClassifier)
     line = circle[:, 0] + circle[:, 1] > 0
     assert isinstance(AutoClassifier(random_state=0).fit(circle, line).chosen_, TableClassifier)
-    apart = np.repeat([[0.0], [9.0]], 30, axis=0)
+    apart = np.repeat([[0.0], [9.0]], 60, axis=0)
     tied = AutoClassifier(random_state=0).fit(apart, apart[:, 0])
     assert tied.scores_.tolist() == [1, 1]
     assert isinstance(tied.chosen_, TableClassifier)
@@ -102,15 +102,25 @@ def test_of_many_samples_some_are_tried_and_all_are_learned(monkeypatch):
 @pytest.mark.parametrize(
     ("samples", "kinds"),
     [
-        (np.zeros((3, 2)), [TableClassifier, TreesClassifier]),
+        (np.zeros((100, 2)), [TableClassifier, TreesClassifier]),
+        (np.zeros((99, 2)), [TableClassifier]),
+        (np.zeros((100, 20, 11)), [TableClassifier]),
         (sp.csr_matrix(np.eye(3)), [TableClassifier, TreesClassifier]),
-        (pd.DataFrame({"a": ["x", "y", "z"]}), [TableClassifier, TreesClassifier]),
+        (pd.DataFrame({"a": ["x", "y"] * 50}), [TableClassifier, TreesClassifier]),
         (np.array(["a", "b", "c"], object), [BayesTextClassifier, RidgeTextClassifier, TextClassifier]),
     ],
 )
 def test_the_list_goes_by_the_kind_of_samples(samples, kinds):
-    assert [type(one) for one in AutoClassifier().candidates(samples)] == kinds
-    assert [type(one) for one in AutoClassifier(["a"]).candidates(samples)] == [TextClassifier]
+    assert [type(one) for one in AutoClassifier().candidates(samples, 10)] == kinds
+    assert [type(one) for one in AutoClassifier(["a"]).candidates(samples, 2)] == [TextClassifier]
+
+
+def test_of_many_classes_fewer_trees_are_grown_or_none():
+    samples = np.zeros((200, 3))
+    rounds = {n: AutoClassifier().candidates(samples, n)[1].n_trees for n in (2, 5, 7, 10)}
+    assert rounds == {2: 60, 5: 40, 7: 28, 10: 20}
+    assert [type(one) for one in AutoClassifier().candidates(samples, 11)] == [TableClassifier]
+    assert AutoClassifier(random_state=7).candidates(samples, 2)[1].random_state == 7
 
 
 def test_bayes_weighs_words_and_leaves_each_text_out_for_real():

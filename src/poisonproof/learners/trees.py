@@ -26,6 +26,8 @@ class TreesClassifier(ClassifierMixin, BaseEstimator):
         Extremely randomised trees, or histogram-based gradient boosting, which wants subsets of some hundred samples.
     n_trees : int
         How many trees, or rounds of boosting.
+    max_leaves : int
+        Leaves that a tree of boosting has at most. Small trees agree more from subset to subset.
     random_state : int, optional
         What trees are drawn by; every base classifier is given its own index.
     """
@@ -33,10 +35,16 @@ class TreesClassifier(ClassifierMixin, BaseEstimator):
     answers_one_by_one = True  # see poisonproof.training.asking
 
     def __init__(
-        self, method: Literal["forest", "boosting"] = "forest", *, n_trees: int = 100, random_state: int | None = None
+        self,
+        method: Literal["forest", "boosting"] = "forest",
+        *,
+        n_trees: int = 100,
+        max_leaves: int = 31,
+        random_state: int | None = None,
     ) -> None:
         self.method = method
         self.n_trees = n_trees
+        self.max_leaves = max_leaves
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
@@ -77,6 +85,7 @@ class TreesClassifier(ClassifierMixin, BaseEstimator):
             return ExtraTreesClassifier(self.n_trees, random_state=self.random_state, n_jobs=1)
         return HistGradientBoostingClassifier(
             max_iter=self.n_trees,
+            max_leaf_nodes=self.max_leaves,
             min_samples_leaf=5,
             early_stopping=False,
             random_state=self.random_state,
