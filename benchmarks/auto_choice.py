@@ -21,7 +21,7 @@ import numpy as np
 
 from poisonproof import Split, Spread, Votes, certify
 from poisonproof.data import ReadOptions, open_files
-from poisonproof.learners.auto import LEAVES, MOST_TREES, ROUNDS, AutoClassifier, balanced_scores
+from poisonproof.learners.auto import LEAVES, MOST_TREES, ROUNDS, AutoClassifier, balanced_scores, best_of
 from poisonproof.learners.seeding import isolated
 from poisonproof.learners.trees import TreesClassifier
 from poisonproof.system.threads import one_linear_algebra_thread
@@ -66,7 +66,7 @@ def measured(one: RealSet, folder: Path) -> dict[str, object]:
                 points = balanced_scores(listed, X, local) if len(listed) > 1 else np.ones(1)
                 scores.append(dict(zip(map(name_of, listed), points, strict=True)))
                 answers = {name: held[learner.fit(X, local).predict(test)] for name, learner in learners.items()}
-                said.append(answers | {"": answers[name_of(listed[int(points.argmax())])]})
+                said.append(answers | {"": answers[name_of(listed[best_of(listed, points)])]})
     means = {name: np.mean([own.get(name, 0.0) for own in scores]) for own in scores for name in own}
     pilot = max(means, key=lambda name: means[name])
     first = next(iter(seen))

@@ -8,7 +8,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 
 from poisonproof import FiniteAggregationClassifier
 from poisonproof.errors import PoisonproofError
-from poisonproof.learners.auto import FOLDS, MOST_TRIED, AutoClassifier, balanced_scores
+from poisonproof.learners.auto import FOLDS, MOST_TRIED, AutoClassifier, balanced_scores, best_of
 from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import TextClassifier
 from poisonproof.learners.trees import TreesClassifier
@@ -77,7 +77,9 @@ def test_the_score_is_what_cross_validation_by_hand_gives():
 def test_it_takes_the_best_and_ties_go_to_the_first():
     data = load_breast_cancer()
     chosen = AutoClassifier(random_state=0).fit(data.data[:150], data.target[:150])
-    assert type(chosen.chosen_) is type(chosen.candidates(data.data, 2)[int(chosen.scores_.argmax())])
+    assert type(chosen.chosen_) is type(
+        chosen.candidates(data.data, 2)[best_of(chosen.candidates(data.data, 2), chosen.scores_)]
+    )
     circle = np.random.default_rng(0).normal(size=(300, 2))
     inside = (circle**2).sum(axis=1) < 1.4
     assert isinstance(AutoClassifier(random_state=0).fit(circle, inside).chosen_, TreesClassifier)
@@ -87,6 +89,14 @@ def test_it_takes_the_best_and_ties_go_to_the_first():
     tied = AutoClassifier(random_state=0).fit(apart, apart[:, 0])
     assert tied.scores_.tolist() == [1, 1]
     assert isinstance(tied.chosen_, TableClassifier)
+
+
+def test_trees_are_taken_if_they_are_ahead_by_more_than_chance():
+    tables, texts = [TableClassifier(), TreesClassifier()], [BayesTextClassifier(), RidgeTextClassifier()]
+    for trees, place in ((0.7, 0), (0.71, 0), (0.73, 1), (0.2, 0)):
+        assert best_of(tables, np.array([0.7, trees])) == place
+    for ridge, place in ((0.7, 0), (0.701, 1), (0.2, 0)):
+        assert best_of(texts, np.array([0.7, ridge])) == place
 
 
 def test_of_many_samples_some_are_tried_and_all_are_learned(monkeypatch):
