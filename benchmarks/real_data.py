@@ -59,6 +59,7 @@ def measured(one: RealSet, folder: Path) -> dict[str, Any]:
         "balanced": said["balanced_accuracy"],
         "certified": certificate.certified_fraction(data.y_test, SIZES).tolist(),
         "certified_balanced": certificate.certified_fraction_balanced(data.y_test, SIZES).tolist(),
+        "learner": next((one for one in said["premises"] if one.startswith("learner: ")), None),
         "warning": said["warning"],
         "cpu_seconds": round(sum(after[2:4]) - sum(before[2:4]), 1),
     }
@@ -122,23 +123,33 @@ the whole command, imports and report included, on one machine.
 """
 
 
+def recorded() -> dict[str, dict[str, Any]]:
+    """What was measured before, by name."""
+    return {row["name"]: row for row in json.loads(RECORD.read_text())} if RECORD.exists() else {}
+
+
 def main() -> None:
     """Measure, or only write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--page", action="store_true", help="only write the page")
+    parser.add_argument("--only", help="measure these sets again: parts of names, with semicolons")
     parser.add_argument("--kind", help="measure sets of this kind again: table, text or image")
     parser.add_argument("--missing", action="store_true", help="measure only sets that the record lacks")
     asked = parser.parse_args()
-    kept = asked.missing or asked.page or asked.kind
-    rows = {row["name"]: row for row in json.loads(RECORD.read_text())} if RECORD.exists() and kept else {}
+    kept = asked.missing or asked.page or asked.kind or asked.only
+    if not kept:
+        RECORD.write_text("[]\n")
     sets = [] if asked.page else list(real_sets(texts_folder()))
     for one in sets:
-        if one.name in rows and (asked.missing or (asked.kind and asked.kind != one.kind)):
+        if asked.only and not any(part in one.name for part in asked.only.split(";")):
+            continue
+        if (asked.missing and one.name in recorded()) or (asked.kind and asked.kind != one.kind):
             continue
         with tempfile.TemporaryDirectory() as folder:
-            rows[one.name] = measured(one, Path(folder))
-        print(json.dumps(rows[one.name]), flush=True)
-        names = dict.fromkeys([*(one.name for one in sets), *rows])
+            row = measured(one, Path(folder))
+        print(json.dumps(row), flush=True)
+        rows = {**recorded(), one.name: row}  # read again: others may measure at the same time
+        names = dict.fromkeys([*(other.name for other in sets), *rows])
         RECORD.write_text(json.dumps([rows[name] for name in names if name in rows], indent=1) + "\n")
     record = json.loads(RECORD.read_text())
     PAGE.write_text(page(record))
