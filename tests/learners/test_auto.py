@@ -6,8 +6,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer, load_digits
 
-from poisonproof import FiniteAggregationClassifier
-from poisonproof.errors import PoisonproofError
+from poisonproof import FiniteAggregationClassifier, check_estimator_purity
+from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.learners.auto import FOLDS, MOST_TRIED, AutoClassifier, balanced_scores, best_of
 from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import TextClassifier
@@ -97,6 +97,36 @@ def test_trees_are_taken_if_they_are_ahead_by_more_than_chance():
         assert best_of(tables, np.array([0.7, trees])) == place
     for ridge, place in ((0.7, 0), (0.701, 1), (0.2, 0)):
         assert best_of(texts, np.array([0.7, ridge])) == place
+
+
+def test_the_choice_of_trees_is_a_function_of_the_subset():
+    circle = np.random.default_rng(1).normal(size=(260, 2))
+    inside = ((circle**2).sum(axis=1) < 1.4).astype(int)
+    assert isinstance(AutoClassifier(random_state=0).fit(circle, inside).chosen_, TreesClassifier)
+    report = check_estimator_purity(AutoClassifier(), circle, inside, k=2, d=1, max_test=10)
+    assert report.pure, str(report)
+
+
+def test_boosted_trees_are_opened_again_and_looked_at_first(tmp_path):
+    circle = np.random.default_rng(1).normal(size=(260, 2))
+    inside = (circle**2).sum(axis=1) < 1.4
+    for y in (inside.astype(int), inside + (circle[:, 0] > 0)):
+        model = FiniteAggregationClassifier(AutoClassifier(), k=2, d=1, classes=range(3), n_jobs=1).fit(circle, y)
+        assert {type(member.model.chosen_) for member in model.members_} == {TreesClassifier}
+        model.save(tmp_path / f"model-{y.max()}")
+        again = FiniteAggregationClassifier.load(tmp_path / f"model-{y.max()}")
+        assert np.array_equal(again.votes(circle).matrix, model.votes(circle).matrix)
+    trees = model.members_[0].model.chosen_
+    for name, value in (("left", 0), ("right", 10_000), ("feature_idx", 2), ("feature_idx", -1), ("is_categorical", 1)):
+        state = trees.__getstate__()
+        state["nodes_"] = state["nodes_"].copy()
+        state["nodes_"][name][np.flatnonzero(state["nodes_"]["is_leaf"] == 0)[0]] = value
+        with pytest.raises(DamagedFileError, match="a node leads out of its tree"):
+            TreesClassifier().__setstate__(state)
+    state = trees.__getstate__()
+    for sizes in (state["sizes_"][:-1], state["sizes_"][::-1] * 0):
+        with pytest.raises(DamagedFileError, match="these are no nodes of trees"):
+            TreesClassifier().__setstate__(state | {"sizes_": sizes})
 
 
 def test_of_many_samples_some_are_tried_and_all_are_learned(monkeypatch):
