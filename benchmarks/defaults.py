@@ -75,7 +75,7 @@ def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--only", help="part of a name")
+    parser.add_argument("--only", help="parts of names, with semicolons")
     parser.add_argument("--learners", help="names, with commas")
     parser.add_argument("--k", help="values of k at d = 1, with commas")
     parser.add_argument("--attack-size", type=int, help="k is 2, 3, 4 and 6 times that, and figures are those at it")
@@ -87,7 +87,7 @@ def main() -> None:
         grid, sizes = tuple((times * asked.attack_size, 1) for times in PER_POISON), (asked.attack_size,)
     found: list[dict[str, Any]] = []
     for one in real_sets(texts_folder()):
-        if asked.only and asked.only not in one.name:
+        if asked.only and not any(part in one.name for part in asked.only.split(";")):
             continue
         with tempfile.TemporaryDirectory() as folder:
             found += measured(one, Path(folder), learners, grid, sizes)

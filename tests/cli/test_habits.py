@@ -225,7 +225,7 @@ def test_a_run_shows_something_before_it_reads_and_while_it_does(tmp_path):
     rows = "".join(f"{i % 7},{i % 2}\n" for i in range(40))
     (tmp_path / "my.csv").write_text(f"a,y\n{rows}")
     _, seen = on_a_terminal(("run", "my.csv", "--label", "y", "--k", 2, "--no-undefended", "--n-jobs", 1), tmp_path)
-    shown = [seen.index(what) for what in ("starting", "reading my.csv", "learner: table", "training")]
+    shown = [seen.index(what) for what in ("starting", "reading my.csv", "learner: auto", "training")]
     assert shown == sorted(shown)
 
 

@@ -34,12 +34,12 @@ def made(tmp_path_factory):
 def test_run_says_what_it_decided(made):
     folder, _, done = made
     said = done.stderr
-    assert "learner: table, because these are numbers and categories; --learner chooses another" in said
+    assert "learner: auto, because these are numbers and categories; --learner chooses another" in said
     assert "wine.csv: 1 rows with another number of cells than the header were left out" in said
     assert "premise: schema: number: alcohol, malic_acid" in said
     assert "label: class; group: maker (chosen from this data)" in said
     assert (
-        "premise: learner: TableClassifier(), because these are numbers and categories (chosen from this data)" in said
+        "premise: learner: AutoClassifier(), because these are numbers and categories (chosen from this data)" in said
     )
     assert "held out by a hash of their contributor" in said
     manifest = read_record(folder / "run" / "manifest.json")

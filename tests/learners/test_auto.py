@@ -6,9 +6,9 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer, load_digits
 
-from poisonproof import FiniteAggregationClassifier
-from poisonproof.errors import PoisonproofError
-from poisonproof.learners.auto import FOLDS, MOST_TRIED, AutoClassifier, balanced_scores
+from poisonproof import FiniteAggregationClassifier, check_estimator_purity
+from poisonproof.errors import DamagedFileError, PoisonproofError
+from poisonproof.learners.auto import FOLDS, MOST_TRIED, AutoClassifier, balanced_scores, best_of
 from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import TextClassifier
 from poisonproof.learners.trees import TreesClassifier
@@ -77,16 +77,56 @@ def test_the_score_is_what_cross_validation_by_hand_gives():
 def test_it_takes_the_best_and_ties_go_to_the_first():
     data = load_breast_cancer()
     chosen = AutoClassifier(random_state=0).fit(data.data[:150], data.target[:150])
-    assert type(chosen.chosen_) is type(chosen.candidates(data.data)[int(chosen.scores_.argmax())])
+    assert type(chosen.chosen_) is type(
+        chosen.candidates(data.data, 2)[best_of(chosen.candidates(data.data, 2), chosen.scores_)]
+    )
     circle = np.random.default_rng(0).normal(size=(300, 2))
     inside = (circle**2).sum(axis=1) < 1.4
     assert isinstance(AutoClassifier(random_state=0).fit(circle, inside).chosen_, TreesClassifier)
     line = circle[:, 0] + circle[:, 1] > 0
     assert isinstance(AutoClassifier(random_state=0).fit(circle, line).chosen_, TableClassifier)
-    apart = np.repeat([[0.0], [9.0]], 30, axis=0)
+    apart = np.repeat([[0.0], [9.0]], 60, axis=0)
     tied = AutoClassifier(random_state=0).fit(apart, apart[:, 0])
     assert tied.scores_.tolist() == [1, 1]
     assert isinstance(tied.chosen_, TableClassifier)
+
+
+def test_trees_are_taken_if_they_are_ahead_by_more_than_chance():
+    tables, texts = [TableClassifier(), TreesClassifier()], [BayesTextClassifier(), RidgeTextClassifier()]
+    for trees, place in ((0.7, 0), (0.71, 0), (0.73, 1), (0.2, 0)):
+        assert best_of(tables, np.array([0.7, trees])) == place
+    for ridge, place in ((0.7, 0), (0.701, 1), (0.2, 0)):
+        assert best_of(texts, np.array([0.7, ridge])) == place
+
+
+def test_the_choice_of_trees_is_a_function_of_the_subset():
+    circle = np.random.default_rng(1).normal(size=(260, 2))
+    inside = ((circle**2).sum(axis=1) < 1.4).astype(int)
+    assert isinstance(AutoClassifier(random_state=0).fit(circle, inside).chosen_, TreesClassifier)
+    report = check_estimator_purity(AutoClassifier(), circle, inside, k=2, d=1, max_test=10)
+    assert report.pure, str(report)
+
+
+def test_boosted_trees_are_opened_again_and_looked_at_first(tmp_path):
+    circle = np.random.default_rng(1).normal(size=(260, 2))
+    inside = (circle**2).sum(axis=1) < 1.4
+    for y in (inside.astype(int), inside + (circle[:, 0] > 0)):
+        model = FiniteAggregationClassifier(AutoClassifier(), k=2, d=1, classes=range(3), n_jobs=1).fit(circle, y)
+        assert {type(member.model.chosen_) for member in model.members_} == {TreesClassifier}
+        model.save(tmp_path / f"model-{y.max()}")
+        again = FiniteAggregationClassifier.load(tmp_path / f"model-{y.max()}")
+        assert np.array_equal(again.votes(circle).matrix, model.votes(circle).matrix)
+    trees = model.members_[0].model.chosen_
+    for name, value in (("left", 0), ("right", 10_000), ("feature_idx", 2), ("feature_idx", -1), ("is_categorical", 1)):
+        state = trees.__getstate__()
+        state["nodes_"] = state["nodes_"].copy()
+        state["nodes_"][name][np.flatnonzero(state["nodes_"]["is_leaf"] == 0)[0]] = value
+        with pytest.raises(DamagedFileError, match="a node leads out of its tree"):
+            TreesClassifier().__setstate__(state)
+    state = trees.__getstate__()
+    for sizes in (state["sizes_"][:-1], state["sizes_"][::-1] * 0):
+        with pytest.raises(DamagedFileError, match="these are no nodes of trees"):
+            TreesClassifier().__setstate__(state | {"sizes_": sizes})
 
 
 def test_of_many_samples_some_are_tried_and_all_are_learned(monkeypatch):
@@ -102,15 +142,25 @@ def test_of_many_samples_some_are_tried_and_all_are_learned(monkeypatch):
 @pytest.mark.parametrize(
     ("samples", "kinds"),
     [
-        (np.zeros((3, 2)), [TableClassifier, TreesClassifier]),
+        (np.zeros((100, 2)), [TableClassifier, TreesClassifier]),
+        (np.zeros((99, 2)), [TableClassifier]),
+        (np.zeros((100, 20, 11)), [TableClassifier]),
         (sp.csr_matrix(np.eye(3)), [TableClassifier, TreesClassifier]),
-        (pd.DataFrame({"a": ["x", "y", "z"]}), [TableClassifier, TreesClassifier]),
+        (pd.DataFrame({"a": ["x", "y"] * 50}), [TableClassifier, TreesClassifier]),
         (np.array(["a", "b", "c"], object), [BayesTextClassifier, RidgeTextClassifier, TextClassifier]),
     ],
 )
 def test_the_list_goes_by_the_kind_of_samples(samples, kinds):
-    assert [type(one) for one in AutoClassifier().candidates(samples)] == kinds
-    assert [type(one) for one in AutoClassifier(["a"]).candidates(samples)] == [TextClassifier]
+    assert [type(one) for one in AutoClassifier().candidates(samples, 10)] == kinds
+    assert [type(one) for one in AutoClassifier(["a"]).candidates(samples, 2)] == [TextClassifier]
+
+
+def test_of_many_classes_fewer_trees_are_grown_or_none():
+    samples = np.zeros((200, 3))
+    rounds = {n: AutoClassifier().candidates(samples, n)[1].n_trees for n in (2, 5, 7, 10)}
+    assert rounds == {2: 60, 5: 40, 7: 28, 10: 20}
+    assert [type(one) for one in AutoClassifier().candidates(samples, 11)] == [TableClassifier]
+    assert AutoClassifier(random_state=7).candidates(samples, 2)[1].random_state == 7
 
 
 def test_bayes_weighs_words_and_leaves_each_text_out_for_real():

@@ -17,8 +17,8 @@ NAMES = ("votes.npy", "certificate.npz", "split.npy", "votes/block-00000.npz", "
 
 
 def command(home, out):
-    return ("run", home / "fish.csv", "--label", "kind", "--classes", "cod,eel", "--test", home / "test.csv",
-            "--k", 5, "--d", 2, "--out", out, "--n-jobs", 1)  # fmt: skip
+    return ("run", home / "fish.csv", "--label", "kind", "--learner", "table", "--classes", "cod,eel", "--test",
+            home / "test.csv", "--k", 5, "--d", 2, "--out", out, "--n-jobs", 1)  # fmt: skip
 
 
 def write(path, some):

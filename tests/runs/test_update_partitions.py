@@ -16,9 +16,9 @@ ALIKE = ("sizes", "contents", "digests", "labels", "counts", "n_read", "n_incomp
 
 
 def command(home, out, classes="cod,eel"):
-    return ("run", home / "fish.csv", "--label", "kind", *(("--classes", classes) if classes else ()), "--test",
-            home / "test.csv", "--k", 5, "--d", 2, "--out", out, "--n-jobs", 1, "--max-memory", "1000GB",
-            "--no-undefended")  # fmt: skip
+    return ("run", home / "fish.csv", "--label", "kind", "--learner", "table",
+            *(("--classes", classes) if classes else ()), "--test", home / "test.csv", "--k", 5, "--d", 2, "--out", out,
+            "--n-jobs", 1, "--max-memory", "1000GB", "--no-undefended")  # fmt: skip
 
 
 def write(path, some):

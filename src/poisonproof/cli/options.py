@@ -50,9 +50,10 @@ Learner = Annotated[
     typer.Option(
         "--learner",
         autocompletion=completion.of_learners,
-        help="`table`, `text`; for images `digits` (glyphs), `signs` (emblems), `objects` (photographs), `nin` and "
-        "`nin-mirror` (the paper's network, in hours); or your own, `MODULE:OBJECT`, imported from this folder: a "
-        "scikit-learn classifier, or what makes one.",
+        help="`auto` (for tables and texts: each base classifier chooses in its own subset), `table`, `boosting`, "
+        "`forest`, `text`, `bayes`, `ridge`; for images `digits` (glyphs), `signs` (emblems), `objects` (photographs), "
+        "`nin` and `nin-mirror` (the paper's network, in hours); or your own, `MODULE:OBJECT`, imported from this "
+        "folder: a scikit-learn classifier, or what makes one.",
     ),
 ]
 AttackSizes = Annotated[

@@ -96,8 +96,8 @@ PRESETS = {
     "table": Preset("logistic regression on numbers, categories and missing values", _table),
     "text": Preset("the same with hashed words, on texts or on a table with columns of texts", _text),
     "auto": Preset(
-        "each base classifier chooses by cross-validation in its own subset: `table` or `forest`, for texts `bayes`, "
-        "`ridge` or `text`",
+        "each base classifier chooses by cross-validation in its own subset: `table` or boosted small trees, for texts "
+        "`bayes`, `ridge` or `text`",
         _auto,
     ),
     "forest": Preset("extremely randomised trees on numbers, categories and missing values", _trees("forest")),
@@ -157,4 +157,6 @@ def learner_for(schema: Any) -> tuple[str, str, tuple[str, ...]]:
     texts = tuple(schema.named("text")) if kind == "table" else ()
     if texts:
         return ("auto", THERE_ARE_TEXTS, ()) if schema.only_texts else ("text", THERE_ARE_TEXTS, texts)
-    return "table", "these are numbers and categories", ()
+    if kind == "table":
+        return "auto", "these are numbers and categories", ()
+    return "table", "these are numbers", ()
