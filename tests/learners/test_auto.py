@@ -110,13 +110,15 @@ def test_the_choice_of_trees_is_a_function_of_the_subset():
 def test_boosted_trees_are_opened_again_and_looked_at_first(tmp_path):
     circle = np.random.default_rng(1).normal(size=(260, 2))
     inside = (circle**2).sum(axis=1) < 1.4
-    for y in (inside.astype(int), inside + (circle[:, 0] > 0)):
-        model = FiniteAggregationClassifier(AutoClassifier(), k=2, d=1, classes=range(3), n_jobs=1).fit(circle, y)
-        assert {type(member.model.chosen_) for member in model.members_} == {TreesClassifier}
+    rings = np.digitize((circle**2).sum(axis=1), [0.8, 2.4])
+    for learner, y in ((AutoClassifier(), inside.astype(int)), (TreesClassifier("boosting", n_trees=20), rings)):
+        model = FiniteAggregationClassifier(learner, k=2, d=1, classes=range(3), n_jobs=1).fit(circle, y)
+        kept = [getattr(member.model, "chosen_", member.model) for member in model.members_]
+        assert {type(one) for one in kept} == {TreesClassifier}
         model.save(tmp_path / f"model-{y.max()}")
         again = FiniteAggregationClassifier.load(tmp_path / f"model-{y.max()}")
         assert np.array_equal(again.votes(circle).matrix, model.votes(circle).matrix)
-    trees = model.members_[0].model.chosen_
+    trees = kept[0]
     for name, value in (("left", 0), ("right", 10_000), ("feature_idx", 2), ("feature_idx", -1), ("is_categorical", 1)):
         state = trees.__getstate__()
         state["nodes_"] = state["nodes_"].copy()
