@@ -27,11 +27,11 @@ def test_votes_are_those_of_each_alone(kind, seed):
         votes = whole.votes(Read(part), N_CLASSES, n_jobs=2)
         assert votes.tolist() == expected[: len(part)].tolist()
     if kind == "table":
-        assert len(whole.groups) >= 2  # columns that are numbers for one and categories for another
-    for group in whole.groups:
-        for lane, place in enumerate(group.places):
+        assert len(whole.lots) >= 2  # columns that are numbers for one and categories for another
+    for lot in whole.lots:
+        for lane, place in enumerate(lot.places):
             model = members[place].model
-            again = group.stack.model(lane, TableClassifier(), train.shape[1], vars(model).get("feature_names_in_"))
+            again = lot.stack.model(lane, TableClassifier(), train.shape[1], vars(model).get("feature_names_in_"))
             assert sorted(vars(again)) == sorted(vars(model))
             for name, value in vars(model).items():
                 assert type(getattr(again, name)) is type(value), name
@@ -95,9 +95,9 @@ def test_only_the_learner_itself_is_stacked():
 def test_folded_weights_are_made_once_and_only_for_many_rows():
     rng = np.random.default_rng(2)
     members = members_of(rng.normal(size=(60, 4)), rng.integers(0, N_CLASSES, 60), rng)
-    group = stacked(members).groups[0]
-    numbers, codes = Read(to_samples(rng.normal(size=(40, 4)))).for_stack(group.stack)
-    group.stack.best(numbers[:2], codes[:2])
-    assert "folded" not in vars(group.stack)
-    group.stack.best(numbers, codes)
-    assert isinstance(group.stack.folded, Folded)
+    lot = stacked(members).lots[0]
+    numbers, codes = Read(to_samples(rng.normal(size=(40, 4)))).for_stack(lot.stack)
+    lot.stack.best(numbers[:2], codes[:2])
+    assert "folded" not in vars(lot.stack)
+    lot.stack.best(numbers, codes)
+    assert isinstance(lot.stack.folded, Folded)
