@@ -224,7 +224,7 @@ def updates(model: BallotClassifier, mnist: Any) -> None:
     model.update(remove=[0])
     added = best(lambda: model.update(add=row))
     removed = best(lambda: model.update(remove=[7]))
-    alone = best(lambda: model.map_.describe(model.read_test(row[0], model.split_)))
+    alone = best(lambda: model.map_.describe(model._read_test(row[0], model.split_)))
     report("one sample added to 60,000, features included", f"{added[0]:.2f} ms, {added[1]:.2f} CPU ms")
     report("its reading and features alone", f"{alone[0]:.2f} ms, {alone[1]:.2f} CPU ms")
     report("one sample removed", f"{removed[0]:.2f} ms, {removed[1]:.2f} CPU ms")
