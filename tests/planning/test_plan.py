@@ -340,7 +340,7 @@ def test_a_plan_is_read_back_and_refused_if_altered(planned, tmp_path):
     write_record(tmp_path / "other.json", {"format": "poisonproof run 1"})
     with pytest.raises(ValueError, match="is no plan; `poisonproof plan DATA"):
         Plan.load(tmp_path / "other.json")
-    write_record(tmp_path / "other.json", {"format": "poisonproof plan 2", "rows": []})
+    write_record(tmp_path / "other.json", {"format": "poisonproof plan 3", "rows": []})
     with pytest.raises(ValueError, match="is no plan"):
         Plan.load(tmp_path / "other.json")
 

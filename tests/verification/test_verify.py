@@ -1,5 +1,6 @@
 """The independent checker: it agrees with slow twins, passes honest runs and catches forgers who recompute digests."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ from sklearn.naive_bayes import GaussianNB
 from typer.testing import CliRunner
 
 import oracle
+from colliding import colliding_rows, with_the_hash_of
 from forgeries import FORGERIES
 from forging import DATA, DIGITS, N, both, make, sign, table_data
 from poisonproof import (
@@ -208,8 +210,30 @@ def test_split_and_digests_agree_with_poisonproof(name, labels):
     groups = [f"contributor {i % 4}" if i % 2 else i for i in range(30)] if name == "groups" else None
     expected = split.partitions(split.samples(X), 7, labels, groups)
     assert partitions(split.as_dict(), 7, X, labels, groups).tolist() == expected.tolist()
-    some = data.Dataset(name, X, labels, X[:5], labels[:5], np.arange(3), split.dtype)
-    assert data_digests(some) == some.digests()
+    some = data.Dataset(name, X, labels, X[:5], labels[:5], np.arange(3), split.dtype, groups)
+    assert data_digests(some, groups) == some.digests()
+
+
+def test_two_samples_of_one_hash_are_two_to_the_digests():
+    numbers = np.array(colliding_rows())
+    pixels = np.array([list(range(16)), list(with_the_hash_of(bytes(range(16)), b"poisoned"))], np.uint8)
+    frame = pd.DataFrame({"a": numbers[:, 0], "b": numbers[:, 1]})
+    for X, dtype in ((numbers, "float64"), (pixels, "uint8"), (frame, "float64")):
+        one, other = (data.Dataset("d", X[rows], [0], X[:1], [0], None, dtype) for rows in (slice(1), slice(1, 2)))
+        assert (one.train.content_hashes == other.train.content_hashes).all()
+        assert one.digests()["x_train"] != other.digests()["x_train"]
+        assert data_digests(one) == one.digests()
+        assert data_digests(other) == other.digests()
+
+
+def test_digests_are_sha256_over_those_of_whole_contents():
+    labels = ["ü", 2**60 + 1, -0.0, None]
+    some = data.Dataset("d", np.zeros((1, 2)), labels, ["a text", "ü"], [1], None)
+    contents = [b"t\x02" + bytes(7) + "ü".encode(), b"i\x13" + bytes(7) + b"1152921504606846977", b"n" + bytes(8), b"m"]
+    for name, rows in {"y_train": contents, "x_train": [bytes(16)], "x_test": [b"a text", "ü".encode()]}.items():
+        digests = b"".join(hashlib.sha256(row).digest() for row in rows)
+        expected = hashlib.sha256(f"|V32 ({len(rows)},) ".encode() + digests).hexdigest()
+        assert some.digests()[name] == data_digests(some)[name] == expected
 
 
 @pytest.mark.parametrize("split", [Split(), Split("pixel-sum"), Split("group"), Split(hash_labels=True)])

@@ -16,7 +16,7 @@ from poisonproof.premises import Premise
 from poisonproof.samples.cells import cell_codes
 from poisonproof.samples.hashing import hash_numbers
 from poisonproof.samples.kinds import Samples, to_samples
-from poisonproof.samples.labels import label_cells, one_by_one
+from poisonproof.samples.labels import label_cells, label_digests, one_by_one
 from poisonproof.samples.rows import count_rows, take_rows
 from poisonproof.samples.schema import Schema
 from poisonproof.system.files import sha256_of_array
@@ -97,11 +97,11 @@ class Dataset:
         return other
 
     def digests(self, parts: Sequence[str] = ("train", "test")) -> dict[str, str]:
-        """SHA-256 of the samples' content hashes, of the labels and of the contributors, in the order given."""
-        hashes = {f"x_{part}": getattr(self, part).content_hashes for part in parts}
-        labels = {f"y_{part}": cell_codes(label_cells(getattr(self, f"y_{part}"))) for part in parts}
-        groups = {} if self.groups is None else {"groups": cell_codes(label_cells(self.groups))}
-        return {name: sha256_of_array(array) for name, array in (hashes | labels | groups).items()}
+        """SHA-256 over those of the samples' content, of the labels and of the contributors, in the order given."""
+        samples = {f"x_{part}": getattr(self, part).content_digests for part in parts}
+        labels = {f"y_{part}": label_digests(getattr(self, f"y_{part}")) for part in parts}
+        groups = {} if self.groups is None else {"groups": label_digests(self.groups)}
+        return {name: sha256_of_array(array) for name, array in (samples | labels | groups).items()}
 
     def without(self, rows: Any) -> Dataset:
         """The same data set with some training rows removed."""

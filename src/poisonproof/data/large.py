@@ -32,13 +32,13 @@ from poisonproof.partition.split import Split
 from poisonproof.partition.store import PartitionStore, StoredSamples
 from poisonproof.partition.store_removal import without_rows
 from poisonproof.partition.store_writing import (
+    DIGESTED,
     TEST,
     emptied,
     identity_of,
 )
-from poisonproof.samples.cells import cell_codes
 from poisonproof.samples.kinds import Samples, to_samples
-from poisonproof.samples.labels import label_cells
+from poisonproof.samples.labels import label_digests
 from poisonproof.samples.packed import unpacked, unpacked_texts
 from poisonproof.system.files import open_arrays, sha256_of, sha256_of_array, sweep
 
@@ -71,12 +71,11 @@ class StoredDataset(Dataset):
 
     def digests(self, parts: Sequence[str] = ("train", "test")) -> dict[str, str]:
         """The same as in memory: of all rows, in the order of the files."""
-        names = {"x": "x_train", "y": "y_train", "groups": "groups"}
-        known = {names[name]: digest for name, digest in self.stored.record["digests"].items()}
+        known = {DIGESTED[name]: digest for name, digest in self.stored.record["digests"].items()}
         if "test" in parts:
             known |= {
-                "x_test": sha256_of_array(self.test.content_hashes),
-                "y_test": sha256_of_array(cell_codes(label_cells(self.y_test))),
+                "x_test": sha256_of_array(self.test.content_digests),
+                "y_test": sha256_of_array(label_digests(self.y_test)),
             }
         wanted = [f"{letter}_{part}" for letter in "xy" for part in parts]
         return {name: known[name] for name in (*wanted, *(["groups"] if "groups" in known else []))}

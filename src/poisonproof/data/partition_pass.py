@@ -42,7 +42,7 @@ from poisonproof.partition.store_writing import (
 )
 from poisonproof.samples.cells import cell_codes
 from poisonproof.samples.kinds import Samples, to_samples
-from poisonproof.samples.labels import label_cells, read_labels
+from poisonproof.samples.labels import label_cells, label_digests, read_labels
 from poisonproof.samples.packed import form_of_pack, joined, packed, packed_texts, unpacked, unpacked_texts
 from poisonproof.system.files import FULL, write_arrays
 from poisonproof.system.memory import resident_bytes
@@ -164,7 +164,9 @@ class Pass:
             "x": arriving.content_hashes,
             "y": cell_codes(cells),
             "complete": arriving.complete(),
-            **({} if groups is None else {"groups": cell_codes(label_cells(groups))}),
+            "x-content": arriving.content_digests,
+            "y-content": label_digests(labels),
+            **({} if groups is None else {"groups-content": label_digests(groups)}),
         }
         partition = self.split.partitions(arriving, self.n_partitions, cells, groups)
         codes = np.fromiter((places[label] for label in labels.tolist()), np.int64, len(labels))

@@ -22,7 +22,7 @@ from poisonproof.samples.kinds import Samples, canonical_rank
 from poisonproof.samples.packed import joined, unpacked
 from poisonproof.system.files import open_arrays, read_record, reading, sha256_of
 
-FORMAT = "poisonproof partitions 1"
+FORMAT = "poisonproof partitions 2"  # 1: digests of 64-bit hashes
 RECORD = "store.json"
 OPENED = 4  # stores that a process remembers
 

@@ -35,7 +35,7 @@ from poisonproof.system.files import (
 
 ROWS = "rows"
 TEST = "test"
-DIGESTED = ("x", "y", "groups")
+DIGESTED = {"x-content": "x_train", "y-content": "y_train", "groups-content": "groups"}
 MARKER = "made-of.txt"
 OWN = (RECORD, MARKER, f"{TEST}.npz", "partition-*.npz", "rows-*.npy", "spill-*")
 SMALLEST_BUFFER = 1 << 22

@@ -34,7 +34,7 @@ from poisonproof.system.memory import resident_bytes
 from poisonproof.system.progress import counted
 from poisonproof.training.engine import engine_of
 
-FORMAT = "poisonproof plan 2"
+FORMAT = "poisonproof plan 3"  # 2: digests of 64-bit hashes
 FEWEST_SAMPLES = 60
 DEGREES = (1, 4, 16)
 DESIGN_DEGREE = 8

@@ -11,7 +11,7 @@ from typing import Any
 from poisonproof.errors import DamagedFileError, check_format
 from poisonproof.system.files import read_record, write_record
 
-FORMAT = "poisonproof run 2"  # 1: votes of pooled learners in files of another kind
+FORMAT = "poisonproof run 3"  # 1: votes of pooled learners in files of another kind; 2: digests of 64-bit hashes
 FILE = "manifest.json"
 STATUSES = ("running", "changing", "trained", "complete")
 OPTIONAL = ("schema", "election")

@@ -29,7 +29,7 @@ from poisonproof.samples.cells import cell_key, utf8
 from poisonproof.samples.columns import Column
 from poisonproof.samples.frame_columns import canonical_numbers, columns_of
 from poisonproof.samples.frames import as_frame
-from poisonproof.samples.hashing import hash_bytes, hash_numbers
+from poisonproof.samples.hashing import content_digests, hash_bytes, hash_numbers
 from poisonproof.samples.keys import LENGTH_BYTES, keys_of
 from poisonproof.samples.loose import read_loose
 from poisonproof.samples.sparse import entries_by_row, summed
@@ -57,6 +57,11 @@ class Samples(ABC):
     def content_hashes(self) -> NDArray[np.uint64]:
         """The hashes that split and order use, computed once."""
         return self.hashes()
+
+    @cached_property
+    def content_digests(self) -> NDArray[np.void]:
+        """SHA-256 of each sample's whole canonical content, which nobody can give to two samples."""
+        return content_digests(self.each_key(np.arange(len(self))))
 
     @abstractmethod
     def key(self, row: int) -> bytes:

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.samples.cells import exact_cell, order_of_cell
+from poisonproof.samples.cells import cell_key, exact_cell, order_of_cell
 from poisonproof.samples.frames import as_values, python_values
+from poisonproof.samples.hashing import DIGEST, content_digests
 
 Cell = float | int | str | None
 
@@ -73,6 +74,13 @@ def label_cells(labels: Iterable[Any]) -> list[Cell]:
         except TypeError:
             cells.append(None)
     return cells
+
+
+def label_digests(labels: Iterable[Any]) -> NDArray[np.void]:
+    """SHA-256 of each label's or contributor's whole content."""
+    cells = label_cells(labels)
+    known = dict(zip(set(cells), content_digests(map(cell_key, set(cells))), strict=True))
+    return np.array([known[cell] for cell in cells], DIGEST)
 
 
 def one_by_one(y: Any) -> list[Any]:

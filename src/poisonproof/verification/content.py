@@ -5,11 +5,15 @@ Canonical bytes (docs/files.md): dense numbers as float64 (or uint8 where declar
 one place added, the smallest first; texts as UTF-8; a table row as 8 bytes a cell, a number as float64, a time as its
 whole microseconds, missing or infinite as NaN, a text as its xxh64 with bit 62 cleared. A label or contributor is such
 a cell too, but a whole number that float64 cannot hold is the hash of "i" and its digits.
+
+xxh64 can be solved for, so digests of the data go by whole contents: the same bytes, but a cell is "m" if missing, "n"
+and float64, or "t" and "i" with the length in 8 bytes and then a text or the digits of a large whole number.
 """
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import math
 from collections.abc import Iterable
 from decimal import Decimal
@@ -46,12 +50,44 @@ _UNITS = {"as": Fraction(1, 10**12), "fs": Fraction(1, 10**9), "ps": Fraction(1,
 
 
 def data_digests(data: Any, groups: Any = None) -> dict[str, str]:
-    """SHA-256 of the content hashes of the samples, and of the codes of labels and contributors, in the order given."""
-    arrays = {name: content_hashes(getattr(data, name), data.dtype) for name in ("x_train", "x_test")}
-    labels = {name: label_codes(getattr(data, name)) for name in ("y_train", "y_test")}
+    """SHA-256 over those of the whole contents of samples, labels and contributors, in the order given."""
+    contents: dict[str, Iterable[bytes]] = {
+        name: _contents(getattr(data, name), data.dtype) for name in ("x_train", "x_test")
+    }
+    contents |= {name: _cell_contents(getattr(data, name), _exactly) for name in ("y_train", "y_test")}
     if groups is not None:
-        labels["groups"] = label_codes(groups)
-    return {name: sha256_of_array(array) for name, array in {**arrays, **labels}.items()}
+        contents["groups"] = _cell_contents(groups, _exactly)
+    return {name: _digest_of(rows) for name, rows in contents.items()}
+
+
+def _digest_of(contents: Iterable[bytes]) -> str:
+    rows = [hashlib.sha256(content).digest() for content in contents]
+    return sha256_of_array(np.array(rows, "V32"))
+
+
+def _contents(X: Any, dtype: str) -> Iterable[bytes]:
+    """The whole content of each sample."""
+    if not hasattr(X, "columns"):
+        return _canonical_rows(X, dtype)
+    columns = [_cell_contents(X.iloc[:, at].astype(object), float) for at in range(X.shape[1])]
+    return (b"".join(row) for row in zip(*columns, strict=True))
+
+
+def _cell_contents(cells: Iterable[Any], number: Any) -> list[bytes]:
+    """The whole content of each cell: missing, a number, a text, or a whole number that no float is."""
+    contents = []
+    for cell in cells:
+        value = _read(cell)
+        exact = value if value is None or isinstance(value, str) else number(value)
+        if exact is None:
+            contents.append(b"m")
+        elif isinstance(exact, str):
+            large = not isinstance(value, str)
+            letters = exact[1:].encode() if large else exact.encode("utf-8", "surrogatepass")
+            contents.append((b"i" if large else b"t") + len(letters).to_bytes(8, "little") + letters)
+        else:
+            contents.append(b"n" + _canonical(np.array([exact], "<f8")).tobytes())
+    return contents
 
 
 def partitions(split: dict[str, Any], n: int, X: Any, y: Any, groups: Any = None) -> NDArray[np.int64]:
@@ -79,15 +115,20 @@ def partitions(split: dict[str, Any], n: int, X: Any, y: Any, groups: Any = None
 
 def content_hashes(X: Any, dtype: str, n_features: int | None = None) -> NDArray[np.uint64]:
     """xxh64 of each sample's canonical bytes."""
-    if hasattr(X, "tocsr"):
-        return _xxh64(_sparse_rows(X, n_features))
     if hasattr(X, "columns"):
         cells = [_codes(X.iloc[:, at].astype(object), float) for at in range(X.shape[1])]
         return _xxh64(row.tobytes() for row in np.column_stack(cells))
+    return _xxh64(_canonical_rows(X, dtype, n_features))
+
+
+def _canonical_rows(X: Any, dtype: str, n_features: int | None = None) -> Iterable[bytes]:
+    """The canonical bytes of sparse rows, texts or dense numbers."""
+    if hasattr(X, "tocsr"):
+        return _sparse_rows(X, n_features)
     if _are_texts(X):
-        return _xxh64(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b"" for text in X)
+        return (text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b"" for text in X)
     values = _dense(X).astype("u1" if dtype == "uint8" else "<f8", copy=False)
-    return _xxh64(_canonical(row).tobytes() for row in values)
+    return (_canonical(row).tobytes() for row in values)
 
 
 def label_codes(labels: Iterable[Any]) -> NDArray[np.float64]:

@@ -23,7 +23,7 @@ from poisonproof.verification.verdict import NotCheckedError, NotTrueError
 
 MODEL = "models/model.json"
 FORMATS = {
-    "manifest.json": "poisonproof run 2",
+    "manifest.json": "poisonproof run 3",
     "votes.json": "poisonproof votes 1",
     "certificate.npz": "poisonproof certificate 1",
     MODEL: "poisonproof model 2",
