@@ -89,7 +89,10 @@ def run_csv(rows: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "poisonproof", "run", str(path), "--label", "label", "--learner", "table"]
         started = cpu()
-        subprocess.run([*command, "--k", "50", "--d", "16", "--out", f"{folder}/run"], check=True, capture_output=True)
+        options = ["--k", "50", "--d", "16", "--out", f"{folder}/run"]
+        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(done.stderr)
         spent = cpu() - started
         votes = Path(folder, "run", "manifest.json").read_text()
         digest = json.loads(votes)["files"]["votes.npy"]
