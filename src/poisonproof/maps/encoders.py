@@ -141,7 +141,7 @@ class Encoder(ABC):
             raise PoisonproofError(f"The encoder {self.record.name} was given no samples.")
         if self.cache is None:
             return self._encoded(samples)[:, None]
-        return self._from_cache(EmbeddingCache.of(self.cache, self.identity), samples)[:, None]
+        return self._kept(samples)[:, None]
 
     def remembered(self, X: Any) -> NDArray[np.int16]:
         """The same; without a cache, this process remembers what it has encoded, as far as there is room for it."""
@@ -254,8 +254,9 @@ class Encoder(ABC):
             )
         return to_length(values, self.record.length)
 
-    def _from_cache(self, cache: EmbeddingCache, samples: Sequence[Any]) -> NDArray[np.int16]:
-        keys = sample_keys(samples)
+    def _kept(self, samples: Sequence[Any]) -> NDArray[np.int16]:
+        assert self.cache is not None
+        cache, keys = EmbeddingCache.of(self.cache, self.identity), sample_keys(samples)
         _, first = np.unique(keys, return_index=True)
         missing = first[~cache.holds(keys[first])]
         for start in range(0, len(missing), KEPT_AT_ONCE):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -22,7 +22,7 @@ from poisonproof.maps.encoders import Encoder, to_length
 from poisonproof.maps.pictures import PICTURES
 from poisonproof.maps.trusted import described
 
-NAME = re.compile(r"(?P<encoder>.+)\+(?:(?P<factor>\d+(?:\.\d+)?)\*)?(?P<beside>[a-z]+)")
+NAME = re.compile(r"(?P<encoder>.+)\+(?:(?P<factor>\d+(?:\.\d+)?)\*)?(?P<beside>(?P<plain>[a-z][a-z0-9-]*)(?:@\d+)?)")
 BESIDE = ("signs", "objects")  # those that take pictures in colour, as encoders are given them
 LARGEST_FACTOR = 100.0
 
@@ -56,11 +56,7 @@ class JoinedEncoder(Encoder):
             raise PoisonproofError(
                 f"Beside an encoder stands one of our maps of colour pictures, {' or '.join(BESIDE)}. Got '{beside}'."
             )
-        if not 1 / LARGEST_FACTOR <= factor <= LARGEST_FACTOR:
-            raise PoisonproofError(
-                f"The length of a map beside an encoder must be from {1 / LARGEST_FACTOR:g} to {LARGEST_FACTOR:g}. Got "
-                f"{factor:g}."
-            )
+        check_factor(factor)
         if encoder.record.takes != "images":
             raise PoisonproofError(
                 f"The encoder {encoder.record.name} takes {encoder.record.takes}, and beside it the map '{beside}' "
@@ -90,7 +86,7 @@ class JoinedEncoder(Encoder):
         own = self.encoder._answer(sample)
         if isinstance(own, PoisonproofError):
             raise own
-        return _together(own, described(_map(self.beside), sample[None])[0], self.factor)
+        return together(own, described(_map(self.beside), sample[None])[0], self.factor)
 
     def probe(self) -> Any:
         """A picture that the encoder can take."""
@@ -109,19 +105,32 @@ def side_by_side(own: NDArray[Any], other: NDArray[Any], factor: float, length: 
     """Rows of whole numbers, joined: brought to lengths 1 and ``factor``, then together to ``length``, and rounded."""
     out = np.empty((len(own), own.shape[1] + other.shape[1]), np.int16)
     for at in range(len(own)):
-        out[at] = to_length(_together(own[at], other[at], factor), length)
+        out[at] = to_length(together(own[at], other[at], factor), length)
     return out
 
 
-def joined_parts(name: str) -> tuple[str, str, float] | None:
-    """Encoder, map and factor of a name such as ``efficientnet-lite0@96+2*signs``; None if it is none of these."""
+def check_factor(factor: float) -> None:
+    """Refuse a length of what stands beside an encoder that would drown the one or the other."""
+    if not 1 / LARGEST_FACTOR <= factor <= LARGEST_FACTOR:
+        raise PoisonproofError(
+            f"The length of what stands beside an encoder must be from {1 / LARGEST_FACTOR:g} to {LARGEST_FACTOR:g}. "
+            f"Got {factor:g}."
+        )
+
+
+def joined_parts(name: str, known: Collection[str] = tuple(PICTURES)) -> tuple[str, str, float] | None:
+    """Encoder, what stands beside it and factor of a name such as ``efficientnet-lite0@96+2*signs``.
+
+    None if it is no such name, or if what stands there is none of those ``known`` (`@` and pixels may follow).
+    """
     parts = NAME.fullmatch(name)
-    if parts is None or parts["beside"] not in PICTURES:
+    if parts is None or parts["plain"] not in known:
         return None
     return parts["encoder"], parts["beside"], float(parts["factor"] or 1.0)
 
 
-def _together(own: NDArray[Any], other: NDArray[Any], factor: float) -> NDArray[np.float64]:
+def together(own: NDArray[Any], other: NDArray[Any], factor: float) -> NDArray[np.float64]:
+    """Both brought to lengths 1 and ``factor``, one behind the other; zeros if the first is."""
     lengths = [math.sqrt(int(np.square(part.astype(np.int64)).sum())) for part in (own, other)]
     if lengths[0] == 0.0:
         return np.zeros(len(own) + len(other))

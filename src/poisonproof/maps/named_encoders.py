@@ -13,6 +13,7 @@ from typing import NamedTuple
 from poisonproof.errors import PoisonproofError, missing_extra
 from poisonproof.maps.encoders import NOT_COVERED, Encoder, EncoderRecord
 from poisonproof.maps.image_encoders import PACKAGE, ImageEncoder, Picture
+from poisonproof.maps.encoder_pair import EncoderPair
 from poisonproof.maps.joined import JoinedEncoder, joined_parts
 from poisonproof.maps.model_folders import folder_encoder
 from poisonproof.maps.onnx_files import onnx_encoder
@@ -89,10 +90,13 @@ def encoder(name: str) -> Encoder:
         pictures with a ``FILE.json`` beside it that declares how pictures enter; ``FILE.npz``, embeddings that
         `write_embeddings` wrote; or a folder in which sentence-transformers, transformers or timm saved a model. Behind
         an encoder of pictures ``+signs`` or ``+objects`` sets one of our own maps beside it, ``+2*signs`` with twice
-        its length.
+        its length, and ``+efficientnet-lite1`` another encoder that comes by its name.
     """
-    if (joined := joined_parts(name)) is not None and not Path(name).exists():
-        return JoinedEncoder.of(encoder(joined[0]), *joined[1:])
+    if not Path(name).exists():
+        if (joined := joined_parts(name)) is not None:
+            return JoinedEncoder.of(encoder(joined[0]), *joined[1:])
+        if (pair := joined_parts(name, ENCODERS)) is not None:
+            return EncoderPair.of(encoder(pair[0]), named_encoder(pair[1]), pair[2])
     if name.endswith(".onnx"):
         return onnx_encoder(name)
     if name.endswith(".npz"):

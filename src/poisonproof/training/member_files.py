@@ -38,6 +38,7 @@ OWN_TYPES = (
     "poisonproof.maps.signs.SignFeatures",
     "poisonproof.maps.vectors.VectorFeatures",
     "poisonproof.learners.encoded.EncodedClassifier",
+    "poisonproof.maps.encoder_pair.EncoderPair",
     "poisonproof.maps.encoders.EncoderRecord",
     "poisonproof.maps.image_encoders.ImageEncoder",
     "poisonproof.maps.image_encoders.Picture",

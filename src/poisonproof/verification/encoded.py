@@ -34,7 +34,8 @@ def encoder(ensemble: Ensemble, seed: int) -> str:
         raise NotCheckedError(str(error)) from None
     except PoisonproofError as error:
         raise NotTrueError(str(error)) from None
-    words = f"the weights have the SHA-256 on record, {at_hand.record.weights[:16]}…"
+    digests = " and ".join(f"{digest[:16]}…" for digest in at_hand.record.weights.split(" and "))
+    words = f"the weights have the SHA-256 on record, {digests}"
     kept = ensemble.evidence.folder / "models" / FEATURES if ensemble.evidence.folder else None
     if kept is None or not kept.exists():
         return f"{words}; no embeddings were kept."
