@@ -1,7 +1,7 @@
 """Two encoders side by side, each a function of one sample: two networks seldom err alike, so both see more than one.
 
-Each embedding is brought to its declared length, 1 and a factor, as in `poisonproof.maps.joined`. Both stay premises, and
-their embeddings are kept each for itself, so that a run with one of them finds what a run with both has encoded.
+Each embedding is brought to its declared length, 1 and a factor, as in `poisonproof.maps.joined`. Both stay premises,
+and their embeddings are kept each for itself, so that a run with one of them finds what a run with both has encoded.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from poisonproof.errors import PoisonproofError, missing_extra
+from poisonproof.maps.encoder_pair import EncoderPair
 from poisonproof.maps.encoders import NOT_COVERED, Encoder, EncoderRecord
 from poisonproof.maps.image_encoders import PACKAGE, ImageEncoder, Picture
-from poisonproof.maps.encoder_pair import EncoderPair
 from poisonproof.maps.joined import JoinedEncoder, joined_parts
 from poisonproof.maps.model_folders import folder_encoder
 from poisonproof.maps.onnx_files import onnx_encoder
