@@ -23,8 +23,8 @@ Name = Annotated[
         autocompletion=completion.of_encoders,
         help="A fixed map in front of the learner, a premise of every radius: `efficientnet-lite0` (also 1 and 2; "
         "`@160` sets the pixels), `wordllama`, `minilm`, FILE.onnx with FILE.json beside it, embeddings.npz, the "
-        "FOLDER of a model of sentence-transformers, transformers or timm, your own `MODULE:OBJECT`, or `none`. Behind an "
-        "encoder of pictures `+2*signs` sets our own map beside it, twice as long, `+efficientnet-lite2` another one.",
+        "FOLDER of a model of sentence-transformers, transformers or timm, your own `MODULE:OBJECT`, or `none`. "
+        "Behind one of pictures `+2*signs` sets our own map beside it, twice as long; `+efficientnet-lite2` another.",
     ),
 ]
 Again = Annotated[

@@ -108,6 +108,7 @@ def _record_of(first: Encoder, second: Encoder, factor: float) -> EncoderRecord:
     def both(name: str) -> str:
         return " and ".join(dict.fromkeys((getattr(first.record, name), getattr(second.record, name))))
 
-    words = {name: both(name) for name in ("name", "version", "source", "licence", "weights", "trained_on")}
+    names = ("name", "version", "source", "licence", "weights", "trained_on")
+    words: dict[str, Any] = {name: both(name) for name in names}
     second_words = f"of {factor!r} times its length behind it the second: {second.record.preprocessing}"
     return replace(first.record, **words, preprocessing=f"{first.record.preprocessing}; {second_words}")
