@@ -11,7 +11,7 @@ from command_line import poisonproof
 from poisonproof import FiniteAggregationClassifier
 from poisonproof.data import Dataset
 from poisonproof.display.numbers import percent
-from poisonproof.learners.strong import StrongMixed, strong_for
+from poisonproof.learners.strong import StrongMixed, StrongTrees, strong_for
 from poisonproof.learners.text import TextClassifier
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
@@ -102,3 +102,24 @@ class Told(logging.Handler):
 
     def emit(self, record):
         self.told.append(record.getMessage())
+
+
+def test_categories_of_long_tables_are_given_as_such(monkeypatch):
+    """By either way the same is learned: a category that only tells the label beside another, rare and unknown ones."""
+    rng = np.random.default_rng(0)
+    first, second = rng.integers(3, size=3000), rng.integers(400, size=3000)
+    frame = pd.DataFrame({"a": np.array(list("xyz"))[first], "b": [f"v{at % 7 if at < 390 else at}" for at in second]})
+    frame["n"] = rng.normal(size=3000)
+    frame.loc[::11, "n"] = np.nan
+    y = np.where((first == 1) ^ (second % 7 == 3) ^ (second >= 390), "yes", "no")
+    frame.loc[2990:, "b"] = "never seen"
+    encoded = StrongTrees().fit(frame[:2000], y[:2000])
+    monkeypatch.setattr("poisonproof.learners.strong.MOST_ENCODED", 100)
+    monkeypatch.setattr("poisonproof.learners.strong.MOST_CATEGORIES", 8)
+    given = StrongTrees().fit(frame[:2000], y[:2000])
+    assert encoded.encodes_
+    assert not given.encodes_
+    assert len(given.known_[1]) == 8
+    assert given.trees_.n_features_in_ == 3 < encoded.trees_.n_features_in_
+    for model in (encoded, given):
+        assert (model.predict(frame[2000:]) == y[2000:]).mean() > 0.9

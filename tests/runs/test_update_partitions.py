@@ -7,6 +7,10 @@ import pytest
 
 from command_line import poisonproof
 from fish import HEADER, rows
+from poisonproof import Split
+from poisonproof.data import ReadOptions
+from poisonproof.data.large import open_large
+from poisonproof.data.large_source import Source
 from poisonproof.partition import store_removal
 from poisonproof.partition.store import PartitionStore, partition_file
 
@@ -126,3 +130,29 @@ def test_what_cannot_be_removed_by_partition_is_said(made, run, tmp_path):
     kinds = np.array([row.split(",")[-1] for row in table()])
     cod = ",".join(map(str, np.flatnonzero(kinds == "cod")))
     assert "No row with the label 'cod' would be left" in update(tmp_path / "inferred", "--remove", cod, code=2).stderr
+
+
+def test_rows_with_missing_values_that_leave_are_no_longer_counted(tmp_path):
+    """Of a learner that takes no missing values, such rows are left out, and the record says how many there are."""
+    lines = [f"{row.partition(',')[0]},{row.split(',')[-1]}" for row in rows(120)]
+    for at in (3, 8, 17, 50):
+        lines[at] = ",cod"
+    lines[9], lines[10] = ",shark", "4,shark"  # none of the classes, one of them incomplete too
+    roles, test = {"length": "number", "kind": "label"}, tmp_path / "test.csv"
+    test.write_text("\n".join(["length,kind", "1,eel", "4,cod"]))
+    options = ReadOptions(schema=roles, classes=("eel", "cod"), test=test)
+
+    def stored(name, left):
+        path = tmp_path / f"{name}.csv"
+        path.write_text("\n".join(["length,kind", *left]))
+        source = Source.of(path, options)
+        open_large(source, Split(), 6, tmp_path / name, max_memory=10**12, complete_only=True)
+        return PartitionStore.open(tmp_path / name)
+
+    removed = np.array([3, 9, 10, 20])
+    fresh = stored("fresh", [line for at, line in enumerate(lines) if at not in removed])
+    before = stored("run", lines)
+    assert before.record["n_incomplete"] == 5
+    after = store_removal.without_rows(before, removed, "what is left", inferred=False)
+    assert after.record["n_incomplete"] == fresh.record["n_incomplete"] == 3
+    assert [after.record[name] for name in ALIKE] == [fresh.record[name] for name in ALIKE]

@@ -360,3 +360,21 @@ def test_whole_numbers_of_arrow_are_names_where_a_schema_says_category():
     for dtype in (pa.int64(), pa.uint64()):
         table = pa.table({"id": pa.array([BIG, BIG + 1, None], dtype), "n": [1, 2, 3]})
         assert split.samples(table).columns[0].values.tolist() == [str(BIG), str(BIG + 1), None]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["b", "a", "b", ""],
+        [1, True, 0, False, 2**53, 2**53 + 1, None],
+        ["1", 1, None, "1"],
+        [1.0, 1, float("nan"), float("nan"), -0.0, 0],
+        [np.float64(1), 1, np.str_("a"), "a", Decimal("1.5"), 1.5],
+        [["a"], "b", ("c",), np.array(["d"])],
+        [],
+    ],
+    ids=["texts", "whole numbers", "both", "floats", "other types", "rows of one", "none"],
+)
+def test_labels_read_once_each_are_what_they_are_one_by_one(labels):
+    alone = [label_cells(one_by_one([label]))[0] for label in labels]
+    assert [(type(cell), cell) for cell in label_cells(one_by_one(labels))] == [(type(cell), cell) for cell in alone]

@@ -30,6 +30,7 @@ from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.partition.split import Split
 from poisonproof.partition.store import PartitionStore
 from poisonproof.partition.store_writing import (
+    COMPLETE,
     LARGEST_BUFFER,
     ROWS,
     SMALLEST_BUFFER,
@@ -163,7 +164,7 @@ class Pass:
         about = {
             "x": arriving.content_hashes,
             "y": cell_codes(cells),
-            "complete": arriving.complete(),
+            COMPLETE: arriving.complete(),
             "x-content": arriving.content_digests,
             "y-content": label_digests(labels),
             **({} if groups is None else {"groups-content": label_digests(groups)}),
@@ -187,7 +188,7 @@ class Pass:
             arrays = {**packed(samples), **packed_texts(texts, "label")}
             write_arrays(self.folder / f"{TEST}.npz", arrays, {"of": self.made_of, "form": sealing.form})
         incomplete = sum(
-            int((~arrays["complete"]).sum()) for spill in spiller.spills if (arrays := spill.read(ROWS)) is not None
+            int((~arrays[COMPLETE]).sum()) for spill in spiller.spills if (arrays := spill.read(ROWS)) is not None
         )
         sealed = {
             "labels": labels,

@@ -6,6 +6,7 @@ others do better on all the data at once. These carry no guarantee and are never
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
@@ -20,13 +21,15 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline, make_union
 
 from poisonproof.learners.presets import HEAD, preset
-from poisonproof.learners.table import TableClassifier
+from poisonproof.learners.table import Cells, TableClassifier, holds_numbers
 from poisonproof.learners.trees import TreesClassifier
 from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, TextSamples
 
 MOST_NUMBERS = 20_000_000
 MOST_TEXTS = 200_000
 MOST_IMAGES = 5_000
+MOST_CATEGORIES = 254
+MOST_ENCODED = 4_000_000  # numbers of a table whose categories are columns of noughts and ones
 FOLDS = 3
 
 
@@ -85,13 +88,55 @@ def _of_texts() -> Any:
 
 
 class StrongTrees(TreesClassifier):
-    """Gradient boosting as scikit-learn sets it, on the columns of a table as `TableClassifier` encodes them."""
+    """Gradient boosting as scikit-learn sets it, on the columns of a table.
+
+    Categories are encoded as `TableClassifier` does, or, where that would make a wide table of a long one, given to the
+    trees as such: the most frequent `MOST_CATEGORIES` of a column, the others as unknown.
+    """
+
+    takes_columns = True  # see poisonproof.samples.batch
 
     def __init__(self) -> None:
         super().__init__("boosting")
 
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on a DataFrame."""
+        self.categorical_ = [at for at in range(X.shape[1]) if not holds_numbers(X, at)]
+        cells = Cells.of(X, self.categorical_)
+        self.known_ = {at: _most_frequent(*column) for at, column in cells.categories.items()}
+        width = cells.numbers.shape[1] + sum(map(len, self.known_.values()))
+        self.encodes_ = len(cells.numbers) * width <= MOST_ENCODED
+        if self.encodes_:
+            return super().fit(X, y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        self.trees_ = self._trees().set_params(categorical_features=self._places(cells)).fit(self._given(cells), codes)
+        return self
+
     def _trees(self) -> Any:
         return HistGradientBoostingClassifier(random_state=0)
+
+    def _encoded(self, X: Any, *, fitting: bool = False) -> Any:
+        return super()._encoded(X, fitting=fitting) if self.encodes_ else self._given(Cells.of(X, self.categorical_))
+
+    def _places(self, cells: Cells) -> list[int]:
+        n_numbers = cells.numbers.shape[1]
+        return list(range(n_numbers, n_numbers + len(cells.categories)))
+
+    def _given(self, cells: Cells) -> NDArray[np.float64]:
+        """Numbers as they are, and the numbers of categories behind them."""
+        columns = [cells.numbers]
+        for at, (places, names) in cells.categories.items():
+            columns.append(np.array([self.known_[at].get(name, np.nan) for name in names], np.float64)[places, None])
+        return np.hstack(columns)
+
+
+def _most_frequent(places: NDArray[Any], names: list[str]) -> dict[str, int]:
+    """Numbers of the most frequent names among these places, in their order."""
+    counts: Counter[str] = Counter()
+    for name, count in zip(names, np.bincount(places % len(names), minlength=len(names)).tolist(), strict=True):
+        counts[name] += count
+    kept = [name for name, count in counts.most_common(MOST_CATEGORIES) if count]
+    return {name: number for number, name in enumerate(sorted(kept))}
 
 
 class StrongMixed(ClassifierMixin, BaseEstimator):

@@ -89,7 +89,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         widths = [len(categories) for categories in self.categories_ if categories is not None]
         return bool(widths) and len(self.mean_) + len(self.flagged_) + sum(widths) <= WIDEST
 
-    def _fit_compact(self, cells: _Cells, codes: NDArray[np.int64]) -> Regression:
+    def _fit_compact(self, cells: Cells, codes: NDArray[np.int64]) -> Regression:
         numbers, places, n_ones = self._encode_compact(cells)
         if not np.isfinite(numbers).all():
             raise PoisonproofError("The numbers of a subset are too large to be standardised.")
@@ -139,14 +139,14 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         self._learn(X)
         return self
 
-    def _learn(self, X: Any) -> _Cells | None:
+    def _learn(self, X: Any) -> Cells | None:
         """The same; what the subset holds, unless it is sparse."""
         self.sparse_ = sp.issparse(X)
         self.categories_: list[list[Any] | None] = []
         if self.sparse_:
             self.mean_, self.scale_, self.flagged_ = np.zeros(0), np.zeros(0), np.zeros(0, np.int64)
             return None
-        cells = _Cells.of(X, [at for at in range(X.shape[1]) if not _is_number(X, at)])
+        cells = Cells.of(X, [at for at in range(X.shape[1]) if not holds_numbers(X, at)])
         self.categories_ = [None] * cells.n_columns
         for at, (places, names) in cells.categories.items():
             self.categories_[at] = sorted({names[place] for place in _held(places, len(names))})
@@ -163,7 +163,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         if sp.issparse(X):
             return X
         columns = [at for at, categories in enumerate(self.categories_) if categories is not None]
-        numbers, places, n_ones = self._encode_compact(_Cells.of(X, columns))
+        numbers, places, n_ones = self._encode_compact(Cells.of(X, columns))
         n_numbers = numbers.shape[1]
         encoded = np.zeros((len(numbers), n_numbers + n_ones))
         encoded[:, :n_numbers] = numbers
@@ -171,7 +171,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         encoded[rows, n_numbers + places[rows, which]] = 1.0
         return encoded
 
-    def _encode_compact(self, cells: _Cells) -> tuple[NDArray[np.float64], NDArray[np.int64], int]:
+    def _encode_compact(self, cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.int64], int]:
         """Numbers, the places of ones behind them (rows, most ones; -1 where there is none), and how many there are."""
         scaled = np.divide(cells.numbers - self.mean_, self.scale_)
         scaled[cells.missing] = 0.0
@@ -187,7 +187,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
 
 
 @dataclass(frozen=True, eq=False)
-class _Cells:
+class Cells:
     """What a table holds: numbers (NaN where missing), and of the other columns places in names (see `_categories`)."""
 
     n_columns: int
@@ -196,7 +196,8 @@ class _Cells:
     categories: dict[int, tuple[NDArray[Any], list[str]]]
 
     @classmethod
-    def of(cls, X: Any, categorical: list[int]) -> _Cells:
+    def of(cls, X: Any, categorical: list[int]) -> Cells:
+        """The cells of X, of which these columns hold no numbers."""
         if not is_frame(X) and not isinstance(X, TableBatch):
             numbers = np.asarray(X)
         else:
@@ -215,7 +216,8 @@ def _held(places: NDArray[Any], n_names: int) -> list[int]:
     return (np.flatnonzero(np.bincount(np.add(places, 1, dtype=np.int64), minlength=n_names)) - 1).tolist()
 
 
-def _is_number(X: Any, at: int) -> bool:
+def holds_numbers(X: Any, at: int) -> bool:
+    """Whether a column of a frame or of a batch of columns is one of numbers."""
     if isinstance(X, TableBatch):
         return X.is_number(at)
     return not is_frame(X) or X.dtypes.iloc[at].kind in "fiub"

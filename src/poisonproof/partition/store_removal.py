@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.partition.store import RECORD, PartitionStore, partition_file, rows_file
-from poisonproof.partition.store_writing import DIGESTED, MARKER, write_partition, write_rows
+from poisonproof.partition.store_writing import COMPLETE, DIGESTED, MARKER, write_partition, write_rows
 from poisonproof.samples.cells import cell_codes
 from poisonproof.samples.labels import label_cells
 from poisonproof.system.files import sha256_of, sha256_of_array, write_record, write_text
@@ -81,6 +81,8 @@ def without_rows(store: PartitionStore, numbers: NDArray[np.int64], made_of: str
             **record["files"],
             rows_file(what): write_rows(folder / rows_file(what), pieces),
         }
+        if what == COMPLETE:
+            record["n_incomplete"] = int((~left).sum())
         if what in DIGESTED:
             record["digests"] = {**record["digests"], what: sha256_of_array(left)}
     gone = np.union1d(gone_from(store), numbers)

@@ -34,6 +34,7 @@ from poisonproof.system.files import (
 )
 
 ROWS = "rows"
+COMPLETE = "complete"
 TEST = "test"
 DIGESTED = {"x-content": "x_train", "y-content": "y_train", "groups-content": "groups"}
 MARKER = "made-of.txt"
@@ -286,11 +287,12 @@ def rows_of(spills: Sequence[Spill], sealing: Sealing) -> dict[str, Pieces]:
     def partitions() -> Iterator[NDArray[np.int64]]:
         for spill in spills:
             if (arrays := spill.read(ROWS)) is not None:
-                stays = sealing.stays(arrays["label"], arrays["complete"])
+                stays = sealing.stays(arrays["label"], arrays[COMPLETE])
                 yield arrays["partition"][stays].astype(np.int64)
 
     first = next((arrays for spill in spills if (arrays := spill.read(ROWS)) is not None), {})
-    names = [name for name in first if name not in ("partition", "complete", "label")]
+    kept = () if sealing.complete_only else (COMPLETE,)  # who removes rows must know which of them were left out
+    names = [name for name in first if name not in ("partition", "label", *kept)]
     return {**{name: pieces(name) for name in names}, "partition": partitions}
 
 

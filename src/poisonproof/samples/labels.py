@@ -20,6 +20,7 @@ from poisonproof.samples.frames import as_values, python_values
 from poisonproof.samples.hashing import DIGEST, content_digests
 
 Cell = float | int | str | None
+HASHED = {str, int, bool, type(None)}  # not float: NaN equals nothing, and may be many
 
 
 class ReadLabels(NamedTuple):
@@ -67,6 +68,14 @@ def read_labels(y: Any, declared: Iterable[Any] | None = None) -> ReadLabels:
 
 def label_cells(labels: Iterable[Any]) -> list[Cell]:
     """Each label as a number or a text; None if it is missing or neither."""
+    labels = list(labels)
+    if set(map(type, labels)) <= HASHED:  # equal ones are equal cells: each different one is read once
+        known = dict(zip(different := set(labels), _one_after_another(different), strict=True))
+        return [known[label] for label in labels]
+    return _one_after_another(labels)
+
+
+def _one_after_another(labels: Iterable[Any]) -> list[Cell]:
     cells: list[Cell] = []
     for label in labels:
         try:
@@ -95,6 +104,8 @@ def one_by_one(y: Any) -> list[Any]:
 
 def _without_columns(labels: list[Any]) -> list[Any]:
     """Labels that stand in a list of one, each by itself, without it; refused where most stand in longer ones."""
+    if not any(issubclass(kind, list | tuple | np.ndarray) for kind in set(map(type, labels))):
+        return labels
     lengths = [len(label) for label in labels if _is_row(label)]
     if 2 * len(lengths) > len(labels):
         _column(np.empty((len(labels), Counter(lengths).most_common(1)[0][0])))

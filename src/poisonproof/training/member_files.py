@@ -18,6 +18,7 @@ from poisonproof.errors import DamagedFileError
 from poisonproof.system.archives import check_arrays, open_zip
 from poisonproof.system.files import reading, write_bytes
 from poisonproof.training.member import Member
+from poisonproof.training.plain_learner import SCHEMA, plain_schema, read_plain
 from poisonproof.training.stacked_files import read_stack, stack_bytes
 
 ESTIMATOR = "estimator.skops"
@@ -93,6 +94,8 @@ def load_members(path: Path, trusted: Sequence[str] = ()) -> list[Member]:
 
 def types_of(estimator: Any) -> list[str]:
     """Types in an estimator that skops does not vouch for; who brings the estimator does."""
+    if plain_schema(estimator, OWN_TYPES) is not None:
+        return [] if estimator is None else [f"{type(estimator).__module__}.{type(estimator).__qualname__}"]
     import skops.io as sio
 
     return list(sio.get_untrusted_types(data=sio.dumps(estimator)))
@@ -100,6 +103,9 @@ def types_of(estimator: Any) -> list[str]:
 
 def load_state(path: str | Path, trusted: Sequence[str] = ()) -> Any:
     """What a file holds, such as an unfitted learner; refuses types nobody vouched for."""
+    with reading(path), open_zip(path) as archive:
+        if (plain := read_plain(archive, OWN_TYPES)) is not None:
+            return plain.learner
     import skops.io as sio
 
     vouched = [*OWN_TYPES, *trusted]
@@ -121,9 +127,13 @@ def dumped(state: Any) -> bytes:
     skops numbers objects by their address and dates its entries. Here they are numbered as they come, and an
     entry is named by its content. Nothing is shared between objects when they are read back.
     """
+    buffer = io.BytesIO()
+    if (plain := plain_schema(state, OWN_TYPES)) is not None:
+        with ZipFile(buffer, "w") as target:
+            target.writestr(ZipInfo(SCHEMA), plain, ZIP_DEFLATED)
+        return buffer.getvalue()
     import skops.io as sio
 
-    buffer = io.BytesIO()
     with ZipFile(io.BytesIO(sio.dumps(state))) as source, ZipFile(buffer, "w") as target:
         numbers, written = iter(range(1 << 62)), set()
 
@@ -143,9 +153,9 @@ def dumped(state: Any) -> bytes:
                 for part in node.values():
                     settle(part)
 
-        schema = json.loads(source.read("schema.json"))
+        schema = json.loads(source.read(SCHEMA))
         settle(schema)
-        target.writestr(ZipInfo("schema.json"), json.dumps(schema), ZIP_DEFLATED)
+        target.writestr(ZipInfo(SCHEMA), json.dumps(schema), ZIP_DEFLATED)
     return buffer.getvalue()
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import codecs
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from poisonproof.data.readers.lines import LONGEST_LINE, NUL, decoded, every_line, lines
+from poisonproof.data.readers.lines import LONGEST_LINE, NUL, blocks, decoded, lines, lines_of
+from poisonproof.data.readers.pieces import ROWS_PER_PIECE, Piece, PieceColumn
+from poisonproof.data.readers.plain_rows import JoinedCells, ListedRows, PlainRows
 from poisonproof.data.readers.quotes import Grammar, grammar
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.schema import Quotes, check_delimiter
@@ -43,63 +47,66 @@ class CsvTable:
         self.header = self._header()
         self.unreadable: list[str] = []
 
-    def records(self, faults: Counter[str]) -> Iterator[tuple[int, list[str]]]:
+    def records(self, faults: Counter[str]) -> Rows:
         """Number of the first line and cells of every good row."""
-        inside = every_line(self.path, self.most_bytes, faults)
-        next((line for line in inside if line[1] and line[1].strip()), None)  # the header
-        texts: Texts = ((number, None if line is None else decoded(line, faults)) for number, line in inside)
+        texts = (text for number, block in self._behind_header(faults) for text in _texts(number, block, faults))
         if self.quotes == "records":
-            return self._by_quotes(texts, faults)
-        texts = _without_nul(texts, faults)
-        return self._by_lines(texts, faults) if self.quotes == "lines" else self._without_quotes(texts, faults)
-
-    def _without_quotes(self, texts: Texts, faults: Counter[str]) -> Rows:
+            yield from self._by_quotes(texts, faults)
+            return
+        reader = self._reader(faults)
         for number, text in texts:
-            if text is None or not text.strip():
-                continue
-            cells = text.split(self.delimiter)
-            if "\r" in text or len(cells) != len(self.header):
-                faults[CELLS] += 1
-            else:
-                yield number, cells
+            if (row := reader.row(number, text)) is not None:
+                yield row
+        reader.end()
 
-    def _by_lines(self, texts: Texts, faults: Counter[str]) -> Rows:
-        rules, width, good = grammar(self.delimiter), len(self.header), 0
-        started: _Started | None = None
-        beyond = _Beyond(rules, width)
-        for number, text in texts:
-            beyond.see(text)
-            cells = None if text is None else rules.cells(text)
-            whole = cells is not None and len(cells) == width and bool(text and text.strip())
-            starts = text is not None and not whole and rules.opens(text)
-            if started is not None and (text is None or whole or starts or not started.takes(text)):
-                faults[OPEN] += 1
-                if whole or starts:
-                    beyond.watch(started, text)
-                started = None
-            elif started is not None:
-                assert text is not None
-                if rules.closes(text):
-                    cells, number = rules.cells(started.joined), started.number
-                    whole, started = cells is not None and len(cells) == width, None
-                    if not whole:
-                        faults[CELLS] += 1
-                        continue
-                else:
+    def in_pieces(self, faults: Counter[str], wanted: Sequence[str], rows: int) -> Iterator[Piece]:
+        """The same rows by column, so many at a time; blocks that are written plainly are read at once."""
+        places = {name: self.header.index(name) for name in wanted}
+        held: list[PlainRows | ListedRows] = []
+        for some in self._runs(faults):
+            held.append(some)
+            while sum(map(len, held)) >= rows:
+                taken, held = _first(held, rows)
+                yield _piece(taken, places)
+        if held:
+            yield _piece(held, places)
+
+    def _runs(self, faults: Counter[str]) -> Iterator[PlainRows | ListedRows]:
+        if self.quotes == "records":
+            records = self.records(faults)
+            while some := list(islice(records, ROWS_PER_PIECE)):
+                yield ListedRows(some)
+            return
+        reader, width, quotes = self._reader(faults), len(self.header), self.quotes == "lines"
+        for number, block in self._behind_header(faults):
+            if block is not None and reader.between_rows:
+                plain = PlainRows.cut(block, number, self.delimiter, width, quotes=quotes)
+                if plain is not None:
+                    reader.good += len(plain)
+                    yield plain
                     continue
-            if text is None:
+            read = [reader.row(at, text) for at, text in _texts(number, block, faults)]
+            if some := [row for row in read if row is not None]:
+                yield ListedRows(some)
+        reader.end()
+
+    def _reader(self, faults: Counter[str]) -> _ByLines | _WithoutQuotes:
+        return (_ByLines if self.quotes == "lines" else _WithoutQuotes)(self, faults)
+
+    def _behind_header(self, faults: Counter[str]) -> Iterator[tuple[int, bytes | None]]:
+        """The blocks of lines that follow the first line that is not blank."""
+        inside = blocks(self.path, self.most_bytes, faults)
+        for number, block in inside:
+            if block is None:
                 continue
-            if whole:
-                assert cells is not None
-                good += 1
-                yield number, cells
-            elif starts:
-                started = _Started(rules, number, [text])
-            elif text.strip():
-                faults[CELLS if cells is not None else OPEN] += 1
-        if started is not None:
-            faults[OPEN] += 1
-        self._refuse_half_texts(good, beyond, faults)
+            end = 0
+            for at, line in lines_of(block, number):
+                end = block.find(b"\n", end) + 1 or len(block)
+                if line.strip():
+                    if end < len(block):
+                        yield at + 1, block[end:]
+                    yield from inside
+                    return
 
     def _by_quotes(self, texts: Texts, faults: Counter[str]) -> Rows:
         rules, width = grammar(self.delimiter), len(self.header)
@@ -135,22 +142,6 @@ class CsvTable:
                 "--multiline declares that every row does; leave --multiline out, or take that row out."
             )
 
-    def _refuse_half_texts(self, good: int, beyond: _Beyond, faults: Counter[str]) -> None:
-        if beyond.count:
-            faults[SWALLOWING] += beyond.count
-        if beyond.count > max(FEW_SWALLOWING, SHARE_SWALLOWING * good):
-            raise PoisonproofError(
-                f"{beyond.count} texts of {self.path}, the first on line {beyond.first}, hold lines in quotes that "
-                "would be rows by themselves, so where a row ends cannot be told from its own lines; say --multiline "
-                "if a program wrote the file and closes every quote, or --no-quotes if quotes are ordinary characters."
-            )
-        if faults[OPEN] > max(FEW_OPEN, SHARE_OPEN * good):
-            raise PoisonproofError(
-                f"{faults[OPEN]} rows of {self.path} have quotes that do not close, beside {good} good rows; say "
-                "--no-quotes if quotes are ordinary characters there, or --multiline if a program wrote the "
-                "file and closes every quote."
-            )
-
     def _header(self) -> list[str]:
         faults: Counter[str] = Counter()
         with self.path.open("rb") as file:
@@ -182,15 +173,139 @@ class CsvTable:
 
 
 Texts = Iterator[tuple[int, str | None]]
-Rows = Iterator[tuple[int, list[str]]]
+Row = tuple[int, list[str]]
+Rows = Iterator[Row]
 
 
-def _without_nul(texts: Texts, faults: Counter[str]) -> Texts:
-    for number, text in texts:
-        bad = text is not None and "\0" in text
-        if bad:
-            faults[NUL] += 1
-        yield number, None if bad else text
+def _without_nul(text: str | None, faults: Counter[str]) -> str | None:
+    if text is not None and "\0" in text:
+        faults[NUL] += 1
+        return None
+    return text
+
+
+def _texts(number: int, block: bytes | None, faults: Counter[str]) -> Texts:
+    if block is None:
+        yield number, None
+        return
+    for at, line in lines_of(block, number):
+        yield at, decoded(line, faults)
+
+
+def _first(held: list[PlainRows | ListedRows], rows: int) -> tuple[list[Any], list[Any]]:
+    """So many rows, and the others."""
+    taken, left = [], []
+    for some in held:
+        now = min(rows, len(some))
+        if now:
+            taken.append(some.part(0, now))
+        if now < len(some):
+            left.append(some.part(now, len(some)))
+        rows -= now
+    return taken, left
+
+
+def _piece(parts: Sequence[PlainRows | ListedRows], places: dict[str, int]) -> Piece:
+    columns: dict[str, PieceColumn] = {}
+    for name, place in places.items():
+        columns[name] = (
+            parts[0].column(place) if len(parts) == 1 else JoinedCells([part.column(place) for part in parts])
+        )
+    return Piece([number for part in parts for number in part.numbers], columns)
+
+
+class _WithoutQuotes:
+    """Every line is a row."""
+
+    between_rows = True
+
+    def __init__(self, table: CsvTable, faults: Counter[str]) -> None:
+        self.table, self.faults, self.good = table, faults, 0
+
+    def row(self, number: int, text: str | None) -> Row | None:
+        """The row that this line is."""
+        text = _without_nul(text, self.faults)
+        if text is None or not text.strip():
+            return None
+        cells = text.split(self.table.delimiter)
+        if "\r" in text or len(cells) != len(self.table.header):
+            self.faults[CELLS] += 1
+            return None
+        return number, cells
+
+    def end(self) -> None:
+        """No line is left."""
+
+
+class _ByLines:
+    """Lines, one after the other, as rows by what each line is by itself."""
+
+    def __init__(self, table: CsvTable, faults: Counter[str]) -> None:
+        self.table, self.faults, self.good = table, faults, 0
+        self.rules, self.width = grammar(table.delimiter), len(table.header)
+        self.started: _Started | None = None
+        self.beyond = _Beyond(self.rules, self.width)
+
+    @property
+    def between_rows(self) -> bool:
+        """Whether the next line has nothing to do with those before."""
+        return self.started is None and self.beyond.open is None
+
+    def row(self, number: int, text: str | None) -> Row | None:
+        """The row that this line is or ends."""
+        text = _without_nul(text, self.faults)
+        rules, faults, started = self.rules, self.faults, self.started
+        self.beyond.see(text)
+        cells = None if text is None else rules.cells(text)
+        whole = cells is not None and len(cells) == self.width and bool(text and text.strip())
+        starts = text is not None and not whole and rules.opens(text)
+        if started is not None and (text is None or whole or starts or not started.takes(text)):
+            faults[OPEN] += 1
+            if whole or starts:
+                self.beyond.watch(started, text)
+            self.started = None
+        elif started is not None:
+            assert text is not None
+            if not rules.closes(text):
+                return None
+            cells, number, self.started = rules.cells(started.joined), started.number, None
+            whole = cells is not None and len(cells) == self.width
+            if not whole:
+                faults[CELLS] += 1
+                return None
+        if whole:
+            assert cells is not None
+            self.good += 1
+            return number, cells
+        if starts:
+            assert text is not None
+            self.started = _Started(rules, number, [text])
+        elif text is not None and text.strip():
+            faults[CELLS if cells is not None else OPEN] += 1
+        return None
+
+    def end(self) -> None:
+        """No line is left: refuse a file whose rows cannot be told."""
+        if self.started is not None:
+            self.faults[OPEN] += 1
+        self._refuse_half_texts()
+
+    def _refuse_half_texts(self) -> None:
+        good, beyond, faults, path = self.good, self.beyond, self.faults, self.table.path
+        if beyond.count:
+            faults[SWALLOWING] += beyond.count
+        if beyond.count > max(FEW_SWALLOWING, SHARE_SWALLOWING * good):
+            raise PoisonproofError(
+                f"{beyond.count} texts of {path}, the first on line {beyond.first}, hold lines in quotes that "
+                "would be rows by themselves, so where a row ends cannot be told from its own lines; say --multiline "
+                "if a program wrote the file and closes every quote, or --no-quotes if quotes are ordinary characters."
+            )
+        if faults[OPEN] > max(FEW_OPEN, SHARE_OPEN * good):
+            raise PoisonproofError(
+                f"{faults[OPEN]} rows of {path} have quotes that do not close, beside {good} good rows; say "
+                "--no-quotes if quotes are ordinary characters there, or --multiline if a program wrote the "
+                "file and closes every quote."
+            )
 
 
 @dataclass

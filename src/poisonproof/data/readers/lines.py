@@ -18,6 +18,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.system.memory import memory
 
 LONGEST_LINE = 1 << 22
+BLOCK = 1 << 18
 NUL = "with NUL bytes"
 MOST_BYTES = 1 << 32
 MOST_EXPANSION = 100
@@ -35,7 +36,24 @@ def lines(path: Path, most_bytes: int | None, faults: Counter[str]) -> Iterator[
 
 
 def every_line(path: Path, most_bytes: int | None, faults: Counter[str]) -> Iterator[tuple[int, bytes | None]]:
-    """Number (from 1) and content of every line, None where it is too long; ``.gz`` files are expanded on the way.
+    """Number (from 1) and content of every line, None where it is too long; see `blocks`."""
+    for number, block in blocks(path, most_bytes, faults):
+        if block is None:
+            yield number, None
+        else:
+            yield from lines_of(block, number)
+
+
+def lines_of(block: bytes, first: int) -> Iterator[tuple[int, bytes]]:
+    """Number and content of the lines of a block, of which the first has this number."""
+    for number, line in enumerate(block.removesuffix(b"\n").split(b"\n"), first):
+        yield number, line.removesuffix(b"\r")
+
+
+def blocks(path: Path, most_bytes: int | None, faults: Counter[str]) -> Iterator[tuple[int, bytes | None]]:
+    """Whole lines, many at a time, with the number (from 1) of the first; None in place of a line that is too long.
+
+    ``.gz`` files are expanded on the way.
 
     Parameters
     ----------
@@ -57,7 +75,7 @@ def every_line(path: Path, most_bytes: int | None, faults: Counter[str]) -> Iter
             check_memory(path, size)
     with gzip.open(path) if compressed else path.open("rb") as file:
         try:
-            yield from _lines(path, cast(BinaryIO, file), allowed, faults)
+            yield from _blocks(path, cast(BinaryIO, file), allowed, faults)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise PoisonproofError(f"{path} is damaged: it is not a whole gzip file ({error}).") from None
 
@@ -90,22 +108,27 @@ def decoded(line: bytes, faults: Counter[str]) -> str:
         return line.decode("latin-1")
 
 
-def _lines(path: Path, file: BinaryIO, allowed: int, faults: Counter[str]) -> Iterator[tuple[int, bytes | None]]:
-    number = total = 0
-    while line := file.readline(LONGEST_LINE):
-        number += 1
-        whole = line.endswith(b"\n")
-        total += len(line)
-        while not whole and (rest := file.readline(LONGEST_LINE)):
-            line, whole = b"", rest.endswith(b"\n")
+def _blocks(path: Path, file: BinaryIO, allowed: int, faults: Counter[str]) -> Iterator[tuple[int, bytes | None]]:
+    number, total = 1, 0
+    while block := file.read(BLOCK):
+        whole = block.rfind(b"\n") + 1
+        begun = block[whole:]  # of a line that the block cuts
+        if begun:
+            begun += file.readline(LONGEST_LINE - len(begun))
+        total += whole + len(begun)
+        too_long = False
+        while begun and not begun.endswith(b"\n") and total <= allowed and (rest := file.readline(LONGEST_LINE)):
+            too_long, begun = True, rest
             total += len(rest)
-            if total > allowed:
-                break
         if total > allowed:
             raise PoisonproofError(
                 f"{path} expands to more than {in_bytes(allowed)}, which is refused unless --max-size allows more."
             )
-        content = line.removesuffix(b"\n").removesuffix(b"\r")
-        if not line:
+        lines = block[:whole] if too_long else block[:whole] + begun
+        if lines:
+            yield number, lines
+            number += lines.count(b"\n")
+        if too_long:
             faults["too long"] += 1
-        yield number, content if line else None
+            yield number, None
+            number += 1

@@ -97,6 +97,9 @@ def pieces_of(table: Any, faults: Counter[str], wanted: Sequence[str], rows: int
     if hasattr(table, "pieces"):
         yield from table.pieces(faults, wanted)
         return
+    if hasattr(table, "in_pieces"):
+        yield from table.in_pieces(faults, wanted, rows)
+        return
     at = {name: place for place, name in enumerate(table.header)}
     records = table.records(faults)
     while block := list(islice(records, rows)):
