@@ -15,7 +15,7 @@ from poisonproof import Split, read
 from poisonproof.data.readers.csvfile import CsvTable
 from poisonproof.data.readers.parquet import ParquetTable
 from poisonproof.data.readers.tables import Tally, guess_schema, read_table
-from poisonproof.samples.kinds import digest_of, to_samples
+from poisonproof.samples.canonical import digest_of, to_samples
 from poisonproof.samples.schema import MISSING, TableSchema
 
 N = 120
@@ -93,6 +93,22 @@ def assert_same(part, tally, twin, faults, schema):
         }
     )
     pd.testing.assert_frame_equal(part.X, expected)
+    assert_columns_are_those_of_the_frame(part)
+
+
+def assert_columns_are_those_of_the_frame(part):
+    """The reader makes columns of samples by itself; the slow way is by the DataFrame, which anybody could bring."""
+    samples, twin = part.samples, to_samples(part.X)
+    assert samples.layout == twin.layout
+    assert digest_of(samples) == digest_of(twin)
+    assert samples.hashes().tobytes() == twin.hashes().tobytes()
+    assert samples.form_of(np.arange(len(samples))) == twin.form_of(np.arange(len(twin)))
+    assert samples.oddities == twin.oddities == ()
+    for ours, theirs in zip(samples.columns, twin.columns, strict=True):
+        assert (ours.name, ours.numeric) == (theirs.name, theirs.numeric)
+        assert ours._kept.dtype == theirs._kept.dtype
+        assert ours._kept.tobytes() == theirs._kept.tobytes()
+        assert ours.cells.values.tolist() == theirs.cells.values.tolist()
 
 
 def roles_for(names, rng):

@@ -32,7 +32,7 @@ from poisonproof.estimators import stochastic
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.maps.vectors import VectorFeatures
 from poisonproof.partition.draws import Draws
-from poisonproof.samples.kinds import canonical_rank, to_samples
+from poisonproof.samples.canonical import canonical_rank, to_samples
 from poisonproof.system.files import open_arrays, write_arrays
 
 ALL = (InfiniteAggregationClassifier, BinomialSelectionClassifier, CertifiedBaggingClassifier)

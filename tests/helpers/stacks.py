@@ -5,7 +5,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 from poisonproof.learners.table import TableClassifier
-from poisonproof.samples.kinds import to_samples
+from poisonproof.samples.canonical import to_samples
 from poisonproof.training.member import fed_to, fit_member, vote_of
 
 N_CLASSES = 4

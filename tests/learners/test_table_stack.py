@@ -9,7 +9,7 @@ from poisonproof import FiniteAggregationClassifier
 from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.table_product import Folded
 from poisonproof.learners.table_stack import TableStack
-from poisonproof.samples.kinds import to_samples
+from poisonproof.samples.canonical import to_samples
 from poisonproof.training.stacked import Read, Stacked, stacked, stacks
 from stacks import N_CLASSES, kinds_of_samples, members_of, one_by_one
 

@@ -3,27 +3,35 @@
 import pytest
 from sklearn.naive_bayes import GaussianNB
 
-import poisonproof.samples.kinds as kinds
 from poisonproof import FiniteAggregationClassifier, data
 from poisonproof.data import ReadOptions
+from poisonproof.data.readers import tables
 from poisonproof.report.page import write_report
 from poisonproof.runs.run import run
+from poisonproof.samples import canonical
 
 ROWS = 90
 TABLES = {
-    "numbers": ("read_loose", lambda row: f"{row % 17},{row % 5}", GaussianNB()),
-    "numbers and categories": ("_from_frame", lambda row: f"{row % 17},{'red' if row % 3 else 'blue'}", None),
+    "numbers": (lambda row: f"{row % 17},{row % 5}", GaussianNB()),
+    "numbers and categories": (lambda row: f"{row % 17},{'red' if row % 3 else 'blue'}", None),
 }
 
 
 @pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 @pytest.mark.parametrize("name", TABLES)
 def test_a_row_is_put_into_canonical_form_once(name, tmp_path, monkeypatch):
-    place, cells, learner = TABLES[name]
+    cells, learner = TABLES[name]
     lines = [f"{cells(row)},{'yes' if row % 5 < 2 else 'no'}" for row in range(ROWS)]
     (tmp_path / "table.csv").write_text("\n".join(["size,colour,bought", *lines]) + "\n")
-    real, counts = getattr(kinds, place), []
-    monkeypatch.setattr(kinds, place, lambda *given: counts.append(len(given[0])) or real(*given))
+    counts = []
+
+    def count(place, function, n_rows):
+        real = getattr(place, function)
+        monkeypatch.setattr(place, function, lambda *given: counts.append(n_rows(*given)) or real(*given))
+
+    count(canonical, "read_loose", lambda X, width: len(X))
+    count(canonical, "_from_frame", len)
+    count(tables.TableSamples, "of", lambda columns: ROWS)  # the reader's own columns
     dataset = data.open_files(tmp_path / "table.csv", ReadOptions(label="bought"))
     write_report(run(dataset, FiniteAggregationClassifier(learner, k=3, d=2, n_jobs=1), tmp_path / "run"))
     assert counts == [ROWS]

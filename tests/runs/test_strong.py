@@ -16,7 +16,7 @@ from poisonproof.learners.text import TextClassifier
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.runs.undefended import Undefended
-from poisonproof.samples.kinds import to_samples
+from poisonproof.samples.canonical import to_samples
 from poisonproof.samples.schema import TableSchema
 
 

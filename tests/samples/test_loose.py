@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from poisonproof.samples.kinds import to_samples
+from poisonproof.samples.canonical import to_samples
 from poisonproof.samples.loose import read_loose
 from poisonproof.verification import content
 

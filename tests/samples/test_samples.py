@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 from poisonproof import Split
+from poisonproof.samples.canonical import canonical_rank, to_samples
 from poisonproof.samples.cells import canonical_cell
-from poisonproof.samples.kinds import canonical_rank, to_samples
 from poisonproof.samples.labels import label_cells, one_by_one
 from poisonproof.samples.rows import join_rows, take_rows
 from poisonproof.verification import content

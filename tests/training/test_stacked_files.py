@@ -9,7 +9,7 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from poisonproof import FiniteAggregationClassifier
-from poisonproof.samples.kinds import to_samples
+from poisonproof.samples.canonical import to_samples
 from poisonproof.training.member import Member
 from poisonproof.training.member_files import load_members, save_members
 from poisonproof.training.member_list import MappedMembers, load_member_files

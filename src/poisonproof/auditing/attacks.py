@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from poisonproof.certificates.methods import Certificate
 from poisonproof.partition.split import Split
-from poisonproof.samples.kinds import NumberSamples, is_frame
+from poisonproof.samples.frames import is_frame
+from poisonproof.samples.kinds import NumberSamples
 from poisonproof.samples.labels import label_cells
 from poisonproof.samples.rows import count_rows, join_rows, take_rows
 

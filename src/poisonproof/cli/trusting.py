@@ -38,7 +38,7 @@ def with_trusted(dataset: Dataset, trusted: TrustedSamples) -> Dataset:
     """The data set that knows its trusted rows, with the premise; copies of them in the training data are told of."""
     import numpy as np
 
-    from poisonproof.samples.kinds import to_samples
+    from poisonproof.samples.canonical import to_samples
 
     rows = to_samples(trusted.X, dtype=dataset.dtype, n_features=dataset.n_features)
     copies = int(np.isin(dataset.train.content_hashes, rows.content_hashes).sum())

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from poisonproof.errors import PoisonproofError
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
+from poisonproof.samples.canonical import to_samples
 from poisonproof.samples.cells import cell_codes
 from poisonproof.samples.hashing import hash_numbers
-from poisonproof.samples.kinds import Samples, to_samples
+from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import label_cells, label_digests, one_by_one
 from poisonproof.samples.rows import count_rows, take_rows
 from poisonproof.samples.schema import Schema

@@ -37,7 +37,8 @@ from poisonproof.partition.store_writing import (
     emptied,
     identity_of,
 )
-from poisonproof.samples.kinds import Samples, to_samples
+from poisonproof.samples.canonical import to_samples
+from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import label_digests
 from poisonproof.samples.packed import unpacked, unpacked_texts
 from poisonproof.system.files import open_arrays, sha256_of, sha256_of_array, sweep

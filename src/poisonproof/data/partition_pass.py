@@ -41,8 +41,9 @@ from poisonproof.partition.store_writing import (
     seal,
     size_of,
 )
+from poisonproof.samples.canonical import to_samples
 from poisonproof.samples.cells import cell_codes
-from poisonproof.samples.kinds import Samples, to_samples
+from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import label_cells, label_digests, read_labels
 from poisonproof.samples.packed import form_of_pack, joined, packed, packed_texts, unpacked, unpacked_texts
 from poisonproof.system.files import FULL, write_arrays

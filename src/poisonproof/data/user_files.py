@@ -23,7 +23,8 @@ from poisonproof.data.readers.tables import Table, guess_schema, read_table
 from poisonproof.display.text import nearest
 from poisonproof.errors import PoisonproofError
 from poisonproof.premises import Premise
-from poisonproof.samples.kinds import NumberSamples, to_samples
+from poisonproof.samples.canonical import to_samples
+from poisonproof.samples.kinds import NumberSamples
 from poisonproof.samples.rows import take_rows
 from poisonproof.samples.schema import (
     FEATURES,
@@ -96,7 +97,7 @@ def open_files(path: str | Path, options: ReadOptions) -> Dataset:
         test = inside
     else:
         _check_enough(path, part, options.classes is not None)
-        if part.groups is None:
+        if part.samples is None and part.groups is None:
             part = replace(part, samples=to_samples(part.X, dtype=dtype))
         aside = held_out(
             part.X if part.samples is None else part.samples, share_of(options), groups=part.groups, dtype=dtype

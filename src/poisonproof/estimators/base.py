@@ -30,8 +30,8 @@ from poisonproof.partition.split import Split
 from poisonproof.partition.store import PartitionStore
 from poisonproof.premises import Premise, PremiseWarning
 from poisonproof.samples.columns import Column
-from poisonproof.samples.frames import as_frame
-from poisonproof.samples.kinds import Samples, TableSamples, TextSamples, is_frame
+from poisonproof.samples.frames import as_frame, is_frame
+from poisonproof.samples.kinds import Samples, TableSamples, TextSamples
 from poisonproof.samples.labels import Cell, read_labels
 from poisonproof.samples.schema import WORDS_OF_A_TEXT
 

@@ -22,20 +22,13 @@ from poisonproof.estimators.prepared import DEFAULT_D, DEFAULT_K, Prepared, comm
 from poisonproof.partition.spread import resolve_spread
 from poisonproof.partition.store import known_by
 from poisonproof.partition.subsets import Subsets, subset_digests
-from poisonproof.samples.frames import as_frame, as_values
-from poisonproof.samples.kinds import (
-    NumberSamples,
-    Samples,
-    TableSamples,
-    TextSamples,
-    canonical_rank,
-    is_frame,
-    is_sparse,
-)
+from poisonproof.samples.canonical import canonical_rank
+from poisonproof.samples.frames import as_frame, as_values, is_frame
+from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, TextSamples
 from poisonproof.samples.labels import label_cells, one_by_one, read_labels
 from poisonproof.samples.packed import form_of_pack, joined
 from poisonproof.samples.rows import count_rows, join_rows, row_numbers, take_rows
-from poisonproof.samples.sparse import entries_by_row
+from poisonproof.samples.sparse import entries_by_row, is_sparse
 from poisonproof.training.work import Training
 
 

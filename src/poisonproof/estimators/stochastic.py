@@ -30,7 +30,8 @@ from poisonproof.estimators.base import EnsembleClassifier, read_training, share
 from poisonproof.partition.draws import Draws
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
-from poisonproof.samples.kinds import Samples, canonical_rank
+from poisonproof.samples.canonical import canonical_rank
+from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import Cell
 from poisonproof.training.engine import engine_of
 from poisonproof.training.work import Training

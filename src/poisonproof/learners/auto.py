@@ -23,7 +23,7 @@ from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import TextClassifier
 from poisonproof.learners.trees import TreesClassifier
 from poisonproof.learners.words import BayesTextClassifier, RidgeTextClassifier
-from poisonproof.samples.kinds import is_frame
+from poisonproof.samples.frames import is_frame
 from poisonproof.samples.rows import count_rows, take_rows
 
 FOLDS = 3

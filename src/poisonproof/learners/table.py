@@ -30,7 +30,7 @@ from sklearn.utils.validation import (
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.logistic import WIDEST, Design, Regression, fit_logistic
 from poisonproof.samples.batch import MISSING_NAME, TableBatch, name_of
-from poisonproof.samples.kinds import is_frame
+from poisonproof.samples.frames import is_frame
 from poisonproof.system.compiled import njit
 
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.table import TableClassifier, scores_of
-from poisonproof.samples.kinds import is_frame
+from poisonproof.samples.frames import is_frame
 
 
 class TextClassifier(ClassifierMixin, BaseEstimator):

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.table import scores_of
-from poisonproof.samples.kinds import is_frame
+from poisonproof.samples.frames import is_frame
 
 MOST_LEFT_OUT = 2000  # texts; of more, leaving each out would take a matrix too large
 LEAST_APART = 1e-3

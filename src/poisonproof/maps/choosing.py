@@ -18,7 +18,8 @@ from poisonproof.maps.hashed import HashedFeatures
 from poisonproof.maps.pictures import PICTURES
 from poisonproof.maps.tables import TableFeatures
 from poisonproof.maps.vectors import VectorFeatures
-from poisonproof.samples.kinds import NumberSamples, SparseSamples, TableSamples, TextSamples, to_samples
+from poisonproof.samples.canonical import to_samples
+from poisonproof.samples.kinds import NumberSamples, SparseSamples, TableSamples, TextSamples
 from poisonproof.samples.schema import FEATURES
 
 OF_NAMED = {"mnist": "digits", "gtsrb": "signs", "cifar10": "objects"}

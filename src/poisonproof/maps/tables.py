@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.maps.vectors import LONGEST
+from poisonproof.samples.canonical import digest_of, to_samples
 from poisonproof.samples.cells import canonical_cell, cell_key
+from poisonproof.samples.frames import is_frame
 from poisonproof.samples.hashing import hash_bytes
-from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, digest_of, is_frame, to_samples
+from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples
 
 DECLARED = "declared"
 

@@ -14,8 +14,8 @@ from poisonproof.data.reading import read
 from poisonproof.errors import PoisonproofError
 from poisonproof.maps.tables import TableFeatures
 from poisonproof.maps.trusted import TrustedFeatures, trusted_class_sizes
+from poisonproof.samples.canonical import digest_of, to_samples
 from poisonproof.samples.frames import as_frame
-from poisonproof.samples.kinds import digest_of, to_samples
 from poisonproof.samples.rows import count_rows
 from poisonproof.samples.schema import Schema
 

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError, WrongTypeError
+from poisonproof.samples.canonical import to_samples
 from poisonproof.samples.cells import cell_codes
 from poisonproof.samples.frames import as_frame
 from poisonproof.samples.hashing import hash_bytes, hash_numbers
-from poisonproof.samples.kinds import DTYPES, Samples, to_samples
+from poisonproof.samples.kinds import DTYPES, Samples
 from poisonproof.samples.labels import label_cells, one_by_one
 
 if TYPE_CHECKING:

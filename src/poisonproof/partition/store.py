@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.partition.spread import Spread
-from poisonproof.samples.kinds import Samples, canonical_rank
+from poisonproof.samples.canonical import canonical_rank
+from poisonproof.samples.kinds import Samples
 from poisonproof.samples.packed import joined, unpacked
 from poisonproof.system.files import open_arrays, read_record, reading, sha256_of
 

@@ -21,7 +21,8 @@ from poisonproof.errors import DamagedFileError
 from poisonproof.partition.spills import Spill, open_spill, write_spill
 from poisonproof.partition.store import FORMAT, RECORD, PartitionStore, known_by, partition_file, rows_file
 from poisonproof.partition.subsets import content_digest
-from poisonproof.samples.kinds import Samples, canonical_rank
+from poisonproof.samples.canonical import canonical_rank
+from poisonproof.samples.kinds import Samples
 from poisonproof.samples.packed import empty_of, joined, packed, unpacked
 from poisonproof.system.files import (
     open_arrays,

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.partition.spread import Spread
-from poisonproof.samples.kinds import Samples, canonical_rank
+from poisonproof.samples.canonical import canonical_rank
+from poisonproof.samples.kinds import Samples
 
 DIGEST_BYTES = 16
 

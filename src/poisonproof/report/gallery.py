@@ -16,14 +16,8 @@ from poisonproof.certificates.certificate import UNSEEN
 from poisonproof.certificates.methods import Certificate
 from poisonproof.certificates.samples_vote import speaking
 from poisonproof.display.text import shown
-from poisonproof.samples.kinds import (
-    NumberSamples,
-    Samples,
-    SparseSamples,
-    TableSamples,
-    TextSamples,
-    to_samples,
-)
+from poisonproof.samples.canonical import to_samples
+from poisonproof.samples.kinds import NumberSamples, Samples, SparseSamples, TableSamples, TextSamples
 from poisonproof.samples.rows import take_rows
 from poisonproof.votes.ballots import Ballots
 from poisonproof.votes.neighbours import Neighbours

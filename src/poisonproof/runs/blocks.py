@@ -21,7 +21,8 @@ from poisonproof.display.text import shown
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.partition.subsets import DIGEST_BYTES
 from poisonproof.premises import PremiseWarning
-from poisonproof.samples.kinds import Samples, digest_of
+from poisonproof.samples.canonical import digest_of
+from poisonproof.samples.kinds import Samples
 from poisonproof.system.files import open_arrays, reading, write_arrays
 from poisonproof.system.progress import progress
 from poisonproof.training.engine import engine_of

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from poisonproof.errors import DamagedFileError
 from poisonproof.estimators.samples_vote import Heard, SampleVoteClassifier
-from poisonproof.samples.kinds import Samples, digest_of
+from poisonproof.samples.canonical import digest_of
+from poisonproof.samples.kinds import Samples
 from poisonproof.system.files import open_arrays, reading, write_arrays
 from poisonproof.system.progress import progress
 from poisonproof.votes.votes import labels_to_json

@@ -11,17 +11,12 @@ import numpy as np
 
 from poisonproof.display.text import nearest
 from poisonproof.errors import PoisonproofError
+from poisonproof.samples.canonical import to_samples
 from poisonproof.samples.cells import canonical_cell, text_of
 from poisonproof.samples.columns import Column
 from poisonproof.samples.frame_columns import numbers_of, read_column, times_of
-from poisonproof.samples.kinds import (
-    NumberSamples,
-    Samples,
-    TableSamples,
-    TextSamples,
-    is_frame,
-    to_samples,
-)
+from poisonproof.samples.frames import is_frame
+from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, TextSamples
 from poisonproof.samples.schema import FEATURES, TableSchema, number_in
 
 

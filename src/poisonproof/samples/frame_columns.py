@@ -31,6 +31,12 @@ def canonical_numbers(values: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
+def finite_numbers(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The same, with infinity as missing, in place."""
+    values[np.isinf(values)] = np.nan
+    return canonical_numbers(values)
+
+
 def numbers_of(series: Any) -> NDArray[np.float64] | None:
     """Canonical numbers of a column whose type holds numbers and nothing else; None of any other."""
     import pandas as pd
@@ -41,8 +47,7 @@ def numbers_of(series: Any) -> NDArray[np.float64] | None:
         series = series.sparse.to_dense()
     with np.errstate(invalid="ignore", over="ignore"):
         values = series.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
-    values[np.isinf(values)] = np.nan
-    return canonical_numbers(values)
+    return finite_numbers(values)
 
 
 def times_of(series: Any) -> NDArray[np.float64] | None:

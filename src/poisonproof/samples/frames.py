@@ -17,6 +17,11 @@ from poisonproof.errors import PoisonproofError, missing_extra
 _OF_DATES = {"date32[day]": "s", "date64[ms]": "ms"}
 
 
+def is_frame(X: Any) -> bool:
+    """Whether X is a pandas DataFrame, without importing pandas."""
+    return hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X, "columns")
+
+
 def is_arrow_frame(X: Any) -> bool:
     """Whether X is a frame that speaks Arrow and is not pandas' own, without importing any library."""
     return _speaks_arrow(X) and hasattr(X, "columns") and not hasattr(X, "iloc")

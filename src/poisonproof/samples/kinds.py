@@ -11,14 +11,13 @@ mixed types) and texts (a list of strings).
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,12 +26,10 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.samples.batch import TableBatch
 from poisonproof.samples.cells import cell_key, utf8
 from poisonproof.samples.columns import Column
-from poisonproof.samples.frame_columns import canonical_numbers, columns_of
-from poisonproof.samples.frames import as_frame
+from poisonproof.samples.frame_columns import canonical_numbers
 from poisonproof.samples.hashing import content_digests, hash_bytes, hash_numbers
 from poisonproof.samples.keys import LENGTH_BYTES, keys_of
-from poisonproof.samples.loose import read_loose
-from poisonproof.samples.sparse import entries_by_row, summed
+from poisonproof.samples.sparse import narrow
 
 DTYPES = ("float64", "uint8")
 MOST_PIXEL = 1 << 40
@@ -229,7 +226,7 @@ class SparseSamples(Samples):
         return f"{self.kind} {self.n_features}"
 
     def take(self, rows: ArrayLike, form: Any = None) -> Any:
-        return _narrow(self.matrix[np.asarray(rows)])
+        return narrow(self.matrix[np.asarray(rows)])
 
     def complete(self) -> NDArray[np.bool_]:
         complete = np.ones(len(self), np.bool_)
@@ -302,6 +299,12 @@ class TableSamples(Samples):
     columns: tuple[Column, ...]
     rows: int
     kind = "tables"
+
+    @classmethod
+    def of(cls, columns: Iterable[Column]) -> Self:
+        """Samples of these columns, of which there is one at least."""
+        columns = tuple(columns)
+        return cls(columns, len(columns[0]))
 
     def __len__(self) -> int:
         return self.rows
@@ -399,139 +402,6 @@ class TableSamples(Samples):
         return frame
 
 
-def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None) -> Samples:
-    """The canonical form of whatever a user brings, or one sentence that says what is wrong with it.
-
-    Parameters
-    ----------
-    X : array (n_samples, …), sparse matrix, DataFrame (pandas, Polars, PyArrow), or list of strings
-    dtype : "float64" or "uint8"
-        The declared form of dense numbers. Never taken from X: one row could change that for all.
-    n_features : int, optional
-        The declared number of features. Sparse entries beyond it are dropped, in their own row only;
-        any other disagreement is refused.
-
-    Infinity counts as missing, as does a cell of a table that is neither a number, a text nor a date: to
-    refuse them would let one row stop everything. `Samples.oddities` counts them. Samples that are in canonical form
-    already stay as they are, and must be of that form.
-    """
-    if isinstance(X, Samples):
-        if isinstance(X, NumberSamples) and X.values.dtype != dtype:
-            raise PoisonproofError(f"The samples were declared as {dtype}. Got numbers of dtype {X.values.dtype}.")
-        return _of_width(X, n_features)
-    X = as_frame(X)
-    if is_frame(X) or _is_texts(X) or is_sparse(X):
-        if dtype != "float64":
-            raise PoisonproofError(f"Only a dense array can be declared as {dtype}. Got {type(X).__name__} instead.")
-        if is_sparse(X):
-            return _from_sparse(X, n_features)
-        return _of_width(_from_frame(X) if is_frame(X) else _from_texts(X), n_features)
-    from sklearn.utils.validation import check_array
-
-    if dtype == "uint8":
-        given = np.asarray(X)
-        if given.dtype != np.uint8:
-            raise PoisonproofError(f"The samples were declared as uint8. Got an array of dtype {given.dtype} instead.")
-    loose = read_loose(X, n_features)
-    with np.errstate(invalid="ignore", over="ignore"):  # a signalling NaN is a NaN like any other
-        X = X if loose is None else loose.values
-        values = check_array(X, dtype=dtype, order="C", ensure_all_finite=False, allow_nd=True, input_name="X")
-    if values.dtype != np.float64:
-        return _of_width(NumberSamples(values), n_features)
-    values, n_infinite = _without_infinities(values)
-    return _of_width(NumberSamples(values, n_infinite, 0 if loose is None else loose.n_unreadable), n_features)
-
-
-def _of_width(samples: Samples, n_features: int | None) -> Samples:
-    if n_features is not None and samples.n_features != n_features:
-        raise PoisonproofError(f"X has {samples.n_features} features per sample, but {n_features} were declared.")
-    return samples
-
-
-def canonical_rank(samples: Samples, labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The place of each sample in an order that depends on content alone: hash, content, label.
-
-    Any two samples compare by their own content, so the order inside a subset is a function of the
-    subset. Samples of equal content and label are interchangeable. Hash order also keeps learners
-    that read their rows in turn from meeting them sorted by a feature.
-    """
-    hashes = samples.content_hashes
-    order = np.argsort(hashes, kind="stable")
-    same = hashes[order[1:]] == hashes[order[:-1]]
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False])).astype(np.int8)))
-    for start, stop in edges.reshape(-1, 2):
-        run = order[start : stop + 1]
-        keys = list(samples.each_key(run))
-        places = {key: place for place, key in enumerate(sorted(set(keys)))}
-        order[start : stop + 1] = run[np.lexsort((labels[run], np.array([places[key] for key in keys])))]
-    rank = np.empty(len(samples), np.int64)
-    rank[order] = np.arange(len(samples))
-    return rank
-
-
-def digest_of(samples: Samples) -> str:
-    """SHA-256 of all samples, in their order."""
-    return hashlib.sha256(samples.layout.encode() + samples.keys(np.arange(len(samples)))).hexdigest()
-
-
-def is_frame(X: Any) -> bool:
-    """Whether X is a pandas DataFrame, without importing pandas."""
-    return hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X, "columns")
-
-
-def is_sparse(X: Any) -> bool:
-    """Whether X is a sparse matrix, without importing SciPy: who has one has imported it."""
-    scipy = sys.modules.get("scipy.sparse")
-    return scipy is not None and bool(scipy.issparse(X))
-
-
-def _is_texts(X: Any) -> bool:
-    """A sequence that is mostly strings, so that no single sample decides."""
-    if not ((isinstance(X, np.ndarray) and X.ndim == 1) or isinstance(X, list | tuple) or hasattr(X, "iloc")):
-        return False
-    return 2 * sum(isinstance(sample, str) for sample in X) > len(X)
-
-
-def _from_texts(X: Any) -> TextSamples:
-    texts, n_odd = np.empty(len(X), object), 0
-    for row, text in enumerate(X):
-        texts[row] = str(text) if isinstance(text, str) else ""
-        n_odd += not isinstance(text, str)
-    return TextSamples(texts, n_odd)
-
-
-def _from_sparse(X: Any, n_features: int | None) -> SparseSamples:
-    from scipy.sparse import csr_matrix
-    from sklearn.utils.validation import check_array
-
-    matrix = csr_matrix(entries_by_row(X))
-    check_array(matrix, accept_sparse="csr", ensure_all_finite=False, input_name="X")
-    matrix = summed(matrix)
-    if n_features is not None and matrix.shape[1] != n_features:
-        matrix = matrix[:, :n_features] if matrix.shape[1] > n_features else matrix
-        matrix.resize(matrix.shape[0], n_features)
-    matrix.data, n_infinite = _without_infinities(matrix.data)
-    matrix.data = canonical_numbers(matrix.data)
-    matrix.eliminate_zeros()
-    matrix.sort_indices()
-    return SparseSamples(_narrow(matrix), n_infinite)
-
-
-def _from_frame(X: Any) -> TableSamples:
-    if X.shape[0] == 0 or X.shape[1] == 0:
-        raise PoisonproofError(
-            f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s); at least 1 is required."
-        )
-    return TableSamples(columns_of(X), len(X))
-
-
-def _without_infinities(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
-    """Infinity as missing, each by itself, and how often; the caller's own array is not written to."""
-    infinite = np.isinf(values)
-    count = int(infinite.sum())
-    return (np.where(infinite, np.nan, values) if count else values), count
-
-
 def _pixels(values: NDArray[np.float64]) -> NDArray[np.int64]:
     """Whole numbers that can be added without overflow: rounded down, missing ones 0."""
     return np.clip(np.nan_to_num(np.floor(values)), -MOST_PIXEL, MOST_PIXEL).astype(np.int64)
@@ -550,17 +420,6 @@ def _all_finite(values: NDArray[Any]) -> NDArray[np.bool_]:
     if values.dtype.kind != "f":
         return np.ones(len(values), np.bool_)
     return ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
-
-
-def _narrow(matrix: Any) -> Any:
-    """Indices in the type that this matrix alone asks for: int32 wherever that holds them.
-
-    SciPy widens them to int64 for all rows when one part of a stack has them so, and some learners refuse that.
-    """
-    largest = max(matrix.nnz, *matrix.shape)
-    kind = np.int32 if largest <= np.iinfo(np.int32).max else np.int64
-    matrix.indices, matrix.indptr = matrix.indices.astype(kind, copy=False), matrix.indptr.astype(kind, copy=False)
-    return matrix
 
 
 def _in_blocks(n_rows: int, n_features: int, cells: int | None = None, rows: int = 1) -> Iterator[slice]:

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.samples.frames import as_frame, python_values
-from poisonproof.samples.kinds import is_frame, is_sparse
+from poisonproof.samples.frames import as_frame, is_frame, python_values
 from poisonproof.samples.loose import as_objects
-from poisonproof.samples.sparse import entries_by_row
+from poisonproof.samples.sparse import entries_by_row, is_sparse
 
 
 def count_rows(X: Any) -> int:

@@ -6,6 +6,7 @@ widens is decided by all rows. Here entries are float64 before anything is added
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -52,3 +53,20 @@ def summed(matrix: Any) -> Any:
         sums = np.bincount(np.cumsum(first) - 1, weights=values)  # added one after the other, in this order
     starts = np.concatenate([[0], np.cumsum(np.bincount(rows[first], minlength=matrix.shape[0]))])
     return csr_matrix((sums, columns[first], starts), matrix.shape)
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether X is a sparse matrix, without importing SciPy: who has one has imported it."""
+    scipy = sys.modules.get("scipy.sparse")
+    return scipy is not None and bool(scipy.issparse(X))
+
+
+def narrow(matrix: Any) -> Any:
+    """Indices in the type that this matrix alone asks for: int32 wherever that holds them.
+
+    SciPy widens them to int64 for all rows when one part of a stack has them so, and some learners refuse that.
+    """
+    largest = max(matrix.nnz, *matrix.shape)
+    kind = np.int32 if largest <= np.iinfo(np.int32).max else np.int64
+    matrix.indices, matrix.indptr = matrix.indices.astype(kind, copy=False), matrix.indptr.astype(kind, copy=False)
+    return matrix

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
@@ -11,9 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.data.readers.part import Part, notes_of
-from poisonproof.data.readers.pieces import ROWS_PER_PIECE, PieceColumn, Vocabulary, pieces_of
+from poisonproof.data.readers.pieces import ABSENT, ROWS_PER_PIECE, PieceColumn, Vocabulary, pieces_of
 from poisonproof.display.text import nearest
 from poisonproof.errors import PoisonproofError, missing_extra
+from poisonproof.samples.columns import Column
+from poisonproof.samples.frame_columns import finite_numbers
+from poisonproof.samples.kinds import TableSamples
 from poisonproof.samples.schema import (
     FEATURES,
     MISSING,
@@ -104,8 +107,8 @@ def read_table(table: Table, schema: TableSchema, *, labelled: bool, tally: Tall
     for name, column in features.items():
         tally.odd[name] += column.odd
     held = {what: key.texts() for what, (_, key) in keys.items()}
-    samples = _samples(schema, list(features.values()))
-    return Part(samples, held.get("label"), held.get("contributor"), names, tally.notes(table))
+    X, samples = _samples(schema, features)
+    return Part(X, held.get("label"), held.get("contributor"), names, tally.notes(table), samples)
 
 
 def guess_schema(
@@ -192,6 +195,10 @@ class _Numbers:
         """All of them; what they were read in is given up."""
         return _joined(self.parts, np.float64)
 
+    def column(self, name: str, role: str) -> Column:
+        """The same as a column of samples."""
+        return Column.of_numbers(name, finite_numbers(self.values()))
+
 
 class _Texts:
     """A column of texts, as it is read; different cells are kept once."""
@@ -214,14 +221,13 @@ class _Texts:
         cells[:-1] = list(self.vocabulary.cells)
         return cells[_joined(self.parts, np.int32)]
 
-    def categories(self, pd: Any) -> Any:
-        """The same as a column of categories, in increasing order."""
+    def column(self, name: str, role: str) -> Column:
+        """The same as a column of samples."""
         codes, cells = _joined(self.parts, np.int32), list(self.vocabulary.cells)
         held = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(cells)))  # some may be of rows left out
-        order = sorted(held.tolist(), key=cells.__getitem__)
-        places = np.full(len(cells) + 1, -1)
-        places[order] = np.arange(len(order))
-        return pd.Categorical.from_codes(places[codes], categories=[cells[at] for at in order])
+        places = np.full(len(cells) + 1, ABSENT, np.int32)
+        places[held] = np.arange(len(held))
+        return Column.of_codes(name, places[codes], [cells[at] for at in held], categorical=role == "category")
 
 
 def _joined(parts: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
@@ -230,22 +236,24 @@ def _joined(parts: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
     return whole
 
 
-def _samples(schema: TableSchema, features: Sequence[_Numbers | _Texts]) -> Any:
-    """Numbers alone as an array, one text alone as a list, anything else as a DataFrame."""
+def _samples(schema: TableSchema, features: Mapping[str, _Numbers | _Texts]) -> tuple[Any, TableSamples | None]:
+    """Numbers alone as an array, one text alone as a list, anything else as a DataFrame and in canonical form."""
+    roles = dict(schema.columns)
     if schema.only_texts:
-        assert isinstance(features[0], _Texts)
-        return [text or "" for text in features[0].texts()]
-    roles = [role for _, role in schema.columns if role in FEATURES]
-    if set(roles) == {"number"}:
-        return np.column_stack([column.values() for column in features if isinstance(column, _Numbers)])
+        return [
+            text or "" for column in features.values() if isinstance(column, _Texts) for text in column.texts()
+        ], None
+    if {roles[name] for name in features} == {"number"}:
+        return np.column_stack([column.values() for column in features.values() if isinstance(column, _Numbers)]), None
     try:
         import pandas as pd
     except ImportError:
         raise missing_extra("A table with categories", "pandas", "tables") from None
+    samples = TableSamples.of(feature.column(name, roles[name]) for name, feature in features.items())
     made: dict[str, Any] = {}
-    for name, role, column in zip(schema.named(*FEATURES), roles, features, strict=True):
-        if isinstance(column, _Numbers):
-            made[name] = column.values()
+    for each in samples.columns:
+        if each.categorical:
+            made[each.name] = pd.Categorical.from_codes(each.codes, categories=list(each.cells.values))
         else:
-            made[name] = column.categories(pd) if role == "category" else pd.Series(column.texts(), dtype=object)
-    return pd.DataFrame(made, copy=False)
+            made[each.name] = each.values if each.codes is None else pd.Series(each.values, dtype=object)
+    return pd.DataFrame(made, copy=False), samples
