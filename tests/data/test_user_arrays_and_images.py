@@ -195,7 +195,7 @@ def test_absurd_arrays_are_refused_before_memory_is_taken(tmp_path, body, messag
 
 
 def svm_lines(tmp_path, n=60):
-    X = sp.random(n, 12, 0.4, "csr", rng=np.random.default_rng(0))
+    X = sp.random(n, 12, 0.4, "csr", random_state=np.random.default_rng(0))
     dump_svmlight_file(X, np.arange(n) % 2, str(tmp_path / "plain.svm"), zero_based=False)
     return (tmp_path / "plain.svm").read_bytes().splitlines()
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.samples.frame_columns import canonical_numbers, columns_of
+from poisonproof.samples.columns import canonical_numbers
+from poisonproof.samples.frame_columns import columns_of
 from poisonproof.samples.frames import as_frame, is_frame
 from poisonproof.samples.kinds import NumberSamples, Samples, SparseSamples, TableSamples, TextSamples
 from poisonproof.samples.loose import read_loose

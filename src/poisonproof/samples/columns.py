@@ -27,6 +27,21 @@ MISSING = -1
 NUMBER, OBJECT = "number", "object"
 
 
+def canonical_numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """−0.0 as 0.0 and one NaN, in place."""
+    if values.dtype == np.float64:
+        with np.errstate(invalid="ignore"):
+            values += 0.0
+        values[np.isnan(values)] = np.nan
+    return values
+
+
+def finite_numbers(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The same, with infinity as missing, in place."""
+    values[np.isinf(values)] = np.nan
+    return canonical_numbers(values)
+
+
 @dataclass(frozen=True, eq=False)
 class Cells:
     """The different cells of a column, numbers before texts, each in increasing order."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.samples.cells import canonical_cell
-from poisonproof.samples.columns import MISSING, Column, Reader
+from poisonproof.samples.columns import MISSING, Column, Reader, finite_numbers
 from poisonproof.samples.frames import python_values
 from poisonproof.samples.moments import whole_microseconds
 
@@ -20,21 +20,6 @@ from poisonproof.samples.moments import whole_microseconds
 def columns_of(X: Any) -> tuple[Column, ...]:
     """The columns of a frame."""
     return tuple(_column(name, series) for name, series in X.items())
-
-
-def canonical_numbers(values: NDArray[Any]) -> NDArray[Any]:
-    """−0.0 as 0.0 and one NaN, in place."""
-    if values.dtype == np.float64:
-        with np.errstate(invalid="ignore"):
-            values += 0.0
-        values[np.isnan(values)] = np.nan
-    return values
-
-
-def finite_numbers(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The same, with infinity as missing, in place."""
-    values[np.isinf(values)] = np.nan
-    return canonical_numbers(values)
 
 
 def numbers_of(series: Any) -> NDArray[np.float64] | None:

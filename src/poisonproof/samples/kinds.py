@@ -25,8 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.batch import TableBatch
 from poisonproof.samples.cells import cell_key, utf8
-from poisonproof.samples.columns import Column
-from poisonproof.samples.frame_columns import canonical_numbers
+from poisonproof.samples.columns import Column, canonical_numbers
 from poisonproof.samples.hashing import content_digests, hash_bytes, hash_numbers
 from poisonproof.samples.keys import LENGTH_BYTES, keys_of
 from poisonproof.samples.sparse import narrow

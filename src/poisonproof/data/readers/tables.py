@@ -14,8 +14,7 @@ from poisonproof.data.readers.part import Part, notes_of
 from poisonproof.data.readers.pieces import ABSENT, ROWS_PER_PIECE, PieceColumn, Vocabulary, pieces_of
 from poisonproof.display.text import nearest
 from poisonproof.errors import PoisonproofError, missing_extra
-from poisonproof.samples.columns import Column
-from poisonproof.samples.frame_columns import finite_numbers
+from poisonproof.samples.columns import Column, finite_numbers
 from poisonproof.samples.kinds import TableSamples
 from poisonproof.samples.schema import (
     FEATURES,
