@@ -7,10 +7,17 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "poisonproof"
 MOST = 8
-# What people call with keywords, as they call scikit-learn: a record would only be one more name to learn.
+# What people call with keywords, as they call scikit-learn. Judged one by one: a record would help where the same
+# options travel through several calls, and inside the house they do (`RunSettings`, `ReadOptions`, `EnsembleOptions`).
+# These five are called once, in a notebook, with the one or two options that matter there; every option is a plain
+# value with a default, is completed by an editor and stands in the docstring under its own name. A record would be
+# one more name to import, and `help(verify)` would no longer say what can be asked of it. They stay, by keyword only.
 VERBS = {
-    **{"verify": "verify", "audit": "audit", "make_plan": "plan", "compare": "compare"},
-    "write_embeddings": "write_embeddings",
+    "verify": "verify",  # a folder, and whatever of data, models and signatures the reader has at hand
+    "audit": "audit",  # a model and its data; how many attacks, of which kinds, from which seed
+    "make_plan": "plan",  # a data set, and what is fixed already
+    "compare": "compare",  # a data set, and which learners, k and d to hold against each other
+    "write_embeddings": "write_embeddings",  # samples, their vectors, and where they come from
 }
 
 

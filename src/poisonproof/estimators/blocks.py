@@ -349,8 +349,8 @@ class BlockBallotClassifier(BallotClassifier):
         voters = self.voters_
         rows = np.empty((len(voters), learned.n_features), np.int16)
         for start in range(0, len(voters), ROWS_AT_ONCE):
-            own = slice(start, min(start + ROWS_AT_ONCE, len(voters)))
-            rows[own] = learned(sum_of_halves(voters.rows[own], self.map_.mirrored))
+            part = slice(start, min(start + ROWS_AT_ONCE, len(voters)))
+            rows[part] = learned(sum_of_halves(voters.rows[part], self.map_.mirrored))
         by_class = np.argsort(
             voters.codes[: len(voters)], kind="stable"
         )  # counting is faster where they stand together

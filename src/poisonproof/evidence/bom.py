@@ -116,7 +116,7 @@ def _components(facts: Facts) -> Any:
 def _encoders(facts: Facts) -> list[dict[str, str]]:
     """Encoders that stand in front of the voters, as the premises of the certificate name them."""
     named = [ENCODER.match(premise.value) for premise in facts.certificate.premises if premise.what == "encoder"]
-    return [found.groupdict() for found in named if found is not None]
+    return [match.groupdict() for match in named if match is not None]
 
 
 def _summary(facts: Facts) -> str:
@@ -180,12 +180,12 @@ def metrics(figures: Figures) -> list[dict[str, str]]:
         for at, size in enumerate(figures.attack_sizes):
             share = row.certified[at] / row.n_test
             rows.append(("certified fraction (pointwise)", share, f"class {row.label}, attack size {size}"))
-    found = [{"type": name, "value": repr(value), "slice": where} for name, value, where in rows]
-    found += [
+    entries = [{"type": name, "value": repr(value), "slice": where} for name, value, where in rows]
+    entries += [
         {"type": "median radius", "value": str(row.median_radius), "slice": f"act: {ACTS[row.act]}"}
         for row in figures.acts
     ]
-    return found + [
+    return entries + [
         {
             "type": "median radius against being turned to this class",
             "value": str(row.target_median),

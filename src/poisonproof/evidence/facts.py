@@ -127,7 +127,9 @@ class Facts:
         if not balanced:
             return Fraction(int(held.sum()), len(held))
         classes = [self.truth == code for code in np.unique(self.truth)]
-        return sum((Fraction(int(held[own].sum()), int(own.sum())) for own in classes), Fraction(0)) / len(classes)
+        return sum(
+            (Fraction(int(held[of_class].sum()), int(of_class.sum())) for of_class in classes), Fraction(0)
+        ) / len(classes)
 
     @property
     def headline_size(self) -> int:
@@ -198,10 +200,10 @@ def gather(folder: Path, data: Dataset | None, verdict: Verdict) -> Facts:
 
 def _same(certificate: Certificate, stated: Certificate) -> bool:
     """Whether a stated certificate has the predictions and radii of the recomputed one, against every act."""
-    computed, said = (
+    computed, claimed = (
         {"prediction": one.prediction, "radius": one.radius, **(one.radii or {})} for one in (certificate, stated)
     )
-    return computed.keys() == said.keys() and all(np.array_equal(computed[name], said[name]) for name in computed)
+    return computed.keys() == claimed.keys() and all(np.array_equal(computed[name], claimed[name]) for name in computed)
 
 
 def _votes_of(folder: Path, manifest: dict[str, Any]) -> Votes | Ballots | Neighbours:
@@ -235,19 +237,19 @@ def figures(votes: Votes | Ballots | Neighbours, certificate: Certificate, truth
     medians = dict(enumerate(median_radii_against_targets(votes, certificate)))
     classes = []
     for code, label in names.items():
-        own = truth == code
-        held = tuple(int((right & own & (radius >= size)).sum()) for size in sizes)
+        of_class = truth == code
+        held = tuple(int((right & of_class & (radius >= size)).sum()) for size in sizes)
         median = medians.get(code)
-        classes.append(ClassFigures(label, int(own.sum()), int((right & own).sum()), held, median))
-    there = [row for row in classes if row.n_test]
-    largest = max(there, key=lambda row: row.n_test)
+        classes.append(ClassFigures(label, int(of_class.sum()), int((right & of_class).sum()), held, median))
+    tested = [row for row in classes if row.n_test]
+    largest = max(tested, key=lambda row: row.n_test)
     return Figures(
         len(certificate),
         int(right.sum()),
         tuple(sizes),
         tuple(int((right & (radius >= size)).sum()) for size in sizes),
-        tuple(sum(row.certified[at] / row.n_test for row in there) / len(there) for at in range(len(sizes))),
-        sum(row.right / row.n_test for row in there) / len(there),
+        tuple(sum(row.certified[at] / row.n_test for row in tested) / len(tested) for at in range(len(sizes))),
+        sum(row.right / row.n_test for row in tested) / len(tested),
         largest.label,
         largest.n_test / len(certificate),
         _median(radius),

@@ -52,19 +52,19 @@ def conditions(facts: Facts, wanted: Wanted) -> list[Condition]:
             "--require-verified."
         )
     form = "balanced, " if wanted.balanced else ""
-    found = []
+    rows = []
     if wanted.verified:
-        found.append(Condition("verdict", "VERIFIED", facts.verdict.word, facts.verdict.ok))
+        rows.append(Condition("verdict", "VERIFIED", facts.verdict.word, facts.verdict.ok))
     if wanted.clean is not None:
-        found.append(
+        rows.append(
             _at_least("balanced accuracy" if wanted.balanced else "clean accuracy", wanted.clean, _clean(facts, wanted))
         )
     for size, share in wanted.certified:
         what = f"certified fraction ({form}pointwise) at attack size {size}"
-        found.append(_at_least(what, share, facts.certified_fraction(size, balanced=wanted.balanced)))
+        rows.append(_at_least(what, share, facts.certified_fraction(size, balanced=wanted.balanced)))
     if wanted.drop is not None:
-        found += _drops(facts, wanted, wanted.drop)
-    return found
+        rows += _drops(facts, wanted, wanted.drop)
+    return rows
 
 
 def _drops(facts: Facts, wanted: Wanted, drop: Drop) -> list[Condition]:
@@ -80,38 +80,38 @@ def _drops(facts: Facts, wanted: Wanted, drop: Drop) -> list[Condition]:
             f"{other.certificate.unit}; they cannot be compared."
         )
     form = "balanced, " if wanted.balanced else ""
-    found = [
+    rows = [
         _at_least(f"clean accuracy, against {other.name}", _clean(other, wanted) - drop.most, _clean(facts, wanted))
     ]
     for size, _ in wanted.certified:
         then = other.certified_fraction(size, balanced=wanted.balanced) - drop.most
         what = f"certified fraction ({form}pointwise) at attack size {size}, against {other.name}"
-        found.append(_at_least(what, then, facts.certified_fraction(size, balanced=wanted.balanced)))
-    return found
+        rows.append(_at_least(what, then, facts.certified_fraction(size, balanced=wanted.balanced)))
+    return rows
 
 
 def _clean(facts: Facts, wanted: Wanted) -> Fraction:
     return facts.certified_fraction(0, balanced=wanted.balanced)
 
 
-def _at_least(what: str, wanted: Fraction, found: Fraction) -> Condition:
+def _at_least(what: str, wanted: Fraction, share: Fraction) -> Condition:
     least = max(wanted, Fraction(0))
-    return Condition(what, f"≥ {float(least) * 100:.4g} %", f"{percent(float(found))} %", found >= least)
+    return Condition(what, f"≥ {float(least) * 100:.4g} %", f"{percent(float(share))} %", share >= least)
 
 
-def as_record(facts: Facts, found: Sequence[Condition]) -> dict[str, Any]:
+def as_record(facts: Facts, rows: Sequence[Condition]) -> dict[str, Any]:
     """The gate as plain values."""
     return {
         "run": facts.name,
-        "met": all(condition.met for condition in found),
+        "met": all(condition.met for condition in rows),
         "verdict": facts.verdict.word,
         "majority_share": facts.figures.majority_share,
         "balanced_accuracy": facts.figures.balanced_accuracy,
-        "conditions": [{"what": row.what, "wanted": row.wanted, "found": row.found, "met": row.met} for row in found],
+        "conditions": [{"what": row.what, "wanted": row.wanted, "found": row.found, "met": row.met} for row in rows],
     }
 
 
-def as_junit(facts: Facts, found: Sequence[Condition]) -> bytes:
+def as_junit(facts: Facts, rows: Sequence[Condition]) -> bytes:
     """The gate as JUnit XML by Ant's schema: one test case for each condition; when it was asked, in UTC."""
     suites = ElementTree.Element("testsuites")
     suite = ElementTree.SubElement(
@@ -123,22 +123,22 @@ def as_junit(facts: Facts, found: Sequence[Condition]) -> bytes:
             "id": "0",
             "timestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S"),
             "hostname": "localhost",  # a report may be published, and the machine is nobody's business
-            "tests": str(len(found)),
-            "failures": str(sum(not condition.met for condition in found)),
+            "tests": str(len(rows)),
+            "failures": str(sum(not condition.met for condition in rows)),
             "errors": "0",
             "time": "0",
         },
     )
     properties = ElementTree.SubElement(suite, "properties")
-    record = as_record(facts, found)
+    record = as_record(facts, rows)
     for name in ("verdict", "majority_share", "balanced_accuracy"):
         ElementTree.SubElement(properties, "property", {"name": name, "value": str(record[name])})
-    for condition in found:
+    for condition in rows:
         names = {"classname": "poisonproof.gate", "name": shown(condition.what), "time": "0"}
         case = ElementTree.SubElement(suite, "testcase", names)
         if not condition.met:
-            said = f"wanted {condition.wanted}, found {condition.found}"
-            ElementTree.SubElement(case, "failure", {"message": said, "type": "gate"}).text = said
+            message = f"wanted {condition.wanted}, found {condition.found}"
+            ElementTree.SubElement(case, "failure", {"message": message, "type": "gate"}).text = message
     for stream in ("system-out", "system-err"):
         ElementTree.SubElement(suite, stream)
     return b'<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suites, encoding="utf-8") + b"\n"

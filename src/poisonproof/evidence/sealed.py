@@ -88,11 +88,11 @@ def _parsed(body: bytes) -> Any:
 def _check_subjects(run: Path, record: dict[str, Any]) -> None:
     """The files that were signed are the files of this run, all of them and no others."""
     stated = {subject["name"]: subject["digest"]["sha256"] for subject in record["subject"]}
-    there = artefacts_of(run, read_record(run / "manifest.json"))
-    names = {MANIFEST, "certificate.npz", "votes.npy", *COUNTS.values()} & set(there)
-    if not any(stated.get(name) == there[name] for name in names):
+    artefacts = artefacts_of(run, read_record(run / "manifest.json"))
+    names = {MANIFEST, "certificate.npz", "votes.npy", *COUNTS.values()} & set(artefacts)
+    if not any(stated.get(name) == artefacts[name] for name in names):
         raise NotTrueError(f"The statement is about another run: {', '.join(sorted(names))} of {run} are other files.")
-    differing = sorted(name for name in {*stated, *there} if stated.get(name) != there.get(name))
+    differing = sorted(name for name in {*stated, *artefacts} if stated.get(name) != artefacts.get(name))
     if differing:
         more = f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
         raise NotTrueError(f"{differing[0]} of {run} is not the file that was signed{more}.")
@@ -135,8 +135,8 @@ def _check_what_documents_say(folder: Path, stated: dict[str, Any], facts: Facts
             _check_same(file, _without_marks(json.loads(written)), _without_marks(json.loads(body)), "document")
         elif written != body:
             pairs = zip_longest(written.decode(errors="replace").splitlines(), body.decode().splitlines())
-            said, right = next(((one, other) for one, other in pairs if one != other), ("", ""))
-            raise NotTrueError(f"{file} in {folder} says {_short(said)}, but the run gives {_short(right)}.")
+            wrong, right = next(((one, other) for one, other in pairs if one != other), ("", ""))
+            raise NotTrueError(f"{file} in {folder} says {_short(wrong)}, but the run gives {_short(right)}.")
     return ""
 
 
@@ -158,26 +158,26 @@ def _without_marks(record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name != "serialNumber"} | {"metadata": metadata}
 
 
-def _check_premises(stated: list[dict[str, Any]], there: list[dict[str, Any]]) -> None:
-    for premise in there:
+def _check_premises(stated: list[dict[str, Any]], actual: list[dict[str, Any]]) -> None:
+    for premise in actual:
         if premise not in stated:
             raise NotTrueError(f"The statement leaves out or changes the premise '{premise['what']}' of the run.")
     for premise in stated:
-        if premise not in there:
+        if premise not in actual:
             raise NotTrueError(f"The statement names the premise '{premise['what']}', which the run does not have.")
 
 
-def _check_same(name: str, stated: Any, there: Any, who: str = "statement") -> None:
+def _check_same(name: str, stated: Any, actual: Any, who: str = "statement") -> None:
     """Equal as JSON; the first place where they are not is named."""
-    if json.dumps(stated, sort_keys=True) == json.dumps(there, sort_keys=True):
+    if json.dumps(stated, sort_keys=True) == json.dumps(actual, sort_keys=True):
         return
-    if isinstance(stated, dict) and isinstance(there, dict) and set(stated) == set(there):
-        for part in there:
-            _check_same(f"{name}.{part}", stated[part], there[part], who)
-    if isinstance(stated, list) and isinstance(there, list) and len(stated) == len(there):
-        for at, part in enumerate(there):
+    if isinstance(stated, dict) and isinstance(actual, dict) and set(stated) == set(actual):
+        for part in actual:
+            _check_same(f"{name}.{part}", stated[part], actual[part], who)
+    if isinstance(stated, list) and isinstance(actual, list) and len(stated) == len(actual):
+        for at, part in enumerate(actual):
             _check_same(f"{name}.{at}", stated[at], part, who)
-    raise NotTrueError(f"The {who} says {name} = {_short(stated)}, but the run gives {_short(there)}.")
+    raise NotTrueError(f"The {who} says {name} = {_short(stated)}, but the run gives {_short(actual)}.")
 
 
 def _short(value: Any) -> str:

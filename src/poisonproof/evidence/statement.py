@@ -51,15 +51,15 @@ def predicate(facts: Facts) -> dict[str, Any]:
 
 def of_the_run(certificate: Certificate, manifest: dict[str, Any]) -> dict[str, Any]:
     """What the files of a run say without its data."""
-    said = certificate.facts()
+    facts = certificate.facts()
     return {
         "certificate": {
             "method": certificate.method,
             **voters_of(certificate, manifest).parameters,
-            "split": said["split"],
+            "split": facts["split"],
             "learner": manifest["settings"]["learner"],
-            "classes": said["classes"]["values"],
-            "classes_inferred": said["classes_inferred"],
+            "classes": facts["classes"]["values"],
+            "classes_inferred": facts["classes_inferred"],
             "unit": certificate.unit,
             "deterministic": True,
         },

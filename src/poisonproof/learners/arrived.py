@@ -163,10 +163,10 @@ def _held(value: Any) -> Iterator[tuple[str, Any, bool]]:
 
 def _held_by_class(kind: type) -> Iterator[tuple[str, Any]]:
     """Arrays that stand in the class of an estimator; of a class of the user's own script, its methods too."""
-    for own in kind.__mro__:
-        if own.__module__.partition(".")[0] not in ("builtins", "sklearn"):
-            for name, part in vars(own).items():
-                if _is_array(part) or (own.__module__ == "__main__" and isinstance(part, FunctionType)):
+    for base in kind.__mro__:
+        if base.__module__.partition(".")[0] not in ("builtins", "sklearn"):
+            for name, part in vars(base).items():
+                if _is_array(part) or (base.__module__ == "__main__" and isinstance(part, FunctionType)):
                     yield name, part
 
 

@@ -54,8 +54,8 @@ def _described(value: Any) -> str:
     if isinstance(value, Encoder):
         return f"{value.record.name} ({value.record.digest[:32]})"
     if is_dataclass(value) and not isinstance(value, type):
-        own = [part.name for part in fields(value) if part.compare]  # where something lies is not what it is
-        return _with_parts(value, {name: getattr(value, name) for name in own})
+        names = [part.name for part in fields(value) if part.compare]  # where something lies is not what it is
+        return _with_parts(value, {name: getattr(value, name) for name in names})
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_described(key)}: {_described(part)}" for key, part in value.items()) + "}"
     if isinstance(value, set | frozenset):

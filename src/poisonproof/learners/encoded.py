@@ -108,10 +108,10 @@ def check_function(value: Any) -> None:
     encoder = value.features if isinstance(value, TrustedFeatures) else value
     if not isinstance(encoder, CallableEncoder) or encoder.function is None:
         return
-    found = as_encoder(encoder.function).record
-    if found != encoder.record:
+    record = as_encoder(encoder.function).record
+    if record != encoder.record:
         raise PoisonproofError(
-            f"The function {encoder.record.name} has the SHA-256 {found.weights}, and the record of the encoder says "
+            f"The function {encoder.record.name} has the SHA-256 {record.weights}, and the record of the encoder says "
             f"{encoder.record.weights}; its code, or Python, is another, so nothing that was certified holds for it."
         )
 

@@ -87,25 +87,25 @@ class TableStack:
         columns = [at for at, categories in enumerate(first.categories_) if categories is not None]
         held: list[list[tuple[str, int, NDArray[np.float64]]]] = [[] for _ in columns]
         for lane, model in enumerate(models):
-            own = model.weights_
+            learned = model.weights_
             bias[: slots[lane], lane] = model.bias_
-            weights[:, : slots[lane], lane] = own[:, :n_numbers].T
+            weights[:, : slots[lane], lane] = learned[:, :n_numbers].T
             if n_scaled:
                 mean[:, lane], scale[:, lane] = model.mean_, model.scale_
                 flagged[model.flagged_, lane] = True
-                flags[model.flagged_, : slots[lane], lane] = own[:, n_numbers : n_numbers + len(model.flagged_)].T
+                flags[model.flagged_, : slots[lane], lane] = learned[:, n_numbers : n_numbers + len(model.flagged_)].T
             at = n_numbers + len(model.flagged_)
             for column, place in zip(columns, held, strict=True):
                 categories = model.categories_[column] or []
-                place.extend((name, lane, own[:, at + i]) for i, name in enumerate(categories))
+                place.extend((name, lane, learned[:, at + i]) for i, name in enumerate(categories))
                 at += len(categories)
         names = tuple(tuple(sorted({name for name, _, _ in place})) for place in held)
         lanes: list[int] = []
         counted, entries = [0], np.zeros((sum(map(len, held)), k))
         for vocabulary, place in zip(names, held, strict=True):
             order = {name: number for number, name in enumerate(vocabulary)}
-            for _, lane, own in sorted(place, key=lambda entry: (order[entry[0]], entry[1])):
-                entries[len(lanes), : len(own)] = own
+            for _, lane, learned in sorted(place, key=lambda entry: (order[entry[0]], entry[1])):
+                entries[len(lanes), : len(learned)] = learned
                 lanes.append(lane)
             per_name = np.bincount([order[name] for name, _, _ in place], minlength=len(vocabulary))
             counted.extend((np.cumsum(per_name) + counted[-1]).tolist())
@@ -124,15 +124,15 @@ class TableStack:
         categories: list[list[str] | None] = [None] * (0 if self.sparse else n_features)
         first = 0
         for column, vocabulary in zip(self.category_columns, self.names, strict=True):
-            own = []
+            held = []
             for number, name in enumerate(vocabulary, first):
                 at = self.starts[number] + np.searchsorted(
                     self.lanes[self.starts[number] : self.starts[number + 1]], lane
                 )
                 if at < self.starts[number + 1] and self.lanes[at] == lane:
-                    own.append(name)
+                    held.append(name)
                     pieces.append(self.entries[at : at + 1, :k])
-            categories[column] = own
+            categories[column] = held
             first += len(vocabulary)
         model.classes_ = np.arange(max(k, 2))
         model.categories_, model.sparse_ = categories, self.sparse
@@ -174,8 +174,8 @@ class TableStack:
         for at, (column, places) in enumerate(zip(self.category_columns, self.places, strict=True)):
             number = places.get(MISSING_NAME)
             if number is not None and self.kinds is not None and self.kinds[column] == CATEGORIES:
-                own = slice(self.starts[number], self.starts[number + 1])
-                added[at][:, self.lanes[own]] = self.entries[own].T
+                span = slice(self.starts[number], self.starts[number + 1])
+                added[at][:, self.lanes[span]] = self.entries[span].T
         return added
 
     def best(self, numbers: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.uint16]:

@@ -98,8 +98,8 @@ class EmbeddingCache:
         for at, (path, row) in enumerate(places):
             by_file.setdefault(path, []).append((at, row))
         for path, pairs in by_file.items():
-            own, rows = np.array(pairs).T
-            out[own] = self._files[path][rows, KEY_BYTES:]
+            wanted, rows = np.array(pairs).T
+            out[wanted] = self._files[path][rows, KEY_BYTES:]
         return out.view("<i2").astype(np.int16)
 
     def keep(self, keys: NDArray[np.void], rows: NDArray[np.int16]) -> None:

@@ -260,8 +260,8 @@ class Encoder(ABC):
         _, first = np.unique(keys, return_index=True)
         missing = first[~cache.holds(keys[first])]
         for start in range(0, len(missing), KEPT_AT_ONCE):
-            own = np.sort(missing)[start : start + KEPT_AT_ONCE]
-            cache.keep(keys[own], self._encoded([samples[at] for at in own]))
+            chunk = np.sort(missing)[start : start + KEPT_AT_ONCE]
+            cache.keep(keys[chunk], self._encoded([samples[at] for at in chunk]))
         return cache.rows(keys)
 
 

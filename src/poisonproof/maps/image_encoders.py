@@ -122,10 +122,10 @@ class ImageEncoder(Encoder):
 
     def _session(self) -> _Session:
         with _lock:
-            own = f"{self.record.weights} {self.graph} {self.picture}"
-            if own not in _sessions:
-                _sessions[own] = _Session(checked_weights(self.place, self.record.weights), self)
-            return _sessions[own]
+            identity = f"{self.record.weights} {self.graph} {self.picture}"
+            if identity not in _sessions:
+                _sessions[identity] = _Session(checked_weights(self.place, self.record.weights), self)
+            return _sessions[identity]
 
 
 class _Session:
@@ -148,7 +148,7 @@ class _Session:
             isinstance(side, int) and side != wanted for side, wanted in zip(stated, shape, strict=True)
         ):
             raise PoisonproofError(
-                f"The ONNX model of the encoder {name} takes {[(own.name, own.type, own.shape) for own in inputs]}; "
+                f"The ONNX model of the encoder {name} takes {[(one.name, one.type, one.shape) for one in inputs]}; "
                 f"with the declared size and layout it would be given one float tensor of shape {shape}."
             )
         self._input, self._output = inputs[0].name, outputs[0].name
@@ -169,10 +169,10 @@ def checked_weights(place: str, digest: str) -> bytes:
         raise PoisonproofError(
             f"The weights of the encoder are not at {place}; put them there, or install them."
         ) from None
-    found = hashlib.sha256(content).hexdigest()
-    if found != digest:
+    actual = hashlib.sha256(content).hexdigest()
+    if actual != digest:
         raise PoisonproofError(
-            f"The weights at {place} have the SHA-256 {found}, and the record of the encoder says {digest}; they are "
+            f"The weights at {place} have the SHA-256 {actual}, and the record of the encoder says {digest}; they are "
             "others, so nothing that was certified holds for them."
         )
     return content

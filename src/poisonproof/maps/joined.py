@@ -83,10 +83,10 @@ class JoinedEncoder(Encoder):
 
     def embed(self, sample: Any) -> NDArray[np.float64]:
         """Both vectors, each of its own length."""
-        own = self.encoder._answer(sample)
-        if isinstance(own, PoisonproofError):
-            raise own
-        return together(own, described(_map(self.beside), sample[None])[0], self.factor)
+        embedding = self.encoder._answer(sample)
+        if isinstance(embedding, PoisonproofError):
+            raise embedding
+        return together(embedding, described(_map(self.beside), sample[None])[0], self.factor)
 
     def probe(self) -> Any:
         """A picture that the encoder can take."""
@@ -97,15 +97,15 @@ class JoinedEncoder(Encoder):
         return self.encoder.runtime()
 
     def _encoded(self, samples: Sequence[Any]) -> NDArray[np.int16]:
-        own = self.encoder._encoded(samples)
-        return side_by_side(own, described(_map(self.beside), np.stack(samples)), self.factor, self.record.length)
+        embeddings = self.encoder._encoded(samples)
+        return side_by_side(embeddings, described(_map(self.beside), np.stack(samples)), self.factor, self.record.length)
 
 
-def side_by_side(own: NDArray[Any], other: NDArray[Any], factor: float, length: float) -> NDArray[np.int16]:
+def side_by_side(embeddings: NDArray[Any], other: NDArray[Any], factor: float, length: float) -> NDArray[np.int16]:
     """Rows of whole numbers, joined: brought to lengths 1 and ``factor``, then together to ``length``, and rounded."""
-    out = np.empty((len(own), own.shape[1] + other.shape[1]), np.int16)
-    for at in range(len(own)):
-        out[at] = to_length(together(own[at], other[at], factor), length)
+    out = np.empty((len(embeddings), embeddings.shape[1] + other.shape[1]), np.int16)
+    for at in range(len(embeddings)):
+        out[at] = to_length(together(embeddings[at], other[at], factor), length)
     return out
 
 
@@ -129,12 +129,12 @@ def joined_parts(name: str, known: Collection[str] = tuple(PICTURES)) -> tuple[s
     return parts["encoder"], parts["beside"], float(parts["factor"] or 1.0)
 
 
-def together(own: NDArray[Any], other: NDArray[Any], factor: float) -> NDArray[np.float64]:
+def together(embedding: NDArray[Any], other: NDArray[Any], factor: float) -> NDArray[np.float64]:
     """Both brought to lengths 1 and ``factor``, one behind the other; zeros if the first is."""
-    lengths = [math.sqrt(int(np.square(part.astype(np.int64)).sum())) for part in (own, other)]
+    lengths = [math.sqrt(int(np.square(part.astype(np.int64)).sum())) for part in (embedding, other)]
     if lengths[0] == 0.0:
-        return np.zeros(len(own) + len(other))
-    return np.concatenate([own / lengths[0], other * (factor / lengths[1] if lengths[1] else 0.0)])
+        return np.zeros(len(embedding) + len(other))
+    return np.concatenate([embedding / lengths[0], other * (factor / lengths[1] if lengths[1] else 0.0)])
 
 
 @cache

@@ -92,10 +92,10 @@ class FolderEncoder(Encoder):
     def _model(self) -> Callable[[Any], Any]:
         with _lock:
             if self.record.weights not in _models:
-                found = folder_digest(Path(self.place))
-                if found != self.record.weights:
+                actual = folder_digest(Path(self.place))
+                if actual != self.record.weights:
                     raise PoisonproofError(
-                        f"The model in {self.place} has the SHA-256 {found}, and the record of the encoder says "
+                        f"The model in {self.place} has the SHA-256 {actual}, and the record of the encoder says "
                         f"{self.record.weights}; it is another, so nothing that was certified holds for it."
                     )
                 with settled(0, "cpu"):

@@ -64,7 +64,7 @@ def _picture(declared: Any, beside: Path) -> Picture:
 
 def _three(value: Any, name: str, beside: Path) -> tuple[float, float, float]:
     numbers = isinstance(value, list) and all(
-        isinstance(own, int | float) and not isinstance(own, bool) for own in value
+        isinstance(number, int | float) and not isinstance(number, bool) for number in value
     )
     if not numbers or len(value) != 3:
         raise PoisonproofError(f"The '{name}' in {beside} must be three numbers, one for each colour. Got {value!r}.")

@@ -74,10 +74,10 @@ class OutsideEmbeddings(Encoder):
     def _table(self) -> dict[bytes, NDArray[np.int16]]:
         with _lock:
             if self.record.weights not in _tables:
-                found = sha256_of(self.place)
-                if found != self.record.weights:
+                actual = sha256_of(self.place)
+                if actual != self.record.weights:
                     raise PoisonproofError(
-                        f"The embeddings at {self.place} have the SHA-256 {found}, and the record says "
+                        f"The embeddings at {self.place} have the SHA-256 {actual}, and the record says "
                         f"{self.record.weights}; they are others, so nothing that was certified holds for them."
                     )
                 arrays, _ = open_arrays(self.place, ARRAYS)
@@ -125,7 +125,7 @@ def write_embeddings(
     if not np.isfinite(numbers).all():
         bad = int((~np.isfinite(numbers).all(axis=1)).sum())
         raise PoisonproofError(f"{bad} of {len(numbers)} embeddings hold NaN or infinity; compute them again.")
-    rows = np.array([to_length(np.asarray(own, np.float64), length) for own in numbers], np.int16)
+    rows = np.array([to_length(np.asarray(row, np.float64), length) for row in numbers], np.int16)
     keys = sample_keys(samples)
     table: dict[bytes, NDArray[np.int16] | None] = {}
     for key, row in zip(keys, rows, strict=True):
@@ -201,7 +201,7 @@ def embeddings_from_npz(path: str | Path, array: str = "embeddings") -> NDArray[
 
 def vectors_of(lists: Sequence[Any], where: str) -> NDArray[np.float64]:
     """Lists of numbers as rows, all as long as each other."""
-    widths = {len(own) if isinstance(own, list) else 0 for own in lists}
+    widths = {len(row) if isinstance(row, list) else 0 for row in lists}
     if len(widths) != 1 or 0 in widths:
         raise PoisonproofError(f"{where} must hold a list of numbers in every row, all of one length.")
     return np.array(lists, np.float64)

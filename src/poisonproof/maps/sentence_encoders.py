@@ -82,12 +82,12 @@ class SentenceEncoder(Encoder):
         return f"onnxruntime {version('onnxruntime')} tokenizers {version('tokenizers')} {processor()}"
 
     def _network(self) -> _Network:
-        own = (self.record.weights, self.tokenizer_digest, self.longest)
+        identity = (self.record.weights, self.tokenizer_digest, self.longest)
         with _lock:
-            if own not in _networks:
+            if identity not in _networks:
                 tokenizer = opened_tokenizer(self.tokenizer, self.tokenizer_digest, self.record.name)
                 tokenizer.enable_truncation(self.longest)
                 weights = read_safetensors(checked_weights(self.place, self.record.weights))
                 session = opened_network(bert_graph(weights, self.n_heads), self.record.name, "minilm")
-                _networks[own] = _Network(tokenizer, session)
-            return _networks[own]
+                _networks[identity] = _Network(tokenizer, session)
+            return _networks[identity]

@@ -80,15 +80,15 @@ class TokenSumEncoder(Encoder):
 
     def _table(self) -> _Table:
         with _lock:
-            own = (self.record.weights, self.tokenizer_digest)
-            if own not in _tables:
+            identity = (self.record.weights, self.tokenizer_digest)
+            if identity not in _tables:
                 tokenizer = opened_tokenizer(self.tokenizer, self.tokenizer_digest, self.record.name)
                 tensors = read_safetensors(checked_weights(self.place, self.record.weights))
                 wide = [tensor for tensor in tensors.values() if tensor.ndim == 2]
                 if len(wide) != 1 or wide[0].dtype != np.float16:
                     raise DamagedFileError(f"{self.place} holds no single table of vectors in half precision.")
-                _tables[own] = _Table(tokenizer, (wide[0].astype(np.float64) * UNITS).astype(np.int64))
-            return _tables[own]
+                _tables[identity] = _Table(tokenizer, (wide[0].astype(np.float64) * UNITS).astype(np.int64))
+            return _tables[identity]
 
 
 def texts_of(X: Any, name: str) -> Sequence[str]:

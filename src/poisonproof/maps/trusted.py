@@ -168,8 +168,8 @@ def trusted_class_sizes(labels: Sequence[Any] | NDArray[Any], total: int) -> dic
     """
     if isinstance(total, bool) or not isinstance(total, int | np.integer) or total < 0:
         raise PoisonproofError(f"The 'total' of class sizes must be a whole number ≥ 0. Got {total!r} instead.")
-    found, counts = np.unique(np.asarray(labels), return_counts=True)
-    if not len(found):
+    present, counts = np.unique(np.asarray(labels), return_counts=True)
+    if not len(present):
         raise PoisonproofError("Class sizes cannot be read off no labels; give the labels of trusted samples.")
     sizes = [int(count) * int(total) // int(counts.sum()) for count in counts]
-    return dict(zip(found.tolist(), sizes, strict=True))
+    return dict(zip(present.tolist(), sizes, strict=True))

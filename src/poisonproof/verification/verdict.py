@@ -165,9 +165,9 @@ class Verdict:
     def from_dict(cls, record: dict[str, Any]) -> Self:
         """What `as_dict` wrote; what follows from the checks is not read, but follows again."""
         checks = []
-        for found in record["checks"]:
-            details = {name: value for name, value in found.items() if name not in ("name", "outcome", "words")}
-            checks.append(Check(found["name"], found["outcome"], found["words"], details))
+        for stated in record["checks"]:
+            details = {name: value for name, value in stated.items() if name not in ("name", "outcome", "words")}
+            checks.append(Check(stated["name"], stated["outcome"], stated["words"], details))
         not_checked = tuple(record["not_checked"])
         return cls(str(record.get("subject", "")), tuple(checks), int(record["seed"]), not_checked, record["data"])
 

@@ -357,16 +357,16 @@ def smallest(values: NDArray[np.int32], rank: int) -> np.int64:
     counts = np.zeros(RANKING_BINS, np.int64)
     for value in values:
         counts[(np.int64(value) - low) >> shift] += 1
-    before, own = 0, 0
-    while before + counts[own] < rank:
-        before += counts[own]
-        own += 1
+    before, slot = 0, 0
+    while before + counts[slot] < rank:
+        before += counts[slot]
+        slot += 1
     if shift == 0:
-        return low + own
-    alike = np.empty(counts[own], np.int64)
+        return low + slot
+    alike = np.empty(counts[slot], np.int64)
     at = 0
     for value in values:
-        if (np.int64(value) - low) >> shift == own:
+        if (np.int64(value) - low) >> shift == slot:
             alike[at] = value
             at += 1
     return np.int64(np.partition(alike, rank - before - 1)[rank - before - 1])

@@ -187,15 +187,15 @@ def _of_ballots(ballots: Ballots, y: ArrayLike, size: int, started: float, limit
     if ballots.n_test == 0:
         raise PoisonproofError("A certified accuracy needs at least one test sample. Got none.")
     leads, prediction, movable, clean = leads_at_risk(ballots, y, size)
-    found = worst_division(leads, prediction, size, started + limit)
-    whole = "the worst division" if found.most == found.shown else "a bound of the worst division"
-    proved = f"{whole} of the attack among the classes puts {found.most} at risk"
+    division = worst_division(leads, prediction, size, started + limit)
+    whole = "the worst division" if division.most == division.shown else "a bound of the worst division"
+    proved = f"{whole} of the attack among the classes puts {division.most} at risk"
     if not len(leads):
         proved = "no prediction that is right can be changed by an attack of that size (pointwise)"
     return CertifiedAccuracy(
         attack_size=size,
         n_test=ballots.n_test,
-        lower_count=clean - found.most,
+        lower_count=clean - division.most,
         upper_count=clean - movable,
         certified_count=clean - len(leads),
         clean_count=clean,

@@ -128,8 +128,8 @@ class _Chunk:
 class Notes:
     """What was noted about several chunks: sentences of one kind once, with their counts added."""
 
-    def __init__(self, said: dict[str, int] | None = None) -> None:
-        self.said = dict(said or {})
+    def __init__(self, counts: dict[str, int] | None = None) -> None:
+        self.said = dict(counts or {})
 
     def add(self, notes: Sequence[str]) -> None:
         """Take in what was noted about one chunk."""

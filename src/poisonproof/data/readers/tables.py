@@ -251,8 +251,10 @@ def _samples(schema: TableSchema, features: Mapping[str, _Numbers | _Texts]) -> 
     samples = TableSamples.of(feature.column(name, roles[name]) for name, feature in features.items())
     made: dict[str, Any] = {}
     for each in samples.columns:
-        if each.categorical:
-            made[each.name] = pd.Categorical.from_codes(each.codes, categories=list(each.cells.values))
+        if each.codes is None:
+            made[each.name] = each.numbers
+        elif each.categorical:
+            made[each.name] = pd.Categorical.from_codes(each.codes, categories=pd.Index(list(each.cells.values)))
         else:
-            made[each.name] = each.values if each.codes is None else pd.Series(each.values, dtype=object)
+            made[each.name] = pd.Series(each.values, dtype=object)
     return pd.DataFrame(made, copy=False), samples
