@@ -98,7 +98,9 @@ class JoinedEncoder(Encoder):
 
     def _encoded(self, samples: Sequence[Any]) -> NDArray[np.int16]:
         embeddings = self.encoder._encoded(samples)
-        return side_by_side(embeddings, described(_map(self.beside), np.stack(samples)), self.factor, self.record.length)
+        return side_by_side(
+            embeddings, described(_map(self.beside), np.stack(samples)), self.factor, self.record.length
+        )
 
 
 def side_by_side(embeddings: NDArray[Any], other: NDArray[Any], factor: float, length: float) -> NDArray[np.int16]:
