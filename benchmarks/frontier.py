@@ -164,8 +164,18 @@ def shaping_rows(
         rows = described(name, data, shape, Part("photographs", np.arange(len(photographs()))), options.cache)[:, 0]
     elif shape.whitened_by == "trusted":
         rows = described(name, data, shape, Part("train", parts["shaping"]), options.cache)[:, 0]
-    else:  # all unlabelled training samples: for flipped labels alone
-        rows = base[:: max(1, len(base) // 6000), 0]
+    else:
+        rows = of_all(base[:, 0])
+    return in_order(rows)
+
+
+def of_all(base: NDArray[Any]) -> NDArray[Any]:
+    """Rows that stand for all unlabelled training samples: they may shape a map against flipped labels alone."""
+    return base[:: max(1, len(base) // 6000)]
+
+
+def in_order(rows: NDArray[Any]) -> NDArray[Any]:
+    """In order of their content."""
     return rows[sorted(range(len(rows)), key=lambda row: rows[row].tobytes())]
 
 

@@ -23,7 +23,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 import poisonproof
-from frontier import Measured, Part, Row, key_of, parts_of, read_results, result_of, votes, words, write_results
+from frontier import (
+    Measured,
+    Part,
+    Row,
+    in_order,
+    key_of,
+    of_all,
+    parts_of,
+    read_results,
+    result_of,
+    votes,
+    words,
+    write_results,
+)
 from frontier_maps import Shape, described
 from poisonproof import FiniteAggregationClassifier
 from poisonproof.maps.encoders import Encoder
@@ -114,7 +127,8 @@ def measure(shape: EncoderShape, rows: list[Row], parts: dict[str, Any], options
     """All rows of one map."""
     data, started = parts["data"], time.process_time()
     encoder = poisonproof.encoder(shape.features).cached(options.cache)
-    voters = np.setdiff1d(parts["all"], parts["aside"]) if shape.whitened_by else parts["all"]
+    trusted = shape.whitened_by == "trusted"
+    voters = np.setdiff1d(parts["all"], parts["aside"]) if trusted else parts["all"]
     labels = data.y_train[voters]
     order = np.lexsort((labels, Split("content").samples(data.x_train[voters]).content_hashes))
     voters, labels = voters[order], labels[order]
@@ -122,9 +136,8 @@ def measure(shape: EncoderShape, rows: list[Row], parts: dict[str, Any], options
     asked = embedded(encoder, data, parts["asked"], options)
     encoding, digest = time.process_time() - started, ""
     if shape.whitened_by:
-        shaping = embedded(encoder, data, Part("train", parts["shaping"]), options)
-        shaping = shaping[sorted(range(len(shaping)), key=lambda row: shaping[row].tobytes())]
-        whitening = Whitening.of(shaping, shape.directions, shape.exponent)
+        shaping = embedded(encoder, data, Part("train", parts["shaping"]), options) if trusted else of_all(base)
+        whitening = Whitening.of(in_order(shaping), shape.directions, shape.exponent)
         base, asked, digest = whitening(base), whitening(asked), whitening.digest
     totals = np.bincount(labels, minlength=len(data.classes))
     found = votes(shape, rows, base, asked[:, None], labels, totals)
