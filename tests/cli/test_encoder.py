@@ -72,6 +72,7 @@ def test_one_command_from_images_to_a_report(made, folder, tmp_path):
 def test_verify_checks_weights_and_embeddings(made, monkeypatch):
     run, _ = made
     done = poisonproof("verify", run, "--retrain", 3, "--json")
+    assert "premises that this checker does not know" not in done.stdout
     checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
     assert checks["encoder"]["outcome"] == "ok"
     assert "computed again, are as kept" in checks["encoder"]["words"]

@@ -161,12 +161,12 @@ def _of_the_files(evidence: Evidence, made: Mapping[str, Check], data: Any) -> I
         yield ", ".join(reports)
     if strange:
         yield f"files that the manifest does not name ({_some(strange)})"
-    yield from _unknown(evidence)
+    yield from _unknown(evidence, made)
     yield BEFOREHAND
     yield PURITY
 
 
-def _unknown(evidence: Evidence) -> Iterator[str]:
+def _unknown(evidence: Evidence, made: Mapping[str, Check]) -> Iterator[str]:
     """Entries and premises that no check knows; newer versions may write more than this one."""
     records: dict[str, Mapping[str, Any]] = dict(evidence.records)
     if evidence.manifest:
@@ -174,7 +174,9 @@ def _unknown(evidence: Evidence) -> Iterator[str]:
     for where, record in records.items():
         if strange := [name for name in record if name not in KNOWN[where]]:
             yield f"entries of {where} that this checker does not know ({_some(strange)})"
-    known = (*claims.PREMISES, "schema", "test samples", "categorical columns", "fitted before the split")
+    known = [*claims.PREMISES, "schema", "test samples", "categorical columns", "fitted before the split"]
+    if "encoder" in made:  # its weights have the digest on record
+        known.append("encoder")
     if strange := [str(premise[0]) for premise in evidence.facts["premises"] if premise[0] not in known]:
         yield f"premises that this checker does not know ({_some(strange)})"
 
