@@ -8,7 +8,7 @@ import pytest
 
 from poisonproof import Spread, Votes, certify
 from poisonproof.certificates.kernels import FEW, LANES, certify_rows
-from poisonproof.certificates.theorem import certify_few
+from poisonproof.certificates.theorem import _by_partition, certify_few
 
 SPREADS = [Spread.paper(5, 3), Spread.random(7, 1), Spread.paper(4, 4), Spread.planes(2, 3)]
 
@@ -60,7 +60,11 @@ def test_no_test_samples():
     assert [array.shape for array in plain] == [(0,)] * 4
 
 
-@pytest.mark.parametrize(("rows", "compiled"), [(20, False), (300_000, True)])
+def test_sums_that_short_numbers_do_not_hold():
+    assert _by_partition(np.full((1, 20_000), 2), np.arange(20_000)[None]).tolist() == [[40_000]]
+
+
+@pytest.mark.parametrize(("rows", "compiled"), [(20, False), (400_000, True)])
 def test_compiled_code_is_loaded_when_there_is_work_for_it(tmp_path, rows, compiled):
     spread = Spread.paper(5, 3)
     votes = Votes(np.random.default_rng(0).integers(0, 3, (rows, spread.n_subsets)), spread, classes=range(3))

@@ -87,6 +87,21 @@ def test_votes_are_certified_without_scikit_learn_or_pandas(tmp_path, method):
         assert done.stderr.strip().splitlines()[-1] == "[]"
 
 
+def test_the_votes_of_digits_are_certified_without_anything_that_takes_long_to_load(tmp_path):
+    """Half a second, warm: of what is imported only NumPy and Typer take long. A run of digits has 382 × 800 votes."""
+    np.save(tmp_path / "votes.npy", np.random.default_rng(0).integers(0, 10, (382, 800)).astype(np.uint8))
+    heavy = ("sklearn", "pandas", "scipy", "numba", "joblib", "rich.progress", "poisonproof.training")
+    code = (
+        "import sys; from poisonproof.cli import main\n"
+        "try: main()\n"
+        f"except SystemExit: print(sorted(set(sys.modules) & set({heavy!r})), file=sys.stderr)"
+    )
+    words = ["certify", "votes.npy", "--spread", "paper:50,16", "--classes", "10", "--json"]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=tmp_path)
+    assert len(json.loads(done.stdout)["radius"]) == 382
+    assert done.stderr.strip().splitlines()[-1] == "[]"
+
+
 def test_the_package_is_the_command_line_too():
     command = [sys.executable, "-m", "poisonproof", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -82,7 +82,8 @@ class _Bar:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.bar.stop()
+        if not self.bar.disable:  # Rich before 13.8 ends even a bar that is not shown with an empty line
+            self.bar.stop()
 
     def update(self, size: int) -> None:
         self.bar.update(self.task, advance=size, total=self.total)
