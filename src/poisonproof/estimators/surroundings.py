@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction import FeatureHasher
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import FeatureUnion, Pipeline
@@ -23,6 +25,7 @@ from poisonproof.premises import Premise
 
 BEFORE = "fitted before the split"
 NOTHING_BEFORE = Premise(BEFORE, "nothing, by the caller's word", declared=True)
+STATELESS = (FeatureHasher, HashingVectorizer)  # they learn nothing, and scikit-learn 1.6 does not say so of the second
 OF_THE_SPREAD = ("k", "d", "spread")
 
 
@@ -117,5 +120,5 @@ def learning_steps(path: str, step: Any) -> list[tuple[str, Any]]:
     elif isinstance(step, FrozenEstimator):
         return []  # it arrived fitted and learns no more
     else:
-        return [(path, step)] if get_tags(step).requires_fit else []
+        return [(path, step)] if get_tags(step).requires_fit and type(step) not in STATELESS else []
     return [learning for name, part in inner for learning in learning_steps(f"{path}__{name}", part)]
