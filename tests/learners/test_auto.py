@@ -9,10 +9,12 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from poisonproof import FiniteAggregationClassifier, check_estimator_purity
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.learners.auto import FOLDS, MOST_TRIED, AutoClassifier, balanced_scores, best_of
+from poisonproof.learners.boosting import LEAF, BoostedTrees
 from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import TextClassifier
 from poisonproof.learners.trees import TreesClassifier
 from poisonproof.learners.words import BayesTextClassifier, RidgeTextClassifier
+from poisonproof.samples.batch import takes_columns
 
 WORDS = [f"w{at}" for at in range(300)]
 
@@ -118,17 +120,42 @@ def test_boosted_trees_are_opened_again_and_looked_at_first(tmp_path):
         model.save(tmp_path / f"model-{y.max()}")
         again = FiniteAggregationClassifier.load(tmp_path / f"model-{y.max()}")
         assert np.array_equal(again.votes(circle).matrix, model.votes(circle).matrix)
-    trees = kept[0]
-    for name, value in (("left", 0), ("right", 10_000), ("feature_idx", 2), ("feature_idx", -1), ("is_categorical", 1)):
-        state = trees.__getstate__()
-        state["nodes_"] = state["nodes_"].copy()
-        state["nodes_"][name][np.flatnonzero(state["nodes_"]["is_leaf"] == 0)[0]] = value
+    trees = kept[0].trees_
+    inner = tuple(np.argwhere(trees.columns != LEAF)[0])
+    for name, value in (("below", 0), ("above", 10_000), ("columns", 2), ("columns", -2)):
+        state = {key: value.copy() if isinstance(value, np.ndarray) else value for key, value in vars(trees).items()}
+        state[name][inner] = value
         with pytest.raises(DamagedFileError, match="a node leads out of its tree"):
-            TreesClassifier().__setstate__(state)
-    state = trees.__getstate__()
-    for sizes in (state["sizes_"][:-1], state["sizes_"][::-1] * 0):
+            BoostedTrees(1, 2).__setstate__(state)
+    wrong = {"below": trees.below[:, :-1], "columns": trees.columns.astype(np.int64), "start": trees.start[:0],
+             "values": trees.values.tolist(), "thresholds": None, "n_columns": "2"}  # fmt: skip
+    for name, value in wrong.items():
         with pytest.raises(DamagedFileError, match="these are no nodes of trees"):
-            TreesClassifier().__setstate__(state | {"sizes_": sizes})
+            BoostedTrees(1, 2).__setstate__(vars(trees) | {name: value})
+    lacking = {name: value for name, value in vars(trees).items() if name != "values"}
+    with pytest.raises(DamagedFileError, match="these are no nodes of trees"):
+        BoostedTrees(1, 2).__setstate__(lacking)
+
+
+def test_tables_by_column_and_as_frames_give_the_same_votes():
+    """A class derived from ours knows frames only."""
+
+    class FromFrames(AutoClassifier):
+        pass
+
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"a": rng.normal(size=400), "b": rng.normal(size=400), "c": rng.choice(["x", "y", None], 400)})
+    frame.loc[::9, "a"] = np.nan
+    y = ((frame["b"] ** 2 + (frame["c"] == "x")) > 1).to_numpy().astype(int)
+    votes = [
+        FiniteAggregationClassifier(learner, k=2, d=1, classes=[0, 1], n_jobs=1).fit(frame[:300], y[:300])
+        for learner in (AutoClassifier(), FromFrames())
+    ]
+    assert {type(member.model.chosen_) for model in votes for member in model.members_} == {TreesClassifier}
+    assert np.array_equal(votes[0].votes(frame[300:]).matrix, votes[1].votes(frame[300:]).matrix)
+    assert takes_columns(AutoClassifier())
+    assert not takes_columns(AutoClassifier(["c"]))
+    assert not takes_columns(FromFrames())
 
 
 def test_of_many_samples_some_are_tried_and_all_are_learned(monkeypatch):

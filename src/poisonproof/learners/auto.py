@@ -23,7 +23,12 @@ from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import TextClassifier
 from poisonproof.learners.trees import TreesClassifier
 from poisonproof.learners.words import BayesTextClassifier, RidgeTextClassifier
+<<<<<<< HEAD
 from poisonproof.samples.frames import is_frame
+=======
+from poisonproof.samples.batch import TableBatch
+from poisonproof.samples.kinds import is_frame
+>>>>>>> 6b10e00 (Trees boosted by own compiled code, and skops without what it carries along: the default tells its first figures when table does)
 from poisonproof.samples.rows import count_rows, take_rows
 
 FOLDS = 3
@@ -63,6 +68,11 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):
         self.texts = texts
         self.random_state = random_state
 
+    @property
+    def takes_columns(self) -> bool:
+        """Whether tables may come as `poisonproof.samples.batch.TableBatch`: not if columns hold texts."""
+        return not self.texts
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -77,7 +87,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):
             return [TextClassifier(self.texts)]
         if sp.issparse(X):
             return [TableClassifier(), TreesClassifier(random_state=self.random_state)]
-        if is_frame(X) or np.asarray(X).dtype.kind in "biuf":
+        if is_frame(X) or isinstance(X, TableBatch) or np.asarray(X).dtype.kind in "biuf":
             wide = math.prod(np.shape(X)[1:]) > MOST_COLUMNS_FOR_TREES
             if wide or count_rows(X) < FEWEST_FOR_TREES or n_classes > MOST_CLASSES_FOR_TREES:
                 return [TableClassifier()]

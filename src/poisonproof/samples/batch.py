@@ -21,7 +21,7 @@ MISSING_NAME = "m"
 
 def takes_columns(learner: Any) -> bool:
     """Whether a learner's own class says so; a class derived from it may have a `fit` that knows frames only."""
-    return bool(vars(type(learner)).get(MARK, False))
+    return MARK in vars(type(learner)) and bool(getattr(learner, MARK))
 
 
 def name_of(cell: Any) -> str:

@@ -17,6 +17,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from poisonproof.errors import DamagedFileError
 from poisonproof.system.archives import check_arrays, open_zip
 from poisonproof.system.files import reading, write_bytes
+from poisonproof.system.importing import skops_io
 from poisonproof.training.member import Member
 from poisonproof.training.plain_learner import SCHEMA, plain_schema, read_plain
 from poisonproof.training.stacked_files import read_stack, stack_bytes
@@ -28,6 +29,7 @@ OWN_TYPES = (
     "poisonproof.learners.words.BayesTextClassifier",
     "poisonproof.learners.words.RidgeTextClassifier",
     "poisonproof.learners.trees.TreesClassifier",
+    "poisonproof.learners.boosting.BoostedTrees",
     "poisonproof.learners.auto.AutoClassifier",
     "poisonproof.learners.seed_averaged.SeedAveragedClassifier",
     "poisonproof.learners.kernel_ridge.KernelRidgeClassifier",
@@ -96,8 +98,7 @@ def types_of(estimator: Any) -> list[str]:
     """Types in an estimator that skops does not vouch for; who brings the estimator does."""
     if plain_schema(estimator, OWN_TYPES) is not None:
         return [] if estimator is None else [f"{type(estimator).__module__}.{type(estimator).__qualname__}"]
-    import skops.io as sio
-
+    sio = skops_io()
     return list(sio.get_untrusted_types(data=sio.dumps(estimator)))
 
 
@@ -106,8 +107,7 @@ def load_state(path: str | Path, trusted: Sequence[str] = ()) -> Any:
     with reading(path), open_zip(path) as archive:
         if (plain := read_plain(archive, OWN_TYPES)) is not None:
             return plain.learner
-    import skops.io as sio
-
+    sio = skops_io()
     vouched = [*OWN_TYPES, *trusted]
     with reading(path), open_zip(path) as archive:
         check_arrays(archive)
@@ -132,8 +132,7 @@ def dumped(state: Any) -> bytes:
         with ZipFile(buffer, "w") as target:
             target.writestr(ZipInfo(SCHEMA), plain, ZIP_DEFLATED)
         return buffer.getvalue()
-    import skops.io as sio
-
+    sio = skops_io()
     with ZipFile(io.BytesIO(sio.dumps(state))) as source, ZipFile(buffer, "w") as target:
         numbers, written = iter(range(1 << 62)), set()
 
