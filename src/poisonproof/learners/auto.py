@@ -23,12 +23,8 @@ from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import TextClassifier
 from poisonproof.learners.trees import TreesClassifier
 from poisonproof.learners.words import BayesTextClassifier, RidgeTextClassifier
-<<<<<<< HEAD
-from poisonproof.samples.frames import is_frame
-=======
 from poisonproof.samples.batch import TableBatch
-from poisonproof.samples.kinds import is_frame
->>>>>>> 6b10e00 (Trees boosted by own compiled code, and skops without what it carries along: the default tells its first figures when table does)
+from poisonproof.samples.frames import is_frame
 from poisonproof.samples.rows import count_rows, take_rows
 
 FOLDS = 3
