@@ -79,7 +79,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "table.csv"
         write_table(table)
-        words = ["run", str(table), "--label", "bought", "--k", "4", "--d", "2", "--out", str(Path(folder) / "run")]
+        words = ["run", str(table), "--label", "bought", "--k", "4", "--d", "2", "--n-jobs", "2"]
+        words += ["--out", str(Path(folder) / "run")]
         threading.setprofile(walk.watch)
         sys.setprofile(walk.watch)
         try:

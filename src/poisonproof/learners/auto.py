@@ -15,11 +15,11 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.learners.table import TableClassifier
+from poisonproof.learners.table import ClassifierOfTables, TableClassifier
 from poisonproof.learners.text import TextClassifier
 from poisonproof.learners.trees import TreesClassifier
 from poisonproof.learners.words import BayesTextClassifier, RidgeTextClassifier
@@ -36,7 +36,7 @@ AHEAD = 0.02  # of balanced accuracy: less is chance in a subset of some hundred
 ROUNDS, LEAVES, MOST_TREES = 60, 8, 200
 
 
-class AutoClassifier(ClassifierMixin, BaseEstimator):
+class AutoClassifier(ClassifierOfTables):
     """The learner of a fixed list that is best in class-balanced cross-validation inside the subset.
 
     Every class of the subset counts alike. For tables: `TableClassifier` (logistic regression) and, in subsets of
@@ -68,14 +68,6 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):
     def takes_columns(self) -> bool:
         """Whether tables may come as `poisonproof.samples.batch.TableBatch`: not if columns hold texts."""
         return not self.texts
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        return tags
 
     def candidates(self, X: Any, n_classes: int) -> list[Any]:
         """The list for samples of this kind and number, unfitted, in the order in which ties are decided."""

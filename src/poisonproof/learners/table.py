@@ -34,7 +34,19 @@ from poisonproof.samples.frames import is_frame
 from poisonproof.system.compiled import njit
 
 
-class TableClassifier(ClassifierMixin, BaseEstimator):
+class ClassifierOfTables(ClassifierMixin, BaseEstimator):
+    """A classifier that takes whatever a table holds: numbers, missing ones, categories and texts, or sparse rows."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+
+class TableClassifier(ClassifierOfTables):
     """Logistic regression on numbers, categories and missing values, all encoded inside the subset.
 
     Numbers are standardised; a missing number counts as the mean and is flagged in a column of its
@@ -57,14 +69,6 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     def __init__(self, C: float = 1.0, max_iter: int = 200) -> None:
         self.C = C
         self.max_iter = max_iter
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        return tags
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on numbers (n, …), sparse rows or a DataFrame."""

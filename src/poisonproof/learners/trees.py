@@ -7,16 +7,15 @@ from typing import Any, Literal, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.boosting import BoostedTrees
-from poisonproof.learners.table import TableClassifier
+from poisonproof.learners.table import ClassifierOfTables, TableClassifier
 
 
-class TreesClassifier(ClassifierMixin, BaseEstimator):
+class TreesClassifier(ClassifierOfTables):
     """Trees on numbers, categories and missing values, encoded inside the subset as `TableClassifier` does.
 
     Each sample walks down its trees alone, so its answer does not depend on the batch.
@@ -48,14 +47,6 @@ class TreesClassifier(ClassifierMixin, BaseEstimator):
         self.n_trees = n_trees
         self.max_leaves = max_leaves
         self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        return tags
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on numbers (n, …), sparse rows or a DataFrame."""

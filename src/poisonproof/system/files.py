@@ -34,7 +34,7 @@ SEAL = b"sha256 "
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def write_whole(path: str | Path, write: Callable[[IO[bytes]], None]) -> None:
+def write_whole(path: str | Path, write: Callable[[IO[bytes]], object]) -> None:
     """Call ``write`` on a temporary file and rename it to ``path`` once it is on disk.
 
     What stood under that name stays if anything fails; a full disk is told of by the name of the file.
@@ -73,11 +73,7 @@ def _sync_folder(folder: Path) -> None:
 
 def write_bytes(path: str | Path, body: bytes) -> None:
     """Write a file, whole or not at all."""
-
-    def write(file: IO[bytes]) -> None:
-        file.write(body)
-
-    write_whole(path, write)
+    write_whole(path, lambda file: file.write(body))
 
 
 def sweep(folder: Path) -> None:

@@ -1,0 +1,83 @@
+"""What people see of the house: public names, what an estimator offers, rooms of tests, and where to report what."""
+
+import re
+from pathlib import Path
+
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+import poisonproof
+from poisonproof.learners.presets import PRESETS
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "poisonproof"
+NEEDED = {
+    *("FiniteAggregationClassifier", "Votes", "Spread", "Split", "Certificate", "certify", "certified_accuracy"),
+    *(
+        "Premise",
+        "PremiseWarning",
+        "read",
+        "run",
+        "plan",
+        "compare",
+        "verify",
+        "audit",
+        "load",
+        "Dataset",
+        "ReadOptions",
+    ),
+    *("preset", "TableClassifier", "TextClassifier", "KernelRidgeClassifier", "SeedAveragedClassifier"),
+    *("PoisonproofError", "DamagedFileError", "MissingExtraError", "WrongTypeError"),
+}
+# Beyond scikit-learn's own: what a person asks of a fitted model. `method` names the certificate.
+OFFERED = {
+    "FiniteAggregationClassifier": {"certify", "votes", "update", "save", "load", "estimators_"},
+    "InfiniteAggregationClassifier": {"certify", "certify_matrix", "vote_matrix", "method"},
+    "BinomialSelectionClassifier": {"certify", "certify_matrix", "vote_matrix", "method"},
+    "CertifiedBaggingClassifier": {"certify", "certify_matrix", "vote_matrix", "method"},
+}
+
+
+def test_what_people_need_is_exported():
+    assert set(poisonproof.__all__) >= NEEDED
+    for name in poisonproof.__all__:
+        assert getattr(poisonproof, name).__doc__, name
+
+
+@pytest.mark.parametrize("name", OFFERED)
+def test_an_estimator_offers_what_scikit_learn_users_expect_and_little_more(name):
+    """`read_training`, `as_votes` and their like once stood here: the estimator is no bag of what other rooms need."""
+    public = {each for each in dir(getattr(poisonproof, name)) if not each.startswith("_")}
+    public -= {*dir(BaseEstimator), *dir(ClassifierMixin)}
+    public = {each for each in public if not re.fullmatch(r"set_\w+_request", each)}
+    assert public == OFFERED[name] | {"fit", "predict", "predict_proba"}
+
+
+def test_presets_are_a_table():
+    assert set(PRESETS) >= {
+        "auto",
+        "table",
+        "boosting",
+        "forest",
+        "text",
+        "bayes",
+        "ridge",
+        "digits",
+        "signs",
+        "objects",
+    }
+
+
+def test_every_folder_of_tests_is_a_room():
+    rooms = {path.name.removesuffix(".py") for path in SOURCE.iterdir() if not path.name.startswith("_")}
+    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and not path.name.startswith("_")}
+    assert folders - rooms == {"helpers", "house"}
+    assert {path.name for path in (ROOT / "tests").glob("*.py")} == {"conftest.py"}
+
+
+def test_a_broken_radius_has_a_door_of_its_own():
+    words = (ROOT / "SECURITY.md").read_text("utf-8")
+    assert "most serious bug" in words
+    templates = {path.name: path.read_text("utf-8") for path in (ROOT / ".github" / "ISSUE_TEMPLATE").iterdir()}
+    assert set(templates) == {"bug.yml", "idea.yml", "config.yml"}
+    assert "SECURITY.md" in templates["bug.yml"] + templates["config.yml"]
