@@ -27,25 +27,40 @@ _kept = 0  # callers whose generators will be put back; read and changed by who 
 
 
 def seeded(estimator: Any, index: int) -> Any:
-    """A clone that draws by the base classifier's index and works alone, by one job and without a cache.
+    """A clone that draws by the base classifier's index and works alone; see `Seeder`."""
+    return Seeder(estimator)(index)
+
+
+class Seeder:
+    """Makes clones that draw by the base classifier's index and work alone, by one job and without a cache.
 
     Sums of threads depend on who is first, and a cache may hold what another base classifier, or another run, put
-    there. Set are all parameters in it, however deep, whose names say so.
+    there. Set are all parameters in it, however deep, whose names say so; they are looked for once.
     """
-    model = clone(estimator)
-    settings: dict[str, Any] = {}
-    parameters = model.get_params(deep=True)
-    for path, value in parameters.items():
-        prefix, _, name = path.rpartition("__")
-        if name == "random_state" or (name in SEEDS and _is_plain_seed(value)):
-            settings[path] = index
-        elif name in JOBS and not (value is None and _leaves_it_to_joblib(parameters.get(prefix, model))):
-            settings[path] = 1
-        elif name == "memory" and _is_cache(value):
-            settings[path] = None
-        elif (generator := _generator_like(value, index)) is not None:
-            settings[path] = generator
-    return model.set_params(**settings) if settings else model
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+        self.fixed: dict[str, Any] = {}
+        self.seeds: list[str] = []
+        self.generators: dict[str, Any] = {}
+        parameters = estimator.get_params(deep=True)
+        for path, value in parameters.items():
+            prefix, _, name = path.rpartition("__")
+            if name == "random_state" or (name in SEEDS and _is_plain_seed(value)):
+                self.seeds.append(path)
+            elif name in JOBS and not (value is None and _leaves_it_to_joblib(parameters.get(prefix, estimator))):
+                self.fixed[path] = 1
+            elif name == "memory" and _is_cache(value):
+                self.fixed[path] = None
+            elif _generator_like(value, 0) is not None:
+                self.generators[path] = value
+
+    def __call__(self, index: int) -> Any:
+        """The clone of this base classifier."""
+        model = clone(self.estimator)
+        settings = self.fixed | dict.fromkeys(self.seeds, index)
+        settings |= {path: _generator_like(value, index) for path, value in self.generators.items()}
+        return model.set_params(**settings) if settings else model
 
 
 def _leaves_it_to_joblib(owner: Any) -> bool:

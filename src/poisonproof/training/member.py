@@ -7,6 +7,7 @@ encoded within the subset, and never told about other samples, other labels or t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.learners.seeding import isolated, seeded
+from poisonproof.learners.seeding import Seeder, isolated
 from poisonproof.samples.batch import takes_columns
 from poisonproof.samples.kinds import Samples, TableSamples
 from poisonproof.system.threads import with_limited_libraries
@@ -59,22 +60,32 @@ class Member:
 def fit_member(
     estimator: Any, index: int, samples: Samples, codes: NDArray[np.int64], rows: NDArray[np.int64]
 ) -> Member:
-    """Train base classifier ``index`` on these rows, given in canonical order.
+    """Train base classifier ``index`` on these rows, given in canonical order; see `fit_made`."""
+    return fit_made(Seeder(estimator), index, samples, codes, rows)
+
+
+def fit_made(
+    make: Callable[[int], Any], index: int, samples: Samples, codes: NDArray[np.int64], rows: NDArray[np.int64]
+) -> Member:
+    """Train what ``make`` makes of base classifier ``index`` on these rows, given in canonical order.
 
     A learner that raises does not stop training, or one poisoned sample could; its base classifier
     says the most frequent class of its subset, which is a function of the subset too. Lack of memory,
     time-outs and the like are no property of the subset and are passed on.
     """
-    held, local = np.unique(codes[rows], return_inverse=True)
+    fed = codes[rows]
+    counts = np.bincount(fed)
+    held = np.flatnonzero(counts)
     if len(held) == 0:
         return Member(index, None, held, None)
-    fallback = int(held[np.bincount(local).argmax()])
+    local = (np.cumsum(counts > 0) - 1)[fed]
+    fallback = int(counts.argmax())
     if len(held) == 1:
         return Member(index, None, held, fallback)
     form = samples.form_of(rows)
 
     def fitted() -> Any:
-        model = seeded(estimator, index)
+        model = make(index)
         with isolated(index):
             model.fit(fed_to(model, samples, rows, form), local.copy())
         return model

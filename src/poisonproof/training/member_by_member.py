@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.parallel import delayed
 
-from poisonproof.learners.seeding import kept_generators
+from poisonproof.learners.seeding import Seeder, kept_generators
 from poisonproof.partition.subsets import TrainingSets
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.environment import environment
@@ -27,7 +27,7 @@ from poisonproof.system.threads import caller, limit_worker
 from poisonproof.training.member import (
     Member,
     check_gives_scores,
-    fit_member,
+    fit_made,
     gives_scores,
 )
 from poisonproof.training.member_files import (
@@ -254,7 +254,8 @@ def _fit_block(
 ) -> list[Member]:
     limit_worker(parent)
     with kept_generators():
-        return [fit_member(estimator, seed, *samples.portion(codes, rows)) for seed, rows in seeded_rows]
+        make = Seeder(estimator)
+        return [fit_made(make, seed, *samples.portion(codes, rows)) for seed, rows in seeded_rows]
 
 
 def _train_and_vote_block(

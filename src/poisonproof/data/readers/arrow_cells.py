@@ -25,7 +25,9 @@ class ArrowCells:
     def __init__(self, column: Any, name: str, faults: Counter[str]) -> None:
         import pyarrow as pa
 
-        self.column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        kind = column.type
+        self.texts = column if pa.types.is_dictionary(kind) and _is_text(pa, kind.value_type) else None
+        self.column = column.dictionary_decode() if pa.types.is_dictionary(kind) and self.texts is None else column
         self.name, self.faults = name, faults
 
     def numbers(self, missing: frozenset[str], decimal: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -61,6 +63,8 @@ class ArrowCells:
         import pyarrow as pa
 
         kind, column = self.column.type, self.column
+        if self.texts is not None:
+            return None
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
             counts = whole_times(pa, column)
             if counts is None:
@@ -78,21 +82,21 @@ class ArrowCells:
         """The place of each cell among different texts."""
         import pyarrow as pa
 
-        kind, typed = self.column.type, self._typed()
+        kind, typed = self.column.type, None if self.texts is not None else self._typed()
         if typed is not None:
             values, places = np.unique(typed[0], return_inverse=True)
             texts = [text_of(value, f"Column '{self.name}'") for value in values.tolist()]
             return np.where(typed[1], len(texts), places), [*texts, ""]
-        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        if self.texts is None and not _is_text(pa, kind):
             return np.arange(len(self.column)), self._one_by_one(pa)
         # Bytes that are not UTF-8 must not cost more than their own cell.
-        encoded = self.column.cast(pa.large_binary()).dictionary_encode()
-        bodies = encoded.dictionary.to_pylist()
-        places = encoded.indices.fill_null(len(bodies)).to_numpy(zero_copy_only=False).astype(np.int64)
+        encoded = self.column.cast(pa.large_binary()).dictionary_encode() if self.texts is None else self.texts
+        bodies = encoded.dictionary.cast(pa.large_binary()).to_pylist()
+        places = encoded.indices.cast(pa.int64()).fill_null(len(bodies)).to_numpy(zero_copy_only=False)
         texts = []
         for place, body in enumerate(bodies):
             fault: Counter[str] = Counter()
-            texts.append(decoded(body, fault))
+            texts.append("" if body is None else decoded(body, fault))
             if fault:
                 count = int((places == place).sum())
                 self.faults.update(dict.fromkeys(fault, count))
@@ -103,6 +107,10 @@ class ArrowCells:
             counts = self.column.view(pa.int32() if unit == "D" else pa.int64()).to_pylist()
             return ["" if count is None else str(floor_microseconds(count, unit)) for count in counts]
         return [text_of(value, f"Column '{self.name}'") for value in self.column.to_pylist()]
+
+
+def _is_text(pa: Any, kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def unit_of(pa: Any, kind: Any) -> str | None:

@@ -42,6 +42,7 @@ class ParquetTable:
         readable = [field.name for field in schema if not _unreadable(pa, field.type)]
         self.unreadable = [field.name for field in schema if _unreadable(pa, field.type)]
         self.header = checked_names(readable, path)
+        self._texts = [field.name for field in schema if field.type in (pa.string(), pa.large_string())]
 
     def records(self, faults: Counter[str]) -> Iterator[tuple[int, list[str]]]:
         """Row number (from 1) and cells of every row, written out as texts."""
@@ -61,8 +62,8 @@ class ParquetTable:
 
         first = 1
         try:
-            with pq.ParquetFile(self.path) as file:
-                for batch in file.iter_batches(ROWS_PER_BATCH, columns=list(wanted)):
+            with pq.ParquetFile(self.path, read_dictionary=self._texts) as file:
+                for batch in file.iter_batches(ROWS_PER_BATCH, columns=list(wanted), use_threads=False):
                     columns = {name: ArrowCells(batch.column(name), name, faults) for name in wanted}
                     yield Piece(range(first, first + len(batch)), dict(columns))
                     first += len(batch)
