@@ -26,10 +26,6 @@ from real_sets import RealSet, real_sets, texts_folder
 HERE = Path(__file__).parent
 RECORD, PAGE = HERE / "real_data.json", HERE.parent / "docs" / "real-data.md"
 SIZES = (1, 2, 5, 8)
-MARKED = """† marks rows measured while the default for tables was `table`, logistic regression, and not again since;
-the others are as the default is now, or have subsets too small for it to differ.
-
-"""
 GOAL = 4  # points between the strong undefended model and ours, where a base classifier has 200 samples or more
 
 
@@ -73,15 +69,11 @@ def page(record: list[dict[str, Any]]) -> str:
     """docs/real-data.md."""
     large = [row for row in record if row["n_train"] / row["k"] >= 200]
     gap = sum(row["strong"] - row["clean"] for row in large) / max(1, len(large))
-    earlier = [
-        row for row in record if row["kind"] == "table" and "learner" not in row and row["n_train"] >= 95 * row["k"]
-    ]
-    marked = MARKED if earlier else ""
     header = ["set", "from", "train / test", "classes", "always the most frequent", "strong, undefended", "clean"]
     header += ["balanced", *(f"at {size}" for size in SIZES), *(f"balanced at {size}" for size in SIZES), "CPU seconds"]
     lines = [
         [
-            f"{row['name']} ({row['kind']})" + (" †" if row in earlier else ""),
+            f"{row['name']} ({row['kind']})",
             row["source"],
             f"{row['n_train']:,} / {row['n_test']:,}",
             str(row["classes"]),
@@ -110,7 +102,7 @@ made by `python benchmarks/real_data.py` from benchmarks/real_data.json; a test 
 
 {table}
 
-{marked}(!) marks where the command itself warns, before any figure, that the result is of little use:
+(!) marks where the command itself warns, before any figure, that the result is of little use:
 
 {warned or "- nowhere."}
 
@@ -129,7 +121,7 @@ subset has them clearly ahead, boosted small trees. Neither is best everywhere (
 held out).
 
 The reader, the split into training and test samples, and all figures are the command's own. CPU seconds are those of
-the whole command, imports and report included, on one machine.
+the whole command, imports and report included, on one machine, once kernels have been compiled there.
 """
 
 
