@@ -6,15 +6,13 @@ that are to go are taken out of the partitions that hold them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from poisonproof.data.dataset import Dataset
@@ -41,7 +39,8 @@ from poisonproof.samples.canonical import to_samples
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import label_digests
 from poisonproof.samples.packed import unpacked, unpacked_texts
-from poisonproof.system.files import open_arrays, sha256_of, sha256_of_array, sweep
+from poisonproof.system.files import open_arrays, sha256_of, sha256_of_array
+from poisonproof.system.locks import sole_writer
 
 LOCK = "store.lock"
 
@@ -118,7 +117,7 @@ def open_large(
         Name and premises in place of the source's own.
     """
     made_of = _identity(source, split, n_partitions, complete_only)
-    with _only_writer(folder):
+    with sole_writer(folder, LOCK):
         emptied(folder, made_of)
         pass_ = Pass(source, split, n_partitions, folder, made_of, max_memory, complete_only, answer_bytes)
         store = _standing(folder, made_of)
@@ -152,7 +151,7 @@ class Removal:
 
     def less(self, dataset: StoredDataset, rows: NDArray[np.int64], left_out: str, outline: Dataset) -> StoredDataset:
         """The data set without these rows of the data besides; the text stands for all that are left out now."""
-        with _only_writer(self.folder):
+        with sole_writer(self.folder, LOCK):
             store = without_rows(dataset.stored, rows, self._made_of(left_out), inferred=outline.classes is None)
         return _dataset(self.source, outline, store)
 
@@ -220,15 +219,3 @@ def _test_of(store: PartitionStore) -> Part:
         rows.tolist(),
         samples=samples,
     )
-
-
-@contextmanager
-def _only_writer(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        held = FileLock(folder / LOCK).acquire(timeout=0)
-    except Timeout:
-        raise PoisonproofError(f"Another process is writing {folder}; wait for it or choose another --out.") from None
-    with held:
-        sweep(folder)
-        yield

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from poisonproof.errors import PoisonproofError
+from poisonproof.learners.codes import classes_and_codes
 from poisonproof.learners.table import ClassifierOfTables, TableClassifier
 from poisonproof.learners.text import TextClassifier
 from poisonproof.learners.trees import TreesClassifier
@@ -88,11 +88,7 @@ class AutoClassifier(ClassifierOfTables):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Choose, then train what was chosen on all samples."""
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise PoisonproofError(
-                f"AutoClassifier needs samples of at least 2 classes; got {len(self.classes_)} class."
-            )
+        self.classes_, codes = classes_and_codes(self, y)
         candidates = self.candidates(X, len(self.classes_))
         self.scores_ = balanced_scores(candidates, X, codes) if len(candidates) > 1 else np.zeros(1)
         self.chosen_ = candidates[best_of(candidates, self.scores_)].fit(X, codes)

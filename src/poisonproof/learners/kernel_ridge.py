@@ -28,6 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 from poisonproof.display.numbers import in_bytes
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.cholesky import solve_in_place
+from poisonproof.learners.codes import classes_and_codes
 from poisonproof.maps.vectors import VectorFeatures
 from poisonproof.system.compiled import njit
 from poisonproof.system.threads import in_threads, one_linear_algebra_thread
@@ -91,9 +92,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> Self:
         """Train on one set of samples: the plain path."""
         check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise PoisonproofError(f"KernelRidgeClassifier needs at least 2 classes; got {len(self.classes_)} class.")
+        self.classes_, codes = classes_and_codes(self, y)
         _check_rows(len(codes), getattr(self.features, "copies", 1))
         self.pool_ = self.share(X)
         with one_linear_algebra_thread():

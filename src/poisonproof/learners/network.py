@@ -18,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from poisonproof.errors import PoisonproofError, WrongTypeError
+from poisonproof.learners.codes import classes_and_codes
 from poisonproof.system.torch_settings import seed_generators, settled
 
 
@@ -104,11 +105,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):
         """Train on vectors (n, features) or images (n, height, width[, channels])."""
         X, y = validate_data(self, X, y, allow_nd=True)
         check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise PoisonproofError(
-                f"TorchClassifier needs samples of at least 2 classes; got {len(self.classes_)} class."
-            )
+        self.classes_, codes = classes_and_codes(self, y)
         self._check_parameters(X)
         self.sample_shape_ = X.shape[1:]
         self.seed_ = _seed(self.random_state)

@@ -28,6 +28,7 @@ from sklearn.utils.validation import (
 )
 
 from poisonproof.errors import PoisonproofError
+from poisonproof.learners.codes import classes_and_codes
 from poisonproof.learners.logistic import WIDEST, Design, Regression, fit_logistic
 from poisonproof.samples.batch import MISSING_NAME, TableBatch, name_of
 from poisonproof.samples.frames import is_frame
@@ -77,11 +78,7 @@ class TableClassifier(ClassifierOfTables):
         X, y = self.checked(X, reset=True), column_or_1d(y, warn=True)
         check_classification_targets(y)
         check_consistent_length(X, y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise PoisonproofError(
-                f"TableClassifier needs samples of at least 2 classes; got {len(self.classes_)} class."
-            )
+        self.classes_, codes = classes_and_codes(self, y)
         cells = self._learn(X)
         fitted = self._fit_dense(X, codes) if cells is None or not self._is_compact else self._fit_compact(cells, codes)
         self.weights_, self.bias_, self.n_iter_ = fitted.weights, fitted.bias, fitted.n_steps

@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.errors import PoisonproofError
+from poisonproof.learners.codes import classes_and_codes
 from poisonproof.learners.table import TableClassifier, scores_of
 from poisonproof.samples.frames import is_frame
 
@@ -67,11 +68,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on texts, or on a DataFrame."""
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise PoisonproofError(
-                f"TextClassifier needs samples of at least 2 classes; got {len(self.classes_)} class."
-            )
+        self.classes_, codes = classes_and_codes(self, y)
         rest = self._rest(X)
         self.table_ = None if rest is None else TableClassifier().learn_encoding(rest)
         words = self._words(X)

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.boosting import BoostedTrees
+from poisonproof.learners.codes import classes_and_codes
 from poisonproof.learners.table import ClassifierOfTables, TableClassifier
 
 
@@ -54,11 +55,7 @@ class TreesClassifier(ClassifierOfTables):
             raise PoisonproofError(
                 f"The 'method' of trees must be 'forest' or 'boosting'. Got {self.method!r} instead."
             )
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise PoisonproofError(
-                f"TreesClassifier needs samples of at least 2 classes; got {len(self.classes_)} class."
-            )
+        self.classes_, codes = classes_and_codes(self, y)
         self.table_ = TableClassifier()
         self.table_.learn_encoding(self.table_.checked(X, reset=True))
         self.trees_ = self._trees().fit(self._encoded(X, fitting=True), codes)

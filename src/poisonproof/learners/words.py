@@ -21,6 +21,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.errors import PoisonproofError
+from poisonproof.learners.codes import classes_and_codes
 from poisonproof.learners.table import scores_of
 from poisonproof.samples.frames import is_frame
 
@@ -44,11 +45,7 @@ class _WordsClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on texts."""
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise PoisonproofError(
-                f"{type(self).__name__} needs samples of at least 2 classes; got {len(self.classes_)} class."
-            )
+        self.classes_, codes = classes_and_codes(self, y)
         encoded = self._encoded(X)
         self.held_ = np.unique(encoded.indices).astype(np.int64)
         weights, bias = self._learned(encoded[:, self.held_], codes)

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from filelock import FileLock, Timeout
-
 from poisonproof.data import Dataset
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
@@ -27,7 +25,8 @@ from poisonproof.runs.plain import check_plain
 from poisonproof.runs.removal import commitment, new_receipt
 from poisonproof.samples.rows import count_rows
 from poisonproof.system.environment import environment
-from poisonproof.system.files import PART, reading, sweep
+from poisonproof.system.files import PART, reading
+from poisonproof.system.locks import sole_writer
 from poisonproof.system.scratch import sweep_scratch
 from poisonproof.training.engine import engine_of
 from poisonproof.training.member_memory import MemberMemory
@@ -206,12 +205,7 @@ def only_writer(folder: Path) -> Iterator[None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     check_plain(folder)
-    try:
-        held = FileLock(folder / LOCK).acquire(timeout=0)
-    except Timeout:
-        raise PoisonproofError(f"Another process is writing {folder}; wait for it or choose another --out.") from None
-    with held:
-        sweep(folder)
+    with sole_writer(folder, LOCK):
         shutil.rmtree(folder / SCRATCH, ignore_errors=True)
         sweep_scratch()
         yield
