@@ -114,3 +114,15 @@ def test_parameters_that_a_pilot_chose_for_base_classifiers_are_not_called_decla
     premises = read_record(tmp_path / "run" / "manifest.json")["premises"]
     assert any(re.fullmatch(r"spread: k = 6, d = 2, digest \w{16}, chosen by a pilot \(.*", one) for one in premises)
     poisonproof("verify", tmp_path / "run")
+
+
+@pytest.mark.parametrize(("attack_size", "k"), [(2, 20), (3, 20), (4, 24), (10, 60)])
+def test_k_follows_from_the_attack_size_that_is_feared(table, tmp_path, attack_size, k):
+    """Six base classifiers for each poison, at least 20; what is given stands."""
+    words = ("run", table, "--label", "target", "--method", "ensemble", "--no-undefended", "--n-jobs", 1, "--json")
+    feared = ("--attack-size", attack_size, "--learner", "table")
+    said = json.loads(poisonproof(*words, *feared, "--out", tmp_path / "run").stdout)
+    assert (said["k"], said["d"]) == (k, 1)
+    assert attack_size in said["attack_size"]
+    given = json.loads(poisonproof(*words, *feared, "--k", 7, "--out", tmp_path / "given").stdout)
+    assert given["k"] == 7
