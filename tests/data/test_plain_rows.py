@@ -11,7 +11,7 @@ from poisonproof.data.readers import csvfile, lines
 from poisonproof.data.readers.csvfile import CsvTable
 from poisonproof.data.readers.pieces import TextCells, Vocabulary, pieces_of
 from poisonproof.data.readers.plain_rows import ByteCells, PlainRows
-from poisonproof.data.readers.tables import read_table
+from poisonproof.data.readers.tables import _role, guess_schema, read_table
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.schema import MISSING, TableSchema
 
@@ -144,3 +144,18 @@ def test_what_is_not_plain_is_left_to_the_lines(line):
 def test_bytes_that_are_not_utf_8_are_left_to_the_lines():
     assert PlainRows.cut("é,1,2\n".encode(), 1, ",", 3, quotes=True) is not None
     assert PlainRows.cut(b"\xe9,1,2\n", 1, ",", 3, quotes=True) is None
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.lists(st.one_of(numbers, st.sampled_from(["NA", "", "x", "a b c d e"])), max_size=40), max_size=3))
+def test_roles_are_those_of_cells_counted_one_by_one(tmp_path_factory, columns):
+    size = max(map(len, columns), default=0)
+    padded = [[cell.replace(",", "") for cell in column] + ["7"] * (size - len(column)) for column in columns]
+    header = ["label", *(f"c{at}" for at in range(len(padded)))]
+    lines = [",".join(["yes", *cells]) for cells in zip(*padded, strict=True)] if padded else ["yes"]
+    path = tmp_path_factory.getbasetemp() / "roles.csv"
+    path.write_text("\n".join([",".join(header), *lines]))
+    guessed = dict(guess_schema(CsvTable(path), "label", None).columns)
+    rows = [cells for _, cells in CsvTable(path).records(Counter())]
+    for at, name in enumerate(header[1:], 1):
+        assert guessed[name] == _role(name, Counter(cells[at].strip() for cells in rows), ".")

@@ -115,14 +115,12 @@ class ByteCells:
     def _bytes(self) -> NDArray[np.uint8]:
         return np.frombuffer(self.block, np.uint8)
 
-    def _texts(self, rows: Any) -> list[str]:
-        starts, ends = self.starts[rows].tolist(), self.ends[rows].tolist()
-        return [self.block[start:end].decode() for start, end in zip(starts, ends, strict=True)]
-
     def numbers(self, missing: frozenset[str], decimal: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Decimal numbers of few digits off the bytes, all others as `TextCells` reads them."""
         if decimal != "." or any(number_in(word) is not None for word in missing):
-            return TextCells(self._texts(slice(None))).numbers(missing, decimal)
+            places, texts = self._different(slice(None))
+            read, not_read = TextCells(texts).numbers(missing, decimal)
+            return read[places], not_read[places]
         from poisonproof.data.readers.plain_kernels import EMPTY, OTHER, read_numbers
 
         values, kinds = np.full(len(self.starts), np.nan), np.empty(len(self.starts), np.uint8)
@@ -130,17 +128,26 @@ class ByteCells:
         odd = (kinds == EMPTY) if "" not in missing else np.zeros(len(kinds), np.bool_)
         rest = np.flatnonzero(kinds == OTHER)
         if len(rest):
-            values[rest], odd[rest] = TextCells(self._texts(rest)).numbers(missing, decimal)
+            places, texts = self._different(rest)
+            read, not_read = TextCells(texts).numbers(missing, decimal)
+            values[rest], odd[rest] = read[places], not_read[places]
         return values + 0.0, odd
 
     def codes(self, vocabulary: Vocabulary) -> NDArray[np.int32]:
         """Each different text once, in the order in which they come."""
+        places, texts = self._different(slice(None))
+        return TextCells(texts).codes(vocabulary)[places]
+
+    def _different(self, rows: Any) -> tuple[NDArray[np.int64], list[str]]:
+        """The place of each of these cells among different texts."""
         from poisonproof.data.readers.plain_kernels import different_texts
 
-        places, size = np.empty(len(self.starts), np.int64), 1 << max(4, (2 * len(self.starts)).bit_length())
-        firsts = np.empty(len(self.starts), np.int64)
-        n_different = different_texts(self._bytes, self.starts, self.ends, np.full(size, -1), firsts, places)
-        return TextCells(self._texts(firsts[:n_different])).codes(vocabulary)[places]
+        starts, ends = np.ascontiguousarray(self.starts[rows]), np.ascontiguousarray(self.ends[rows])
+        places, firsts = np.empty(len(starts), np.int64), np.empty(len(starts), np.int64)
+        rooms = np.full(1 << max(4, (2 * len(starts)).bit_length()), -1)
+        n_different = different_texts(self._bytes, starts, ends, rooms, firsts, places)
+        cells = zip(starts[firsts[:n_different]].tolist(), ends[firsts[:n_different]].tolist(), strict=True)
+        return places, [self.block[start:end].decode() for start, end in cells]
 
     def holds_numbers(self, rows: int) -> None:
         """Texts have no type."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.data.readers.part import Part, notes_of
-from poisonproof.data.readers.pieces import ABSENT, ROWS_PER_PIECE, PieceColumn, Vocabulary, pieces_of
+from poisonproof.data.readers.pieces import ABSENT, ROWS_PER_PIECE, Piece, PieceColumn, Vocabulary, pieces_of
 from poisonproof.display.text import nearest
 from poisonproof.errors import PoisonproofError, missing_extra
 from poisonproof.samples.columns import Column, finite_numbers
@@ -131,7 +131,7 @@ def guess_schema(
             raise PoisonproofError(f"{table.path} has no column '{name}'; {remedy}")
     if label == group:
         raise PoisonproofError(f"The column '{label}' cannot be both the label and the contributor.")
-    seen, typed = _counted(table)
+    seen, typed = _counted(table, delimiter)
     keys = {label: "label", group: "group"}
     by_mark: dict[Decimal, list[str]] = {
         mark: [keys.get(name) or typed.get(name) or _role(name, seen[name], mark) for name in table.header]
@@ -158,24 +158,42 @@ def _role(name: str, cells: Counter[str], decimal: Decimal) -> str:
     return "ignore" if total > FEW and once > SHARE_OF_IDS * total else "category"
 
 
-def _counted(table: Table) -> tuple[dict[str, Counter[str]], dict[str, str]]:
-    """How often each cell of the first rows occurs, by column; and the roles of columns whose types say them."""
+def _counted(table: Table, delimiter: str) -> tuple[dict[str, Counter[str]], dict[str, str]]:
+    """How often each cell of the first rows occurs, by column; and the roles of columns that are told sooner.
+
+    Those are columns whose types say them; and, where commas separate cells, so that numbers have points, columns of
+    numbers: these need not be counted one by one.
+    """
     seen = {name: Counter[str]() for name in table.header}
-    numbers: dict[str, bool] = {}
+    typed: dict[str, bool] = {}
+    shares = {name: np.zeros(2, np.int64) for name in table.header}  # numbers, and all that is not missing
+    pieces: list[tuple[Piece, int]] = []
     left = ROWS_TO_GUESS_FROM
     for piece in pieces_of(table, Counter(), table.header, min(ROWS_PER_PIECE, ROWS_TO_GUESS_FROM)):
+        pieces.append((piece, left))
         for name, column in piece.columns.items():
             holds = column.holds_numbers(left)
             if holds is not None:
-                numbers[name] = holds or numbers.get(name, False)
-                continue
-            vocabulary = Vocabulary(frozenset())
-            counts = np.bincount(column.codes(vocabulary)[:left], minlength=len(vocabulary.cells))
-            seen[name].update({cell: int(n) for cell, n in zip(vocabulary.cells, counts, strict=True) if n})
+                typed[name] = holds or typed.get(name, False)
+            elif delimiter == ",":
+                values, odd = column.numbers(frozenset(MISSING), ".")
+                n_numbers = int((~np.isnan(values[:left])).sum())
+                shares[name] += n_numbers, n_numbers + int(odd[:left].sum())
         left -= len(piece.rows)
         if left <= 0:
             break
-    return seen, {name: "number" if any_of_them and name else "ignore" for name, any_of_them in numbers.items()}
+    roles = {name: "number" if any_of_them and name else "ignore" for name, any_of_them in typed.items()}
+    told = {name for name, (n, total) in shares.items() if name and total and n >= SHARE_OF_NUMBERS * total} - set(
+        typed
+    )
+    for piece, rows in pieces:
+        for name, column in piece.columns.items():
+            if name in told or column.holds_numbers(rows) is not None:
+                continue
+            vocabulary = Vocabulary(frozenset())
+            counts = np.bincount(column.codes(vocabulary)[:rows], minlength=len(vocabulary.cells))
+            seen[name].update({cell: int(n) for cell, n in zip(vocabulary.cells, counts, strict=True) if n})
+    return seen, roles | dict.fromkeys(told, "number")
 
 
 class _Numbers:
