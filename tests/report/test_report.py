@@ -80,6 +80,20 @@ def test_the_page_states_what_the_certificate_says(tmp_path):
     assert embedded["classes"][3] == {"n": 0, "radii": []}
 
 
+def test_figures_are_not_broken_from_their_units_and_attack_size_0_is_put_in_words(tmp_path):
+    done = outcome(tmp_path, np.zeros((60, 2)), [0, 1, 2, 3] * 15, range(4), k=20, d=2)
+    wrong = np.asarray(done.y_test).copy()
+    wrong[:40] = (wrong[:40] + 1) % 4
+    done = replace(done, y_test=wrong)
+    assert headline_size(done) == 0
+    text = write_report(done).read_text()
+    assert len(re.findall(r"Balanced: [\d.]+&nbsp;%\.", text)) == 3
+    assert not re.search(r"Balanced: [\d.]+ %", text)
+    assert "(k&nbsp;=&nbsp;20, d&nbsp;=&nbsp;2)" in text
+    assert "Certified fraction (pointwise): right while no training sample is poisoned." in text
+    assert "no 0 training samples" not in text
+
+
 @pytest.mark.parametrize("method", ["finite-aggregation", "tight", "dpa-bound"])
 def test_the_page_says_how_hard_it_is_to_turn_others_to_a_class(tmp_path, method):
     done = outcome(tmp_path, np.zeros((60, 2)), [0, 1, 2] * 20, range(4), k=20, d=2)
