@@ -56,7 +56,7 @@ def test_a_run_in_stages_is_the_run_at_once(dataset, tmp_path, monkeypatch):
     early = FiniteAggregationClassifier.load(tmp_path / "stages" / "models").votes(dataset.x_test).matrix
     with monkeypatch.context() as patch:
         patch.setattr("poisonproof.training.pooled_engine.fit_pooled", None)
-        patch.setattr("poisonproof.training.member_by_member.fit_member", None)
+        patch.setattr("poisonproof.training.member_by_member.fit_made", None)
         outcome = run(dataset, ensemble(dataset), tmp_path / "stages")
     assert (outcome.votes.matrix == early).all()
     files = engine_named(pooled=dataset is TINY).files(12, tmp_path / "once" / "models")
