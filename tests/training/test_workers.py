@@ -51,8 +51,8 @@ def started(code, **more):
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True, **more)
 
 
-def ended(group, seconds=5):
-    """Whether all processes of a group are gone in time."""
+def ended(group, seconds=30):
+    """Whether all processes of a group are gone in time; on a busy machine they wait for their turn."""
     deadline = time.monotonic() + seconds
     while members_of(group) and time.monotonic() < deadline:
         time.sleep(0.05)
