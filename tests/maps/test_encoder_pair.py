@@ -57,6 +57,7 @@ def test_together_is_as_one_by_one(pair, images):
 def test_names_and_records(pair):
     assert isinstance(pair, EncoderPair)
     assert poisonproof.encoder(pair.spec) == pair
+    assert EncoderPair.of(pair.encoder, pair.beside, 1).spec == f"{SMALL}+1.0*{OTHER}"
     assert map_of(record_of(pair)) == pair
     others = [f"{SMALL}+0.4*{OTHER}", f"{OTHER}+0.5*{SMALL}", SMALL, OTHER, f"{SMALL}+0.5*efficientnet-lite1@49"]
     assert len({poisonproof.encoder(name).record.digest for name in (NAME, *others)}) == 6

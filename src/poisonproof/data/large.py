@@ -27,7 +27,7 @@ from poisonproof.data.user_files import (
 )
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.partition.split import Split
-from poisonproof.partition.store import PartitionStore, StoredSamples
+from poisonproof.partition.store import FORMAT, PartitionStore, StoredSamples
 from poisonproof.partition.store_removal import without_rows
 from poisonproof.partition.store_writing import (
     DIGESTED,
@@ -161,7 +161,7 @@ class Removal:
 
 def _identity(source: Source, split: Split, n_partitions: int, complete_only: bool, left_out: str | None = None) -> str:
     """What partitions are made of; rows that were taken out by ``left_out`` are a part of that."""
-    facts = {"split": split.as_dict(), "n_partitions": n_partitions, "complete_only": complete_only}
+    facts = {"format": FORMAT, "split": split.as_dict(), "n_partitions": n_partitions, "complete_only": complete_only}
     return identity_of({**source.made_of(), **facts, **({} if left_out is None else {"left_out": left_out})})
 
 

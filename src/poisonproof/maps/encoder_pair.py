@@ -53,7 +53,8 @@ class EncoderPair(Encoder):
                 f"Side by side stand two encoders that read samples themselves. Got {encoder.spec} in front."
             )
         first, second = (replace(one, cache=None) for one in (encoder, beside))
-        return cls(_record_of(first, second, float(factor)), first.place, encoder=first, beside=second, factor=factor)
+        factor = float(factor)
+        return cls(_record_of(first, second, factor), first.place, encoder=first, beside=second, factor=factor)
 
     @property
     def exact(self) -> bool:

@@ -88,7 +88,8 @@ def _one_after_another(labels: Iterable[Any]) -> list[Cell]:
 def label_digests(labels: Iterable[Any]) -> NDArray[np.void]:
     """SHA-256 of each label's or contributor's whole content."""
     cells = label_cells(labels)
-    known = dict(zip(set(cells), content_digests(map(cell_key, set(cells))), strict=True))
+    different = list(set(cells))
+    known = dict(zip(different, content_digests(map(cell_key, different)), strict=True))
     return np.array([known[cell] for cell in cells], DIGEST)
 
 
