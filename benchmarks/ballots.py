@@ -145,7 +145,7 @@ def _attack(model: Any, X: Any, y: Any, n: int, n_asked: int) -> list[int]:
 
 
 def _distances(model: Any, x: Any) -> Any:
-    test, nearness = model.describe_test(x), model.nearness
+    test, nearness = model._describe_test(x), model._nearness
     rows = model.voters_.whole()
     products = nearness.products(nearness.fed(test.rows), nearness.fed(rows.rows))
     return (test.lengths[:, None] + rows.lengths - 2 * products)[0]
@@ -195,14 +195,14 @@ def costs(parts: list[str]) -> None:
         certifying = measured(lambda model=model: model.certify(mnist.x_test))[1]
         total = f"{fitting + certifying:.1f} CPU s ({fitting:.1f} to fit, {certifying:.1f} to certify)"
         report(f"MNIST, {name}: 10,000 × 60,000, arrays to certificate", total)
-        test = model.describe_test(mnist.x_test[:1])
+        test = model._describe_test(mnist.x_test[:1])
         alone = best(lambda model=model: model.predict(mnist.x_test[:1]))
-        described = best(lambda model=model: model.describe_test(mnist.x_test[:1]))
+        described = best(lambda model=model: model._describe_test(mnist.x_test[:1]))
         if isinstance(model, BallotClassifier):
             cells, limit = model.voters_.codes, model._limit()
-            counted = best(lambda m=model, c=cells, t=test, n=limit: count_cells(m.voters_, c, 10, t, m.nearness, n))
+            counted = best(lambda m=model, c=cells, t=test, n=limit: count_cells(m.voters_, c, 10, t, m._nearness, n))
         else:
-            counted = best(lambda m=model, t=test: nearest_voters(m.voters_, t, m.nearness, 1000))
+            counted = best(lambda m=model, t=test: nearest_voters(m.voters_, t, m._nearness, 1000))
         for words, (wall, cost) in (
             ("one prediction", alone),
             ("of which reading and features", described),

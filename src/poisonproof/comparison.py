@@ -38,6 +38,7 @@ from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
 from poisonproof.planning.voting import by_pilot, classifier_by_pilot
 from poisonproof.premises import PremiseWarning
+from poisonproof.runs.election import CLASSIFIERS
 from poisonproof.samples.labels import read_labels
 from poisonproof.samples.rows import count_rows
 from poisonproof.training.engine import engine_of
@@ -317,15 +318,19 @@ class _Bench:
     def of_samples(self, name: str, given: SampleVoteClassifier | None, features: Any, feared: int) -> Row:
         """The row of training samples that vote, as given or by a pilot at the attack size that is feared."""
         data, started = self.dataset, time.perf_counter()
+        if given is not None and not isinstance(given, CLASSIFIERS[name]):
+            raise PoisonproofError(
+                f"The row '{name}' is of a {CLASSIFIERS[name].__name__}. Got {type(given).__name__} instead."
+            )
         try:
             model = given or classifier_by_pilot(data, name, feared, features, self.n_jobs)
         except PoisonproofError as error:
             return Row(name, METHODS[name].title, str(error).removesuffix("."))
         model.fit(data.x_train, data.y_train, data.groups)
-        votes = model.votes_of(model.heard(data.x_test))
+        votes = model._votes_of(model._heard(data.x_test))
         seconds = time.perf_counter() - started
         started = time.perf_counter()
-        certificate = model.certificate_of(votes)
+        certificate = certify(votes)
         if given is None:
             certificate = replace(certificate, premises=by_pilot(certificate.premises, name))
         parameter = f"K = {model.n_neighbors}" if hasattr(model, "n_neighbors") else f"near = {model.near:g}"

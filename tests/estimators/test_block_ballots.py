@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from poisonproof import BlockBallotClassifier, Certificate, PremiseWarning
+from poisonproof import (
+    BallotClassifier,
+    BlockBallotClassifier,
+    Certificate,
+    Dataset,
+    PremiseWarning,
+    audit,
+    compare,
+    run,
+)
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.maps.vectors import VectorFeatures
 from poisonproof.maps.whitening import LENGTH, Whitening
@@ -66,11 +75,11 @@ def test_members_say_what_the_definition_says(
     X, y = digits[0][:300], digits[1][:300]
     fitted = model(k=5, d=d, **{"near": None, **rule}).fit(X, y)
     test = digits[0][1000:1006]  # more than a few, so that they are answered by matrices
-    verdicts = fitted.verdicts(test).verdict
+    verdicts = fitted._verdicts(test).verdict
     for x, said in zip(test[:3], verdicts, strict=False):
         assert said.tolist() == slow_votes(X, y, x, Spread.random(5, d), rule, 12)
-    assert np.array_equal(fitted.verdicts(test[:2]).verdict, verdicts[:2])
-    assert np.array_equal(fitted.verdicts(test[::-1]).verdict, verdicts[::-1])
+    assert np.array_equal(fitted._verdicts(test[:2]).verdict, verdicts[:2])
+    assert np.array_equal(fitted._verdicts(test[::-1]).verdict, verdicts[::-1])
 
 
 def test_a_share_says_how_near_is_near_by_the_members_own_samples_alone(
@@ -78,12 +87,12 @@ def test_a_share_says_how_near_is_near_by_the_members_own_samples_alone(
 ) -> None:
     X, y = digits[0][:400], digits[1][:400]
     test = digits[0][1500:1540]
-    before = model(**SHARE).fit(X, y).verdicts(test)
+    before = model(**SHARE).fit(X, y)._verdicts(test)
     for poison in (test[0] + 1.0, X[7] + 2.0):
         attacked = model(**SHARE).fit(np.concatenate([X, poison[None]]), np.append(y, 3))
         member = int(attacked._partitions()[attacked.places_[-1]])
         others = np.arange(9) != member
-        moved = np.abs(attacked.verdicts(test).needed - before.needed)[:, others]
+        moved = np.abs(attacked._verdicts(test).needed - before.needed)[:, others]
         assert moved.max() == 1  # one ballot; a threshold that moved with the poison would move many
 
 
@@ -205,6 +214,7 @@ def test_contributors_are_refused() -> None:
         ({"exponent": -0.5}, "'exponent'"),
         ({"exponent": math.nan}, "'exponent'"),
         ({"k": 0}, "'k' parameter"),
+        ({"class_sizes": "rows"}, "must be sizes by label. Got str"),
         ({"classes": [0, 1], "class_sizes": {0: 3, 2: 4}}, "keys of 'class_sizes' must be the classes"),
         ({"features": lambda X: np.full((len(X), 2), np.nan)}, "no usable numbers for any sample"),
         ({"features": lambda X: np.ones((len(X), next(GROWING)))}, "other numbers when it was asked"),
@@ -215,6 +225,19 @@ def test_parameters_that_cannot_be_meant_are_refused(
 ) -> None:
     with pytest.raises(PoisonproofError, match=message):
         model(**wrong).fit(digits[0][:40], digits[1][:40])
+
+
+def test_blocks_are_not_taken_for_ballots_in_one_map(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    """Whoever counts ballots in the fixed map alone speaks of another classifier's predictions."""
+    X, y = digits[0][:60], digits[1][:60]
+    assert not isinstance(model(), BallotClassifier)
+    with pytest.raises(PoisonproofError, match="not blocks of ballots"):
+        audit(model(), X, y, digits[0][60:62])
+    few = Dataset("few", X, y, digits[0][60:70], digits[1][60:70], classes=range(10))
+    with pytest.raises(PoisonproofError, match=r"is of a BallotClassifier\. Got BlockBallotClassifier"):
+        compare(few, rows=["ballots"], voters={"ballots": model()})
+    with pytest.raises(PoisonproofError, match="which a run cannot keep yet"):
+        run(few, model(), tmp_path / "run")
 
 
 def test_what_one_row_can_cause_costs_only_that_row(digits: tuple[np.ndarray, np.ndarray]) -> None:

@@ -10,7 +10,14 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from poisonproof import BallotClassifier, NeighborVoteClassifier, PoisonproofError, PremiseWarning, TrustedSamples
+from poisonproof import (
+    BallotClassifier,
+    NeighborVoteClassifier,
+    PoisonproofError,
+    PremiseWarning,
+    TrustedSamples,
+    certify,
+)
 from poisonproof.certificates.neighbours import certify_order
 from poisonproof.certificates.samples_vote import certify_target
 from poisonproof.certificates.trusted_neighbours import certify_order_with_trusted
@@ -41,7 +48,7 @@ def fitted(request):
 def test_they_are_heard_like_training_samples(fitted):
     """Scores are those of a model that was trained on all; only what can be removed is less."""
     together = clone(fitted).set_params(trusted=None).fit(X, Y)
-    assert np.array_equal(fitted.scores(ASKED), together.scores(ASKED))
+    assert np.array_equal(fitted._scores(ASKED), together._scores(ASKED))
     assert np.array_equal(fitted.predict_proba(ASKED), together.predict_proba(ASKED))
     ours, theirs = fitted.certify(ASKED), together.certify(ASKED)
     assert np.array_equal(ours.prediction, theirs.prediction)
@@ -62,13 +69,13 @@ def test_they_are_a_premise_with_number_and_digest(fitted):
 
 
 def test_no_update_removes_them(fitted):
-    before = fitted.scores(ASKED)
+    before = fitted._scores(ASKED)
     assert fitted.update(remove=range(29)) == (29, 0)
     kept = clone(fitted).fit(X[159:], Y[159:])
-    assert np.array_equal(fitted.scores(ASKED), kept.scores(ASKED))
+    assert np.array_equal(fitted._scores(ASKED), kept._scores(ASKED))
     assert len(fitted.trusted_voters_) == 130
     fitted.update(add=(X[130:159], Y[130:159]))
-    assert np.array_equal(fitted.scores(ASKED), before)
+    assert np.array_equal(fitted._scores(ASKED), before)
 
 
 def test_copies_among_training_samples_are_left_out_row_by_row(fitted):
@@ -101,17 +108,17 @@ def test_saved_and_loaded(fitted, tmp_path: Path):
 
 
 def test_votes_are_kept_with_them(fitted, tmp_path: Path):
-    votes = fitted.votes_of(fitted.heard(ASKED))
+    votes = fitted._votes_of(fitted._heard(ASKED))
     votes.save(tmp_path / "votes.npz")
     loaded = (Ballots if isinstance(votes, Ballots) else Neighbours).load(tmp_path / "votes.npz")
-    assert np.array_equal(fitted.certificate_of(loaded).radius_against("remove"), fitted.certify(ASKED).radii["remove"])
+    assert np.array_equal(certify(loaded).radius_against("remove"), fitted.certify(ASKED).radii["remove"])
     with pytest.raises(PoisonproofError, match="lacks the trusted samples that vote"):
-        fitted.votes_of(fitted.heard(ASKED)._replace(trusted=None))
+        fitted._votes_of(fitted._heard(ASKED)._replace(trusted=None))
 
 
 def test_a_target_is_never_easier_than_any_other_class(fitted):
     certificate = fitted.certify(ASKED)
-    votes = fitted.votes_of(fitted.heard(ASKED))
+    votes = fitted._votes_of(fitted._heard(ASKED))
     smallest = np.full(len(ASKED), 10**6)
     for label in range(3):
         target = certify_target(votes, label)

@@ -51,7 +51,7 @@ def test_every_figure_is_counted_again(made):
     """From a classifier that is fitted and asked anew."""
     folder, facts = made
     model = MODELS[folder.name]().fit(FEW.x_train, FEW.y_train)
-    certificate, votes = model.certify(FEW.x_test), model.votes_of(model.heard(FEW.x_test))
+    certificate, votes = model.certify(FEW.x_test), model._votes_of(model._heard(FEW.x_test))
     right, found = certificate.labels == FEW.y_test, facts.figures
     assert found.right == right.sum()
     assert found.certified == tuple((right & (certificate.radius >= size)).sum() for size in found.attack_sizes)
@@ -216,8 +216,8 @@ def test_where_the_samples_shaped_the_map_nothing_is_claimed_but_of_flips():
     model = BallotClassifier(features, near=features.near(FEW.x_train, 0.1), classes=range(10)).fit(
         FEW.x_train, FEW.y_train
     )
-    votes = model.votes_of(model.heard(FEW.x_test))
-    found = figures(votes, model.certificate_of(votes), FEW.y_test.astype(np.int64))
+    votes = model._votes_of(model._heard(FEW.x_test))
+    found = figures(votes, certify(votes), FEW.y_test.astype(np.int64))
     acts = {row.act: row for row in found.acts}
     assert {row.target_median for row in found.classes} == {None}
     assert acts["insert_remove"].median_radius == acts["insert"].median_radius == 0

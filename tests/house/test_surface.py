@@ -1,5 +1,6 @@
 """What people see of the house: public names, what an estimator offers, rooms of tests, and where to report what."""
 
+import inspect
 import re
 from pathlib import Path
 
@@ -30,12 +31,26 @@ NEEDED = {
     *("PoisonproofError", "DamagedFileError", "MissingExtraError", "WrongTypeError"),
 }
 # Beyond scikit-learn's own: what a person asks of a fitted model. `method` names the certificate.
+KEPT = {"certify", "update", "save", "load"}
+DRAWN = {"certify", "certify_matrix", "vote_matrix", "method"}
 OFFERED = {
-    "FiniteAggregationClassifier": {"certify", "votes", "update", "save", "load", "estimators_"},
-    "InfiniteAggregationClassifier": {"certify", "certify_matrix", "vote_matrix", "method"},
-    "BinomialSelectionClassifier": {"certify", "certify_matrix", "vote_matrix", "method"},
-    "CertifiedBaggingClassifier": {"certify", "certify_matrix", "vote_matrix", "method"},
+    "FiniteAggregationClassifier": {*KEPT, "votes"},
+    "BallotClassifier": {*KEPT, "ballots", "method"},
+    "NeighborVoteClassifier": {*KEPT, "neighbours", "method"},
+    "BlockBallotClassifier": {*KEPT, "metric"},
+    "InfiniteAggregationClassifier": DRAWN,
+    "BinomialSelectionClassifier": DRAWN,
+    "CertifiedBaggingClassifier": DRAWN,
 }
+# Beyond scikit-learn's own: what engines ask of a learner, which one of your own may offer too.
+ASKED = {
+    "TableClassifier": {"answers_one_by_one", "takes_columns"},
+    "TextClassifier": {"answers_one_by_one"},
+    "KernelRidgeClassifier": {"share", "pool_of"},
+    "SeedAveragedClassifier": {"answers_one_by_one"},
+    "TorchClassifier": {"answers_one_by_one"},
+}
+SCORES = {"predict_proba", "decision_function"}
 
 
 def test_what_people_need_is_exported():
@@ -47,10 +62,24 @@ def test_what_people_need_is_exported():
 @pytest.mark.parametrize("name", OFFERED)
 def test_an_estimator_offers_what_scikit_learn_users_expect_and_little_more(name):
     """`read_training`, `as_votes` and their like once stood here: the estimator is no bag of what other rooms need."""
-    public = {each for each in dir(getattr(poisonproof, name)) if not each.startswith("_")}
-    public -= {*dir(BaseEstimator), *dir(ClassifierMixin)}
-    public = {each for each in public if not re.fullmatch(r"set_\w+_request", each)}
-    assert public == OFFERED[name] | {"fit", "predict", "predict_proba"}
+    assert offered(getattr(poisonproof, name)) == OFFERED[name] | {"fit", "predict", "predict_proba"}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_learner_offers_what_scikit_learn_users_expect_and_what_engines_ask(name):
+    assert offered(getattr(poisonproof, name)) - SCORES == ASKED[name] | {"fit", "predict"}
+
+
+def test_the_surface_of_every_estimator_is_known():
+    classes = (name for name in poisonproof.__all__ if inspect.isclass(getattr(poisonproof, name)))
+    assert {name for name in classes if issubclass(getattr(poisonproof, name), BaseEstimator)} == {*OFFERED, *ASKED}
+
+
+def offered(kind):
+    """Public names that are not scikit-learn's, no parameters and nothing that was fitted."""
+    public = {each for each in dir(kind) if not each.startswith("_") and not each.endswith("_")}
+    public -= {*dir(BaseEstimator), *dir(ClassifierMixin), *inspect.signature(kind).parameters}
+    return {each for each in public if not re.fullmatch(r"set_\w+_request", each)}
 
 
 def test_presets_are_a_table():

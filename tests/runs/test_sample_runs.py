@@ -224,7 +224,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(tmp_path, monkeypatch
     model = MODELS[method]()
     run(FEW, model, tmp_path / "whole")
     asked = []
-    heard = type(model).heard
+    heard = type(model)._heard
 
     def dies(self, X, *more):
         asked.append(len(X))
@@ -232,7 +232,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(tmp_path, monkeypatch
             raise KeyboardInterrupt
         return heard(self, X, *more)
 
-    monkeypatch.setattr(type(model), "heard", dies)
+    monkeypatch.setattr(type(model), "_heard", dies)
     with pytest.raises(KeyboardInterrupt):
         run(FEW, model, tmp_path / "killed")
     assert Manifest.read(tmp_path / "killed").status == "running"

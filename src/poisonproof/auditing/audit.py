@@ -26,6 +26,7 @@ from poisonproof.auditing.report import Attack, AuditReport, few
 from poisonproof.auditing.sample_audit import audit_samples
 from poisonproof.certificates.methods import Certificate, certify
 from poisonproof.errors import PoisonproofError
+from poisonproof.estimators.blocks import BlockBallotClassifier
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.estimators.prepared import Prepared, prepare
 from poisonproof.estimators.samples_vote import SampleVoteClassifier
@@ -84,6 +85,8 @@ def audit(
         Of the choice of targets and of everything random in the attacks.
     """
     if isinstance(model, SampleVoteClassifier):
+        if isinstance(model, BlockBallotClassifier):
+            raise PoisonproofError("An audit attacks base classifiers, ballots or neighbours, not blocks of ballots.")
         if method != "finite-aggregation":
             raise PoisonproofError(f"Method {method!r} is of base classifiers, and here training samples vote.")
         plain = take_rows(X_test, _chosen(targets, count_rows(X_test), seed))

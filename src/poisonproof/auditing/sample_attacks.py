@@ -173,7 +173,7 @@ SAMPLE_ATTACKS: dict[str, tuple[str, Callable[[Voting, int, int], Poison | None]
 
 def distances_of(model: SampleVoteClassifier, targets: Any) -> NDArray[np.int32]:
     """The distance of every voter to each target."""
-    test, voters, nearness = model.describe_test(targets), model.voters_.whole(), model.nearness
+    test, voters, nearness = model._describe_test(targets), model.voters_.whole(), model._nearness
     everyone = slice(0, len(test.rows))
     fed_voters = nearness.fed(voters.rows)
     seen = [nearness.products(nearness.fed(rows), fed_voters) for rows in test.seen(everyone)]

@@ -135,4 +135,4 @@ class _Course:
         fitted: SampleVoteClassifier = type(model)(**model.get_params(deep=False))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PremiseWarning)
-            return fitted.fit_knowing(X, labels, groups, known)
+            return fitted._fit(X, labels, groups, known)

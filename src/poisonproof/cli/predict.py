@@ -142,13 +142,15 @@ def votes_on(asked: Asked, data: Path) -> Votes | Ballots | Neighbours:
     model = asked.kept.model
     by_samples = isinstance(model, SampleVoteClassifier)
     blocks: list[Any] = [
-        model.heard(block.part.X) if by_samples else asked.kept.votes(block.part.X).matrix for block in asked.stream
+        model._heard(block.part.X) if by_samples else asked.kept.votes(block.part.X).matrix for block in asked.stream
     ]
     for note in asked.stream.notes:
         options.note(note)
     if not blocks:
         raise PoisonproofError(f"{data} holds no sample that can be read.")
-    return model.votes_of(Heard.joined(blocks)) if by_samples else asked.kept.ensemble._votes_of(np.concatenate(blocks))
+    return (
+        model._votes_of(Heard.joined(blocks)) if by_samples else asked.kept.ensemble._votes_of(np.concatenate(blocks))
+    )
 
 
 def types_vouched_for(run: Path, user_code: OwnCode) -> list[str]:

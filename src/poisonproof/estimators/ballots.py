@@ -18,13 +18,82 @@ from poisonproof.samples.labels import label_cells
 from poisonproof.votes.across import count_everywhere
 from poisonproof.votes.ballots import Ballots, TrustedBallots, Voices
 from poisonproof.votes.nearness import STEPS, Metric, Nearness
-from poisonproof.votes.neighbours import Neighbours
 from poisonproof.votes.voters import count_cells
 
 FROM_ROWS = "rows"
 
 
-class BallotClassifier(SampleVoteClassifier):
+class BallotRules(SampleVoteClassifier):
+    """What is near, and how large classes should be: what ballots in one map share with ballots in many."""
+
+    near: float
+    class_sizes: Mapping[Any, int] | str | None
+    class_sizes_from: str | None
+    sizes_: NDArray[np.int64]
+    """Declared sizes in the order of the classes."""
+
+    def _limit(self) -> int:
+        return self._nearness.limit(self.near, self.map_.scale)
+
+    def _check_parameters(self) -> None:
+        """Refuse what the caller cannot mean, before anything is read."""
+        self._check_near()
+        if self.class_sizes is None:
+            return
+        if not isinstance(self.class_sizes, Mapping):
+            raise PoisonproofError(
+                f"The 'class_sizes' parameter must be sizes by label. Got {type(self.class_sizes).__name__} instead."
+            )
+        for label, size in self.class_sizes.items():
+            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
+                raise PoisonproofError(f"The size of class {label!r} must be a whole number from 0 on. Got {size!r}.")
+
+    def _check_near(self) -> None:
+        Nearness(self.metric).limit(self.near, 1.0)
+
+    def _declared_classes(self) -> Sequence[Any] | None:
+        """The class list: as given, or the keys of the declared sizes."""
+        if not isinstance(self.class_sizes, Mapping):
+            return self.classes
+        keys = list(self.class_sizes)
+        if self.classes is not None and set(label_cells(self.classes)) != set(label_cells(keys)):
+            raise PoisonproofError(
+                f"The keys of 'class_sizes' must be the classes, {list(self.classes)!r}. Got {keys!r} instead."
+            )
+        return keys
+
+    def _check_classes(self) -> None:
+        """Put declared sizes in the order of the classes."""
+        self.sizes_ = np.zeros(len(self.classes_), np.int64)
+        if isinstance(self.class_sizes, Mapping):
+            sizes = dict(zip(label_cells(self.class_sizes), self.class_sizes.values(), strict=True))
+            self.sizes_ = np.array([sizes[cell] for cell in label_cells(self.classes_.tolist())], np.int64)
+
+    def _own_premises(self) -> list[Premise]:
+        """Map, threshold, class sizes."""
+        near = Premise("near", self._near_in_words(), declared=True)
+        return [*super()._own_premises(), near, self._sizes_premise()]
+
+    def _near_in_words(self) -> str:
+        if self.metric == "cosine":
+            return f"cosine ≥ {(STEPS - self._limit()) / STEPS:.7g}"
+        return f"distance ≤ {self.near:g}, squared ≤ {self._limit()} steps"
+
+    def _sizes_premise(self) -> Premise:
+        if not isinstance(self.class_sizes, Mapping):
+            return Premise("class sizes", "none declared: all classes count as equally large", declared=True)
+        listed = zip(self.classes_[:12].tolist(), self.sizes_[:12].tolist(), strict=True)
+        sizes = ", ".join(f"{label}: {size}" for label, size in listed) + (", …" if len(self.classes_) > 12 else "")
+        return Premise(
+            "class sizes", f"{sizes}; from {self.class_sizes_from or 'the caller, outside this data'}", declared=True
+        )
+
+    def _settle_classes(self) -> None:
+        super()._settle_classes()
+        self.sizes_ = np.zeros(len(self.classes_), np.int64)  # classes are inferred, so no sizes are declared
+
+
+class BallotClassifier(BallotRules):
     """A classifier without training whose predictions withstand thousands of poisoned samples.
 
     Every training sample votes about x: +1 for its label if it is near, −1 if it is far, through a map that does not
@@ -119,22 +188,22 @@ class BallotClassifier(SampleVoteClassifier):
 
     def ballots(self, X: Any) -> Ballots:
         """What all training samples say about every sample, ready to certify, to keep or to send."""
-        return self.votes_of(self.heard(X))
+        return self._votes_of(self._heard(X))
 
-    def heard(self, X: Any) -> Heard:
+    def _heard(self, X: Any) -> Heard:
         """Near samples of every class, and whether a copy of each sample would be near it."""
         (samples, test), limit = self._asked(X), self._limit()
         cells, n_cells, _, _ = self._cells()
-        near = count_everywhere(self.voters_, cells, n_cells, test, self.nearness, limit, self.n_jobs)
-        self_near = (self.nearness.own(test.lengths) <= limit) & test.readable
+        near = count_everywhere(self.voters_, cells, n_cells, test, self._nearness, limit, self.n_jobs)
+        self_near = (self._nearness.own(test.lengths) <= limit) & test.readable
         trusted = self.trusted_voters_
         if trusted is None:
             return Heard(near, self_near)
         self_near &= ~np.isin(samples.content_hashes, self.trusted_hashes_)  # copies of trusted samples are left out
-        theirs = count_cells(trusted, trusted.codes, len(self.classes_), test, self.nearness, limit)
+        theirs = count_cells(trusted, trusted.codes, len(self.classes_), test, self._nearness, limit)
         return Heard(near, self_near, theirs)
 
-    def votes_of(self, heard: Heard) -> Ballots:
+    def _votes_of(self, heard: Heard) -> Ballots:
         """Ballots of what was heard."""
         self._check_heard(heard)
         _, _, totals, voices = self._cells()
@@ -160,14 +229,9 @@ class BallotClassifier(SampleVoteClassifier):
 
     def certify(self, X: Any) -> Certificate:
         """Prediction, runner-up, margin and exact radius for every sample; docs/ballots.md has the proof."""
-        return self.certificate_of(self.ballots(X))
+        return certify_ballots(self.ballots(X))
 
-    def certificate_of(self, votes: Ballots | Neighbours) -> Certificate:
-        """The certificate of these ballots."""
-        assert isinstance(votes, Ballots)
-        return certify_ballots(votes)
-
-    def scores(self, X: Any) -> NDArray[np.int64]:
+    def _scores(self, X: Any) -> NDArray[np.int64]:
         """Ballots of each class, near less far, with its declared size; an array (n, classes)."""
         ballots = self.ballots(X)
         if ballots.voices is not None:
@@ -180,20 +244,13 @@ class BallotClassifier(SampleVoteClassifier):
         For a class speak its near samples and the far samples of all others, and its declared size. Uniform where
         nothing speaks at all.
         """
-        scores = self.scores(X)
+        scores = self._scores(X)
         beside = 0 if self.trusted_voters_ is None else len(self.trusted_voters_)
         most = self.voices * len(self.contributors_) if self.contributors_ else len(self.voters_) + beside
         least = 0 if self._one_sided else most
         speaking = scores + least
         total = speaking.sum(axis=1, keepdims=True)
         return np.where(total > 0, speaking / np.maximum(total, 1), 1 / scores.shape[1])
-
-    @property
-    def _one_sided(self) -> bool:
-        return bool(self.one_sided) or self.class_sizes == FROM_ROWS
-
-    def _limit(self) -> int:
-        return self.nearness.limit(self.near, self.map_.scale)
 
     def _cells(self) -> tuple[NDArray[np.int64], int, NDArray[np.int64], Voices | None]:
         """What is counted together: classes, or what each contributor has of each class."""
@@ -207,81 +264,35 @@ class BallotClassifier(SampleVoteClassifier):
         voices = Voices(int(self.voices), (held % n_classes).astype(np.int64), starts)
         return cells.astype(np.int64), len(held), totals.astype(np.int64), voices
 
-    def check_parameters(self) -> None:
-        """Refuse what the caller cannot mean, before anything is read."""
-        self._check_near()
+    @property
+    def _one_sided(self) -> bool:
+        return bool(self.one_sided) or self.class_sizes == FROM_ROWS
+
+    def _check_parameters(self) -> None:
         if isinstance(self.voices, bool) or not isinstance(self.voices, int | np.integer) or self.voices < 1:
             raise PoisonproofError(
                 f"The 'voices' parameter must be a whole number above 0. Got {self.voices!r} instead."
             )
-        if isinstance(self.class_sizes, str) and self.class_sizes != FROM_ROWS:
+        if self.one_sided and isinstance(self.class_sizes, Mapping):
+            raise PoisonproofError("One-sided ballots need no class sizes; leave 'class_sizes' or 'one_sided'.")
+        if self.class_sizes == FROM_ROWS:
+            self._check_near()
+        elif isinstance(self.class_sizes, str):
             raise PoisonproofError(
                 f"The 'class_sizes' parameter must be sizes by label, or '{FROM_ROWS}'. "
                 f"Got {self.class_sizes!r} instead."
             )
-        if isinstance(self.class_sizes, Mapping):
-            if self.one_sided:
-                raise PoisonproofError("One-sided ballots need no class sizes; leave 'class_sizes' or 'one_sided'.")
-            for label, size in self.class_sizes.items():
-                if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
-                    raise PoisonproofError(
-                        f"The size of class {label!r} must be a whole number from 0 on. Got {size!r}."
-                    )
-        elif self.class_sizes is not None and not isinstance(self.class_sizes, str):
-            raise PoisonproofError(
-                f"The 'class_sizes' parameter must be sizes by label. Got {type(self.class_sizes).__name__} instead."
-            )
+        else:
+            super()._check_parameters()
 
-    def _check_near(self) -> None:
-        Nearness(self.metric).limit(self.near, 1.0)
-
-    def declared_classes(self) -> Sequence[Any] | None:
-        """The class list: as given, or the keys of the declared sizes."""
-        if not isinstance(self.class_sizes, Mapping):
-            return self.classes
-        keys = list(self.class_sizes)
-        if self.classes is not None and set(label_cells(self.classes)) != set(label_cells(keys)):
-            raise PoisonproofError(
-                f"The keys of 'class_sizes' must be the classes, {list(self.classes)!r}. Got {keys!r} instead."
-            )
-        return keys
-
-    def check_classes(self) -> None:
-        """Put declared sizes in the order of the classes."""
-        self.sizes_ = np.zeros(len(self.classes_), np.int64)
-        if isinstance(self.class_sizes, Mapping):
-            sizes = dict(zip(label_cells(self.class_sizes), self.class_sizes.values(), strict=True))
-            self.sizes_ = np.array([sizes[cell] for cell in label_cells(self.classes_.tolist())], np.int64)
-
-    def own_premises(self) -> list[Premise]:
-        """Map, threshold, class sizes, voices."""
-        premises = [
-            *super().own_premises(),
-            Premise("near", self._near_in_words(), declared=True),
-            self._sizes_premise(),
-        ]
+    def _own_premises(self) -> list[Premise]:
+        premises = super()._own_premises()
         if self.split_.kind == "group":
-            premises.append(
-                Premise("voices", f"{self.voices} for each contributor; ids are authenticated", declared=True)
-            )
+            voices = f"{self.voices} for each contributor; ids are authenticated"
+            premises.append(Premise("voices", voices, declared=True))
         return premises
-
-    def _near_in_words(self) -> str:
-        if self.metric == "cosine":
-            return f"cosine ≥ {(STEPS - self._limit()) / STEPS:.7g}"
-        return f"distance ≤ {self.near:g}, squared ≤ {self._limit()} steps"
 
     def _sizes_premise(self) -> Premise:
         if self._one_sided:
             return Premise("class sizes", "none needed: far samples count 0", declared=True)
-        if not isinstance(self.class_sizes, Mapping):
-            return Premise("class sizes", "none declared: all classes count as equally large", declared=True)
-        listed = zip(self.classes_[:12].tolist(), self.sizes_[:12].tolist(), strict=True)
-        sizes = ", ".join(f"{label}: {size}" for label, size in listed) + (", …" if len(self.classes_) > 12 else "")
-        return Premise(
-            "class sizes", f"{sizes}; from {self.class_sizes_from or 'the caller, outside this data'}", declared=True
-        )
-
-    def _settle_classes(self) -> None:
-        super()._settle_classes()
-        self.sizes_ = np.zeros(len(self.classes_), np.int64)  # classes are inferred, so no sizes are declared
+        return super()._sizes_premise()

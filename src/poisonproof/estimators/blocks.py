@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.certificates.blocks import Verdicts, certify_blocks, verdicts_of
 from poisonproof.certificates.certificate import Certificate
+from poisonproof.certificates.samples_vote import of_flips_alone
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
-from poisonproof.estimators.ballots import BallotClassifier
+from poisonproof.estimators.ballots import BallotRules
 from poisonproof.estimators.samples_vote import DEFAULT_SCALE, Change
 from poisonproof.maps.trusted import in_order, sum_of_halves
 from poisonproof.maps.whitening import LENGTH, Whitening
@@ -32,7 +33,7 @@ DEFAULT_K = 50
 ROWS_AT_ONCE = 8192
 
 
-class BlockBallotClassifier(BallotClassifier):
+class BlockBallotClassifier(BallotRules):
     """Ballots in maps that are learned from samples nobody vouches for.
 
     Training samples are split by their content and spread as in Finite Aggregation. Member i learns a whitening from
@@ -70,6 +71,7 @@ class BlockBallotClassifier(BallotClassifier):
     maps_ : list of Whitening, or None for members with fewer than two different samples, which abstain
     """
 
+    metric = "euclidean"  # between vectors of one length
     spread_: Spread
     maps_: list[Whitening | None]
     map_digests_: list[str]
@@ -93,28 +95,21 @@ class BlockBallotClassifier(BallotClassifier):
         encoder: Any = None,
         near_share: float | None = None,
     ) -> None:
-        super().__init__(
-            features,
-            near=near,  # type: ignore[arg-type]  # checked with near_share
-            class_sizes=class_sizes,
-            class_sizes_from=class_sizes_from,
-            classes=classes,
-            scale=scale,
-            split=split,
-            n_jobs=n_jobs,
-            encoder=encoder,
-        )
+        self.features = features
+        self.near = near  # type: ignore[assignment]  # checked with near_share
         self.k = k
         self.d = d
         self.spread = spread
         self.directions = directions
         self.exponent = exponent
+        self.class_sizes = class_sizes
+        self.class_sizes_from = class_sizes_from
+        self.classes = classes
+        self.scale = scale
+        self.split = split
+        self.n_jobs = n_jobs
+        self.encoder = encoder
         self.near_share = near_share
-
-    # Not parameters here: vectors have one length, ballots are two-sided, and contributors are not told apart.
-    metric = property(lambda self: "euclidean", lambda self, value: None)
-    one_sided = property(lambda self: False, lambda self, value: None)
-    voices = property(lambda self: 1, lambda self, value: None)
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Describe the training samples, and let every member learn its map from its own.
@@ -151,7 +146,7 @@ class BlockBallotClassifier(BallotClassifier):
 
     def certify(self, X: Any) -> Certificate:
         """Prediction, runner-up, margin and radius for every sample; docs/blocks.md has the proof."""
-        bounds = certify_blocks(self.verdicts(X), self.spread_, len(self.classes_), len(self.voters_))
+        bounds = certify_blocks(self._verdicts(X), self.spread_, len(self.classes_), len(self.voters_))
         spread = self.spread_
         radius = bounds.insert_remove
         election = {
@@ -182,11 +177,11 @@ class BlockBallotClassifier(BallotClassifier):
                 "modify": radius // 2,
             },
         )
-        return self.within_premises(certificate)
+        return of_flips_alone(certificate) if self._flips_alone else certificate
 
-    def verdicts(self, X: Any) -> Verdicts:
+    def _verdicts(self, X: Any) -> Verdicts:
         """What every member says about every sample, and how many ballots would change it."""
-        test = self.describe_test(X)
+        test = self._describe_test(X)
         n_members, n_classes = self.spread_.n_subsets, len(self.classes_)
         scores = np.zeros((len(test.rows), n_members, n_classes), np.int64)
         abstains = np.array([learned is None for learned in self.maps_], np.bool_)
@@ -196,14 +191,14 @@ class BlockBallotClassifier(BallotClassifier):
         spread_out = np.broadcast_to(abstains, scores.shape[:2])
         return verdicts_of(scores, spread_out, inferred=self.classes_inferred_)
 
-    def scores(self, X: Any) -> NDArray[np.int64]:
+    def _scores(self, X: Any) -> NDArray[np.int64]:
         """How many members say each class; an array (n, classes)."""
-        verdict = self.verdicts(X).verdict
+        verdict = self._verdicts(X).verdict
         return np.stack([(verdict == c).sum(axis=1) for c in range(len(self.classes_))], axis=1)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Share of each class among the members that did not abstain (uniform if all did); no probabilities."""
-        counts = self.scores(X)
+        counts = self._scores(X)
         total = counts.sum(axis=1, keepdims=True)
         return np.where(total > 0, counts / np.maximum(total, 1), 1 / counts.shape[1])
 
@@ -252,12 +247,11 @@ class BlockBallotClassifier(BallotClassifier):
         return model
 
     @property
-    def nearness(self) -> Nearness:
-        """How distances are measured, in every member's map."""
+    def _nearness(self) -> Nearness:
         return Nearness("euclidean")
 
     def _limit(self) -> int:
-        return self.nearness.limit(self.near, LENGTH)
+        return self._nearness.limit(self.near, LENGTH)
 
     def _check_near(self) -> None:
         share = self.near_share
@@ -285,11 +279,11 @@ class BlockBallotClassifier(BallotClassifier):
             )
         return super()._split_for(groups)
 
-    def own_premises(self) -> list[Premise]:
+    def _own_premises(self) -> list[Premise]:
         """Map, near, class sizes, and how members learn."""
         spread = self.spread_
         return [
-            *super().own_premises(),
+            *super()._own_premises(),
             Premise("spread", f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}", declared=True),
             self._whitening_premise(),
             Premise(
@@ -363,5 +357,5 @@ class BlockBallotClassifier(BallotClassifier):
         else:  # |x − z|² ≤ limit_x is |x|² − limit_x + |z|² − 2xz ≤ 0: a limit of its own for each test sample
             lengths, limit = lengths - limits_of_share(asked, rows[own_voters], float(self.near_share)), 0
         described = Described(asked, lengths, test.readable)
-        near = count_everywhere(seen, codes, n_classes, described, self.nearness, limit, self.n_jobs)
+        near = count_everywhere(seen, codes, n_classes, described, self._nearness, limit, self.n_jobs)
         return 2 * near - np.bincount(codes, minlength=n_classes) + self.sizes_

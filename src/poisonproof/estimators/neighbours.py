@@ -17,7 +17,6 @@ from poisonproof.estimators.trusted_voters import nearest_with_trusted
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
 from poisonproof.votes.across import nearest_everywhere
-from poisonproof.votes.ballots import Ballots
 from poisonproof.votes.nearness import Metric
 from poisonproof.votes.neighbours import Neighbours
 from poisonproof.votes.votes import vote_dtype
@@ -97,22 +96,22 @@ class NeighborVoteClassifier(SampleVoteClassifier):
 
         ``n_listed``: how many stand in the list; 2K by default, which is all that a certificate asks for.
         """
-        return self.votes_of(self.heard(X, n_listed))
+        return self._votes_of(self._heard(X, n_listed))
 
-    def heard(self, X: Any, n_listed: int | None = None) -> Heard:
+    def _heard(self, X: Any, n_listed: int | None = None) -> Heard:
         """Labels of the nearest voters in order, and whether a copy of each sample would come before all of them."""
-        test = self.describe_test(X)
+        test = self._describe_test(X)
         most = max(self.n_neighbors, n_listed or 2 * self.n_neighbors)
         nearest = nearest_everywhere(
-            self.voters_, test, self.nearness, most, one_per_owner=self._grouped, n_jobs=self.n_jobs
+            self.voters_, test, self._nearness, most, one_per_owner=self._grouped, n_jobs=self.n_jobs
         )
         trusted = None
         if self.trusted_voters_ is not None:
-            nearest, trusted = nearest_with_trusted(nearest, self.trusted_voters_, test, self.nearness, most)
-        first = nearest.distances[:, 0] > self.nearness.own(test.lengths)
+            nearest, trusted = nearest_with_trusted(nearest, self.trusted_voters_, test, self._nearness, most)
+        first = nearest.distances[:, 0] > self._nearness.own(test.lengths)
         return Heard(nearest.codes.astype(vote_dtype(len(self.classes_))), first & test.readable, trusted)
 
-    def votes_of(self, heard: Heard) -> Neighbours:
+    def _votes_of(self, heard: Heard) -> Neighbours:
         """Neighbours as they were heard."""
         self._check_heard(heard)
         return Neighbours(
@@ -132,12 +131,7 @@ class NeighborVoteClassifier(SampleVoteClassifier):
 
     def certify(self, X: Any) -> Certificate:
         """Prediction, runner-up, margin and radius for every sample; docs/ballots.md has the proof."""
-        return self.certificate_of(self.neighbours(X))
-
-    def certificate_of(self, votes: Ballots | Neighbours) -> Certificate:
-        """The certificate of these neighbours."""
-        assert isinstance(votes, Neighbours)
-        return certify_neighbours(votes)
+        return certify_neighbours(self.neighbours(X))
 
     @property
     def _grouped(self) -> bool:
@@ -149,16 +143,16 @@ class NeighborVoteClassifier(SampleVoteClassifier):
         untrusted = len(np.unique(voters.owners[: len(voters)])) if self._grouped else len(voters)
         return untrusted + (0 if trusted is None else len(trusted))
 
-    def scores(self, X: Any) -> NDArray[np.int64]:
+    def _scores(self, X: Any) -> NDArray[np.int64]:
         """Votes of each class among the K nearest; an array (n, classes)."""
         return self.neighbours(X, self.n_neighbors).counts()
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Share of each class among the votes; no probabilities."""
-        votes = self.scores(X)
+        votes = self._scores(X)
         return votes / votes.sum(axis=1, keepdims=True)
 
-    def check_parameters(self) -> None:
+    def _check_parameters(self) -> None:
         """Refuse what the caller cannot mean, before anything is read."""
         count = self.n_neighbors
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
@@ -175,6 +169,6 @@ class NeighborVoteClassifier(SampleVoteClassifier):
                 "sample, and the most frequent label always wins."
             )
 
-    def own_premises(self) -> list[Premise]:
+    def _own_premises(self) -> list[Premise]:
         """Map and number of neighbours."""
-        return [*super().own_premises(), Premise("number of neighbours", str(self.n_neighbors), declared=True)]
+        return [*super()._own_premises(), Premise("number of neighbours", str(self.n_neighbors), declared=True)]

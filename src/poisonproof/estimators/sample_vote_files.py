@@ -143,8 +143,8 @@ def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[
         model.trusted = KeptTrusted(len(model.trusted_hashes_))
     if TRUSTED in record["files"]:
         model.trusted_voters_ = _voters(folder / TRUSTED, len(classes), model.map_.mirrored)[0]
-    model.check_parameters()
-    model.check_classes()
+    model._check_parameters()
+    model._check_classes()
     return model
 
 

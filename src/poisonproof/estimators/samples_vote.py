@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from poisonproof.certificates.certificate import Certificate
-from poisonproof.certificates.samples_vote import FLIPS_ALONE, of_flips_alone
+from poisonproof.certificates.samples_vote import FLIPS_ALONE
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.base import CertifiedClassifier, data_premises, outline, table_premises, warn
 from poisonproof.estimators.surroundings import seen_around
@@ -93,7 +93,7 @@ class SampleVoteClassifier(CertifiedClassifier):
     scale: float
     split: str | Split
     n_jobs: int | None
-    trusted: Any = None
+    trusted: Any
     voters_: Voters
     trusted_voters_: Voters | None = None
     """Trusted samples that vote; no update removes them."""
@@ -124,28 +124,28 @@ class SampleVoteClassifier(CertifiedClassifier):
         groups : array (n_samples,), optional
             Contributor ids. Then contributors vote, and radii count them.
         """
-        return self.fit_knowing(X, y, groups)
+        return self._fit(X, y, groups)
 
-    def fit_knowing(self, X: Any, y: Any, groups: Any = None, known: Known | None = None) -> Self:
+    def _fit(self, X: Any, y: Any, groups: Any = None, known: Known | None = None) -> Self:
         """As `fit`; samples whose features are known are not described again. They must be this map's."""
-        self.check_parameters()
+        self._check_parameters()
         if y is None:
             raise PoisonproofError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         split, groups = self._split_for(groups), as_values(groups)
         X = as_frame(X)
         samples = split.samples(X)
         validate_data(self, outline(X, samples), skip_check_array=True)
-        declared = self.declared_classes()
+        declared = self._declared_classes()
         self.classes_, codes, _ = read_labels(y, declared)
         self.classes_inferred_ = declared is None
         self.split_, self.kind_of_samples_ = split, samples.kind
-        trusted = TrustedSamples.of(self.trusted)
+        trusted = TrustedSamples.of(getattr(self, "trusted", None))
         self.map_ = Map.of(self._features_by(trusted, samples), self.scale, samples)
         Nearness(self.metric, self.map_.mirrored)
         if self.metric == "cosine" and hasattr(self.map_.features, "views"):
             raise PoisonproofError("A feature map with several views of a sample needs the metric 'euclidean'.")
         self._hear_trusted(trusted)
-        self.check_classes()
+        self._check_classes()
         self.contributors_ = {}
         arrived = self._arrived(samples, codes, groups, first=True, known=known)
         kept = np.flatnonzero(arrived.kept)
@@ -158,7 +158,7 @@ class SampleVoteClassifier(CertifiedClassifier):
         if self.classes_inferred_ and self.n_dropped_:
             self._settle_classes()
         of_data = data_premises(self.classes_, declared is not None, samples, split)
-        self.premises_ = (*self.own_premises(), *trusted_premises(trusted), *of_data, *table_premises(samples, split))
+        self.premises_ = (*self._own_premises(), *trusted_premises(trusted), *of_data, *table_premises(samples, split))
         self._report_dropped()
         self._see_surroundings()
         return self
@@ -205,19 +205,15 @@ class SampleVoteClassifier(CertifiedClassifier):
         """Prediction, runner-up, margin and radius for every sample."""
         raise NotImplementedError
 
-    def heard(self, X: Any) -> Heard:
-        """What the voters say of these samples; `votes_of` makes of it what a certificate needs."""
+    def _heard(self, X: Any) -> Heard:
+        """What the voters say of these samples; `_votes_of` makes of it what a certificate needs."""
         raise NotImplementedError
 
-    def votes_of(self, heard: Heard) -> Ballots | Neighbours:
+    def _votes_of(self, heard: Heard) -> Ballots | Neighbours:
         """What was heard with all that a certificate needs to know about it; to keep or to send."""
         raise NotImplementedError
 
-    def certificate_of(self, votes: Ballots | Neighbours) -> Certificate:
-        """The certificate of what `votes_of` gave."""
-        raise NotImplementedError
-
-    def scores(self, X: Any) -> NDArray[np.int64]:
+    def _scores(self, X: Any) -> NDArray[np.int64]:
         """What decides: the class with the largest score wins, ties go to the smaller one; an array (n, classes)."""
         raise NotImplementedError
 
@@ -229,7 +225,7 @@ class SampleVoteClassifier(CertifiedClassifier):
         """
         check_is_fitted(self, "voters_")
         if min_radius is None:
-            return self.classes_[self.scores(X).argmax(axis=1)]
+            return self.classes_[self._scores(X).argmax(axis=1)]
         certificate = self.certify(X)
         answer: NDArray[Any] = np.ma.masked_array(certificate.labels, certificate.radius < min_radius)
         return answer
@@ -260,17 +256,17 @@ class SampleVoteClassifier(CertifiedClassifier):
 
     # What subclasses say
 
-    def check_parameters(self) -> None:
+    def _check_parameters(self) -> None:
         """Refuse what the caller cannot mean, before anything is read."""
 
-    def declared_classes(self) -> Sequence[Any] | None:
+    def _declared_classes(self) -> Sequence[Any] | None:
         """The class list, if it is declared."""
         return self.classes
 
-    def check_classes(self) -> None:
+    def _check_classes(self) -> None:
         """Settle what depends on the class list."""
 
-    def own_premises(self) -> list[Premise]:
+    def _own_premises(self) -> list[Premise]:
         """Map and rule of the vote."""
         features = self.map_.features
         chosen = isinstance(features, TableFeatures) and not features.trusted
@@ -280,14 +276,6 @@ class SampleVoteClassifier(CertifiedClassifier):
             premises.append(features.premise)
         encoder = features.features if isinstance(features, TrustedFeatures) else features
         return [*premises, encoder.premise] if isinstance(encoder, Encoder) else premises
-
-    def within_premises(self, certificate: Certificate) -> Certificate:
-        """The certificate, less what the map does not allow to claim.
-
-        Where the training samples themselves shaped the map, nothing is claimed but of flipped labels: all other radii
-        are 0.
-        """
-        return of_flips_alone(certificate) if self._flips_alone else certificate
 
     @property
     def _flips_alone(self) -> bool:
@@ -311,11 +299,11 @@ class SampleVoteClassifier(CertifiedClassifier):
         return chosen
 
     @property
-    def nearness(self) -> Nearness:
+    def _nearness(self) -> Nearness:
         """How distances are measured."""
         return Nearness(self.metric, self.map_.mirrored)
 
-    def describe_test(self, X: Any) -> Described:
+    def _describe_test(self, X: Any) -> Described:
         """Test samples by the map; those that it cannot read are told of, and described by zeros."""
         return self._asked(X)[1]
 

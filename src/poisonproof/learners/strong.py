@@ -159,7 +159,7 @@ class StrongMixed(ClassifierMixin, BaseEstimator):
         self.classes_, codes = np.unique(y, return_inverse=True)
         self.readers_ = {name: _of_texts().fit(self._text(X, name), codes) for name in self.texts}
         rest = X.drop(columns=list(self.texts))
-        self.table_ = TableClassifier().learn_encoding(rest) if rest.shape[1] else None
+        self.table_ = TableClassifier()._learn_encoding(rest) if rest.shape[1] else None
         folds = StratifiedKFold(min(FOLDS, int(np.bincount(codes).min())), shuffle=True, random_state=0)
         unseen = [
             cross_val_predict(_of_texts(), self._text(X, name), codes, cv=folds, method="predict_proba")
@@ -179,6 +179,6 @@ class StrongMixed(ClassifierMixin, BaseEstimator):
     def _columns(self, X: Any, scores: list[NDArray[np.float64]]) -> NDArray[np.float64]:
         if self.table_ is None:
             return np.column_stack(scores)
-        encoded = self.table_.encode(X.drop(columns=list(self.texts)))
+        encoded = self.table_._encode(X.drop(columns=list(self.texts)))
         dense = encoded.toarray() if sp.issparse(encoded) else np.asarray(encoded)
         return np.column_stack([dense, *scores])

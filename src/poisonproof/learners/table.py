@@ -75,7 +75,7 @@ class TableClassifier(ClassifierOfTables):
         """Train on numbers (n, …), sparse rows or a DataFrame."""
         if y is None:
             raise PoisonproofError("TableClassifier requires y to be passed, but the target y is None.")
-        X, y = self.checked(X, reset=True), column_or_1d(y, warn=True)
+        X, y = self._checked(X, reset=True), column_or_1d(y, warn=True)
         check_classification_targets(y)
         check_consistent_length(X, y)
         self.classes_, codes = classes_and_codes(self, y)
@@ -99,14 +99,14 @@ class TableClassifier(ClassifierOfTables):
     def _fit_dense(self, X: Any, codes: NDArray[np.int64]) -> Regression:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            model = LogisticRegression(C=self.C, max_iter=self.max_iter).fit(self.encode(X), codes)
+            model = LogisticRegression(C=self.C, max_iter=self.max_iter).fit(self._encode(X), codes)
         weights, bias = np.ascontiguousarray(model.coef_), np.ascontiguousarray(model.intercept_)
         return Regression(weights, bias, int(np.max(model.n_iter_)))
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores, an array (n, classes), or (n,) for two classes as in scikit-learn."""
         check_is_fitted(self)
-        scores = scores_of(self.encode(self.checked(X, reset=False)), self.weights_, self.bias_)
+        scores = scores_of(self._encode(self._checked(X, reset=False)), self.weights_, self.bias_)
         return scores[:, 0] if len(self.bias_) == 1 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -114,7 +114,7 @@ class TableClassifier(ClassifierOfTables):
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
 
-    def checked(self, X: Any, *, reset: bool) -> Any:
+    def _checked(self, X: Any, *, reset: bool) -> Any:
         """Samples in the form that encoding takes, or scikit-learn's refusal."""
         if isinstance(X, TableBatch):
             validate_data(self, X.outline, reset=reset, skip_check_array=True)
@@ -135,7 +135,7 @@ class TableClassifier(ClassifierOfTables):
         validate_data(self, X, reset=reset, skip_check_array=True)
         return X
 
-    def learn_encoding(self, X: Any) -> Self:
+    def _learn_encoding(self, X: Any) -> Self:
         """Learn how to write the columns of a subset as numbers: all of `fit` but the regression."""
         self._learn(X)
         return self
@@ -159,8 +159,8 @@ class TableClassifier(ClassifierOfTables):
         self.flagged_ = np.flatnonzero(missing.any(axis=0))
         return cells
 
-    def encode(self, X: Any) -> Any:
-        """Samples as numbers, by what `learn_encoding` learned."""
+    def _encode(self, X: Any) -> Any:
+        """Samples as numbers, by what `_learn_encoding` learned."""
         if sp.issparse(X):
             return X
         columns = [at for at, categories in enumerate(self.categories_) if categories is not None]

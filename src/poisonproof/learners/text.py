@@ -70,7 +70,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         """Train on texts, or on a DataFrame."""
         self.classes_, codes = classes_and_codes(self, y)
         rest = self._rest(X)
-        self.table_ = None if rest is None else TableClassifier().learn_encoding(rest)
+        self.table_ = None if rest is None else TableClassifier()._learn_encoding(rest)
         words = self._words(X)
         # A word that the subset does not have gets no weight, so it need not be kept.
         self.held_ = np.unique(words.indices).astype(np.int64)
@@ -114,6 +114,6 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         if self.table_ is None:
             encoded = held
         else:
-            encoded = sp.hstack([sp.csr_matrix(self.table_.encode(self._rest(X))), held], format="csr")
+            encoded = sp.hstack([sp.csr_matrix(self.table_._encode(self._rest(X))), held], format="csr")
         encoded.sort_indices()
         return encoded

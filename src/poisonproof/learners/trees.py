@@ -57,7 +57,7 @@ class TreesClassifier(ClassifierOfTables):
             )
         self.classes_, codes = classes_and_codes(self, y)
         self.table_ = TableClassifier()
-        self.table_.learn_encoding(self.table_.checked(X, reset=True))
+        self.table_._learn_encoding(self.table_._checked(X, reset=True))
         self.trees_ = self._trees().fit(self._encoded(X, fitting=True), codes)
         return self
 
@@ -76,5 +76,5 @@ class TreesClassifier(ClassifierOfTables):
         return BoostedTrees(self.n_trees, self.max_leaves)
 
     def _encoded(self, X: Any, *, fitting: bool = False) -> Any:
-        encoded = self.table_.encode(X if fitting and sp.issparse(X) else self.table_.checked(X, reset=False))
+        encoded = self.table_._encode(X if fitting and sp.issparse(X) else self.table_._checked(X, reset=False))
         return encoded.toarray() if sp.issparse(encoded) and self.method == "boosting" else encoded

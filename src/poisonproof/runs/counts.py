@@ -54,7 +54,7 @@ def count_all(folder: Path, model: SampleVoteClassifier, election: Mapping[str, 
         facts = {"format": FORMAT, "voters": voters, "samples": digest_of(part), "first_sample": start}
         heard = _read(path, facts, len(part))
         if heard is None:
-            heard = model.heard(part)
+            heard = model._heard(part)
             write_arrays(path, {"votes": heard.said, "own": heard.own}, facts)
         parts.append(heard)
         progress(number + 1, len(starts))

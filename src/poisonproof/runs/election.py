@@ -26,7 +26,7 @@ METHODS = ("ensemble", *CLASSIFIERS)
 
 def election_of(model: SampleVoteClassifier) -> dict[str, Any]:
     """The record of a fitted classifier: its parameters and its map, as plain values."""
-    if CLASSIFIERS.get(model.method) is not type(model):
+    if type(model) not in CLASSIFIERS.values():
         raise PoisonproofError(
             f"A run is made of base classifiers, ballots or neighbours. Got {type(model).__name__}, which a run cannot "
             "keep yet; fit and save it by itself."

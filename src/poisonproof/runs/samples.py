@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from poisonproof.certificates.certificate import Certificate
+from poisonproof.certificates.methods import Certificate, certify
 from poisonproof.data import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.prepared import split_of
@@ -65,9 +65,9 @@ def run_samples(dataset: Dataset, model: SampleVoteClassifier, folder: str | Pat
         noted = noted_stale(folder, manifest, 0)
         heard = count_all(folder, fitted, election, test)
         clock.stop("vote")
-        votes = fitted.votes_of(heard)
+        votes = fitted._votes_of(heard)
         threats = threats_to_samples(split)
-        certificate = replace(fitted.certificate_of(votes), origin=origin_of(identity, threats))
+        certificate = replace(certify(votes), origin=origin_of(identity, threats))
         clock.stop("certify")
         undefended = Undefended()
         if settings.undefended:

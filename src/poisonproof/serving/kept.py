@@ -170,8 +170,8 @@ class KeptRun:
         """Prediction, radius and what else is asked, for each of these samples."""
         votes: Votes | Ballots | Neighbours
         if isinstance(self.model, SampleVoteClassifier):
-            votes = self.model.votes_of(self.model.heard(X))
-            certificate = self.model.certificate_of(votes)
+            votes = self.model._votes_of(self.model._heard(X))
+            certificate = certify(votes)
             counts = speaking(votes)
             share = counts[np.arange(len(counts)), certificate.prediction] / np.maximum(counts.sum(axis=1), 1)
         else:
