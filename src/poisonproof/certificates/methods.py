@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Literal, get_args, overload
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from poisonproof.certificates.certificate import Certificate
 from poisonproof.certificates.reachable import reachable_partitions, reachable_premise
 from poisonproof.certificates.target_certificate import TargetCertificate
-from poisonproof.certificates.theorem import certify_few, is_quicker
+from poisonproof.certificates.theorem import certify_few
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.partition.spread import Spread
 from poisonproof.premises import Premise
@@ -26,6 +27,8 @@ DUAL_ITERATIONS = 40
 PARTITION_VISITS = 4_000_000  # what branch and bound may look at for one rival and attack size
 BLOCK_VISITS = 4_000_000  # what branch and bound inside blocks may look at for one rival
 BYTES_PER_TASK = 1 << 20
+MOST_STEPS = 1 << 28  # of Theorem 2 in plain NumPy: about what loading the compiled kernel costs
+SORTING = 16  # such steps, for one number
 
 
 @overload
@@ -243,7 +246,8 @@ def _run_off(votes: Votes, n_jobs: int) -> tuple[list[NDArray[np.int64]], NDArra
 
 def _finite_aggregation(votes: Votes, n_jobs: int, within: NDArray[np.int64] | None = None) -> list[NDArray[np.int64]]:
     spread = votes.spread
-    if within is None and is_quicker(votes.n_test, spread, len(votes.classes)):
+    n_steps = votes.n_test * spread.n_partitions * len(votes.classes) * (spread.d + SORTING)
+    if within is None and n_steps <= MOST_STEPS and "numba" not in sys.modules:
         return certify_few(votes.matrix, spread.as_table(), len(votes.classes), unseen_class=votes.classes_inferred)
     from poisonproof.certificates.kernels import certify_rows
 

@@ -6,22 +6,10 @@ sorted and added up, which costs (test samples × base classifiers × classes ×
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from poisonproof.partition.spread import Spread
-
-MOST_STEPS = 1 << 28  # about what loading the compiled kernel costs
-SORTING = 16  # steps, for one number
-
-
-def is_quicker(n_test: int, spread: Spread, n_classes: int) -> bool:
-    """Whether the plain form is the quicker one: there is little to do, and no compiled code is loaded yet."""
-    n_steps = n_test * spread.n_partitions * n_classes * (spread.d + SORTING)
-    return "numba" not in sys.modules and n_steps <= MOST_STEPS
 
 
 def certify_few(

@@ -1,4 +1,4 @@
-"""A run that follows a plan: what it takes from it, and what it says afterwards."""
+"""A run that follows a plan: what it takes from it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poisonproof.cli import options
-
 if TYPE_CHECKING:
     from poisonproof.data import Dataset
-    from poisonproof.runs.outcome import Outcome
 
 PlanFile = Annotated[
     Path | None,
@@ -26,17 +23,3 @@ def with_premise(samples: Dataset, followed: dict[str, Any] | None) -> Dataset:
     from poisonproof.planning.plan import followed_premise
 
     return samples if followed is None else samples.but(premises=(*samples.premises, followed_premise(followed)))
-
-
-def print_beside(outcome: Outcome) -> None:
-    """Predicted beside obtained, if the run followed a plan."""
-    from poisonproof.report.planned import beside_plan
-
-    figures = beside_plan(outcome)
-    if figures:
-        options.print_table(
-            "What the plan predicted (estimated) beside what came out",
-            ["", "predicted", "obtained", "difference"],
-            [[figure.what, *figure.cells()] for figure in figures],
-            left=1,
-        )

@@ -174,8 +174,10 @@ class Asked(NamedTuple):
 
 def prepare(ensemble: EnsembleOptions, read: ReadOptions, opened: Dataset | None = None) -> Asked:
     """Read the data, unless that was done, and put the ensemble together, as the command line says."""
-    from poisonproof import FiniteAggregationClassifier, Split, Spread
     from poisonproof.display.numbers import bytes_of
+    from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+    from poisonproof.partition.split import Split
+    from poisonproof.partition.spread import Spread
     from poisonproof.planning.plan import Plan
     from poisonproof.training.engine import engine_of
 
@@ -289,7 +291,7 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
     certificate, feared = outcome.certificate, asked_size(outcome)
     sizes = sorted({*attack_sizes(certificate), *([] if feared is None else [feared])})
     summary = Summary.of(outcome, sizes, feared)
-    scarcity = Scarcity.of(outcome, headline_size(outcome))
+    scarcity, planned = Scarcity.of(outcome, headline_size(outcome)), beside_plan(outcome)
     if summary.warning is not None:
         options.note(f"WARNING: {summary.warning}")
     if scarcity is not None:
@@ -308,7 +310,7 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
                 "rare_class": None if scarcity is None else scarcity.as_dict(),
                 "premises": list(outcome.manifest.premises or ()),
                 "seconds": outcome.seconds,
-                "plan": {figure.name: figure.as_dict() for figure in beside_plan(outcome)} or None,
+                "plan": {figure.name: figure.as_dict() for figure in planned} or None,
             }
         )
         return
@@ -319,7 +321,13 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
     options.print_line(summary.columns_line)
     options.print_line(summary.line)
     options.print_table(summary.classes_title, *summary.classes_table(), left=1)
-    following.print_beside(outcome)
+    if planned:
+        options.print_table(
+            "What the plan predicted (estimated) beside what came out",
+            ["", "predicted", "obtained", "difference"],
+            [[figure.what, *figure.cells()] for figure in planned],
+            left=1,
+        )
     for premise in outcome.manifest.premises or ():
         options.note(f"premise: {premise}")
     options.note(f"report: {report}")

@@ -23,7 +23,7 @@ from poisonproof.report.confusion import Confusion
 from poisonproof.report.gallery import Tile, gallery
 from poisonproof.report.methods import OtherMethod, other_methods, title_of
 from poisonproof.report.planned import beside_plan
-from poisonproof.report.published import published_for, sources, why_disputed
+from poisonproof.report.published import SOURCES, WHY_DISPUTED, published_for
 from poisonproof.report.scarcity import Scarcity
 from poisonproof.report.summary import Summary, what_to_try
 from poisonproof.runs.outcome import Outcome
@@ -112,8 +112,8 @@ def page(outcome: Outcome) -> str:
             shelves=shelves,
             sizes=list(zip(sizes, summary.certified, summary.balanced, strict=True)),
             published=published,
-            sources=sources(),
-            why_disputed=why_disputed(),
+            sources=SOURCES,
+            why_disputed=WHY_DISPUTED,
             planned=beside_plan(outcome),
             **_partitions(outcome.partition_sizes),
             voters=certificate.voters,

@@ -8,6 +8,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+SOURCES = "FA: Finite Aggregation, ICML 2022, Tables 1-3. DPA*, ROE: Run-Off Election, ICML 2023, Tables 1-3."
+WHY_DISPUTED = (
+    "These cells jump by 5-21 points from d=16 to d=32 where nothing else moves by more than 0.7; nobody we found "
+    "reproduced them."
+)
 TEST_SAMPLES = {"mnist": 10_000, "cifar10": 10_000, "gtsrb": 12_630}
 
 
@@ -42,19 +47,6 @@ def published_for(dataset: str, n_test: int, unit: str, k: float | None) -> tupl
                 doubted[row["k"], size] = Published(row["k"], size, value, name, disputed=True)
     cells += doubted.values()
     return tuple([cell for cell in cells if cell.k == k] or cells)
-
-
-def sources() -> str:
-    """The papers that the methods come from."""
-    return "FA: Finite Aggregation, ICML 2022, Tables 1-3. DPA*, ROE: Run-Off Election, ICML 2023, Tables 1-3."
-
-
-def why_disputed() -> str:
-    """What speaks against the disputed cells."""
-    return (
-        "These cells jump by 5-21 points from d=16 to d=32 where nothing else moves by more than 0.7; nobody we found "
-        "reproduced them."
-    )
 
 
 @cache

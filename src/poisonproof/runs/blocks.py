@@ -28,7 +28,7 @@ from poisonproof.system.progress import progress
 from poisonproof.training.engine import engine_of
 from poisonproof.training.member_list import check_answered, told_failures
 from poisonproof.training.provenance import packed, unpacked
-from poisonproof.training.work import Answers, Block, Missing, Order, Refusal, Resources, Standing
+from poisonproof.training.work import Answers, Block, Made, Missing, Order, Refusal, Resources, Standing
 from poisonproof.votes.votes import vote_dtype
 
 ARRAYS = ("votes", "subsets", "trained", "refusals")
@@ -42,8 +42,8 @@ def vote_all(
     resources: Resources = Resources(),  # noqa: B008 - frozen
     *,
     stale: Callable[[int], None] = lambda count: None,
-) -> list[NDArray[Any]]:
-    """Train what is missing, let it vote, keep the votes, and return the vote matrices (or rankings).
+) -> list[Voted]:
+    """Train what is missing, let it vote, keep the votes, and return all votes of each order.
 
     Parameters
     ----------
@@ -66,7 +66,14 @@ def vote_all(
         ledgers[answers.order].pages[answers.block.number].write(answers)
         done += 1
         progress(done, total)
-    return [ledger.checked() for ledger in ledgers]
+    return [Voted(ledger.checked(), ledger.made) for ledger in ledgers]
+
+
+class Voted(NamedTuple):
+    """The votes of one run, a matrix (or rankings), and where each base classifier and its votes were made."""
+
+    votes: NDArray[Any]
+    made: list[Made]
 
 
 class Ledger:
@@ -104,6 +111,15 @@ class Ledger:
             if not current.all():
                 wanted[page.block] = [page.block.subsets[column] for column in np.flatnonzero(~current)]
         return Missing(order, standing, wanted)
+
+    @property
+    def made(self) -> list[Made]:
+        """Where each base classifier was trained, and where it voted."""
+        made: list[Made] = [frozenset()] * len(self.order.digests)
+        for page in self.pages:
+            for i, places in zip(page.block.subsets, page.answers.made, strict=True):
+                made[i] |= places
+        return made
 
     def checked(self) -> NDArray[Any]:
         """All votes, with a warning of what a reader must know about them; raises if there are none to speak of."""

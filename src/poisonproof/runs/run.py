@@ -76,9 +76,9 @@ def run(
             manifest = noted_stale(folder, manifest, count)
 
         test = dataset.samples_for("test", ensemble.split)
-        (answers,) = vote_all([order], test, len(ensemble.classes), resources, stale=stale)
+        (voted,) = vote_all([order], test, len(ensemble.classes), resources, stale=stale)
         clock.stop("train and vote", 0.0 if manifest.changing else (manifest.seconds or {}).get("train and vote", 0.0))
-        votes = ensemble.votes(answers)
+        votes = ensemble.votes(voted.votes)
         certificate = replace(certify(votes), origin=origin_of(manifest.settings, threat_model(ensemble.split)))
         clock.stop("certify")
         undefended = Undefended()
@@ -91,7 +91,7 @@ def run(
         votes.save(folder / "votes.npy")
         certificate.save(folder / "certificate.npz")
         write_ensemble(folder, ensemble, model, dataset.schema, votes_only=settings.votes_only)
-        finished = _finished(folder, manifest, ensemble, certificate, dataset)
+        finished = _finished(folder, manifest.but(**of_run(folder, voted.made)), ensemble, certificate, dataset)
         return Outcome(
             folder,
             certificate,
@@ -148,7 +148,6 @@ def _finished(
     return manifest.changed(n_train=n_train, of=n_subsets).but(
         status="complete",
         environment=environment(),
-        **of_run(folder, n_subsets),
         premises=tuple(premise.words for premise in ensemble.premises),
         notes=dataset.notes,
         threat_model=threat_model(ensemble.split),

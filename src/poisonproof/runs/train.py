@@ -38,11 +38,11 @@ def train(
         clock = Clock()
         nobody = dataset.samples_for("test", ensemble.split).subset(np.zeros(0, np.int64))
         order = Order(folder, ensemble.training, ensemble.digests, keep=True)
-        vote_all([order], nobody, len(ensemble.classes), Resources(n_jobs, folder / SCRATCH))
+        (voted,) = vote_all([order], nobody, len(ensemble.classes), Resources(n_jobs, folder / SCRATCH))
         write_ensemble(folder, ensemble, model, dataset.schema, votes_only=False)
         clock.stop("train and vote", (manifest.seconds or {}).get("train and vote", 0.0))
         return manifest.but(
-            **of_run(folder, ensemble.spread.n_subsets),
+            **of_run(folder, voted.made),
             status="trained",
             n_train=ensemble.n_train,
             seconds=clock.seconds,

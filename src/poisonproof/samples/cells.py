@@ -19,6 +19,7 @@ from poisonproof.errors import WrongTypeError
 from poisonproof.samples.hashing import hash_bytes
 from poisonproof.samples.moments import is_moment, microseconds
 
+LENGTH_BYTES = 8  # before each of several keys that stand one after the other
 # Clears one exponent bit, so that the hash of a text never reads as a NaN.
 _TEXT_MASK = np.uint64(0xFFFFFFFFFFFFFFFF ^ (1 << 62))
 

@@ -1,4 +1,4 @@
-"""The whole content of many rows of a table at once, byte for byte what `cell_key` writes cell by cell."""
+"""The whole content of many rows of a table at once, byte for byte what `cell_key` writes cell by cell; compiled."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.samples.cells import LENGTH_BYTES
 from poisonproof.samples.columns import Column
+from poisonproof.system.compiled import njit
 
-LENGTH_BYTES = 8
+_MISSING, _NUMBER = np.uint8(ord("m")), np.uint8(ord("n"))
+_BYTE = np.uint64(0xFF)
 
 
 def keys_of(columns: Sequence[Column], rows: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """For each row the length of its key in eight bytes and the key, one after the other; and where each begins."""
-    from poisonproof.samples.key_kernel import write_keys
-
     coded = np.array([column.codes is not None for column in columns], np.bool_)
     numbers = np.empty((len(rows), int((~coded).sum())))
     codes = np.empty((len(rows), int(coded.sum())), np.int64)
@@ -39,5 +40,43 @@ def keys_of(columns: Sequence[Column], rows: NDArray[np.int64]) -> tuple[NDArray
     written = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
     begin_of = np.concatenate(([0], ends)).astype(np.int64)
     bits = numbers.view(np.uint64)
-    write_keys(coded, numbers, bits, codes, blob, begins, lengths.astype(np.int64), begin_of, written)
+    _write_keys(coded, numbers, bits, codes, blob, begins, lengths.astype(np.int64), begin_of, written)
     return written, begin_of
+
+
+@njit(nogil=True, cache=True)
+def _write_keys(
+    coded: NDArray[np.bool_],
+    numbers: NDArray[np.float64],
+    bits: NDArray[np.uint64],
+    codes: NDArray[np.int64],
+    blob: NDArray[np.uint8],
+    begins: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    begin_of: NDArray[np.int64],
+    written: NDArray[np.uint8],
+) -> None:
+    """Fill ``written``: of every row the length of its key in eight bytes, then the key."""
+    for row in range(numbers.shape[0]):
+        at = begin_of[row]
+        for byte in range(8):
+            written[at + byte] = np.uint8((np.uint64(lengths[row]) >> np.uint64(8 * byte)) & _BYTE)
+        at += 8
+        number = code = 0
+        for column in range(len(coded)):
+            if coded[column]:
+                for source in range(begins[codes[row, code]], begins[codes[row, code] + 1]):
+                    written[at] = blob[source]
+                    at += 1
+                code += 1
+            elif numbers[row, number] != numbers[row, number]:
+                written[at] = _MISSING
+                at += 1
+                number += 1
+            else:
+                written[at] = _NUMBER
+                word = np.uint64(0) if numbers[row, number] == 0.0 else bits[row, number]
+                for byte in range(8):
+                    written[at + 1 + byte] = np.uint8((word >> np.uint64(8 * byte)) & _BYTE)
+                at += 9
+                number += 1

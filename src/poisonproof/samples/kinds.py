@@ -24,10 +24,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.batch import TableBatch
-from poisonproof.samples.cells import cell_key, utf8
+from poisonproof.samples.cells import LENGTH_BYTES, cell_key, utf8
 from poisonproof.samples.columns import Column, canonical_numbers
 from poisonproof.samples.hashing import content_digests, hash_bytes, hash_numbers
-from poisonproof.samples.keys import LENGTH_BYTES, keys_of
 from poisonproof.samples.sparse import narrow
 
 DTYPES = ("float64", "uint8")
@@ -329,21 +328,16 @@ class TableSamples(Samples):
         return b"".join(cell_key(column.cell(row)) for column in self.columns)
 
     def each_key(self, rows: ArrayLike) -> Iterator[bytes]:
-        rows = np.asarray(rows)
-        for block in _in_blocks(len(rows), self.n_features):
-            keys, begins = keys_of(self.columns, rows[block])
+        for _, keys, begins in self._keys_in_blocks(np.asarray(rows)):
             yield from (keys[start + LENGTH_BYTES : stop].tobytes() for start, stop in pairwise(begins.tolist()))
 
     def keys(self, rows: ArrayLike) -> bytes:
-        rows = np.asarray(rows)
-        blocks = _in_blocks(len(rows), self.n_features)
-        return b"".join(keys_of(self.columns, rows[block])[0].tobytes() for block in blocks)
+        return b"".join(keys.tobytes() for _, keys, _ in self._keys_in_blocks(np.asarray(rows)))
 
     def keys_of_parts(self, rows: NDArray[np.int64], starts: NDArray[np.int64]) -> Iterator[Iterable[bytes]]:
         pieces: list[bytes] = []
         begun = 0
-        for block in _in_blocks(len(rows), self.n_features):
-            keys, begins = keys_of(self.columns, rows[block])
+        for block, keys, begins in self._keys_in_blocks(rows):
             while begun + 1 < len(starts) and starts[begun + 1] <= block.stop:
                 first, last = max(int(starts[begun]) - block.start, 0), int(starts[begun + 1]) - block.start
                 yield [*pieces, keys[begins[first] : begins[last]].tobytes()]
@@ -353,6 +347,13 @@ class TableSamples(Samples):
         while begun + 1 < len(starts):
             yield []
             begun += 1
+
+    def _keys_in_blocks(self, rows: NDArray[np.int64]) -> Iterator[tuple[slice, NDArray[np.uint8], NDArray[np.int64]]]:
+        """Blocks of these rows; of each, its keys one after the other, and where each begins."""
+        from poisonproof.samples.keys import keys_of  # compiled code, which nobody loads who writes no keys
+
+        for block in _in_blocks(len(rows), self.n_features):
+            yield block, *keys_of(self.columns, rows[block])
 
     @property
     def layout(self) -> str:

@@ -48,14 +48,12 @@ def unpacked(record: Mapping[str, Any], count: int) -> list[Made]:
     return [machines for places, length in runs for machines in [frozenset(texts[at] for at in places)] * length]
 
 
-def of_run(folder: Path, n_subsets: int) -> dict[str, Any]:
-    """Where the base classifiers of a run were made, from its blocks, for its manifest."""
-    made: list[Made] = [frozenset()] * n_subsets
-    for path in [*sorted((folder / "votes").glob("*.npz")), *(folder / "models").glob(POOL)]:
-        arrays, facts = open_arrays(path, ("subsets",))
-        first = facts.get("first_subset", 0)
-        for at, machines in enumerate(unpacked(facts, len(arrays["subsets"])), first):
-            made[at] |= machines
+def of_run(folder: Path, voted: Sequence[Made]) -> dict[str, Any]:
+    """Where the base classifiers of a run were made, for its manifest: where they voted, and where their pool was."""
+    made = list(voted)
+    for path in (folder / "models").glob(POOL):
+        _, facts = open_arrays(path)
+        made = [known | machines for known, machines in zip(made, unpacked(facts, len(made)), strict=True)]
     return packed(made)
 
 
