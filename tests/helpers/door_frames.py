@@ -19,7 +19,23 @@ from poisonproof.samples.schema import TableSchema
 
 def records(rows: tuple[Row, ...]) -> pd.DataFrame:
     """As pandas infers it from values."""
-    return pd.DataFrame({name: pd.Series([row.cells[name] for row in rows]) for name in TABLE})
+    return pd.DataFrame({name: inferred([row.cells[name] for row in rows]) for name in TABLE})
+
+
+def inferred(values: list[Any]) -> pd.Series[Any]:
+    """A column as pandas makes it; of objects where pandas 2 cannot: it raises at whole numbers above every float."""
+    try:
+        return pd.Series(values)
+    except OverflowError:
+        return pd.Series(values, dtype=object)
+
+
+def converted(column: pd.Series[Any]) -> pd.Series[Any]:
+    """With pandas' own missing values, if it can; the same exception."""
+    try:
+        return column.convert_dtypes()
+    except OverflowError:
+        return column
 
 
 def typed(rows: tuple[Row, ...], types: dict[str, str] | None = None) -> pd.DataFrame:
@@ -38,7 +54,8 @@ def object_frame(rows: tuple[Row, ...]) -> pd.DataFrame:
 
 
 def nullable(rows: tuple[Row, ...]) -> pd.DataFrame:
-    return records(rows).convert_dtypes()
+    frame = records(rows)
+    return pd.DataFrame({name: converted(frame[name]) for name in TABLE})
 
 
 def by_arrow(rows: tuple[Row, ...]) -> pd.DataFrame:

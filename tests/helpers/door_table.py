@@ -63,6 +63,7 @@ from door_frames import (
     categories_of,
     concatenated_categories,
     holds_typed,
+    inferred,
     nullable,
     object_frame,
     of_frames,
@@ -226,7 +227,7 @@ def _doors() -> Iterator[Door]:
         )
         yield Door(
             f"texts, pandas{by}",
-            of_arrays(lambda rows: pd.Series(texts_of(rows)), grouped, TEXT_LEARNER),
+            of_arrays(lambda rows: inferred(texts_of(rows)), grouped, TEXT_LEARNER),
             texts_too,
             holds=_text_of_pandas,
         )

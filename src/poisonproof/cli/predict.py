@@ -140,17 +140,15 @@ def votes_on(asked: Asked, data: Path) -> Votes | Ballots | Neighbours:
     from poisonproof.estimators.samples_vote import Heard, SampleVoteClassifier
 
     model = asked.kept.model
-    by_samples = isinstance(model, SampleVoteClassifier)
-    blocks: list[Any] = [
-        model._heard(block.part.X) if by_samples else asked.kept.votes(block.part.X).matrix for block in asked.stream
-    ]
+    answers = model._heard if isinstance(model, SampleVoteClassifier) else lambda X: asked.kept.votes(X).matrix
+    blocks: list[Any] = [answers(block.part.X) for block in asked.stream]
     for note in asked.stream.notes:
         options.note(note)
     if not blocks:
         raise PoisonproofError(f"{data} holds no sample that can be read.")
-    return (
-        model._votes_of(Heard.joined(blocks)) if by_samples else asked.kept.ensemble._votes_of(np.concatenate(blocks))
-    )
+    if isinstance(model, SampleVoteClassifier):
+        return model._votes_of(Heard.joined(blocks))
+    return model._votes_of(np.concatenate(blocks))
 
 
 def types_vouched_for(run: Path, user_code: OwnCode) -> list[str]:
