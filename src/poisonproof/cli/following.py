@@ -20,6 +20,8 @@ PlanFile = Annotated[
 
 def with_premise(samples: Dataset, followed: dict[str, Any] | None) -> Dataset:
     """The data set, with what a followed plan chose from it among the premises."""
+    if followed is None:
+        return samples
     from poisonproof.planning.plan import followed_premise
 
-    return samples if followed is None else samples.but(premises=(*samples.premises, followed_premise(followed)))
+    return samples.but(premises=(*samples.premises, followed_premise(followed)))

@@ -7,6 +7,7 @@ Other files are read in one pass, as for `poisonproof run --max-memory`, and the
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,10 @@ from poisonproof.cli.reopening import Reopened, begun, checked_learner
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof.data import Dataset
+    from poisonproof.data import Dataset, ReadOptions
     from poisonproof.data.large import Removal, StoredDataset
+    from poisonproof.data.large_source import Source
+    from poisonproof.runs.manifest import Manifest
     from poisonproof.runs.removal import LeftOut
 
 DEFAULT_BOUND = "4GB"
@@ -43,21 +46,33 @@ def reopen_partitions(
     if not (run / PARTITIONS).is_dir():
         return None
     manifest, asked, read = begun(run)
-    source = reading.large_source(data or asked["data"], read)
+    source = reading.large_source(data or asked["data"], _by_schema_of(manifest, read) if data is None else read)
     if source is None:
         return None
     name = checked_learner(run, asked["learner"], learner)
     of_run = encoding.checked_again(run, asked.get("encoder"), encoder)
-    outline, estimator = with_learner(source.outline(), name, of_run, quiet=True)
-    outline = following.with_premise(outline, asked.get("plan"))
-    if "choice" in asked:
-        outline = choosing.with_premise(outline, asked["choice"])
-    outline = outline.but(name=manifest.settings.name)
-    spread, split = Spread.load(run / "spread.npz"), Split.from_dict(manifest.settings.split)
-    removal = Removal(source, split, spread.n_partitions, run / PARTITIONS, not accepts_nan(estimator))
     left_out = LeftOut.from_dict(asked["left_out"]) if data is None and "left_out" in asked else None
     stated = manifest.settings.digests if data is None else None
-    dataset, left_out = _as_it_stands(removal, left_out, outline, bound_of(asked), stated)
+    spread, split = Spread.load(run / "spread.npz"), Split.from_dict(manifest.settings.split)
+
+    def outlined(source: Source) -> tuple[Removal, Dataset, Any]:
+        outline, estimator = with_learner(source.outline(), name, of_run, quiet=True)
+        outline = following.with_premise(outline, asked.get("plan"))
+        if "choice" in asked:
+            outline = choosing.with_premise(outline, asked["choice"])
+        outline = outline.but(name=manifest.settings.name)
+        removal = Removal(source, split, spread.n_partitions, run / PARTITIONS, not accepts_nan(estimator))
+        return removal, outline, estimator
+
+    removal, outline, estimator = outlined(source)
+    standing = removal.opened(_words(left_out), outline)
+    if standing is None:  # other files, which may be of another schema
+        source = reading.large_source(data or asked["data"], read)
+        assert source is not None
+        removal, outline, estimator = outlined(source)
+        dataset, left_out = _read_again(removal, left_out, outline, bound_of(asked), stated)
+    else:
+        dataset = standing
     if remove and of_run is not None:
         raise PoisonproofError(
             f"The run in {run} keeps embeddings of its rows besides its partitions; delete the rows from the file and "
@@ -70,15 +85,23 @@ def reopen_partitions(
     return Reopened(manifest, dataset, model, dataset, left_out)
 
 
-def _as_it_stands(
+def _by_schema_of(manifest: Manifest, read: ReadOptions) -> ReadOptions:
+    """How to read files that are what they were: by the schema that the run states, which need not be guessed again."""
+    from poisonproof.samples.schema import TableSchema, schema_from_dict
+
+    stated = manifest.settings.schema
+    schema = None if stated is None else schema_from_dict(stated)
+    if not isinstance(schema, TableSchema):
+        return read
+    return replace(read, schema=replace(schema, guessed=read.schema is None))
+
+
+def _read_again(
     removal: Removal, left_out: LeftOut | None, outline: Dataset, max_memory: int, stated: dict[str, str] | None
 ) -> tuple[StoredDataset, LeftOut | None]:
-    """The data set as the run has it: from its partitions, or else from a pass over the files."""
+    """The data set as the run has it, from a pass over the files."""
     from poisonproof.data.large import open_large
 
-    dataset = removal.opened(_words(left_out), outline)
-    if dataset is not None:
-        return dataset, left_out
     dataset = open_large(
         removal.source,
         removal.split,

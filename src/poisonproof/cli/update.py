@@ -8,12 +8,14 @@ import typer
 
 from poisonproof.cli import encoding, options, reopening
 from poisonproof.cli.progress import progress_bar
+from poisonproof.cli.reopening_known import reopen_known
 from poisonproof.cli.reopening_partitions import bound_of, reopen_partitions
 
 if TYPE_CHECKING:
     from poisonproof.data import Dataset
     from poisonproof.runs.removal import LeftOut
 
+UNDEFENDED = ("undefended_accuracy", "strong_undefended_accuracy", "strong_undefended", "no_undefended")
 EXAMPLES = "Example: `poisonproof update runs/digits --remove 3,17`; `poisonproof update runs/my.csv-k20-d1 my.csv`"
 
 
@@ -30,6 +32,14 @@ def command(
     ] = None,
     learner: reopening.Learner = None,
     encoder: encoding.Again = None,
+    undefended: Annotated[
+        bool,
+        typer.Option(
+            "--undefended/--no-undefended",
+            help="Also train undefended models on all of the changed data, to compare with. Otherwise the run has no "
+            "such figures any more.",
+        ),
+    ] = False,
     data_dir: options.DataDir = None,
     n_jobs: options.Jobs = -1,
     json: options.Json = False,
@@ -40,7 +50,8 @@ def command(
     counted. A map whose units were read off the data stays as it is.
 
     DATA is the data as it should be now: your file with rows added, deleted or corrected. What was concluded from
-    the old data is deleted first; votes and base classifiers that saw a removed sample are overwritten.
+    the old data is deleted first; votes and base classifiers that saw a removed sample are overwritten. Without DATA, a
+    table that is still what the run read, to the byte, is not read whole: only the rows that are trained on again.
 
     Interrupted, the same command goes on, and so does `poisonproof update RUN`. Repeated, it changes nothing: rows are
     numbered as in the data itself, also after some of them were left out.
@@ -53,14 +64,15 @@ def command(
     options.warnings_as_notes()
     rows = [] if remove is None else reopening.row_numbers(remove)
     stored = reopen_partitions(run, data, rows, n_jobs, learner, encoder)
-    reopened = stored or reopening.reopen(run, data, data_dir, n_jobs, learner, encoder)
+    known = reopen_known(run, rows, n_jobs, learner) if stored is None and data is None and not undefended else None
+    reopened = stored or known or reopening.reopen(run, data, data_dir, n_jobs, learner, encoder)
     before, settings = reopened.manifest.asked or {}, reopened.manifest.settings
     kept = ("data", "learner", "encoder", "options", "plan", "choice", "attack_size", "trusted", "max_memory")
     asked: dict[str, Any] = {name: before[name] for name in kept if name in before}
     if data is not None:
         asked["data"] = data
     dataset, left_out = reopened.dataset, reopened.left_out
-    if rows and stored is None:
+    if rows and stored is None and known is None:
         dataset, left_out = _less(reopened, rows)
     if left_out is not None:
         asked["left_out"] = left_out.as_dict()
@@ -72,18 +84,22 @@ def command(
             RunSettings(
                 settings.votes_only,
                 bool(settings.rankings),
+                undefended,
                 update=True,
                 asked=asked,
                 max_memory=None if stored is None else bound_of(before),
             ),
         )
-    if stored is None:
+    if stored is None and known is None:
         _forget(reopened, left_out)
     write_report(outcome)
     changes = list(outcome.manifest.changes)
     if json:
-        options.print_json({"out": str(run), "changes": changes, "n_train": outcome.manifest.n_train})
+        facts = {name: getattr(outcome.manifest, name) for name in UNDEFENDED}
+        options.print_json({"out": str(run), "changes": changes, "n_train": outcome.manifest.n_train, **facts})
         return
+    if outcome.manifest.no_undefended is not None:
+        options.note(f"undefended models: {outcome.manifest.no_undefended}")
     if outcome.certificate.spread is None:
         options.print_line(f"{run}: {outcome.certificate.voters}; nothing was trained, all votes are counted.")
         return

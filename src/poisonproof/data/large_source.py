@@ -12,18 +12,16 @@ from poisonproof.data.dataset import Dataset
 from poisonproof.data.options import ReadOptions
 from poisonproof.data.readers.lines import FREE_EXPANSION, MOST_EXPANSION
 from poisonproof.data.readers.several import check_columns
+from poisonproof.data.readers.some_rows import table_files
 from poisonproof.data.readers.tables import Table
 from poisonproof.data.user_files import (
-    held_out_premise,
     kind_of,
-    more_premises,
     open_table,
     schema_for,
+    schema_premises,
     share_of,
-    table_files,
 )
 from poisonproof.errors import PoisonproofError
-from poisonproof.premises import Premise
 from poisonproof.samples.schema import FEATURES, TableSchema
 
 ANY_SIZE = 1 << 60
@@ -68,11 +66,7 @@ class Source:
     def outline(self) -> Dataset:
         """A data set without samples: what there is to know before the pass."""
         nobody = np.zeros(0, object)
-        premises = (
-            Premise("schema", str(self.schema), declared=self.declared),
-            held_out_premise(self.options, of_file=False, grouped=self.grouped),
-            *more_premises(self.schema, self.declared),
-        )
+        premises = schema_premises(self.schema, self.options, declared=self.declared, grouped=self.grouped)
         return Dataset(
             self.path.name,
             nobody,

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from poisonproof.data.dataset import Dataset, held_out
 from poisonproof.data.options import ReadOptions
+from poisonproof.data.origin import Origin
 from poisonproof.data.readers.csvfile import CsvTable
 from poisonproof.data.readers.folder import guess_image_schema, read_folder
 from poisonproof.data.readers.npz import layout_of, names_in, read_npz
 from poisonproof.data.readers.parquet import ParquetTable
 from poisonproof.data.readers.part import Part
 from poisonproof.data.readers.several import SeveralTables
+from poisonproof.data.readers.some_rows import single_rows_of, table_files
 from poisonproof.data.readers.svmlight import guess_sparse_schema, read_svmlight
 from poisonproof.data.readers.tables import Table, guess_schema, read_table
 from poisonproof.display.text import nearest
@@ -69,13 +71,6 @@ def kind_of(path: Path) -> str:
     raise PoisonproofError(f"{path} is of no known kind; there are {', '.join(KINDS)} and folders of images.")
 
 
-def table_files(path: Path) -> list[Path]:
-    """The files of a table: the file itself, or the Parquet files of a folder, by name."""
-    if not path.is_dir():
-        return [path]
-    return sorted(item for item in path.glob("*.parquet") if item.is_file() and not item.name.startswith("."))
-
-
 def open_files(path: str | Path, options: ReadOptions) -> Dataset:
     """The training and test samples of a user's files.
 
@@ -85,9 +80,11 @@ def open_files(path: str | Path, options: ReadOptions) -> Dataset:
     if options.test is not None and options.held_out is not None:
         raise PoisonproofError("Give --test or --held-out, not both.")
     path = Path(path)
-    schema, declared = schema_for(path, kind_of(path), options)
+    kind = kind_of(path)
+    origin = Origin.begun(path) if kind == "table" and single_rows_of(path) else None
+    schema, declared = schema_for(path, kind, options)
     part, inside = _read_all(path, schema, options)
-    where = held_out_premise(options, of_file=inside is not None, grouped=part.groups is not None)
+    numbers = part.names
     dtype = "uint8" if schema.kind == "images" or getattr(schema, "dtype", None) == "uint8" else "float64"
     notes = part.notes
     if options.test is not None:
@@ -118,8 +115,13 @@ def open_files(path: str | Path, options: ReadOptions) -> Dataset:
         part.groups,
         schema,
         schema.n_features if isinstance(schema, SparseSchema) else None,
-        (Premise("schema", str(schema), declared=declared), where, *more_premises(schema, declared)),
+        schema_premises(
+            schema, options, declared=declared, of_file=inside is not None, grouped=part.groups is not None
+        ),
         notes,
+        origin=None
+        if origin is None or part.groups is not None
+        else origin.of(numbers, part.names, None if options.test is not None else test.names),
     )
     return dataset.knowing(part.samples, test.samples)
 
@@ -321,6 +323,14 @@ def _fate(declared: bool) -> str:
     if declared:
         return "that is not one of the classes and were left out"
     return "that the training samples do not have and count as wrong"
+
+
+def schema_premises(
+    schema: Schema, options: ReadOptions, *, declared: bool, of_file: bool = False, grouped: bool = False
+) -> tuple[Premise, ...]:
+    """What reading takes as given: the schema, where the test samples come from, and what the schema says besides."""
+    where = held_out_premise(options, of_file=of_file, grouped=grouped)
+    return (Premise("schema", str(schema), declared=declared), where, *more_premises(schema, declared))
 
 
 def held_out_premise(options: ReadOptions, *, of_file: bool, grouped: bool) -> Premise:

@@ -270,6 +270,28 @@ def read_stored(model: EnsembleClassifier, store: PartitionStore, like: Samples)
     )
 
 
+def read_known(
+    model: EnsembleClassifier, samples: Samples, names: Sequence[str], labels: NDArray[np.int64], like: Samples
+) -> TrainingData:
+    """The same of samples that are read when they are asked for; ``labels`` are places in ``names``."""
+    learner = _checked_learner(model)
+    width = BaseEstimator()
+    validate_data(width, outline(like, like), skip_check_array=True)
+    classes, codes, cells = read_labels(names, model.classes)
+    if (codes[labels] < 0).any():
+        raise PoisonproofError("Rows whose labels are none of the classes cannot be told from what is kept of them.")
+    return TrainingData(
+        learner,
+        samples,
+        codes[labels],
+        cells,
+        classes,
+        (),
+        int(vars(width)["n_features_in_"]),
+        getattr(width, "feature_names_in_", None),
+    )
+
+
 def _checked_learner(model: EnsembleClassifier) -> Any:
     learner = learner_of(model)
     if not is_classifier(learner):

@@ -29,6 +29,7 @@ from poisonproof.samples.labels import label_cells, one_by_one, read_labels
 from poisonproof.samples.packed import form_of_pack, joined
 from poisonproof.samples.rows import count_rows, join_rows, row_numbers, take_rows
 from poisonproof.samples.sparse import entries_by_row, is_sparse
+from poisonproof.samples.stretches import less_rows
 from poisonproof.training.work import Training
 
 
@@ -67,7 +68,7 @@ class Given:
     def less(self, change: Change, samples: Samples | None = None) -> Given:
         """The rows that stay; where ``samples`` hold the same numbers in the same array, that is kept once."""
         shared = isinstance(samples, NumberSamples) and isinstance(self.X, np.ndarray)
-        X = samples.values if shared else take_rows(self.X, change.stay)  # type: ignore[union-attr]
+        X = samples.values if shared else _rows_left(self.X, change)  # type: ignore[union-attr]
         return Given(X, _less(self.y, change), None if self.groups is None else _less(self.groups, change))
 
     def and_more(self, more: Given) -> Given:
@@ -127,18 +128,18 @@ class Known:
         before = self.prepared
         data = before.data
         samples = _with_more(data.samples.without(change.removed, change.stay), arriving)
-        codes = np.concatenate((data.codes[change.stay], arriving.codes))
-        fed = np.flatnonzero(data.codes >= 0)
-        gone = np.searchsorted(fed, change.removed)
-        left = np.delete(np.arange(len(fed)), gone)
-        fed_samples, fed_codes = samples, codes
+        codes = np.concatenate((less_rows(data.codes, change.removed), arriving.codes))
+        gone, fed_samples, fed_codes = change.removed, samples, codes
         if before.n_dropped:
+            fed = np.flatnonzero(data.codes >= 0)
+            gone = np.searchsorted(fed, change.removed)
+            left = np.delete(np.arange(len(fed)), gone)
             fed_samples = _with_more(before.training.samples.without(gone, left), arriving)
             fed_codes = codes[codes >= 0]
         earlier = before.subsets
         assert isinstance(earlier, Subsets)
-        partition = np.concatenate((earlier.partition[left], arriving.partition))
-        rank = canonical_rank(fed_samples, fed_codes) if len(arriving.codes) else earlier.rank[left]
+        partition = np.concatenate((less_rows(earlier.partition, gone), arriving.partition))
+        rank = canonical_rank(fed_samples, fed_codes) if len(arriving.codes) else less_rows(earlier.rank, gone)
         subsets = Subsets(before.spread, partition, rank)
         touched = np.unique(np.concatenate((earlier.partition[gone], arriving.partition)))
         retrained = np.unique(before.spread.as_table()[touched])
@@ -301,10 +302,15 @@ def _same_stamp(stamp: Any, earlier: Any) -> bool:
     return bool(stamp == earlier)
 
 
+def _rows_left(X: Any, change: Change) -> Any:
+    """Samples that stay, as they were given."""
+    return less_rows(X, change.removed) if isinstance(X, np.ndarray) else take_rows(X, change.stay)
+
+
 def _less(values: Any, change: Change) -> Any:
     """Labels or ids of the rows that stay, as they are kept."""
     if isinstance(values, np.ndarray):
-        return values[change.stay]
+        return less_rows(values, change.removed)
     if hasattr(values, "iloc"):
         return values.iloc[change.stay]
     left = list(values if isinstance(values, list) else one_by_one(values))

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.data import Dataset
+from poisonproof.data.known import KnownDataset
 from poisonproof.data.large import StoredDataset
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.base import (
     EnsembleClassifier,
     TrainingData,
+    read_known,
     read_stored,
     read_training,
     shared_premises,
@@ -140,6 +142,29 @@ def prepare_stored(model: Any, dataset: StoredDataset) -> Prepared:
     )
 
 
+def prepare_known(model: Any, dataset: KnownDataset) -> Prepared:
+    """The same where little has changed: partitions that did are read and digested, of the others all is known."""
+    spread = resolve_spread(model.spread, model.k, model.d, unless=(DEFAULT_K, DEFAULT_D))
+    split, known = split_of(model), dataset.known
+    samples, test = dataset.samples_for("train", split), dataset.samples_for("test", split)
+    data = read_known(model, samples, known.names, known.labels, test)
+    subsets, contents = Subsets(spread, known.partition, known.rank), list(known.contents)
+    changed = np.array(dataset.changed, np.int64)
+    for j, content in zip(changed.tolist(), subsets.contents(samples, data.codes, changed), strict=True):
+        contents[j] = content
+    tell(data, subsets)
+    return _prepared(
+        Training(data.learner, samples, data.codes, subsets),
+        subsets,
+        data,
+        split,
+        tuple(_premises(model, replace(data, samples=test), spread, split)),
+        0,
+        model.classes is None,
+        contents,
+    )
+
+
 def _prepared(
     training: Training,
     subsets: Subsets | StoredSubsets,
@@ -178,6 +203,8 @@ def prepare_dataset(model: Any, dataset: Dataset) -> Prepared:
     """The same on a data set, whose samples are put into canonical form once, whoever asks for them."""
     if isinstance(dataset, StoredDataset):
         return prepare_stored(model, dataset).with_premises(dataset.premises)
+    if isinstance(dataset, KnownDataset):
+        return prepare_known(model, dataset).with_premises(dataset.premises)
     X = dataset.samples_for("train", split_of(model))
     return prepare(model, X, dataset.y_train, dataset.groups).with_premises(dataset.premises)
 

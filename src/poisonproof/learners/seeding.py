@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from joblib import parallel_config
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from poisonproof.system.torch_settings import seeded_if_loaded
 
@@ -20,6 +20,9 @@ SEEDS = ("random_state", "seed", "random_seed", "rng")
 
 
 JOBS = ("n_jobs", "n_threads", "nthread", "nthreads", "num_thread", "num_threads", "thread_count")
+
+
+PLAIN = (type(None), bool, int, float, str)
 
 
 _settings = threading.RLock()
@@ -54,13 +57,39 @@ class Seeder:
                 self.fixed[path] = None
             elif _generator_like(value, 0) is not None:
                 self.generators[path] = value
+        self.plain = _plain_parameters(estimator)
 
     def __call__(self, index: int) -> Any:
         """The clone of this base classifier."""
-        model = clone(self.estimator)
         settings = self.fixed | dict.fromkeys(self.seeds, index)
+        if self.plain is not None:
+            return type(self.estimator)(**(self.plain | settings))
+        model = clone(self.estimator)
         settings |= {path: _generator_like(value, index) for path, value in self.generators.items()}
         return model.set_params(**settings) if settings else model
+
+
+def _plain_parameters(estimator: Any) -> dict[str, Any] | None:
+    """The parameters of an estimator that is them and nothing else, so that a clone is its class called with them.
+
+    scikit-learn looks for more than that in every clone, which takes as long as the fit of a small subset. None where
+    there may be more: parameters that are objects, attributes besides, a way of its own to be cloned or set.
+    """
+    kind = type(estimator)
+    overridden = any(
+        getattr(kind, name, None) is not getattr(BaseEstimator, name)
+        for name in ("__sklearn_clone__", "set_params", "get_params", "__setattr__", "__new__")
+    )
+    parameters = {} if overridden else estimator.get_params(deep=False)
+    if overridden or vars(estimator).keys() != parameters.keys():
+        return None
+    if any(type(value) not in PLAIN for value in parameters.values()):
+        return None
+    try:
+        copied = clone(estimator)
+    except Exception:  # it is told of where base classifiers are made
+        return None
+    return parameters if vars(copied) == vars(estimator) else None
 
 
 def _leaves_it_to_joblib(owner: Any) -> bool:

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.table_product import Folded
@@ -85,55 +84,55 @@ class TableStack:
         n_scaled = 0 if first.sparse_ else n_numbers
         mean, scale, flagged = np.zeros((n_scaled, m)), np.ones((n_scaled, m)), np.zeros((n_scaled, m), np.bool_)
         columns = [at for at, categories in enumerate(first.categories_) if categories is not None]
-        held: list[list[tuple[str, int, NDArray[np.float64]]]] = [[] for _ in columns]
+        of_lane = [[model.categories_[column] or [] for column in columns] for model in models]
+        names = tuple(
+            tuple(sorted({name for categories in of_lane for name in categories[at]})) for at in range(len(columns))
+        )
+        firsts = np.cumsum([0, *map(len, names)]).tolist()
+        numbers = [
+            {name: number for number, name in enumerate(vocabulary, begun)}
+            for vocabulary, begun in zip(names, firsts, strict=False)
+        ]
+        held: list[int] = []  # the number of the name of every entry, lane by lane
+        learned_of: list[NDArray[np.float64]] = []
         for lane, model in enumerate(models):
-            learned = model.weights_
-            bias[: slots[lane], lane] = model.bias_
-            weights[:, : slots[lane], lane] = learned[:, :n_numbers].T
+            learned, here = model.weights_, slots[lane]
+            bias[:here, lane] = model.bias_
+            weights[:, :here, lane] = learned[:, :n_numbers].T
             if n_scaled:
                 mean[:, lane], scale[:, lane] = model.mean_, model.scale_
                 flagged[model.flagged_, lane] = True
-                flags[model.flagged_, : slots[lane], lane] = learned[:, n_numbers : n_numbers + len(model.flagged_)].T
-            at = n_numbers + len(model.flagged_)
-            for column, place in zip(columns, held, strict=True):
-                categories = model.categories_[column] or []
-                place.extend((name, lane, learned[:, at + i]) for i, name in enumerate(categories))
-                at += len(categories)
-        names = tuple(tuple(sorted({name for name, _, _ in place})) for place in held)
-        lanes: list[int] = []
-        counted, entries = [0], np.zeros((sum(map(len, held)), k))
-        for vocabulary, place in zip(names, held, strict=True):
-            order = {name: number for number, name in enumerate(vocabulary)}
-            for _, lane, learned in sorted(place, key=lambda entry: (order[entry[0]], entry[1])):
-                entries[len(lanes), : len(learned)] = learned
-                lanes.append(lane)
-            per_name = np.bincount([order[name] for name, _, _ in place], minlength=len(vocabulary))
-            counted.extend((np.cumsum(per_name) + counted[-1]).tolist())
-        starts = np.array(counted, np.int64)
+                flags[model.flagged_, :here, lane] = learned[:, n_numbers : n_numbers + len(model.flagged_)].T
+            for categories, known in zip(of_lane[lane], numbers, strict=True):
+                held.extend(map(known.__getitem__, categories))
+            entry = np.zeros((sum(map(len, of_lane[lane])), k))
+            start = n_numbers + len(model.flagged_)
+            entry[:, :here] = learned[:, start : start + len(entry)].T
+            learned_of.append(entry)
+        lane_of = np.repeat(np.arange(m), [len(entry) for entry in learned_of])
+        number_of = np.array(held, np.int64)
+        order = np.lexsort((lane_of, number_of))
+        lanes, entries = lane_of[order], np.concatenate(learned_of)[order]
+        starts = np.concatenate(([0], np.cumsum(np.bincount(number_of, minlength=firsts[-1]), dtype=np.int64)))
         iterations = np.array([model.n_iter_ for model in models], np.int64)
         return cls(
-            kinds, first.sparse_, slots, bias, mean, scale, weights, flags, flagged, names, starts,
-            np.array(lanes, np.int64), entries, iterations,
+            kinds, first.sparse_, slots, bias, mean, scale, weights, flags, flagged, names, starts, lanes, entries,
+            iterations,
         )  # fmt: skip
 
     def model(self, lane: int, learner: Any, n_features: int, feature_names: NDArray[Any] | None) -> TableClassifier:
         """One base classifier as it was fitted."""
-        model, k = clone(learner), int(self.slots[lane])
+        model, k = TableClassifier(**learner.get_params(deep=False)), int(self.slots[lane])
         flagged = np.flatnonzero(self.flagged[:, lane])
-        pieces = [self.weights[:, :k, lane], self.flags[flagged, :k, lane]]
+        by_lane, ends, number_of = self._by_lane
+        here = by_lane[ends[lane] : ends[lane + 1]]
+        pieces = [self.weights[:, :k, lane], self.flags[flagged, :k, lane], self.entries[here, :k]]
         categories: list[list[str] | None] = [None] * (0 if self.sparse else n_features)
-        first = 0
+        numbers, first = number_of[here].tolist(), 0
         for column, vocabulary in zip(self.category_columns, self.names, strict=True):
-            held = []
-            for number, name in enumerate(vocabulary, first):
-                at = self.starts[number] + np.searchsorted(
-                    self.lanes[self.starts[number] : self.starts[number + 1]], lane
-                )
-                if at < self.starts[number + 1] and self.lanes[at] == lane:
-                    held.append(name)
-                    pieces.append(self.entries[at : at + 1, :k])
-            categories[column] = held
-            first += len(vocabulary)
+            end = first + len(vocabulary)
+            categories[column] = [vocabulary[number - first] for number in numbers if first <= number < end]
+            first = end
         model.classes_ = np.arange(max(k, 2))
         model.categories_, model.sparse_ = categories, self.sparse
         model.mean_, model.scale_, model.flagged_ = self.mean[:, lane].copy(), self.scale[:, lane].copy(), flagged
@@ -143,6 +142,13 @@ class TableStack:
         if feature_names is not None:
             model.feature_names_in_ = feature_names
         return model
+
+    @cached_property
+    def _by_lane(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Entries lane by lane, each lane's in the order of their names; where lanes end; the name of every entry."""
+        number_of = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+        ends = np.concatenate(([0], np.cumsum(np.bincount(self.lanes, minlength=len(self)))))
+        return np.argsort(self.lanes, kind="stable"), ends, number_of
 
     @cached_property
     def category_columns(self) -> tuple[int, ...]:

@@ -121,6 +121,7 @@ class Manifest:
     undefended_accuracy: float | None = None
     strong_undefended_accuracy: float | None = None
     strong_undefended: str | None = None
+    no_undefended: str | None = None
     seconds: dict[str, float] | None = None
     files: dict[str, str] | None = None
 
@@ -198,7 +199,7 @@ MANIFEST_TYPES: dict[str, Any] = {
     **dict.fromkeys(("environments", "made_in"), list | None),
     "changes": tuple,
     **dict.fromkeys(("premises", "notes"), tuple | None),
-    **dict.fromkeys(("unit", "method", "strong_undefended"), str | None),
+    **dict.fromkeys(("unit", "method", "strong_undefended", "no_undefended"), str | None),
     **dict.fromkeys(("n_train", "n_test", "empty_subsets"), int | None),
     **dict.fromkeys(
         (

@@ -22,11 +22,12 @@ from poisonproof.estimators.prepared import Prepared
 from poisonproof.estimators.samples_vote import SampleVoteClassifier
 from poisonproof.runs.blocks import vote_all
 from poisonproof.runs.folder import noted_stale, opened_run
+from poisonproof.runs.kept_rows import keep_rows
 from poisonproof.runs.layout import SCHEMA, SCRATCH, results_of
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.runs.outcome import Clock, Outcome, first_figures, origin_of, threat_model
 from poisonproof.runs.samples import run_samples
-from poisonproof.runs.undefended import Undefended
+from poisonproof.runs.undefended import TOO_LARGE, Undefended, not_trained
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.schema import Schema
 from poisonproof.system.environment import environment
@@ -64,6 +65,7 @@ def run(
         return run_samples(dataset, model, folder, settings)
     folder, clock = Path(folder), Clock()
     with opened_run(dataset, model, folder, settings) as (ensemble, manifest, memory, n_jobs):
+        keep_rows(folder, dataset, ensemble)
         clock.stop("prepare")
         bound = settings.max_memory
         order = Order(folder, ensemble.training, ensemble.digests, settings.rankings, not settings.votes_only)
@@ -81,12 +83,15 @@ def run(
         votes = ensemble.votes(voted.votes)
         certificate = replace(certify(votes), origin=origin_of(manifest.settings, threat_model(ensemble.split)))
         clock.stop("certify")
-        undefended = Undefended()
-        if settings.undefended and bound is not None and _undefended_bytes(ensemble, memory, test) > bound:
-            log.warning("the undefended learner was not trained on all data: it needs more than --max-memory")
+        needs_more = settings.undefended and bound is not None and _undefended_bytes(ensemble, memory, test) > bound
+        if needs_more:
+            log.warning("the undefended learner was not trained on all data: %s", TOO_LARGE)
+            undefended = Undefended(why_not=TOO_LARGE)
         elif settings.undefended:
             log.info("%s; undefended models are trained to compare with", first_figures(certificate, dataset.y_test))
             undefended = Undefended.of(ensemble, dataset)
+        else:
+            undefended = not_trained(manifest, settings)
         clock.stop("undefended")
         votes.save(folder / "votes.npy")
         certificate.save(folder / "certificate.npz")
@@ -100,9 +105,7 @@ def run(
             float((votes.matrix == votes.indices_of(dataset.y_test)[:, None]).mean()),
             clock.seconds,
             finished.but(
-                undefended_accuracy=undefended.same,
-                strong_undefended_accuracy=undefended.strong,
-                strong_undefended=undefended.strong_words,
+                **undefended.facts(),
                 seconds=clock.seconds,
             ).write(folder),
             dataset.x_test,

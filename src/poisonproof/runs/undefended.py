@@ -18,6 +18,7 @@ from poisonproof.learners.seeding import isolated, seeded
 from poisonproof.learners.strong import Strong, strong_for
 from poisonproof.partition.split import Split
 from poisonproof.partition.store import StoredSubsets
+from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import read_labels
 from poisonproof.samples.schema import TableSchema
@@ -25,6 +26,9 @@ from poisonproof.system.threads import one_linear_algebra_thread
 from poisonproof.training.member import fed_to
 
 log = logging.getLogger(__name__)
+TOO_LARGE = "it needs more than --max-memory"
+NOT_ASKED = "none was asked for"
+CHANGED = "none was trained since the training data changed; `poisonproof update RUN --undefended` does it"
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,23 @@ class Undefended:
         table has columns of texts, the encoder head or the preset for images.
     strong_words : str or None
         What that is.
+    why_not : str or None
+        Why nothing was trained, in words.
     """
 
     same: float | None = None
     strong: float | None = None
     strong_words: str | None = None
+    why_not: str | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """For a manifest."""
+        return {
+            "undefended_accuracy": self.same,
+            "strong_undefended_accuracy": self.strong,
+            "strong_undefended": self.strong_words,
+            "no_undefended": self.why_not,
+        }
 
     @classmethod
     def of(cls, ensemble: Prepared, dataset: Dataset) -> Undefended:
@@ -68,6 +84,23 @@ class Undefended:
         lesson = Lesson(samples, codes, np.flatnonzero(codes >= 0), classes, dataset, split)
         strong = strong_for(samples, images=_are_images(dataset), texts=_text_columns(dataset))
         return cls(None, *_strong_share(lesson, strong))
+
+
+def not_trained(manifest: Manifest, settings: RunSettings) -> Undefended:
+    """What is said where no undefended model was asked for: figures of an update belong to the same data, or to none.
+
+    ``manifest`` is that of the run before; one that is complete is of this very data.
+    """
+    if not settings.update:
+        return Undefended(why_not=NOT_ASKED)
+    if manifest.status != "complete":
+        return Undefended(why_not=CHANGED)
+    return Undefended(
+        manifest.undefended_accuracy,
+        manifest.strong_undefended_accuracy,
+        manifest.strong_undefended,
+        manifest.no_undefended,
+    )
 
 
 @dataclass(frozen=True, eq=False)

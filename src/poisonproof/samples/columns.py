@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.samples.cells import cell_codes, cell_key, order_of_cell
+from poisonproof.samples.stretches import less_rows
 
 Reader = Callable[[Any], tuple[float | str | None, bool]]
 """A value as a canonical cell, and whether it is missing because it could not be read."""
@@ -194,11 +195,13 @@ class Column:
             return replace(self, numbers=self._kept[rows])
         return replace(self, codes=self.codes[rows])
 
-    def without(self, rows: NDArray[np.int64], stay: NDArray[np.int64]) -> Column:
-        """The rows that stay, where ``rows`` are the others; of cells that only those had, nothing is kept."""
-        column = self.take(stay)
-        if self.codes is None or column.codes is None:
-            return column
+    def without(self, rows: NDArray[np.int64]) -> Column:
+        """All rows but these, which increase; of cells that only those had, nothing is kept."""
+        left = less_rows(self._kept, rows)
+        if self.codes is None:
+            return replace(self, numbers=left)
+        column = replace(self, codes=left)
+        assert column.codes is not None
         removed = np.unique(self.codes[rows])
         gone = np.array([code for code in removed if code != MISSING and not (column.codes == code).any()], np.int32)
         if not len(gone):

@@ -28,6 +28,7 @@ from poisonproof.samples.cells import LENGTH_BYTES, cell_key, utf8
 from poisonproof.samples.columns import Column, canonical_numbers
 from poisonproof.samples.hashing import content_digests, hash_bytes, hash_numbers
 from poisonproof.samples.sparse import narrow
+from poisonproof.samples.stretches import less_rows
 
 DTYPES = ("float64", "uint8")
 MOST_PIXEL = 1 << 40
@@ -76,7 +77,7 @@ class Samples(ABC):
     def without(self, rows: NDArray[np.int64], stay: NDArray[np.int64]) -> Samples:
         """The samples that stay, where ``rows`` are the others, with the hashes that they have; nothing of the rest."""
         left = self.subset(stay)
-        vars(left)["content_hashes"] = self.content_hashes[stay]
+        vars(left)["content_hashes"] = less_rows(self.content_hashes, rows)
         return left
 
     @property
@@ -183,6 +184,11 @@ class NumberSamples(Samples):
 
     def subset(self, rows: ArrayLike) -> Samples:
         return NumberSamples(self.values[np.asarray(rows)])
+
+    def without(self, rows: NDArray[np.int64], stay: NDArray[np.int64]) -> Samples:
+        left = NumberSamples(less_rows(self.values, rows))
+        vars(left)["content_hashes"] = less_rows(self.content_hashes, rows)
+        return left
 
     def sums(self) -> NDArray[np.int64]:
         flat = self.values.reshape(len(self), -1)
@@ -364,8 +370,8 @@ class TableSamples(Samples):
         return TableSamples(tuple(column.take(rows) for column in self.columns), len(rows))
 
     def without(self, rows: NDArray[np.int64], stay: NDArray[np.int64]) -> Samples:
-        left = TableSamples(tuple(column.without(rows, stay) for column in self.columns), len(stay))
-        vars(left)["content_hashes"] = self.content_hashes[stay]
+        left = TableSamples(tuple(column.without(rows) for column in self.columns), len(stay))
+        vars(left)["content_hashes"] = less_rows(self.content_hashes, rows)
         return left
 
     @property

@@ -8,7 +8,7 @@ texts, and nothing about one label depends on the others. Whole numbers stay who
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,6 +73,16 @@ def label_cells(labels: Iterable[Any]) -> list[Cell]:
         known = dict(zip(different := set(labels), _one_after_another(different), strict=True))
         return [known[label] for label in labels]
     return _one_after_another(labels)
+
+
+def places_of_labels(labels: list[Any], places: Mapping[Cell, int], otherwise: int) -> NDArray[np.int64]:
+    """The place of each label by its cell, or ``otherwise``; each different label is read once where that is one."""
+    if set(map(type, labels)) <= HASHED:
+        different = list(set(labels))
+        cells = _one_after_another(different)
+        known = {label: places.get(cell, otherwise) for label, cell in zip(different, cells, strict=True)}
+        return np.fromiter(map(known.__getitem__, labels), np.int64, len(labels))
+    return np.array([places.get(cell, otherwise) for cell in label_cells(labels)], np.int64)
 
 
 def _one_after_another(labels: Iterable[Any]) -> list[Cell]:

@@ -47,6 +47,7 @@ from poisonproof.training.member_list import (
     vote_block,
 )
 from poisonproof.training.provenance import made_by, made_here
+from poisonproof.training.stacked import stacks
 from poisonproof.training.work import (
     Answers,
     Block,
@@ -138,7 +139,13 @@ class MemberByMember:
             train = partial(
                 train_and_vote, order.training, test, n_classes, rankings=order.rankings, resources=resources
             )
-            fresh = train(wanted=[indices for indices in others.values() if indices])
+            wanted = [indices for indices in others.values() if indices]
+            if stacks(order.training.estimator) and sum(map(len, wanted)) <= MEMBERS_PER_FILE:
+                # They are done before a worker has started, and asked all at once.
+                together = partial(train, wanted=[[i for indices in wanted for i in indices]])
+                fresh = _parted(together(resources=resources._replace(n_jobs=1)), wanted)
+            else:
+                fresh = train(wanted=wanted)
             for block in blocks:
                 asked = _kept_of(block, kept[block], order)
                 lost = [i for i in kept[block] if i not in {member.index for member in asked}]
@@ -170,6 +177,19 @@ class MemberByMember:
         self, folder: Path, n_subsets: int, learner: Any, n_classes: int, trusted: Sequence[str] = ()
     ) -> SomeMembers:
         return load_member_files([folder / name for name in self.files(n_subsets, folder)], trusted)
+
+
+def _parted(voted: Iterator[VotedBlock], wanted: Sequence[Sequence[int]]) -> Iterator[VotedBlock]:
+    """Base classifiers that were trained and asked together, block by block, as they are wanted."""
+    if not wanted:
+        return
+    (whole,) = voted
+    start = 0
+    for indices in wanted:
+        here = slice(start, start + len(indices))
+        refusals = {i: refusal for i, refusal in whole.refusals.items() if i in indices}
+        yield VotedBlock(whole.members[here], whole.votes[:, here], refusals, whole.environment)
+        start = here.stop
 
 
 def _kept_of(block: Block, indices: Sequence[int], order: Order) -> MemberList:

@@ -33,7 +33,7 @@ SCHEMA = "schema.json"
 REQUIRED = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
 MAY_BE_ABSENT = re.compile(
     r"votes/block-\d{5,}\.npz|models/(model\.json|estimator\.skops|members-(\d{5,}\.(?:skops|npy)|pool\.npz|features\.npy|coefficients\.npy))"
-    r"|schema\.json|votes\.rankings\.npy"
+    r"|schema\.json|rows\.npz|votes\.rankings\.npy"
 )
 MODEL_FILE = re.compile(r"estimator\.skops|members-(\d{5,}\.(?:skops|npy)|pool\.npz|features\.npy|coefficients\.npy)")
 WITHOUT_DIGEST = ("manifest.json", "report.html", "run.lock", "audit.json", "audit.svg")

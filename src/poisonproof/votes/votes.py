@@ -14,7 +14,7 @@ from poisonproof.errors import DamagedFileError, PoisonproofError, WrongTypeErro
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
 from poisonproof.premises import Premise, from_records, to_records
-from poisonproof.samples.labels import label_cells, one_by_one
+from poisonproof.samples.labels import label_cells, one_by_one, places_of_labels
 from poisonproof.system.archives import map_npy
 from poisonproof.system.files import read_record, reading, sha256_of, write_record, write_whole
 from poisonproof.system.threads import in_threads
@@ -187,7 +187,7 @@ def class_indices(y: ArrayLike, classes: NDArray[Any], *, inferred: bool = False
         )
     labels = one_by_one(y)
     index = {cell: at for at, cell in enumerate(label_cells(classes.tolist()))}
-    indices = np.array([index.get(cell, UNSEEN_LABEL) for cell in label_cells(labels)], np.int64)
+    indices = places_of_labels(labels, index, UNSEEN_LABEL)
     unknown = np.flatnonzero(indices == UNSEEN_LABEL)
     if len(unknown) and not inferred:
         raise PoisonproofError(f"Label {labels[unknown[0]]!r} is not one of the {len(classes)} classes.")

@@ -42,6 +42,7 @@ class ParquetTable:
         readable = [field.name for field in schema if not _unreadable(pa, field.type)]
         self.unreadable = [field.name for field in schema if _unreadable(pa, field.type)]
         self.header = checked_names(readable, path)
+        self.n_rows = int(facts.num_rows)
         self._texts = [field.name for field in schema if field.type in (pa.string(), pa.large_string())]
 
     def records(self, faults: Counter[str]) -> Iterator[tuple[int, list[str]]]:
@@ -57,6 +58,11 @@ class ParquetTable:
 
     def pieces(self, faults: Counter[str], wanted: Sequence[str]) -> Iterator[Piece]:
         """The same by column, typed as the file is; of these columns only."""
+        for first, batch in self.batches(wanted):
+            yield self.piece(batch, range(first, first + len(batch)), faults, wanted)
+
+    def batches(self, wanted: Sequence[str]) -> Iterator[tuple[int, Any]]:
+        """Number of the first row and cells of a bounded number of rows at a time, as Arrow has them."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -64,11 +70,15 @@ class ParquetTable:
         try:
             with pq.ParquetFile(self.path, read_dictionary=self._texts) as file:
                 for batch in file.iter_batches(ROWS_PER_BATCH, columns=list(wanted), use_threads=False):
-                    columns = {name: ArrowCells(batch.column(name), name, faults) for name in wanted}
-                    yield Piece(range(first, first + len(batch)), dict(columns))
+                    yield first, batch
                     first += len(batch)
         except (pa.ArrowException, OSError) as error:
             raise PoisonproofError(f"{self.path} is not a whole Parquet file ({_one_line(error)}).") from None
+
+    @staticmethod
+    def piece(batch: Any, rows: Sequence[int], faults: Counter[str], wanted: Sequence[str]) -> Piece:
+        """A batch as a piece of a table."""
+        return Piece(rows, {name: ArrowCells(batch.column(name), name, faults) for name in wanted})
 
 
 def _unreadable(pa: Any, kind: Any) -> bool:
