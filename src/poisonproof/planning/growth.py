@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from poisonproof.display.numbers import in_bytes
 from poisonproof.errors import PoisonproofError
 from poisonproof.planning.formulas import CLUSTER_CORES, TEST_SAMPLES
 from poisonproof.training.member_files import MEMBERS_PER_FILE
@@ -214,5 +215,5 @@ def assumptions(scene: Scene) -> tuple[str, ...]:
         f"wait; then a worker trains {MEMBERS_PER_FILE} base classifiers at a time, so that no more than k·d / "
         f"{MEMBERS_PER_FILE} workers are busy.",
         "Memory of a worker is reckoned as `--max-memory` reckons it, eight times a subset; the other process is given "
-        f"{BOUND / 1e9:g} GB. Waiting for storage and network, and repeated work, are not in it.",
+        f"{in_bytes(BOUND)}. Waiting for storage and network, and repeated work, are not in it.",
     )
