@@ -231,6 +231,17 @@ def test_declared_classes_drop_other_labels_one_by_one():
     assert with_unused.predict_proba(X[TEST]).shape == (60, 6)
 
 
+def test_classes_that_are_named_after_the_fit_are_not_declared(tmp_path):
+    ensemble = model().fit(X[TRAIN], Y[TRAIN])
+    before = ensemble.certify(X[TEST])
+    ensemble.set_params(classes=[0, 1, 2, 3])
+    after = ensemble.certify(X[TEST])
+    assert before.classes_inferred and after.classes_inferred
+    assert (before.radius == after.radius).all() and before.premises == after.premises
+    ensemble.save(tmp_path / "kept")
+    assert FiniteAggregationClassifier.load(tmp_path / "kept").votes(X[TEST]).classes_inferred
+
+
 def test_premises_say_what_was_declared():
     said = [str(premise) for premise in fitted().premises_]
     assert "classes: 4 labels, 0, 1, 2, 3 (chosen from this data)" in said

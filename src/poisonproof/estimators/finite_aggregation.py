@@ -81,6 +81,8 @@ class FiniteAggregationClassifier(EnsembleClassifier):
     ----------
     classes_ : array
         The labels, in increasing order.
+    classes_inferred_ : bool
+        Whether they were read off the training data; then radii mind labels that nobody has used yet.
     spread_ : Spread
     split_ : Split
     estimators_ : list
@@ -201,6 +203,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         self.spread_, self.split_, self.premises_ = prepared.spread, prepared.split, prepared.premises
         self.subset_sizes_, self.partition_sizes_ = prepared.subsets.sizes, prepared.subsets.partition_sizes
         self.subset_digests_, self.n_dropped_ = prepared.digests, prepared.n_dropped
+        self.classes_inferred_ = prepared.classes_inferred
 
     @property
     def estimators_(self) -> list[Any]:
@@ -236,9 +239,8 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         return self._votes_of(self.members_.ask(self._read_test(X, self.split_), len(self.classes_)))
 
     def _votes_of(self, answers: NDArray[Any]) -> Votes:
-        return votes_of(
-            answers, self.spread_, self.split_, self.classes_, self.premises_, inferred=self.classes is None
-        )
+        inferred = self.classes_inferred_  # as `fit` found it: parameters may have been set since
+        return votes_of(answers, self.spread_, self.split_, self.classes_, self.premises_, inferred=inferred)
 
     def certify(self, X: Any, method: str = "finite-aggregation") -> Certificate:
         """Prediction, runner-up, margin and radius for every sample; see `poisonproof.certify`."""

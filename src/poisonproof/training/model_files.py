@@ -49,7 +49,7 @@ def save_model_record(model: Any, folder: Path) -> None:
             "spread": model.spread_.as_dict(),
             "split": model.split_.as_dict(),
             "classes": labels_to_json(model.classes_),
-            "classes_inferred": model.classes is None,
+            "classes_inferred": model.classes_inferred_,
             "feature_names": None if names is None else names.tolist(),
             "subset_sizes": model.subset_sizes_.tolist(),
             "partition_sizes": model.partition_sizes_.tolist(),
@@ -90,6 +90,7 @@ def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[
     )
     model.trusted_state = any(what == ARRIVED for what, *_ in record["premises"])
     model.spread_, model.split_, model.classes_ = spread, model.split, classes
+    model.classes_inferred_ = record["classes_inferred"]
     model.members_ = engine.load(folder, n_subsets, model.estimator, len(classes), trusted)
     if len(model.members_) != n_subsets:
         raise DamagedFileError(f"{folder} does not hold one base classifier for each subset.")
