@@ -100,7 +100,7 @@ def ensembles(draw):
     return np.array(matrix), spread, n_classes, draw(st.booleans())
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(ensembles())
 def test_kernel_is_theorem_2_word_for_word(ensemble):
     """Ties, classes without votes, unanimous votes, 2 to 300 classes, fractional k, tables."""
@@ -114,7 +114,7 @@ def test_kernel_is_theorem_2_for_large_spreads(k, d, n_classes):
     rng = np.random.default_rng(d)
     n = int(k * d)
     spread = Spread(n, tuple(rng.choice(n, d, replace=False).tolist()))
-    matrix = np.array([random_votes(rng, n, n_classes) for _ in range(3)] + [np.full(n, 1), np.arange(n) % n_classes])
+    matrix = np.array([random_votes(rng, n, n_classes), np.full(n, 1), np.arange(n) % n_classes])
     assert_twins(*with_twin(matrix, spread, n_classes))
     assert_twins(*with_twin(matrix, Spread.from_table(spread.as_table()[::-1]), n_classes, unseen=True))
 

@@ -13,11 +13,11 @@ sys.path.append(str(BENCHMARKS))
 
 
 def test_killed_commands_and_killed_file_operations(capsys):
-    """One each of six commands at a random moment; plain and pooled run and update at every 23rd file operation.
+    """One each of six commands at a random moment; plain and pooled run and update at every 47th file operation.
 
-    Then the same runs with the disk full from every 23rd file operation on.
+    Then the same runs with the disk full from every 47th file operation on.
     """
-    words = [sys.executable, BENCHMARKS / "kill.py", "--kills", "6", "--step", "23"]
+    words = [sys.executable, BENCHMARKS / "kill.py", "--kills", "6", "--step", "47"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "commands: 6 of 6 killed resumed byte-identically, no worker alive after 5 s" in done.stdout

@@ -286,9 +286,10 @@ def _local_search(problem: Flippable, deadline: float, seed: int) -> tuple[int, 
     """The best attack found: the leading partitions, improved one by one, and restarts near the best."""
     rng = np.random.default_rng(seed)
     best, best_found = list(range(problem.size)), -1
-    for restart in range(RESTARTS):
+    in_vain = 0
+    while in_vain < RESTARTS:
         attack = list(best)
-        if restart:
+        if best_found >= 0:
             for slot in rng.choice(problem.size, -(-problem.size // 3), replace=False):
                 free = np.setdiff1d(np.arange(problem.n), attack)
                 if len(free):
@@ -303,8 +304,9 @@ def _local_search(problem: Flippable, deadline: float, seed: int) -> tuple[int, 
             else:
                 stale += 1
             slot = (slot + 1) % problem.size
+        in_vain += 1
         if found > best_found:
-            best, best_found = attack, found
+            best, best_found, in_vain = attack, found, 0
         if monotonic() >= deadline or best_found == len(problem):
             break
     return best_found, tuple(best)
