@@ -49,7 +49,7 @@ ROUNDS = 20
 MASTER_CELLS = 1_000_000  # of the linear programme's matrix
 CELLS_PER_TASK = 1 << 27
 NODES_AT_ONCE = 16
-RESTARTS = 12
+RESTARTS = 40  # in a row that find nothing better
 SMALL = 1 << 14  # cells; below that threads cost more than they bring
 
 
