@@ -236,8 +236,10 @@ def test_classes_that_are_named_after_the_fit_are_not_declared(tmp_path):
     before = ensemble.certify(X[TEST])
     ensemble.set_params(classes=[0, 1, 2, 3])
     after = ensemble.certify(X[TEST])
-    assert before.classes_inferred and after.classes_inferred
-    assert (before.radius == after.radius).all() and before.premises == after.premises
+    assert before.classes_inferred
+    assert after.classes_inferred
+    assert (before.radius == after.radius).all()
+    assert before.premises == after.premises
     ensemble.save(tmp_path / "kept")
     assert FiniteAggregationClassifier.load(tmp_path / "kept").votes(X[TEST]).classes_inferred
 
