@@ -159,3 +159,21 @@ def test_what_does_not_go_together_says_so(encoder, data):
         ensemble(lambda X: np.random.default_rng().normal(size=(len(X), 3))).fit(X, y)
     with pytest.raises(PoisonproofError, match="'features' or 'encoder'"):
         BallotClassifier(encoder, encoder=encoder, near=1.0).fit(X, y)
+
+
+@pytest.mark.parametrize("where", ["first", "last"])
+def test_unreadable_samples_in_a_row_stop_nothing(where):
+    """Somebody who sends thirty rows in a row that an encoder cannot take does not stop the training."""
+
+    def lengths(texts):
+        if any("?" in text for text in texts):
+            raise ValueError("a question")
+        return np.array([[len(text), text.count("a"), 1.0] for text in texts])
+
+    good = [f"{'a' * (i % 7)} text number {i}" for i in range(80)]
+    bad = [f"what is {i}?" for i in range(30)]
+    X, y = (bad + good, [0] * 30 + [0, 1] * 40) if where == "first" else (good + bad, [0, 1] * 40 + [0] * 30)
+    model = FiniteAggregationClassifier(LogisticRegression(), k=2, d=2, classes=[0, 1], encoder=lengths, n_jobs=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert model.fit(X, y).votes(good[:5]).matrix.shape == (5, 4)
