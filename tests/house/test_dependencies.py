@@ -95,6 +95,10 @@ def test_the_bound_of_skops_leaves_out_the_unsafe_versions():
     assert not any(declared()["skops"].specifier.contains(unsafe) for unsafe in ("0.11.0", "0.12.0"))
 
 
+def test_the_bound_of_filelock_leaves_out_the_versions_that_follow_links():
+    assert not any(declared()["filelock"].specifier.contains(unsafe) for unsafe in ("3.16.0", "3.20.0", "3.20.2"))
+
+
 def imported(path, helpers, seen):
     """What a file of tests imports when it is collected, through the helpers that it imports."""
     for node in ast.parse(path.read_text("utf-8")).body:
