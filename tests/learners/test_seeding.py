@@ -14,12 +14,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_digits
 from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from poisonproof import FiniteAggregationClassifier, check_estimator_purity
-from poisonproof.learners.seeding import isolated, kept_generators, seeded
+from poisonproof import FiniteAggregationClassifier, TableClassifier, check_estimator_purity
+from poisonproof.learners.seeding import Seeder, isolated, kept_generators, seeded
 from poisonproof.system import threads
 
 X, Y = (part[:120] for part in load_digits(return_X_y=True))
@@ -284,3 +285,47 @@ def test_a_module_that_is_brought_in_is_noticed(takes_another_out, monkeypatch):
 
     assert threads.with_limited_libraries(work) == 2, "done again once the library is limited"
     assert threads.with_limited_libraries(work) == 3
+
+
+class Curious(LogisticRegression):
+    """Counts how it was made."""
+
+    def __init__(self, C=1.0):
+        self.C = C
+        self.made = 1
+
+
+class Rounding(GaussianNB):
+    """Changes a parameter, which scikit-learn refuses to clone."""
+
+    def __init__(self, var_smoothing=1e-9):
+        self.var_smoothing = float(round(var_smoothing, 3))
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [GaussianNB(var_smoothing=1e-3), LogisticRegression(C=0.3, n_jobs=2), TableClassifier(C=2.0), Drawing(),
+     RandomForestClassifier(n_estimators=3, random_state=5), DecisionTreeClassifier(class_weight={0: 2, 1: 1}),
+     make_pipeline(StandardScaler(), GaussianNB()), Curious(), Drawing(generator=np.random.default_rng(0))],
+)  # fmt: skip
+def test_a_clone_made_the_short_way_is_the_clone_made_by_scikit_learn(learner):
+    make = Seeder(learner)
+    short, make.plain = make(4), None
+    long = make(4)
+    assert type(short) is type(long)
+    if "generator" in vars(learner):
+        short.generator, long.generator = (str(model.generator) for model in (short, long))
+    assert str(vars(short)) == str(vars(long))
+    assert vars(short) is not vars(learner)
+
+
+def test_only_what_is_its_parameters_is_cloned_the_short_way():
+    plain = [GaussianNB(), LogisticRegression(), TableClassifier(), Drawing()]
+    assert all(Seeder(learner).plain == learner.get_params(deep=False) for learner in plain)
+    with_requests = LogisticRegression()
+    with_requests._metadata_request = {}
+    fitted = GaussianNB().fit(X, Y)
+    others = [Curious(), Rounding(0.12345), BaggingClassifier(GaussianNB()), make_pipeline(GaussianNB()), fitted]
+    assert all(Seeder(learner).plain is None for learner in (*others, with_requests))
+    with pytest.raises(RuntimeError, match="Cannot clone"):
+        Seeder(Rounding(0.12345))(1)

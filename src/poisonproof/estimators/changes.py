@@ -8,6 +8,7 @@ samples), nothing comes out, and the caller prepares everything anew.
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass, replace
 from operator import is_
 from typing import Any
@@ -287,6 +288,8 @@ def referred(values: Any) -> Any:
 def _stamp(values: Any) -> Any:
     if isinstance(values, np.ndarray) and values.dtype.kind in "biufSU":
         return xxhash.xxh3_128_digest(np.ascontiguousarray(values).data)
+    if isinstance(values, np.ndarray) and values.dtype == object:
+        return values.copy()  # which keeps the objects, so that none is taken for a later one in its place
     if isinstance(values, np.ndarray | list | tuple):
         return list(values)
     if is_sparse(values):
@@ -297,9 +300,16 @@ def _stamp(values: Any) -> Any:
 
 def _same_stamp(stamp: Any, earlier: Any) -> bool:
     """Whether two stamps are one; objects are compared by identity, since an odd one may refuse to be compared."""
+    if isinstance(stamp, np.ndarray) and isinstance(earlier, np.ndarray):
+        return stamp.shape == earlier.shape and _addresses(stamp) == _addresses(earlier)
     if isinstance(stamp, list) and isinstance(earlier, list):
         return len(stamp) == len(earlier) and all(map(is_, stamp, earlier))
     return bool(stamp == earlier)
+
+
+def _addresses(objects: NDArray[np.object_]) -> bytes:
+    """Where the objects of an array lie, which tells them apart as long as they are kept."""
+    return ctypes.string_at(objects.ctypes.data, objects.nbytes)
 
 
 def _rows_left(X: Any, change: Change) -> Any:
