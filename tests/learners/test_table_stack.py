@@ -31,7 +31,9 @@ def test_votes_are_those_of_each_alone(kind, seed):
     for lot in whole.lots:
         for lane, place in enumerate(lot.places):
             model = members[place].model
-            again = lot.stack.model(lane, TableClassifier(), train.shape[1], vars(model).get("feature_names_in_"))
+            again = lot.stack.model(
+                lane, TableClassifier().get_params(), train.shape[1], vars(model).get("feature_names_in_")
+            )
             assert sorted(vars(again)) == sorted(vars(model))
             for name, value in vars(model).items():
                 assert type(getattr(again, name)) is type(value), name

@@ -54,7 +54,7 @@ class KnownRows:
     contents : list of bytes
         The digest of all that base classifiers are fed of each partition.
     test : dict
-        Digests of the test samples and of their labels.
+        Digests of the test samples and of their labels, and of the former put together (`digest_of`), told sooner.
     """
 
     origin: Origin

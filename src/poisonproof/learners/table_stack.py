@@ -8,7 +8,7 @@ be left out or added: no comparison of finite sums sees it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -120,9 +120,11 @@ class TableStack:
             iterations,
         )  # fmt: skip
 
-    def model(self, lane: int, learner: Any, n_features: int, feature_names: NDArray[Any] | None) -> TableClassifier:
-        """One base classifier as it was fitted."""
-        model, k = TableClassifier(**learner.get_params(deep=False)), int(self.slots[lane])
+    def model(
+        self, lane: int, parameters: Mapping[str, Any], n_features: int, feature_names: NDArray[Any] | None
+    ) -> TableClassifier:
+        """One base classifier as it was fitted, by a learner of these parameters."""
+        model, k = TableClassifier(**parameters), int(self.slots[lane])
         flagged = np.flatnonzero(self.flagged[:, lane])
         by_lane, ends, number_of = self._by_lane
         here = by_lane[ends[lane] : ends[lane + 1]]

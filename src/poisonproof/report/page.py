@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -226,8 +227,9 @@ def _median(numbers: NDArray[np.int64]) -> int:
     return int(np.percentile(numbers, 50, method="lower"))
 
 
+@cache
 def templates() -> Environment:
-    """Our templates; whatever is put into them is shown and escaped."""
+    """Our templates, each compiled once; whatever is put into them is shown and escaped."""
     environment = Environment(
         loader=TEMPLATES,
         autoescape=select_autoescape(["html", "j2"]),

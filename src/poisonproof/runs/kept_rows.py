@@ -20,6 +20,7 @@ from poisonproof.errors import DamagedFileError, check_format
 from poisonproof.estimators.prepared import Prepared
 from poisonproof.partition.subsets import Subsets
 from poisonproof.runs.layout import ROWS
+from poisonproof.samples.canonical import digest_of
 from poisonproof.samples.hashing import DIGEST
 from poisonproof.system.files import open_arrays, reading, sha256_of, write_arrays
 from poisonproof.training.engine import engine_of
@@ -27,6 +28,7 @@ from poisonproof.training.engine import engine_of
 FORMAT = "poisonproof rows 1"
 BYTES = 32
 ARRAYS = ("digest", "hash", "label", "partition", "rank", "numbers", "every", "gone", "contents")
+OF_TEST = ("x_test", "y_test", "test")
 log = logging.getLogger(__name__)
 
 
@@ -81,7 +83,7 @@ def known_of(dataset: Dataset, ensemble: Prepared) -> KnownRows | None:
         subsets.partition,
         subsets.rank,
         list(ensemble.contents),
-        {name: stated[name] for name in ("x_test", "y_test")},
+        {"x_test": stated["x_test"], "y_test": stated["y_test"], "test": digest_of(dataset.test)},
     )
 
 
@@ -124,7 +126,7 @@ def _rows_in(path: Path, arrays: dict[str, NDArray[Any]], facts: dict[str, Any])
     contents = [bytes(content) for content in arrays["contents"]]
     return KnownRows(
         origin, digests, arrays["hash"], arrays["label"], [str(name) for name in facts["labels"]], arrays["partition"],
-        arrays["rank"], contents, {name: str(facts["test"][name]) for name in ("x_test", "y_test")},
+        arrays["rank"], contents, {name: str(facts["test"][name]) for name in OF_TEST},
     )  # fmt: skip
 
 

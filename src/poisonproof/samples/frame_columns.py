@@ -24,6 +24,9 @@ def columns_of(X: Any) -> tuple[Column, ...]:
 
 def numbers_of(series: Any) -> NDArray[np.float64] | None:
     """Canonical numbers of a column whose type holds numbers and nothing else; None of any other."""
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":
+        with np.errstate(invalid="ignore", over="ignore"):
+            return finite_numbers(np.array(series.to_numpy(), np.float64))
     import pandas as pd
 
     if not pd.api.types.is_numeric_dtype(series.dtype) or pd.api.types.is_complex_dtype(series.dtype):
@@ -51,13 +54,17 @@ def read_column(name: Any, series: Any, read: Reader, *, categorical: bool) -> C
     import pandas as pd
 
     if isinstance(series.dtype, pd.CategoricalDtype):
-        values = pd.Series(pd.Categorical.from_codes(np.arange(len(series.cat.categories)), dtype=series.dtype))
-        codes = np.asarray(series.cat.codes)
+        codes, categories = np.asarray(series.array.codes), series.dtype.categories
+        if categories.dtype == object or isinstance(categories.dtype, pd.StringDtype):
+            different = categories.tolist()
+        else:
+            values = pd.Categorical.from_codes(np.arange(len(categories)), dtype=series.dtype)
+            different = list(python_values(pd.Series(values)))
     elif isinstance(series.dtype, pd.StringDtype):
         codes, values = pd.factorize(series)
+        different = list(python_values(pd.Series(values)))
     else:
         return Column.read(name, python_values(series), read, categorical=categorical)
-    different = list(python_values(pd.Series(values)))
     once = Column.read(name, different, read, categorical=categorical)
     assert once.codes is not None
     n_unreadable = 0

@@ -19,7 +19,8 @@ _OF_DATES = {"date32[day]": "s", "date64[ms]": "ms"}
 
 def is_frame(X: Any) -> bool:
     """Whether X is a pandas DataFrame, without importing pandas."""
-    return hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X, "columns")
+    has_types = hasattr(type(X), "dtypes") or hasattr(X, "dtypes")  # of a frame itself they are put together first
+    return has_types and hasattr(X, "iloc") and hasattr(X, "columns")
 
 
 def is_arrow_frame(X: Any) -> bool:

@@ -56,11 +56,10 @@ class KeptStack:
     def members(self) -> list[Member]:
         """Each by itself, as it was fitted."""
         text, models = self.text, dict[int, TableClassifier]()
-        learner = TableClassifier(**text["learner"])
         for lot, facts in zip(self.stacked.lots, text["groups"], strict=True):
             names = None if facts["feature_names"] is None else np.array(facts["feature_names"], object)
             for lane, place in enumerate(lot.places.tolist()):
-                models[place] = lot.stack.model(lane, learner, facts["n_features"], names)
+                models[place] = lot.stack.model(lane, text["learner"], facts["n_features"], names)
         return [
             Member(
                 index,
@@ -108,7 +107,7 @@ def stack_bytes(members: Sequence[Member]) -> bytes | None:
         "form_of": [None if member.form is None else forms.index(member.form) for member in members],
         "groups": lots,
     }
-    if any(model.get_params() != learner for model in models):
+    if any(getattr(model, name) != value for model in models for name, value in learner.items()):
         return None
     try:
         packed = json.dumps(text, allow_nan=False, sort_keys=True).encode()
