@@ -17,6 +17,12 @@ def embeddings_of_tests(tmp_path_factory):
         yield
 
 
+@pytest.fixture(scope="session")
+def tables():
+    """For tests that make a frame where the rest of their file needs no extras."""
+    pytest.importorskip("pandas", reason="NO TABLES HERE: pip install '.[tables]'")
+
+
 def pytest_collection_modifyitems(items):
     """What tests with pipes in folders, signals or limits of memory is not for Windows, and says so."""
     if os.name == "nt":

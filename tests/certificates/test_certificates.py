@@ -211,9 +211,13 @@ def test_an_inferred_class_list_costs_the_tie_with_a_class_nobody_has_seen():
     inferred = certify(votes_of(matrix, spread, classes_inferred=True))
     assert (declared.radius[0], declared.runner_up[0]) == (2, 1)
     assert (inferred.radius[0], inferred.runner_up[0]) == (1, 2)
-    assert "has not shown" in inferred.to_frame()["runner_up"][0]
     one = certify(votes_of([[0, 0, 0, 0]], spread, classes=["only"], classes_inferred=True))
     assert one.radius[0] == 1
+
+
+def test_a_class_that_nobody_has_seen_is_shown_as_such(tables):
+    inferred = certify(votes_of([[0, 0, 0, 0]], Spread(4, (0,)), classes_inferred=True))
+    assert "has not shown" in inferred.to_frame()["runner_up"][0]
 
 
 def test_fractions_and_accuracy_count_right_predictions_only():
@@ -224,7 +228,10 @@ def test_fractions_and_accuracy_count_right_predictions_only():
     assert certificate.clean_accuracy(y) == pytest.approx(2 / 3)
     assert certificate.certified_fraction(y, [0, 1, 2]).tolist() == pytest.approx([2 / 3, 2 / 3, 0])
     assert certificate.certified_fraction(y, 1) == pytest.approx(2 / 3)
-    frame = certificate.to_frame()
+
+
+def test_a_certificate_is_a_frame(tables):
+    frame = certify(votes_of([[1, 1, 1], [0, 0, 1], [0, 0, 0]])).to_frame()
     assert frame.columns.tolist() == ["prediction", "runner_up", "margin", "radius"]
     assert frame["runner_up"].tolist() == ["no", "yes", "yes"]
 

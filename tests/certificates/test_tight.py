@@ -107,7 +107,7 @@ def test_with_d_1_it_is_theorem_1():
     assert tight.exact.all()
 
 
-def test_exactness_is_saved_and_shown(tmp_path):
+def test_exactness_is_saved_and_shown(tmp_path, tables):
     tight = both([[0, 0, 0, 1]], Spread(4, (0, 1)), 2)[1]
     tight.save(tmp_path / "c.npz")
     back = Certificate.load(tmp_path / "c.npz")

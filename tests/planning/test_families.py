@@ -56,7 +56,7 @@ def test_an_attack_larger_than_half_of_the_voters_leaves_nobody(digits):
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory):
+def table(tmp_path_factory, tables):
     wine = load_wine(as_frame=True).frame
     wine["target"] = [f"c{label}" for label in wine["target"]]
     place = tmp_path_factory.mktemp("choice") / "wine.csv"

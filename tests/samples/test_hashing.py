@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from poisonproof.samples.hashing import hash_bytes, hash_numbers
+from poisonproof.samples.hashing import among, hash_bytes, hash_numbers
 
 
 def slow(values, seed):
@@ -46,3 +46,11 @@ def test_bytes():
         xxhash.xxh64_intdigest(b"", 5),
         xxhash.xxh64_intdigest(b"abc", 5),
     ]
+
+
+def test_which_hashes_are_among_others():
+    """By itself NumPy 2.0 raises here, so one row with such a hash stopped whatever looked for it."""
+    hashes = np.array([(1 << 63) + 5, 1, (1 << 64) - 1], np.uint64)
+    assert among(hashes, hashes[:1]).tolist() == [True, False, False]
+    assert among(hashes, hashes[1:]).tolist() == [False, True, True]
+    assert among(hashes[:0], hashes).tolist() == []

@@ -36,12 +36,11 @@ def read_trusted(path: Path, dataset: Dataset, *, labelled: bool) -> TrustedSamp
 
 def with_trusted(dataset: Dataset, trusted: TrustedSamples) -> Dataset:
     """The data set that knows its trusted rows, with the premise; copies of them in the training data are told of."""
-    import numpy as np
-
     from poisonproof.samples.canonical import to_samples
+    from poisonproof.samples.hashing import among
 
     rows = to_samples(trusted.X, dtype=dataset.dtype, n_features=dataset.n_features)
-    copies = int(np.isin(dataset.train.content_hashes, rows.content_hashes).sum())
+    copies = int(among(dataset.train.content_hashes, rows.content_hashes).sum())
     if copies:
         options.note(
             f"{copies} training samples are copies of trusted ones and vote; whoever wrote them has seen those, so "

@@ -14,6 +14,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.samples_vote import DEFAULT_SCALE, Heard, SampleVoteClassifier
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
+from poisonproof.samples.hashing import among
 from poisonproof.samples.labels import label_cells
 from poisonproof.votes.across import count_everywhere
 from poisonproof.votes.ballots import Ballots, TrustedBallots, Voices
@@ -199,7 +200,7 @@ class BallotClassifier(BallotRules):
         trusted = self.trusted_voters_
         if trusted is None:
             return Heard(near, self_near)
-        self_near &= ~np.isin(samples.content_hashes, self.trusted_hashes_)  # copies of trusted samples are left out
+        self_near &= ~among(samples.content_hashes, self.trusted_hashes_)  # copies of trusted samples are left out
         theirs = count_cells(trusted, trusted.codes, len(self.classes_), test, self._nearness, limit)
         return Heard(near, self_near, theirs)
 

@@ -26,6 +26,7 @@ from poisonproof.maps.trusted_samples import TrustedSamples
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
 from poisonproof.samples.frames import as_frame, as_values
+from poisonproof.samples.hashing import among
 from poisonproof.samples.kinds import Samples, TableSamples
 from poisonproof.samples.labels import Cell, label_cells, one_by_one, read_labels
 from poisonproof.samples.rows import row_numbers
@@ -360,7 +361,7 @@ class SampleVoteClassifier(CertifiedClassifier):
             number = numbers.setdefault(ids[row], following)
             following = max(following, number + 1)
             owners[row] = number
-        copies = np.isin(samples.content_hashes, self.trusted_hashes_)
+        copies = among(samples.content_hashes, self.trusted_hashes_)
         if self.trusted_voters_ is not None:
             kept &= ~copies
         faults = {

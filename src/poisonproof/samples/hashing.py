@@ -45,6 +45,11 @@ def hash_bytes(pieces: Iterable[bytes | memoryview], count: int, seed: int = 0) 
     return np.fromiter((digest(piece, seed) for piece in pieces), np.uint64, count)
 
 
+def among(hashes: NDArray[np.uint64], others: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Whether each hash is one of the others; NumPy 2.0 raises, if it may choose how, at one of 2⁶³ or more."""
+    return np.isin(hashes, others, kind="sort")
+
+
 def content_digests(keys: Iterable[bytes]) -> NDArray[np.void]:
     """SHA-256 of each of these keys, 32 bytes an item."""
     whole = b"".join(hashlib.sha256(key).digest() for key in keys)

@@ -41,6 +41,7 @@ WORDS_OF_THE_MAKER = {
     "undefended_accuracy": "the undefended accuracy",
     "strong_undefended_accuracy": "the undefended accuracy",
     "strong_undefended": "the undefended accuracy",
+    "no_undefended": "the undefended accuracy",
     "notes": "the notes",
     "seconds": "the timings",
     "environment": "the environment",
