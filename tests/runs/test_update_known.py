@@ -328,6 +328,13 @@ def test_a_damaged_block_is_made_again_from_the_rows_of_its_subsets(made, run, w
     same(run, made / "fresh")
 
 
+def test_the_verifier_finds_the_run_of_the_changed_data(made, run):
+    """By code of its own, from the file that has lost the rows."""
+    update(run, "--remove", "3,17")
+    checked = poisonproof("verify", run, made / "changed" / "whole.csv", "--retrain", 3)
+    assert checked.stdout.startswith("VERIFIED")
+
+
 def test_no_undefended_figure_is_shown_of_other_data(tmp_path, whole_reading_closed, monkeypatch):
     monkeypatch.undo()
     data = plain(tmp_path / "whole")
