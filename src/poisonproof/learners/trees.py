@@ -7,12 +7,12 @@ from typing import Any, Literal, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.boosting import BoostedTrees
 from poisonproof.learners.codes import classes_and_codes
+from poisonproof.learners.forest import Forest
 from poisonproof.learners.table import ClassifierOfTables, TableClassifier
 
 
@@ -72,7 +72,7 @@ class TreesClassifier(ClassifierOfTables):
 
     def _trees(self) -> Any:
         if self.method == "forest":
-            return ExtraTreesClassifier(self.n_trees, random_state=self.random_state, n_jobs=1)
+            return Forest(self.n_trees, self.random_state)
         return BoostedTrees(self.n_trees, self.max_leaves)
 
     def _encoded(self, X: Any, *, fitting: bool = False) -> Any:

@@ -31,12 +31,14 @@ from poisonproof.training.member import (
     gives_scores,
 )
 from poisonproof.training.member_files import (
+    BY_SKOPS,
     MEMBERS_PER_FILE,
     load_members,
     members_file,
     members_stem,
     save_members,
     types_of,
+    unknown_types,
 )
 from poisonproof.training.member_list import (
     MemberList,
@@ -119,11 +121,14 @@ class MemberByMember:
         self, order: Order, n_classes: int, known: Sequence[tuple[Block, NDArray[np.bool_], list[Made], str | None]]
     ) -> Standing:
         """Those of which the block of votes says what they are a function of, and their file's digest."""
-        standing = Standing.nothing(len(order.digests))
+        standing, vouched = Standing.nothing(len(order.digests)), types_of(order.training.estimator)
         for block, same, made, stated in known:
             path = order.models / members_file(order.models, block.number)
             if not path.exists() or sha256_of(path) != stated:
                 log.warning("%s is damaged or missing. It is computed again.", path)
+                continue
+            if not same.all() and path.suffix == BY_SKOPS and (unknown := unknown_types(path, vouched)):
+                log.warning("%s holds types nobody vouched for (%s): it is computed again.", path, ", ".join(unknown))
                 continue
             standing.kept[block.subsets] = same
             standing.made[block.subsets.start : block.subsets.stop] = made

@@ -30,6 +30,7 @@ OWN_TYPES = (
     "poisonproof.learners.words.RidgeTextClassifier",
     "poisonproof.learners.trees.TreesClassifier",
     "poisonproof.learners.boosting.BoostedTrees",
+    "poisonproof.learners.forest.Forest",
     "poisonproof.learners.auto.AutoClassifier",
     "poisonproof.learners.seed_averaged.SeedAveragedClassifier",
     "poisonproof.learners.kernel_ridge.KernelRidgeClassifier",
@@ -102,23 +103,25 @@ def types_of(estimator: Any) -> list[str]:
     return list(sio.get_untrusted_types(data=sio.dumps(estimator)))
 
 
+def unknown_types(path: str | Path, trusted: Sequence[str] = ()) -> list[str]:
+    """Types in a file of skops that nobody vouches for."""
+    with reading(path), open_zip(path) as archive:
+        check_arrays(archive)
+        return sorted(set(skops_io().get_untrusted_types(file=path)) - {*OWN_TYPES, *trusted})
+
+
 def load_state(path: str | Path, trusted: Sequence[str] = ()) -> Any:
     """What a file holds, such as an unfitted learner; refuses types nobody vouched for."""
     with reading(path), open_zip(path) as archive:
         if (plain := read_plain(archive, OWN_TYPES)) is not None:
             return plain.learner
-    sio = skops_io()
-    vouched = [*OWN_TYPES, *trusted]
-    with reading(path), open_zip(path) as archive:
-        check_arrays(archive)
-        unknown = sorted(set(sio.get_untrusted_types(file=path)) - set(vouched))
-    if unknown:
+    if unknown := unknown_types(path, trusted):
         raise UntrustedTypesError(
             f"{path} holds types that are not known to be safe: {', '.join(unknown)}. "
             "If you trust where it comes from, name them in trusted=[…]."
         )
     with reading(path):
-        return sio.load(path, trusted=vouched)
+        return skops_io().load(path, trusted=[*OWN_TYPES, *trusted])
 
 
 def dumped(state: Any) -> bytes:
