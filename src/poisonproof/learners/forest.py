@@ -76,8 +76,11 @@ class Forest:
         if "ends" not in self.__dict__:
             return  # not fitted
         nodes: list[Any] = [getattr(self, name, None) for name in NODES]
-        shares, ends, n_columns = getattr(self, "shares", None), self.ends, getattr(self, "n_columns", "none")
-        arrays = all(isinstance(part, np.ndarray) for part in (*nodes, shares, ends)) and isinstance(n_columns, int)
+        shares: Any = getattr(self, "shares", None)
+        ends = self.ends
+        arrays = all(isinstance(part, np.ndarray) for part in (*nodes, shares, ends)) and isinstance(
+            self.__dict__.get("n_columns"), int
+        )
         typed = arrays and [part.dtype for part in nodes] == [*NODES.values()] and shares.dtype == np.float64
         size = len(self.columns) if typed and ends.dtype == np.int64 and shares.ndim == 2 and ends.ndim == 1 else -1
         sizes = np.diff(ends, prepend=0) if size >= 0 else np.zeros(0, np.int64)
@@ -86,7 +89,7 @@ class Forest:
             raise DamagedFileError("The trees of a base classifier are damaged: these are no nodes of trees.")
         place, last = np.arange(size) - np.repeat(ends - sizes, sizes), np.repeat(sizes, sizes)
         ahead = (self.below > place) & (self.below < last) & (self.above > place) & (self.above < last)
-        known = (self.columns >= 0) & (self.columns < n_columns)
+        known = (self.columns >= 0) & (self.columns < self.n_columns)
         if not ((ahead & known) | (self.columns == LEAF)).all():
             raise DamagedFileError("The trees of a base classifier are damaged: a node leads out of its tree.")
 
