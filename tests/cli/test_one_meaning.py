@@ -23,6 +23,8 @@ OF_ONE_COMMAND = {
     "--votes-only": {"plan"},
     "--columns": {"plan"},  # how many; `predict` passes them through
     "--max-size": {"verify"},  # of a stranger's files in all
+    "--undefended": {"update"},  # the same models, of the changed data; and what becomes of the figures without them
+    "--no-undefended": {"update"},
     "--learner": {"vote", "predict", "serve", "audit", "update", "verify", "attest", "gate"},  # named again
     "--encoder": {"vote", "predict", "serve", "audit", "update", "verify", "attest", "gate"},  # named again
 }
