@@ -1,0 +1,47 @@
+"""Base classifiers on a real Ray node of two worker processes, by joblib's door."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+pytestmark = [
+    pytest.mark.posix,
+    pytest.mark.skipif(find_spec("ray") is None, reason="RAY NOT TESTED: pip install '.[ray]'"),
+]
+ON_RAY = """
+import sys
+import joblib, ray
+from ray.util.joblib import register_ray
+from sklearn.datasets import load_digits
+from sklearn.naive_bayes import GaussianNB
+from poisonproof import FiniteAggregationClassifier
+
+try:
+    ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", object_store_memory=100 << 20)
+except Exception as error:
+    sys.exit(f"no node: {error}")
+register_ray()
+X, y = load_digits(return_X_y=True)
+ensemble = FiniteAggregationClassifier(GaussianNB(), k=10, d=2, classes=range(10))
+alone = ensemble.set_params(n_jobs=1).fit(X[:600], y[:600]).votes(X[600:660]).matrix
+with joblib.parallel_config("ray", n_jobs=2):
+    assert joblib.parallel.get_active_backend()[0].__class__.__module__.startswith("ray.")
+    there = ensemble.set_params(n_jobs=None).fit(X[:600], y[:600]).votes(X[600:660]).matrix
+assert (there == alone).all()
+assert len(set(alone.ravel().tolist())) > 1
+ray.shutdown()
+print("the same votes")
+"""
+
+
+def test_votes_of_workers_of_ray_are_those_of_one_process():
+    environment = {**os.environ, "RAY_raylet_start_wait_time_s": "120", "RAY_USAGE_STATS_ENABLED": "0"}
+    words = [sys.executable, "-c", ON_RAY]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=400, check=False)
+    if "no node:" in done.stderr:
+        pytest.skip(f"RAY NOT TESTED: its node did not start here ({done.stderr.strip().splitlines()[-1][:200]})")
+    assert done.returncode == 0, done.stderr
+    assert "the same votes" in done.stdout
