@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import DamagedFileError, PoisonproofError
+from poisonproof.learners.kept_trees import KeptTrees
 from poisonproof.system.compiled import njit
 
 MOST_BINS = 128  # among 64, 128 and 256 by four real tables held out; no clear winner (benchmarks/RESULTS.md)
@@ -25,7 +26,7 @@ LEAST_CURVATURE = 1e-3  # of a leaf
 LEAF = -1  # the column of a node that asks nothing
 
 
-class BoostedTrees:
+class BoostedTrees(KeptTrees):
     """Trees as arrays (trees, places): the column a node asks for, its threshold, where it leads, what a leaf says.
 
     Round after round, and in each round class after class.
@@ -76,16 +77,7 @@ class BoostedTrees:
         shares = np.exp(scores - scores.max(axis=1, keepdims=True))
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
-    def __getstate__(self) -> dict[str, Any]:
-        return dict(self.__dict__)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what a file holds. What walks down a tree looks at no bounds: a node must lead further down."""
-        self.__dict__.update(state)
-        self._check()
-
     def _check(self) -> None:
-        """Raise `DamagedFileError` unless these are trees that can be walked."""
         if "start" not in self.__dict__:
             return  # not fitted
         kinds = {

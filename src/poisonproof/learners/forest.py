@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesClassifier
 
 from poisonproof.errors import DamagedFileError, PoisonproofError
+from poisonproof.learners.kept_trees import KeptTrees
 from poisonproof.system.compiled import njit
 
 LEAF = -1
@@ -21,7 +22,7 @@ CELLS_AT_ONCE = 1 << 22  # of sparse rows, which are written out to be walked wi
 NODES = {"columns": np.int32, "below": np.int32, "above": np.int32, "thresholds": np.float64}
 
 
-class Forest:
+class Forest(KeptTrees):
     """Trees one after the other: the column a node asks for, its threshold, where it leads in its tree, and shares.
 
     ``ends`` says where each tree ends among the nodes; ``shares`` (nodes, classes) what part of a node's samples is
@@ -63,16 +64,7 @@ class Forest:
             _walk(numbers, self.ends, *nodes, shares[start : start + step])
         return shares / len(self.ends)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return dict(self.__dict__)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what a file holds. What walks down a tree looks at no bounds: a node must lead further down."""
-        self.__dict__.update(state)
-        self._check()
-
     def _check(self) -> None:
-        """Raise `DamagedFileError` unless these are trees that can be walked."""
         if "ends" not in self.__dict__:
             return  # not fitted
         nodes: list[Any] = [getattr(self, name, None) for name in NODES]
