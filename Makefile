@@ -13,10 +13,9 @@ help:  ## list the commands
 run: $(VENV)/.run  ## install, certify the embedded digits, write runs/digits/report.html
 	$(BIN)/poisonproof run digits --out runs/digits
 
-# One process more than there are cores: many tests wait for processes that they start.
 test: $(VENV)/.dev browser  ## install what tests need and run them all, style, types and proofs included
 	$(MAKE) --no-print-directory -j 2 check proof-if-possible
-	$(BIN)/python -m pytest -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # TESTS=tests/votes picks some; the environment has the lowest versions that pyproject.toml declares.
 test-oldest: $(VENV)-oldest/.tests  ## the tests with the lowest declared versions, in .venv-oldest (without torch)

@@ -99,9 +99,7 @@ def reopen_data(
         of_run = asked.get("encoder")
         chosen = None if of_run == encoding.NONE else of_run
         source, estimator = with_learner(source, asked["learner"], chosen, quiet=True)  # nothing is chosen any more
-    source = following.with_premise(source, asked.get("plan"))
-    if "choice" in asked:
-        source = choosing.with_premise(source, asked["choice"])
+    source = with_choices(source, asked)
     source = trusting.again(run, source, asked)
     if data is not None:
         return ReopenedData(manifest, source, source, None, estimator)
@@ -133,6 +131,12 @@ def reopen(
     spread = Spread.load(run / "spread.npz")
     model = FiniteAggregationClassifier(estimator, spread=spread, split=split, classes=classes, n_jobs=n_jobs)
     return Reopened(manifest, dataset, model, source, left_out)
+
+
+def with_choices(samples: Dataset, asked: dict[str, Any]) -> Dataset:
+    """The data set, with what a plan or a question chose from it when the run was made among the premises."""
+    samples = following.with_premise(samples, asked.get("plan"))
+    return choosing.with_premise(samples, asked["choice"]) if "choice" in asked else samples
 
 
 def checked_learner(run: Path, of_run: str | None, given: str | None) -> str | None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from poisonproof.cli import choosing, encoding, following, options
+from poisonproof.cli import encoding, options
 from poisonproof.cli.learning import with_learner
-from poisonproof.cli.reopening import Reopened, begun, checked_learner
+from poisonproof.cli.reopening import Reopened, begun, checked_learner, with_choices
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -39,9 +39,7 @@ def reopen_known(run: Path, remove: list[int], n_jobs: int, learner: str | None)
         return None
     name = checked_learner(run, asked["learner"], learner)
     outline, estimator = with_learner(_outline(file), name, quiet=True)
-    outline = following.with_premise(outline, asked.get("plan"))
-    if "choice" in asked:
-        outline = choosing.with_premise(outline, asked["choice"])
+    outline = with_choices(outline, asked)
     spread, split = Spread.load(run / "spread.npz"), Split.from_dict(manifest.settings.split)
     gone = _present(rows, remove)
     if remove and not len(gone):

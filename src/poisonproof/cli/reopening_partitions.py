@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from poisonproof.cli import choosing, encoding, following, options, reading
+from poisonproof.cli import encoding, options, reading
 from poisonproof.cli.learning import with_learner
-from poisonproof.cli.reopening import Reopened, begun, checked_learner
+from poisonproof.cli.reopening import Reopened, begun, checked_learner, with_choices
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -57,10 +57,7 @@ def reopen_partitions(
 
     def outlined(source: Source) -> tuple[Removal, Dataset, Any]:
         outline, estimator = with_learner(source.outline(), name, of_run, quiet=True)
-        outline = following.with_premise(outline, asked.get("plan"))
-        if "choice" in asked:
-            outline = choosing.with_premise(outline, asked["choice"])
-        outline = outline.but(name=manifest.settings.name)
+        outline = with_choices(outline, asked).but(name=manifest.settings.name)
         removal = Removal(source, split, spread.n_partitions, run / PARTITIONS, not accepts_nan(estimator))
         return removal, outline, estimator
 
