@@ -11,6 +11,7 @@ in the same process. ``--before`` takes the `src` folder of another version and 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import resource
@@ -185,6 +186,47 @@ def predictions_of_tables(rows: int) -> dict[str, float]:
     return {"load ms": 1e3 * load, "one ms": 1e3 * one, "100 ms": 1e3 * hundred, "10,000 s": some}
 
 
+def predictions_of_texts(learner: str, d: int) -> dict[str, float]:
+    """Base classifiers on AG News (POISONPROOF_DATA/texts), k = 50: fit, keep, load, and predict 1, 100 and 1,500.
+
+    Texts alone, or ("columns") titles and texts as two columns beside the length of each.
+    """
+    import pandas as pd
+
+    from poisonproof import FiniteAggregationClassifier
+    from poisonproof.learners.presets import preset
+    from real_sets import texts_folder
+
+    folder = texts_folder()
+    if folder is None or not folder.is_dir():
+        raise SystemExit("POISONPROOF_DATA must name a folder that holds texts/ag_news.csv.gz.")
+    news = pd.read_csv(folder / "ag_news.csv.gz").sample(frac=1, random_state=SEED).reset_index(drop=True)
+    y, X = news["label"], news[["title", "text"]]
+    if learner == "columns":
+        made = preset("text", ["title", "text"])
+        X = X.assign(title_length=X["title"].str.len(), text_length=X["text"].str.len())
+    else:
+        made, X = preset(learner), X.agg(" ".join, axis=1)
+    model = FiniteAggregationClassifier(made, k=50, d=d, classes=sorted(set(y)), n_jobs=1)
+    model.fit(X[:200], y[:200]).predict(X[:1])  # compiled
+    fit = seconds(lambda: model.fit(X[:6000], y[:6000]))
+    test = X[6000:7500].reset_index(drop=True)
+    votes = hashlib.sha256(np.ascontiguousarray(model.votes(test).matrix, np.int64).tobytes()).hexdigest()
+    with tempfile.TemporaryDirectory() as kept:
+        keep = seconds(lambda: model.save(kept))
+        size = sum(file.stat().st_size for file in Path(kept).rglob("*")) / 1e6
+        load = seconds(lambda: FiniteAggregationClassifier.load(kept), 3)
+        served = FiniteAggregationClassifier.load(kept)
+        served.predict(test[:1])
+        one = each(lambda: served.predict(test[:1]), 3)
+        hundred = seconds(lambda: served.predict(test[:100]), 2)
+        all_of_them = seconds(lambda: served.predict(test))
+    return {
+        "fit s": fit, "keep s": keep, "MB": size, "load ms": 1e3 * load, "one ms": 1e3 * one, "100 ms": 1e3 * hundred,
+        "1,500 s": all_of_them, "votes": int(votes[:8], 16),
+    }  # fmt: skip
+
+
 def overhead(rows: int) -> dict[str, float]:
     """Fitting and asking through the ensemble, against a bare loop over the same subsets with one BLAS thread."""
     from sklearn.linear_model import LogisticRegression
@@ -346,6 +388,9 @@ FIGURES: dict[str, Callable[[int], dict[str, float]]] = {
     "wide": wide_frame,
     "predict": predictions,
     "predict-table": predictions_of_tables,
+    "predict-text": lambda rows: predictions_of_texts("text", 16),
+    "predict-text-columns": lambda rows: predictions_of_texts("columns", 16),
+    "predict-text-auto": lambda rows: predictions_of_texts("auto", 4),
     "overhead": overhead,
     "run": run_csv,
     "update": updates,

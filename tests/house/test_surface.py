@@ -45,7 +45,7 @@ OFFERED = {
 # Beyond scikit-learn's own: what engines ask of a learner, which one of your own may offer too.
 ASKED = {
     "TableClassifier": {"answers_one_by_one", "takes_columns"},
-    "TextClassifier": {"answers_one_by_one"},
+    "TextClassifier": {"answers_one_by_one", "takes_columns", "takes_texts", "readings"},
     "KernelRidgeClassifier": {"share", "pool_of"},
     "SeedAveragedClassifier": {"answers_one_by_one"},
     "TorchClassifier": {"answers_one_by_one"},

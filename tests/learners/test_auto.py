@@ -154,7 +154,7 @@ def test_tables_by_column_and_as_frames_give_the_same_votes():
     assert {type(member.model.chosen_) for model in votes for member in model.members_} == {TreesClassifier}
     assert np.array_equal(votes[0].votes(frame[300:]).matrix, votes[1].votes(frame[300:]).matrix)
     assert takes_columns(AutoClassifier())
-    assert not takes_columns(AutoClassifier(["c"]))
+    assert takes_columns(AutoClassifier(["c"]))
     assert not takes_columns(FromFrames())
 
 

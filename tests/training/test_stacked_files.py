@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import GaussianNB
 
+import poisonproof.training.stacked_files as stacked_files
 from poisonproof import FiniteAggregationClassifier
 from poisonproof.samples.canonical import to_samples
 from poisonproof.training.member import Member
 from poisonproof.training.member_files import load_members, save_members
 from poisonproof.training.member_list import MappedMembers, load_member_files
 from poisonproof.training.stacked_files import TEXT, read_stack, stack_bytes
-from stacks import N_CLASSES, kinds_of_samples, members_of, one_by_one
+from stacks import LEARNERS, N_CLASSES, kinds_of_samples, members_of, one_by_one
 
 
 def same(one, other):
@@ -28,12 +29,12 @@ def same(one, other):
 def some_members(kind, seed):
     rng = np.random.default_rng(seed)
     train = kinds_of_samples(rng, 120)[kind]
-    members = members_of(train, rng.integers(0, N_CLASSES, 120), rng)
+    members = members_of(train, rng.integers(0, N_CLASSES, 120), rng, learner=LEARNERS.get(kind))
     members[-1] = Member(len(members) - 1, None, np.array([2], np.int64), 2, failure="ValueError: no")
     return members, to_samples(kinds_of_samples(rng, 60)[kind])
 
 
-@pytest.mark.parametrize("kind", ["table", "numbers", "gaps", "sparse"])
+@pytest.mark.parametrize("kind", ["table", "numbers", "gaps", "sparse", *LEARNERS])
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_read_is_what_was_written(kind, seed, tmp_path):
     members, test = some_members(kind, seed)
@@ -111,6 +112,14 @@ def bent(path, name, change):
     np.save(path, again)
 
 
+def error_of(work):
+    try:
+        work()
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 def text_with(**changes):
     def change(packed):
         text = json.loads(packed.tobytes())
@@ -131,7 +140,8 @@ def first_as(value):
 
 LIES = {
     "a category of a base classifier that is not there": ("0 lanes", first_as(99)),
-    "a category before the first": ("0 lanes", first_as(-1)),
+    "a category of the last that there could be": ("0 lanes", first_as((1 << 16) - 1)),
+    "base classifiers of another type": ("0 lanes", lambda lanes: lanes.astype(np.int64)),
     "more entries than there are": ("0 starts", lambda starts: starts + 1),
     "entries that go backwards": ("0 starts", lambda starts: starts[::-1].copy()),
     "more scores than there are": ("0 slots", first_as(50)),
@@ -151,14 +161,112 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_a_file_that_lies_is_refused_before_a_kernel_reads_it(lie, tmp_path):
-    path = save_members(tmp_path / "members", some_members("table", 0)[0])
+def with_learner(**changes):
+    return text_with(groups=lambda groups: [{**g, "learner": {**g["learner"], **changes}} for g in groups])
+
+
+LIES_OF_WORDS = {
+    "a word of a base classifier that is not there": ("0 lanes", first_as(99)),
+    "words in another order": ("0 words", lambda words: words[::-1].copy()),
+    "a word twice": ("0 words", lambda words: np.append(words[:1], words[:-1])),
+    "a word before the first": ("0 words", first_as(-1)),
+    "a word beyond the last": ("0 words", lambda words: np.append(words[:-1], 1 << 40)),
+    "fewer words than are counted": ("0 words", lambda words: words[1:]),
+    "words of another type": ("0 words", lambda words: words.astype(np.int32)),
+    "entries that go backwards": ("0 starts", lambda starts: np.append(starts[:-1][::-1], starts[-1])),
+    "an entry less": ("0 entries", lambda entries: entries[1:]),
+    "a weight so large that a sum could overflow": ("0 entries", first_as(1e290)),
+    "words that it does not read": with_learner(name="table", parameters={}),
+    "fewer columns of texts": with_learner(parameters={"texts": []}),
+    "more columns of texts": with_learner(parameters={"texts": ["said", "rare", "city"]}),
+    "fewer features": with_learner(parameters={"texts": ["said", "rare"], "n_hashed": 7}),
+    "another learner": with_learner(name="os.system"),
+    "another parameter": with_learner(parameters={"texts": ["said", "rare"], "fit": 3}),
+    "a choice of nobody": text_with(choice={"parameters": {}, "tuples": [], "seeds": [], "scores": []}),
+}
+
+
+ALL_LIES = {"table": LIES, "columns": LIES_OF_WORDS}
+
+
+@pytest.mark.parametrize(("kind", "lie"), [(kind, lie) for kind, lies in ALL_LIES.items() for lie in lies])
+def test_a_file_that_lies_is_refused_before_a_kernel_reads_it(kind, lie, tmp_path):
+    path = save_members(tmp_path / "members", some_members(kind, 0)[0])
     bent(path, TEXT, lambda text: text)
     read_stack(path)
-    bent(path, *LIES[lie])
+    bent(path, *ALL_LIES[kind][lie])
     with pytest.raises(ValueError, match=r"members\.npy is (damaged|of format)"):
         read_stack(path)
+
+
+@pytest.mark.parametrize("kind", ["table", "columns", "choice of texts"])
+def test_bytes_that_were_changed_are_refused_or_harm_nobody(kind, tmp_path):
+    """The digest of a file is compared before, so this is about files that somebody made."""
+    members, test = some_members(kind, 1)
+    path = save_members(tmp_path / "members", members)
+    body, rng, n_refused = path.read_bytes(), np.random.default_rng(4), 0
+    begun = body.index(b"\n") + 1
+    for trial in range(300):
+        changed = bytearray(body)
+        end = begun if trial % 3 == 0 else len(body)  # the header often, which says where everything lies
+        for at in rng.integers(0, end, rng.integers(1, 4)):
+            changed[at] = rng.integers(0, 256)
+        path.write_bytes(changed[: rng.integers(0, len(body))] if trial % 50 == 0 else changed)
+        said = error_of(lambda: load_member_files([path]).ask(test, N_CLASSES))
+        if said is not None:
+            assert "members.npy" in said
+            assert "\n" not in said
+            n_refused += 1
+    assert n_refused > 50
+
+
+@pytest.mark.parametrize("kind", ["table", "numbers", "gaps", "sparse"])
+def test_files_of_before_words_were_stacked_are_read(kind, tmp_path):
+    members, test = some_members(kind, 2)
+    path = save_members(tmp_path / "members", members)
+    record = np.load(path)
+    text = json.loads(record[TEXT][0].tobytes())
+    text["learner"] = text["groups"][0]["learner"]["parameters"]
+    text["groups"] = [{name: fact for name, fact in facts.items() if name != "learner"} for facts in text["groups"]]
+    text["format"] = "poisonproof stack 1"
+    del text["choice"]
+    arrays = {name: record[name][0] for name in record.dtype.names if not name.endswith(" words")}
+    arrays |= {name: values.astype(np.int64) for name, values in arrays.items() if name.endswith(" lanes")}
+    arrays[TEXT] = np.frombuffer(json.dumps(text).encode(), np.uint8)
+    old = np.zeros(1, [(name, values.dtype, values.shape) for name, values in arrays.items()])
+    for name, values in arrays.items():
+        old[name][0] = values
+    np.save(path, old)
+    back = load_member_files([path])
+    assert isinstance(back, MappedMembers)
+    assert back.ask(test, N_CLASSES).tolist() == one_by_one(members, test).tolist()
+    for one, other in zip(members, back, strict=True):
+        assert all(same(getattr(one, field.name), getattr(other, field.name)) for field in fields(Member))
+    bent(path, "0 lanes", lambda lanes: lanes - 1 if len(lanes) else np.full(1, -1))
+    with pytest.raises(ValueError, match="is damaged"):
+        read_stack(path)
+
+
+def test_more_than_a_record_holds_is_kept_by_skops(tmp_path, monkeypatch):
+    members, test = some_members("text", 0)
+    monkeypatch.setattr(stacked_files, "MOST_BYTES", 1000)
+    path = save_members(tmp_path / "members", members)
+    assert path.suffix == ".skops"
+    assert load_member_files([path]).ask(test, N_CLASSES).tolist() == one_by_one(members, test).tolist()
+
+
+def test_base_classifiers_of_texts_kept_by_skops_are_asked_alone(tmp_path):
+    """Those of before knew not which columns hold no texts, and are asked as they were."""
+    members, test = some_members("columns", 0)
+    expected = one_by_one(members, test).tolist()
+    for member in members:
+        if member.model is not None:
+            del member.model.others_
+    path = save_members(tmp_path / "members", members)
+    assert path.suffix == ".skops"
+    again = load_member_files([path])
+    assert again.stacked is None
+    assert again.ask(test, N_CLASSES).tolist() == expected
 
 
 def test_samples_of_another_width_are_refused(tmp_path):

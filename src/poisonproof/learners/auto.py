@@ -22,10 +22,10 @@ from poisonproof.learners.codes import classes_and_codes
 from poisonproof.learners.table import ClassifierOfTables, TableClassifier
 from poisonproof.learners.text import TextClassifier
 from poisonproof.learners.trees import TreesClassifier
+from poisonproof.learners.word_reading import WordReading, is_table
 from poisonproof.learners.words import BayesTextClassifier, RidgeTextClassifier
-from poisonproof.samples.batch import TableBatch
-from poisonproof.samples.frames import is_frame
 from poisonproof.samples.rows import count_rows, take_rows
+from poisonproof.samples.texts import TextBatch
 
 FOLDS = 3
 MOST_TRIED = 600  # samples that cross-validation looks at, evenly spaced in the order of the subset
@@ -54,6 +54,7 @@ class AutoClassifier(ClassifierOfTables):
     """
 
     answers_one_by_one = True  # so do all on the list; see poisonproof.training.asking
+    takes_columns = takes_texts = True  # see poisonproof.samples.batch
 
     def __init__(
         self,
@@ -65,9 +66,10 @@ class AutoClassifier(ClassifierOfTables):
         self.random_state = random_state
 
     @property
-    def takes_columns(self) -> bool:
-        """Whether tables may come as `poisonproof.samples.batch.TableBatch`: not if columns hold texts."""
-        return not self.texts
+    def readings(self) -> tuple[WordReading, ...]:
+        """How the words of texts are read by those on the list."""
+        learners = [TextClassifier(self.texts)] if self.texts else [BayesTextClassifier(), TextClassifier()]
+        return tuple(reading for learner in learners for reading in learner.readings)
 
     def candidates(self, X: Any, n_classes: int) -> list[Any]:
         """The list for samples of this kind and number, unfitted, in the order in which ties are decided."""
@@ -75,7 +77,7 @@ class AutoClassifier(ClassifierOfTables):
             return [TextClassifier(self.texts)]
         if sp.issparse(X):
             return [TableClassifier(), TreesClassifier(random_state=self.random_state)]
-        if is_frame(X) or isinstance(X, TableBatch) or np.asarray(X).dtype.kind in "biuf":
+        if is_table(X) or (not isinstance(X, TextBatch) and np.asarray(X).dtype.kind in "biuf"):
             wide = math.prod(np.shape(X)[1:]) > MOST_COLUMNS_FOR_TREES
             if wide or count_rows(X) < FEWEST_FOR_TREES or n_classes > MOST_CLASSES_FOR_TREES:
                 return [TableClassifier()]

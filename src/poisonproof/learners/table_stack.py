@@ -1,37 +1,80 @@
-"""Many fitted `TableClassifier`s as one array: one kernel gives all their votes, each summed as it would sum it itself.
+"""Many fitted linear base classifiers as one array: one kernel gives all their votes, summed as each would sum alone.
 
-The score of a base classifier is a sum in a fixed order: bias, numbers, flags of missing numbers, categories. The
-kernel goes through that order once and adds for all base classifiers side by side, so every sum has the same terms in
-the same order and the votes are the same to the bit. A term that is nought (a category that a sample does not have) may
-be left out or added: no comparison of finite sums sees it.
+The score of a base classifier is a sum in a fixed order: bias, numbers, flags of missing numbers, categories, words.
+The kernel goes through that order once and adds for all base classifiers side by side, so every sum has the same terms
+in the same order and the votes are the same to the bit. A term that is nought (a category that a sample does not have)
+may be left out or added: no comparison of finite sums sees it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.table_product import Folded
+from poisonproof.learners.word_reading import WordReading
 from poisonproof.samples.batch import MISSING_NAME
 from poisonproof.system.compiled import njit
 
-NUMBERS, OBJECTS, CATEGORIES = "number", "object", "category"
+NUMBERS, OBJECTS, CATEGORIES, TEXTS = "number", "object", "category", "text"
 AT_ONCE = 8  # rows that share a pass over the weights
+LARGEST = 1e280  # of a weight
 BY_PRODUCT = 8  # rows from which on a matrix product is worth its preparation
 
 
 @dataclass(frozen=True, eq=False)
+class Lane:
+    """One fitted base classifier, as a stack takes it and gives it back.
+
+    ``weights`` are (slots, terms) in the order of the sum. ``categories`` are those of each column that holds no texts,
+    None for one of numbers; ``held`` the features of the words that it has weights for, in increasing order.
+    """
+
+    weights: NDArray[np.float64]
+    bias: NDArray[np.float64]
+    sparse: bool
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    flagged: NDArray[np.int64]
+    categories: list[list[str] | None]
+    held: NDArray[np.int64]
+    iterations: int
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """The words of some samples, as one stack reads them.
+
+    ``features`` and ``values`` are those of sparse rows, from ``begins[i]`` to the next; a feature is its number among
+    those that occur in any of the samples, and ``places`` are what `TableStack.places_of` says of each of these.
+    """
+
+    begins: NDArray[np.int64]
+    features: NDArray[np.int64]
+    values: NDArray[np.float64]
+    places: NDArray[np.int64]
+
+    @classmethod
+    def none(cls, n_samples: int) -> Words:
+        """No sample has any."""
+        nothing = np.zeros(0, np.int64)
+        return cls(np.zeros(n_samples + 1, np.int64), nothing, np.zeros(0), nothing)
+
+    def __getitem__(self, part: slice) -> Words:
+        return replace(self, begins=self.begins[part.start : part.stop + 1])
+
+
+@dataclass(frozen=True, eq=False)
 class TableStack:
-    """Base classifiers that read their columns in the same way.
+    """Base classifiers that read their columns, and their words if they read any, in the same way.
 
     Slots are scores: one for each class of a base classifier's subset, or a single one where it has two classes. Lane j
-    is base classifier j; whatever it lacks of slots or categories is nought.
+    is base classifier j; whatever it lacks of slots, categories or words is nought.
 
     Attributes
     ----------
@@ -46,14 +89,18 @@ class TableStack:
     flagged : array (numbers, lanes) of bool
         Which numbers were missing somewhere in the subset.
     names : tuple of tuples of str
-        The categories of each column that is no number, those of all base classifiers.
+        The categories of each column that holds neither numbers nor texts, those of all base classifiers.
+    words : array
+        The features of words that any base classifier has weights for, in increasing order.
     starts : array
-        Where the entries of each name begin, over all columns.
+        Where the entries of each name begin, over all columns, and then those of each word.
     lanes : array (entries,)
-        Which base classifier has that category.
+        Which base classifier has that category or word.
     entries : array (entries, slots)
         Its weights.
     iterations : array (lanes,)
+    reading : WordReading, or None
+        How words are read.
     """
 
     kinds: tuple[str, ...] | None
@@ -66,25 +113,29 @@ class TableStack:
     flags: NDArray[np.float64]
     flagged: NDArray[np.bool_]
     names: tuple[tuple[str, ...], ...]
+    words: NDArray[np.int64]
     starts: NDArray[np.int64]
-    lanes: NDArray[np.int64]
+    lanes: NDArray[np.uint16]
     entries: NDArray[np.float64]
     iterations: NDArray[np.int64]
+    reading: WordReading | None = None
 
     def __len__(self) -> int:
         return len(self.slots)
 
     @classmethod
-    def of(cls, models: Sequence[TableClassifier], kinds: tuple[str, ...] | None) -> TableStack:
-        """Of fitted base classifiers whose columns are of these kinds."""
-        first, m = models[0], len(models)
-        slots = np.array([len(model.bias_) for model in models])
-        k, n_numbers = int(slots.max()), first.weights_.shape[1] if first.sparse_ else len(first.mean_)
+    def of(
+        cls, members: Sequence[Lane], kinds: tuple[str, ...] | None, reading: WordReading | None = None
+    ) -> TableStack:
+        """Of fitted base classifiers whose columns are of these kinds, and whose words are read like this."""
+        first, m = members[0], len(members)
+        slots = np.array([len(member.bias) for member in members])
+        k, n_numbers = int(slots.max()), first.weights.shape[1] if first.sparse else len(first.mean)
         bias, weights, flags = np.zeros((k, m)), np.zeros((n_numbers, k, m)), np.zeros((n_numbers, k, m))
-        n_scaled = 0 if first.sparse_ else n_numbers
+        n_scaled = 0 if first.sparse else n_numbers
         mean, scale, flagged = np.zeros((n_scaled, m)), np.ones((n_scaled, m)), np.zeros((n_scaled, m), np.bool_)
-        columns = [at for at, categories in enumerate(first.categories_) if categories is not None]
-        of_lane = [[model.categories_[column] or [] for column in columns] for model in models]
+        columns = [at for at, categories in enumerate(first.categories) if categories is not None]
+        of_lane = [[member.categories[column] or [] for column in columns] for member in members]
         names = tuple(
             tuple(sorted({name for categories in of_lane for name in categories[at]})) for at in range(len(columns))
         )
@@ -93,57 +144,59 @@ class TableStack:
             {name: number for number, name in enumerate(vocabulary, begun)}
             for vocabulary, begun in zip(names, firsts, strict=False)
         ]
-        held: list[int] = []  # the number of the name of every entry, lane by lane
+        words = np.unique(np.concatenate([member.held for member in members]))
+        number_of: list[NDArray[np.int64]] = []  # the number of the name or word of every entry, lane by lane
         learned_of: list[NDArray[np.float64]] = []
-        for lane, model in enumerate(models):
-            learned, here = model.weights_, slots[lane]
-            bias[:here, lane] = model.bias_
+        for lane, member in enumerate(members):
+            learned, here = member.weights, slots[lane]
+            bias[:here, lane] = member.bias
             weights[:, :here, lane] = learned[:, :n_numbers].T
             if n_scaled:
-                mean[:, lane], scale[:, lane] = model.mean_, model.scale_
-                flagged[model.flagged_, lane] = True
-                flags[model.flagged_, :here, lane] = learned[:, n_numbers : n_numbers + len(model.flagged_)].T
-            for categories, known in zip(of_lane[lane], numbers, strict=True):
-                held.extend(map(known.__getitem__, categories))
-            entry = np.zeros((sum(map(len, of_lane[lane])), k))
-            start = n_numbers + len(model.flagged_)
-            entry[:, :here] = learned[:, start : start + len(entry)].T
+                mean[:, lane], scale[:, lane] = member.mean, member.scale
+                flagged[member.flagged, lane] = True
+                flags[member.flagged, :here, lane] = learned[:, n_numbers : n_numbers + len(member.flagged)].T
+            held = [
+                number
+                for categories, known in zip(of_lane[lane], numbers, strict=True)
+                for number in map(known.__getitem__, categories)
+            ]
+            number_of += [np.array(held, np.int64), firsts[-1] + np.searchsorted(words, member.held)]
+            entry = np.zeros((len(held) + len(member.held), k))
+            entry[:, :here] = learned[:, n_numbers + len(member.flagged) :].T
             learned_of.append(entry)
-        lane_of = np.repeat(np.arange(m), [len(entry) for entry in learned_of])
-        number_of = np.array(held, np.int64)
-        order = np.lexsort((lane_of, number_of))
+        lane_of = np.repeat(np.arange(m, dtype=np.uint16), [len(entry) for entry in learned_of])
+        numbered = np.concatenate(number_of)
+        order = np.argsort(numbered, kind="stable")
         lanes, entries = lane_of[order], np.concatenate(learned_of)[order]
-        starts = np.concatenate(([0], np.cumsum(np.bincount(number_of, minlength=firsts[-1]), dtype=np.int64)))
-        iterations = np.array([model.n_iter_ for model in models], np.int64)
+        counts = np.bincount(numbered, minlength=firsts[-1] + len(words))
+        starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+        iterations = np.array([member.iterations for member in members], np.int64)
         return cls(
-            kinds, first.sparse_, slots, bias, mean, scale, weights, flags, flagged, names, starts, lanes, entries,
-            iterations,
+            kinds, first.sparse, slots, bias, mean, scale, weights, flags, flagged, names, words, starts, lanes,
+            entries, iterations, reading,
         )  # fmt: skip
 
-    def model(
-        self, lane: int, parameters: Mapping[str, Any], n_features: int, feature_names: NDArray[Any] | None
-    ) -> TableClassifier:
-        """One base classifier as it was fitted, by a learner of these parameters."""
-        model, k = TableClassifier(**parameters), int(self.slots[lane])
-        flagged = np.flatnonzero(self.flagged[:, lane])
+    def lane(self, lane: int) -> Lane:
+        """One base classifier as it was fitted."""
+        k, flagged = int(self.slots[lane]), np.flatnonzero(self.flagged[:, lane])
         by_lane, ends, number_of = self._by_lane
         here = by_lane[ends[lane] : ends[lane + 1]]
         pieces = [self.weights[:, :k, lane], self.flags[flagged, :k, lane], self.entries[here, :k]]
-        categories: list[list[str] | None] = [None] * (0 if self.sparse else n_features)
-        numbers, first = number_of[here].tolist(), 0
+        n_names = sum(map(len, self.names))
+        numbers, first = number_of[here], 0
+        held = self.words[numbers[numbers >= n_names] - n_names]
+        named = numbers[numbers < n_names].tolist()
+        kinds = (NUMBERS,) * len(self.mean) if self.kinds is None else self.kinds
+        categories: dict[int, list[str] | None] = dict.fromkeys(at for at, kind in enumerate(kinds) if kind != TEXTS)
         for column, vocabulary in zip(self.category_columns, self.names, strict=True):
             end = first + len(vocabulary)
-            categories[column] = [vocabulary[number - first] for number in numbers if first <= number < end]
+            categories[column] = [vocabulary[number - first] for number in named if first <= number < end]
             first = end
-        model.classes_ = np.arange(max(k, 2))
-        model.categories_, model.sparse_ = categories, self.sparse
-        model.mean_, model.scale_, model.flagged_ = self.mean[:, lane].copy(), self.scale[:, lane].copy(), flagged
-        model.weights_ = np.ascontiguousarray(np.concatenate(pieces).T)
-        model.bias_, model.n_iter_ = self.bias[:k, lane].copy(), int(self.iterations[lane])
-        model.n_features_in_ = n_features
-        if feature_names is not None:
-            model.feature_names_in_ = feature_names
-        return model
+        return Lane(
+            np.ascontiguousarray(np.concatenate(pieces).T), self.bias[:k, lane].copy(), self.sparse,
+            self.mean[:, lane].copy(), self.scale[:, lane].copy(), flagged, list(categories.values()), held,
+            int(self.iterations[lane]),
+        )  # fmt: skip
 
     @cached_property
     def _by_lane(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -154,8 +207,8 @@ class TableStack:
 
     @cached_property
     def category_columns(self) -> tuple[int, ...]:
-        """The columns that are no numbers."""
-        return tuple(at for at, kind in enumerate(self.kinds or ()) if kind != NUMBERS)
+        """The columns that are neither numbers nor texts."""
+        return tuple(at for at, kind in enumerate(self.kinds or ()) if kind not in (NUMBERS, TEXTS))
 
     @cached_property
     def places(self) -> tuple[dict[str, int], ...]:
@@ -168,8 +221,14 @@ class TableStack:
 
     @cached_property
     def finite(self) -> bool:
-        """Whether nought times any weight is nought, on which leaving terms out relies."""
-        return all(np.isfinite(part).all() for part in (self.bias, self.weights, self.flags, self.entries))
+        """Whether nought times any weight is nought, on which leaving terms out relies, and no sum of words overflows.
+
+        So it does not matter whether the larger of two scores of words is asked for, or the sign of their difference.
+        """
+        return all(
+            bool(part.min(initial=0.0) >= -LARGEST and part.max(initial=0.0) <= LARGEST)
+            for part in (self.bias, self.weights, self.flags, self.entries)
+        )
 
     @cached_property
     def otherwise(self) -> NDArray[np.float64]:
@@ -186,26 +245,39 @@ class TableStack:
                 added[at][:, self.lanes[span]] = self.entries[span].T
         return added
 
-    def best(self, numbers: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.uint16]:
+    def places_of(self, features: NDArray[Any]) -> NDArray[np.int64]:
+        """The number of each of these features, which increase, among names and words; -1 for a word nobody has."""
+        if not len(self.words):
+            return np.full(len(features), -1)
+        places = np.minimum(np.searchsorted(self.words, features), len(self.words) - 1)
+        return np.where(self.words[places] == features, sum(map(len, self.names)) + places, -1)
+
+    def best(
+        self, numbers: NDArray[np.float64], codes: NDArray[np.int64], words: Words | None = None
+    ) -> NDArray[np.uint16]:
         """The class of the highest score of each lane, an array (rows, lanes) of places in its own classes.
 
         ``numbers`` are (rows, numbers), ``codes`` (rows, columns) the number of a cell's name, or -1.
         """
-        if len(numbers) >= BY_PRODUCT and numbers.shape[1] and not self.names and not np.isnan(numbers).any():
+        by_product = len(numbers) >= BY_PRODUCT and numbers.shape[1] and not self.names and self.reading is None
+        if by_product and not np.isnan(numbers).any():
             return self.folded.best(numbers, self)
-        return self.summed(numbers, codes)
+        return self.summed(numbers, codes, words)
 
     @cached_property
     def folded(self) -> Folded:
         """For many rows at once."""
         return Folded.of(self)
 
-    def summed(self, numbers: NDArray[np.float64], codes: NDArray[np.int64]) -> NDArray[np.uint16]:
+    def summed(
+        self, numbers: NDArray[np.float64], codes: NDArray[np.int64], words: Words | None = None
+    ) -> NDArray[np.uint16]:
         """The same, all scores summed in the fixed order."""
+        words = words or Words.none(len(numbers))
         best = np.empty((len(numbers), len(self)), np.uint16)
         _best(
-            numbers, codes, self.slots, self.bias, self.mean, self.scale, self.weights, self.flags, self.starts,
-            self.lanes, self.entries, self.otherwise, best,
+            numbers, codes, words.begins, words.features, words.values, words.places, self.slots, self.bias, self.mean,
+            self.scale, self.weights, self.flags, self.starts, self.lanes, self.entries, self.otherwise, best,
         )  # fmt: skip
         return best
 
@@ -258,6 +330,10 @@ def _add(scores: NDArray[np.float64], added: NDArray[np.float64]) -> None:
 def _best(
     numbers: NDArray[np.float64],
     codes: NDArray[np.int64],
+    begins: NDArray[Any],
+    features: NDArray[np.int64],
+    values: NDArray[np.float64],
+    places: NDArray[np.int64],
     slots: NDArray[np.int64],
     bias: NDArray[np.float64],
     mean: NDArray[np.float64],
@@ -265,7 +341,7 @@ def _best(
     weights: NDArray[np.float64],
     flags: NDArray[np.float64],
     starts: NDArray[np.int64],
-    lanes: NDArray[np.int64],
+    lanes: NDArray[np.uint16],
     entries: NDArray[np.float64],
     otherwise: NDArray[np.float64],
     best: NDArray[np.uint16],
@@ -296,6 +372,12 @@ def _best(
                             added[c, lanes[entry]] = entries[entry, c]
                 for c in range(k):
                     _add(scores[at, c], added[c])
+            for word in range(begins[start + at], begins[start + at + 1]):
+                place = places[features[word]]
+                if place >= 0:
+                    for entry in range(starts[place], starts[place + 1]):
+                        for c in range(k):
+                            scores[at, c, lanes[entry]] += values[word] * entries[entry, c]
             _highest(scores[at], slots, best[start + at])
 
 

@@ -11,14 +11,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.codes import classes_and_codes
 from poisonproof.learners.table import TableClassifier, scores_of
-from poisonproof.samples.frames import is_frame
+from poisonproof.learners.word_reading import WordReading, is_table
+from poisonproof.samples.batch import TableBatch
 
 
 class TextClassifier(ClassifierMixin, BaseEstimator):
@@ -42,6 +42,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
     """
 
     answers_one_by_one = True  # see poisonproof.training.asking
+    takes_columns = takes_texts = True  # see poisonproof.samples.batch
 
     def __init__(
         self,
@@ -69,9 +70,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> Self:
         """Train on texts, or on a DataFrame."""
         self.classes_, codes = classes_and_codes(self, y)
-        rest = self._rest(X)
-        self.table_ = None if rest is None else TableClassifier()._learn_encoding(rest)
         words = self._words(X)
+        self.others_ = self._others(X)
+        self.table_ = TableClassifier()._learn_encoding(self._rest(X)) if self.others_ else None
         # A word that the subset does not have gets no weight, so it need not be kept.
         self.held_ = np.unique(words.indices).astype(np.int64)
         encoded = self._encode(X, words)
@@ -89,25 +90,29 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         best = (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
         return self.classes_[best]
 
-    def _rest(self, X: Any) -> Any:
-        """The columns that are no texts; None if there are none."""
+    @property
+    def readings(self) -> tuple[WordReading, ...]:
+        """How words are read; what base classifiers of one learner share (see `poisonproof.training.shared_texts`)."""
+        return (WordReading(self.weight, self.n_hashed, tuple(self.texts)),)
+
+    def _others(self, X: Any) -> list[int]:
+        """The columns that are no texts."""
         if not self.texts:
-            return None
-        others = [at for at, name in enumerate(X.columns) if name not in set(self.texts)]
-        return X.iloc[:, others] if others else None
+            return []
+        names = X.names if isinstance(X, TableBatch) else X.columns
+        return [at for at, name in enumerate(names) if name not in set(self.texts)]
+
+    def _rest(self, X: Any) -> Any:
+        others = self._others(X)
+        return X.of_columns(others) if isinstance(X, TableBatch) else X.iloc[:, others]
 
     def _words(self, X: Any) -> Any:
         """Hashed words of all text columns, side by side."""
-        columns = [X[name] for name in self.texts] if self.texts else [X]
-        if bool(self.texts) != is_frame(X):
+        if bool(self.texts) != is_table(X):
             raise PoisonproofError(
                 "TextClassifier takes a DataFrame if it names columns of texts, and texts if it does not."
             )
-        hashing = HashingVectorizer(n_features=self.n_hashed, ngram_range=(1, 2))
-        parts = [hashing.transform([cell if isinstance(cell, str) else "" for cell in column]) for column in columns]
-        words = sp.csr_matrix(sp.hstack(parts, format="csr")) * self.weight
-        words.sort_indices()
-        return words
+        return self.readings[0].rows(X)
 
     def _encode(self, X: Any, words: Any) -> Any:
         held = words[:, self.held_]

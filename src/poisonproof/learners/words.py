@@ -15,7 +15,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted
@@ -23,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.codes import classes_and_codes
 from poisonproof.learners.table import scores_of
-from poisonproof.samples.frames import is_frame
+from poisonproof.learners.word_reading import WordReading, is_table
 
 MOST_LEFT_OUT = 2000  # texts; of more, leaving each out would take a matrix too large
 LEAST_APART = 1e-3
@@ -70,17 +69,14 @@ class _WordsClassifier(ClassifierMixin, BaseEstimator):
 
     def _encoded(self, X: Any) -> Any:
         """Each text as a vector of length 1: half of it for words and pairs, half for pieces of words."""
-        if is_frame(X):
+        if is_table(X):
             raise PoisonproofError(f"{type(self).__name__} takes texts alone, not a table.")
-        texts = [cell if isinstance(cell, str) else "" for cell in X]
-        words = HashingVectorizer(n_features=self.n_hashed, ngram_range=(1, 2), binary=True, alternate_sign=False)
-        pieces = HashingVectorizer(
-            n_features=self.n_hashed, ngram_range=(3, 5), analyzer="char_wb", binary=True, alternate_sign=False
-        )
-        parts = [words.transform(texts), pieces.transform(texts)]
-        encoded = sp.csr_matrix(sp.hstack(parts, format="csr")) * np.sqrt(0.5)
-        encoded.sort_indices()
-        return encoded
+        return self.readings[0].rows(X)
+
+    @property
+    def readings(self) -> tuple[WordReading, ...]:
+        """How words are read; what base classifiers of one learner share (see `poisonproof.training.shared_texts`)."""
+        return (WordReading(float(np.sqrt(0.5)), self.n_hashed, pieces=True),)
 
 
 class BayesTextClassifier(_WordsClassifier):
@@ -98,6 +94,8 @@ class BayesTextClassifier(_WordsClassifier):
     n_hashed : int
         How many features words, and pieces of words, are hashed into.
     """
+
+    takes_texts = True  # see poisonproof.samples.batch
 
     def __init__(self, *, smoothing: float = 0.05, n_hashed: int = 1 << 18) -> None:
         super().__init__(n_hashed=n_hashed)
@@ -147,6 +145,8 @@ class RidgeTextClassifier(_WordsClassifier):
     n_hashed : int
         How many features words, and pieces of words, are hashed into.
     """
+
+    takes_texts = True  # see poisonproof.samples.batch
 
     def __init__(self, *, ridge: float = 0.1, n_hashed: int = 1 << 18) -> None:
         super().__init__(n_hashed=n_hashed)

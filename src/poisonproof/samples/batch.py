@@ -1,27 +1,37 @@
 """Rows of a table as columns of numbers and of places among categories: what a learner that reads columns is fed.
 
 It holds what the frame of `TableSamples.take` holds, without pandas between. A learner says that it takes one by an
-attribute, ``takes_columns``.
+attribute, ``takes_columns``; and ``takes_texts``, where a sample is a text (`poisonproof.samples.texts`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.samples.columns import NUMBER, OBJECT, Column
+from poisonproof.errors import PoisonproofError
+from poisonproof.samples.columns import MISSING, NUMBER, OBJECT, Column
+from poisonproof.samples.texts import Encode, Shared, encoded_texts
 
-MARK = "takes_columns"
 MISSING_NAME = "m"
 
 
 def takes_columns(learner: Any) -> bool:
     """Whether a learner's own class says so; a class derived from it may have a `fit` that knows frames only."""
-    return MARK in vars(type(learner)) and bool(getattr(learner, MARK))
+    return _says("takes_columns", learner)
+
+
+def takes_texts(learner: Any) -> bool:
+    """The same of texts."""
+    return _says("takes_texts", learner)
+
+
+def _says(mark: str, learner: Any) -> bool:
+    return mark in vars(type(learner)) and bool(getattr(learner, mark))
 
 
 def name_of(cell: Any) -> str:
@@ -40,12 +50,23 @@ class TableBatch:
     form: Sequence[Any]
     outline: Any
     """A frame of such columns without a row."""
+    shared: Shared = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, part: slice) -> TableBatch:
-        return TableBatch(self.columns, self.rows[part], self.form, self.outline)
+    def __getitem__(self, part: Any) -> TableBatch:
+        return replace(self, rows=self.rows[part])
+
+    def of_columns(self, at: Sequence[int]) -> TableBatch:
+        """These columns only."""
+        columns, form = [self.columns[column] for column in at], [self.form[column] for column in at]
+        return replace(self, columns=columns, form=form, outline=self.outline.iloc[:, list(at)])
+
+    @property
+    def names(self) -> list[Any]:
+        """Of the columns."""
+        return [column.name for column in self.columns]
 
     def copy(self) -> TableBatch:
         """Itself: what it gives out is made anew each time, so nobody can change it."""
@@ -74,3 +95,18 @@ class TableBatch:
         cells = column.cells.values.tolist() if form == OBJECT else list(form)
         places = column.codes[self.rows] if form == OBJECT else column.places_in(form, self.rows)
         return places, [*map(name_of, cells), MISSING_NAME]
+
+    def encoded(self, name: Any, encode: Encode) -> Any:
+        """The texts of the column of this name, as a function encodes them; a cell that is no text counts as none."""
+        if self.names.count(name) != 1:
+            raise PoisonproofError(f"There must be one column '{name}' of texts; there are {self.names.count(name)}.")
+        at = self.names.index(name)
+        column, form = self.columns[at], self.form[at]
+        if form == NUMBER:
+            numbers = np.full(len(self), MISSING, np.int32)
+        else:
+            column = column.coded
+            assert column.codes is not None
+            held = column.codes[self.rows]
+            numbers = held if form == OBJECT else np.where(column.places_in(form, self.rows) >= 0, held, MISSING)
+        return encoded_texts(encode, name, column.cells.values, numbers, self.shared)

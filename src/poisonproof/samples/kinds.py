@@ -29,6 +29,7 @@ from poisonproof.samples.columns import Column, canonical_numbers
 from poisonproof.samples.hashing import content_digests, hash_bytes, hash_numbers
 from poisonproof.samples.sparse import narrow
 from poisonproof.samples.stretches import less_rows
+from poisonproof.samples.texts import Shared, TextBatch
 
 DTYPES = ("float64", "uint8")
 MOST_PIXEL = 1 << 40
@@ -85,8 +86,14 @@ class Samples(ABC):
     def n_bytes(self) -> int:
         """How much memory the samples take."""
 
+    @property
+    def shared_texts(self) -> Shared:
+        """What was read of their texts once for all base classifiers (`poisonproof.training.shared_texts`)."""
+        return vars(self).get("shared", {})
+
     def __sizeof__(self) -> int:
-        return object.__sizeof__(self) + self.n_bytes  # what Dask goes by when it moves data
+        shared = sum(encoded.n_bytes for encoded in self.shared_texts.values())
+        return object.__sizeof__(self) + self.n_bytes + shared  # what Dask goes by when it moves data
 
     def portion(
         self, codes: NDArray[np.int64], rows: NDArray[np.int64]
@@ -283,6 +290,13 @@ class TextSamples(Samples):
     def take(self, rows: ArrayLike, form: Any = None) -> Any:
         return self.texts[np.asarray(rows)]
 
+    def batch(self, rows: ArrayLike) -> TextBatch:
+        """The same for learners that take texts so."""
+        rows = np.asarray(rows)
+        if self.shared_texts:
+            return TextBatch(self.texts, rows, self.shared_texts)
+        return TextBatch(self.texts[rows], np.arange(len(rows)), {})
+
     @property
     def oddities(self) -> tuple[str, ...]:
         return (f"{self.n_odd} samples are no texts and count as empty ones",) if self.n_odd else ()
@@ -395,7 +409,7 @@ class TableSamples(Samples):
 
     def by_column(self, rows: ArrayLike, form: Any) -> TableBatch:
         """What `take` gives, as columns, for learners that take them."""
-        return TableBatch(self.columns, np.asarray(rows), form, self.outline)
+        return TableBatch(self.columns, np.asarray(rows), form, self.outline, self.shared_texts)
 
     def take(self, rows: ArrayLike, form: Any = None) -> Any:
         import pandas as pd

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.seeding import Seeder, isolated
-from poisonproof.samples.batch import takes_columns
-from poisonproof.samples.kinds import Samples, TableSamples
+from poisonproof.samples.batch import takes_columns, takes_texts
+from poisonproof.samples.kinds import Samples, TableSamples, TextSamples
 from poisonproof.system.threads import with_limited_libraries
 from poisonproof.training import linear
 from poisonproof.training.asking import ask_in_batches
@@ -100,9 +100,11 @@ def fit_made(
 
 
 def fed_to(learner: Any, samples: Samples, rows: NDArray[np.int64], form: Any) -> Any:
-    """These samples as a learner takes them: tables by column if it can, as a frame if not."""
+    """These samples as a learner takes them: tables by column if it can, as a frame if not; texts likewise."""
     if isinstance(samples, TableSamples) and takes_columns(learner):
         return samples.by_column(rows, form)
+    if isinstance(samples, TextSamples) and takes_texts(learner):
+        return samples.batch(rows)
     return samples.take(rows, form)
 
 

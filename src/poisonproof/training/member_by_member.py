@@ -18,8 +18,11 @@ from numpy.typing import NDArray
 from sklearn.utils.parallel import delayed
 
 from poisonproof.learners.seeding import Seeder, kept_generators
+from poisonproof.learners.table import TableClassifier
+from poisonproof.learners.text import TextClassifier
+from poisonproof.partition.store import StoredSubsets
 from poisonproof.partition.subsets import TrainingSets
-from poisonproof.samples.kinds import Samples
+from poisonproof.samples.kinds import Samples, TextSamples
 from poisonproof.system.environment import environment
 from poisonproof.system.files import sha256_of
 from poisonproof.system.progress import counted
@@ -49,7 +52,7 @@ from poisonproof.training.member_list import (
     vote_block,
 )
 from poisonproof.training.provenance import made_by, made_here
-from poisonproof.training.stacked import stacks
+from poisonproof.training.shared_texts import with_shared_texts
 from poisonproof.training.work import (
     Answers,
     Block,
@@ -64,6 +67,8 @@ from poisonproof.training.work import (
 )
 
 log = logging.getLogger(__name__)
+NO_SAMPLES = TextSamples(np.empty(0, object))
+SOON_TRAINED = {TableClassifier, TextClassifier}
 SeededRows = list[tuple[int, NDArray[np.int64]]]
 """The seed and the rows of each of some base classifiers."""
 
@@ -77,10 +82,11 @@ class MemberByMember:
     def fit(
         self, training: Training, *, earlier: Kept | None = None, n_jobs: int | None = None, verbose: int = 0
     ) -> MemberList:
-        estimator, samples, codes, subsets = training
+        subsets = training.subsets
         members: dict[int, Member] = {} if earlier is None else {int(i): earlier.members[i] for i in earlier.indices}
         wanted = [i for i in range(len(subsets)) if i not in members]
         planned = planned_blocks(wanted, n_jobs)
+        (estimator, samples, codes, _), _ = _read_once(training, wanted)
         tasks = (
             delayed(_fit_block)(estimator, samples, codes, _seeded_rows(subsets, block), caller()) for block in planned
         )
@@ -99,6 +105,7 @@ class MemberByMember:
         n_jobs: int | None = None,
     ) -> NDArray[Any]:
         planned = planned_blocks(indices, n_jobs) or [indices]
+        training, test = _read_once(training, indices, test)
         parts = train_and_vote(training, test, n_classes, planned, rankings=rankings, resources=Resources(n_jobs))
         return np.concatenate([part.votes for part in counted(parts, len(planned))], axis=1)
 
@@ -141,11 +148,10 @@ class MemberByMember:
         for number, (order, standing, blocks) in enumerate(missing):
             kept = {block: [i for i in indices if standing.kept[i]] for block, indices in blocks.items()}
             others = {block: [i for i in indices if not standing.kept[i]] for block, indices in blocks.items()}
-            train = partial(
-                train_and_vote, order.training, test, n_classes, rankings=order.rankings, resources=resources
-            )
             wanted = [indices for indices in others.values() if indices]
-            if stacks(order.training.estimator) and sum(map(len, wanted)) <= MEMBERS_PER_FILE:
+            training, read = _read_once(order.training, [i for indices in wanted for i in indices], test)
+            train = partial(train_and_vote, training, read, n_classes, rankings=order.rankings, resources=resources)
+            if type(training.estimator) in SOON_TRAINED and sum(map(len, wanted)) <= MEMBERS_PER_FILE:
                 # They are done before a worker has started, and asked all at once.
                 together = partial(train, wanted=[[i for indices in wanted for i in indices]])
                 fresh = _parted(together(resources=resources._replace(n_jobs=1)), wanted)
@@ -161,7 +167,7 @@ class MemberByMember:
                 ]
                 if asked:
                     made = [standing.made[member.index] | made_here() for member in asked]
-                    parts.append((asked, *asked.asked(test, n_classes, rankings=order.rankings), made))
+                    parts.append((asked, *asked.asked(read, n_classes, rankings=order.rankings), made))
                 if order.keep and trained:
                     _keep(block, [member for part in trained for member in part.members], order)
                 yield replace(_joined(block, parts, order), order=number)
@@ -182,6 +188,25 @@ class MemberByMember:
         self, folder: Path, n_subsets: int, learner: Any, n_classes: int, trusted: Sequence[str] = ()
     ) -> SomeMembers:
         return load_member_files([folder / name for name in self.files(n_subsets, folder)], trusted)
+
+
+def _read_once(training: Training, indices: Sequence[int], test: Samples = NO_SAMPLES) -> tuple[Training, Samples]:
+    """The same, with words that these base classifiers are fed, or asked about, read once.
+
+    Where training samples are on disk, memory is bounded, and each base classifier reads its own.
+    """
+    if isinstance(training.subsets, StoredSubsets):
+        return training, test
+
+    def rows() -> NDArray[np.int64]:
+        fed = [training.subsets.rows(i) for i in indices]
+        return np.unique(np.concatenate(fed)) if fed else np.zeros(0, np.int64)
+
+    learner = training.estimator
+    return (
+        training._replace(samples=with_shared_texts(learner, training.samples, rows)),
+        with_shared_texts(learner, test, lambda: np.arange(len(test))),
+    )
 
 
 def _parted(voted: Iterator[VotedBlock], wanted: Sequence[Sequence[int]]) -> Iterator[VotedBlock]:

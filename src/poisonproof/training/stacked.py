@@ -1,4 +1,4 @@
-"""Base classifiers of the `table` learner, asked all at once (`poisonproof.learners.table_stack`).
+"""Base classifiers that are sums of columns and words, asked all at once (`poisonproof.learners.table_stack`).
 
 What they say is what `vote_of` says of each alone, to the bit; where that cannot be promised (weights that are not
 finite), they are asked alone.
@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.learners.table import TableClassifier
-from poisonproof.learners.table_stack import CATEGORIES, NUMBERS, OBJECTS, TableStack
+from poisonproof.learners.lanes import chosen, is_sum, lane_of, reading_of
+from poisonproof.learners.table_stack import CATEGORIES, NUMBERS, OBJECTS, TEXTS, TableStack, Words
+from poisonproof.learners.text import TextClassifier
+from poisonproof.learners.word_reading import WordReading
 from poisonproof.samples.batch import MISSING_NAME, name_of
 from poisonproof.samples.columns import NUMBER, OBJECT
-from poisonproof.samples.kinds import NumberSamples, Samples, SparseSamples, TableSamples
+from poisonproof.samples.kinds import NumberSamples, Samples, SparseSamples, TableSamples, TextSamples
 from poisonproof.system.compiled import njit
 from poisonproof.system.threads import in_threads
 from poisonproof.training.member import Member
@@ -27,19 +29,16 @@ from poisonproof.votes.votes import vote_dtype
 
 LANES = 64
 ROWS_PER_TASK = 1 << 9
-
-
-def stacks(learner: Any) -> bool:
-    """Whether base classifiers of this learner can be asked all at once: its very own class, nothing derived."""
-    return type(learner) is TableClassifier
+MIXED = "texts among categories"
+ROWS_OF_TEXTS = 1 << 12  # whose words are in memory at a time, unless they are shared
 
 
 def stacked(members: Sequence[Member]) -> Stacked | None:
     """The same base classifiers as arrays; None if they are of another learner, or would answer otherwise."""
-    if not all(member.model is None or stacks(member.model) for member in members):
+    if not all(member.model is None or is_sum(member.model) for member in members):
         return None
     whole = Stacked.of(members)
-    return whole if whole.finite else None
+    return whole if whole is not None and whole.finite else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,17 +60,22 @@ class Stacked:
     """What each says that has no model, -1 for one that abstains; those in lots are not asked for it."""
 
     @classmethod
-    def of(cls, members: Sequence[Member]) -> Stacked:
-        """Of base classifiers that `stacks`."""
+    def of(cls, members: Sequence[Member]) -> Stacked | None:
+        """Of base classifiers that can be stacked; None if one of them reads texts by categories of its own."""
         alike: dict[Any, list[int]] = {}
         for place, member in enumerate(members):
-            if member.model is not None:
-                alike.setdefault((kinds_of(member.form), len(member.codes) > 2), []).append(place)
+            if member.model is None:
+                continue
+            model = chosen(member.model)
+            kinds = kinds_of(member.form, model)
+            if MIXED in (kinds or ()):
+                return None
+            alike.setdefault((kinds, reading_of(model), type(model), len(member.codes) > 2), []).append(place)
         lots = []
-        for (kinds, _), places in alike.items():
+        for (kinds, reading, _, _), places in alike.items():
             for start in range(0, len(places), LANES):
                 lanes = places[start : start + LANES]
-                lots.append(_lot([members[place] for place in lanes], lanes, kinds))
+                lots.append(_lot([members[place] for place in lanes], lanes, kinds, reading))
         fallbacks = [-1 if member.fallback is None else member.fallback for member in members]
         return cls(tuple(lots), np.array(fallbacks, np.int64))
 
@@ -103,25 +107,48 @@ class Stacked:
         """The votes (samples, members)."""
         votes = np.empty((len(read), len(self)), vote_dtype(n_classes))
         votes[:] = np.where(self.fallbacks < 0, n_classes, self.fallbacks)
-        for lot in self.lots if len(read) else ():
-            numbers, codes = read.for_stack(lot.stack)
-            in_threads(
-                len(read),
-                ROWS_PER_TASK,
-                lambda start, stop, lot=lot, numbers=numbers, codes=codes: _vote(  # type: ignore[misc]
-                    lot, numbers, codes, votes, start, stop
-                ),
-                1 if n_jobs is None else n_jobs,
-            )
+        step = max(1, len(read))
+        if not read.samples.shared_texts and any(lot.stack.reading is not None for lot in self.lots):
+            step = ROWS_OF_TEXTS
+        for start in range(0, len(read), step):
+            part = read if len(read) <= step else read.part(start, start + step)
+            for lot in self.lots:
+                rows = part.for_stack(lot.stack)
+                in_threads(
+                    len(part),
+                    ROWS_PER_TASK,
+                    lambda first, last, lot=lot, rows=rows, here=votes[start : start + step]: _vote(  # type: ignore[misc]
+                        lot, rows, here, slice(first, last)
+                    ),
+                    1 if n_jobs is None else n_jobs,
+                )
         return votes
 
 
-def _vote(lot: Lot, numbers: Any, codes: NDArray[np.int64], votes: NDArray[Any], start: int, stop: int) -> None:
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Samples as one stack reads them.
+
+    Attributes
+    ----------
+    numbers : array, or sparse rows
+    codes : array (rows, columns)
+        The number of each cell's name, -1 for one that nobody has.
+    words : Words, or None
+    """
+
+    numbers: Any
+    codes: NDArray[np.int64]
+    words: Words | None = None
+
+
+def _vote(lot: Lot, rows: Rows, votes: NDArray[Any], part: slice) -> None:
     if lot.stack.sparse:
-        best = lot.stack.best_of_sparse(numbers[start:stop])
+        best = lot.stack.best_of_sparse(rows.numbers[part])
     else:
-        best = lot.stack.best(numbers[start:stop], codes[start:stop])
-    _place(best, lot.codes, lot.places, votes[start:stop])
+        words = None if rows.words is None else rows.words[part]
+        best = lot.stack.best(rows.numbers[part], rows.codes[part], words)
+    _place(best, lot.codes, lot.places, votes[part])
 
 
 @njit(nogil=True, cache=True)
@@ -133,18 +160,29 @@ def _place(
             votes[row, places[lane]] = codes[lane, best[row, lane]]
 
 
-def _lot(members: Sequence[Member], places: Sequence[int], kinds: tuple[str, ...] | None) -> Lot:
+def _lot(
+    members: Sequence[Member], places: Sequence[int], kinds: tuple[str, ...] | None, reading: WordReading | None
+) -> Lot:
     codes = np.zeros((len(members), max(len(member.codes) for member in members)), np.int64)
     for lane, member in enumerate(members):
         codes[lane, : len(member.codes)] = member.codes
-    return Lot(TableStack.of([member.model for member in members], kinds), np.array(places, np.int64), codes)
+    lanes = [lane_of(chosen(member.model)) for member in members]
+    return Lot(TableStack.of(lanes, kinds, reading), np.array(places, np.int64), codes)
 
 
-def kinds_of(form: Any) -> tuple[str, ...] | None:
-    """How columns of this form are read; None for samples without columns."""
+def kinds_of(form: Any, model: Any) -> tuple[str, ...] | None:
+    """How a model reads columns of this form; None for samples without columns.
+
+    A base classifier whose subset has only numbers in a column of texts has no words of it, so it is read as the others
+    read it. One to which texts came as categories knows those of its subset alone: that is no kind of a stack.
+    """
     if form is None:
         return None
-    return tuple(NUMBERS if how == NUMBER else OBJECTS if how == OBJECT else CATEGORIES for how in form)
+    kinds = [NUMBERS if how == NUMBER else OBJECTS if how == OBJECT else CATEGORIES for how in form]
+    if isinstance(model, TextClassifier):
+        others = set(model.others_)
+        kinds = [kind if at in others else MIXED if kind == CATEGORIES else TEXTS for at, kind in enumerate(kinds)]
+    return tuple(kinds)
 
 
 class Read:
@@ -153,12 +191,17 @@ class Read:
     def __init__(self, samples: Samples) -> None:
         self.samples = samples
         self._numbers: dict[Any, Any] = {}
+        self._words: dict[WordReading, tuple[Any, NDArray[Any], NDArray[np.int64]]] = {}
 
     def __len__(self) -> int:
         return len(self.samples)
 
-    def for_stack(self, stack: TableStack) -> tuple[Any, NDArray[np.int64]]:
-        """Numbers (or sparse rows), and the number of each cell's name."""
+    def part(self, start: int, stop: int) -> Read:
+        """Of these samples."""
+        return Read(self.samples.subset(np.arange(start, min(stop, len(self)))))
+
+    def for_stack(self, stack: TableStack) -> Rows:
+        """Numbers (or sparse rows), the number of each cell's name, and words."""
         if stack.kinds not in self._numbers:
             self._numbers[stack.kinds] = self._numbers_of(stack)
         if self._numbers[stack.kinds].shape[1] != len(stack.weights):
@@ -170,7 +213,24 @@ class Read:
         for at, (column, places) in enumerate(zip(stack.category_columns, stack.places, strict=True)):
             names, cells = self.names[column]
             codes[:, at] = np.array([places.get(name, -1) for name in names])[cells]
-        return self._numbers[stack.kinds], codes
+        if stack.reading is None:
+            return Rows(self._numbers[stack.kinds], codes)
+        rows, features, numbers = self._words_of(stack.reading)
+        words = Words(rows.indptr.astype(np.int64), numbers, rows.data, stack.places_of(features))
+        return Rows(self._numbers[stack.kinds], codes, words)
+
+    def _words_of(self, reading: WordReading) -> tuple[Any, NDArray[Any], NDArray[np.int64]]:
+        """The words of all samples, the features that there are, and the number among them of each that is held."""
+        if reading not in self._words:
+            samples, every = self.samples, np.arange(len(self))
+            if isinstance(samples, TableSamples):
+                rows = reading.rows(samples.by_column(every, (OBJECT,) * len(samples.columns)))
+            else:
+                assert isinstance(samples, TextSamples)
+                rows = reading.rows(samples.batch(every))
+            features, numbers = np.unique(rows.indices, return_inverse=True)
+            self._words[reading] = rows, features, numbers
+        return self._words[reading]
 
     def _numbers_of(self, stack: TableStack) -> Any:
         if isinstance(self.samples, SparseSamples):
@@ -178,6 +238,8 @@ class Read:
         if isinstance(self.samples, NumberSamples):
             flat = self.samples.values.reshape(len(self), -1)
             return np.ascontiguousarray(flat, np.float64)
+        if isinstance(self.samples, TextSamples):
+            return np.empty((len(self), 0))
         assert isinstance(self.samples, TableSamples)
         columns = [
             column for column, kind in zip(self.samples.columns, stack.kinds or (), strict=True) if kind == NUMBERS

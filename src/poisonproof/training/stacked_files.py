@@ -19,17 +19,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import DamagedFileError
-from poisonproof.learners.table import TableClassifier
-from poisonproof.learners.table_stack import CATEGORIES, NUMBERS, OBJECTS, TableStack
+from poisonproof.learners.auto import AutoClassifier
+from poisonproof.learners.lanes import LEARNERS, NAMES, chosen, model_of, reading_of
+from poisonproof.learners.table_stack import CATEGORIES, NUMBERS, OBJECTS, TEXTS, TableStack
 from poisonproof.system.archives import map_npy
 from poisonproof.system.files import reading
 from poisonproof.training.member import Member
 from poisonproof.training.stacked import Lot, Stacked, stacked
 
-FORMAT = "poisonproof stack 1"
+FORMAT = "poisonproof stack 2"
+OF_TABLES_ALONE = "poisonproof stack 1"  # of before words were stacked
 TEXT = "text"
-OF_STACK = tuple(field.name for field in fields(TableStack) if field.name not in ("kinds", "sparse", "names"))
+NO_ARRAYS = ("kinds", "sparse", "names", "reading")
+OF_STACK = tuple(field.name for field in fields(TableStack) if field.name not in NO_ARRAYS)
 OF_LOT = ("places", "codes")
+PLAIN = (type(None), bool, int, float, str, list, tuple)
+MOST_BYTES = (1 << 31) - 1  # of a record of NumPy
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +60,17 @@ class KeptStack:
     @cached_property
     def members(self) -> list[Member]:
         """Each by itself, as it was fitted."""
-        text, models = self.text, dict[int, TableClassifier]()
+        text, models = self.text, dict[int, Any]()
         for lot, facts in zip(self.stacked.lots, text["groups"], strict=True):
             names = None if facts["feature_names"] is None else np.array(facts["feature_names"], object)
+            learner, kinds = facts["learner"], lot.stack.kinds or ()
+            others = [at for at, kind in enumerate(kinds) if kind != TEXTS]
             for lane, place in enumerate(lot.places.tolist()):
-                models[place] = lot.stack.model(lane, text["learner"], facts["n_features"], names)
+                models[place] = model_of(
+                    lot.stack.lane(lane), learner["name"], _parameters(learner), facts["n_features"], names, others
+                )
+        if text["choice"] is not None:
+            models = {place: _chooser(model, text["choice"], place) for place, model in models.items()}
         return [
             Member(
                 index,
@@ -76,29 +87,32 @@ class KeptStack:
 def stack_bytes(members: Sequence[Member]) -> bytes | None:
     """The file of these base classifiers; None where they must be kept otherwise.
 
-    That is so for other learners, for weights that are not finite, and for what JSON does not give back as it was.
+    That is so for other learners, for weights that are not finite, for what JSON does not give back as it was, and for
+    more than 2 GB.
     """
     whole = stacked(members)
     if whole is None or not whole.lots:
         return None
-    models = [member.model for member in members if member.model is not None]
-    learner = models[0].get_params()
+    choice = _choice(members)
+    if choice is not None and choice["parameters"] is None:
+        return None
     forms = list(dict.fromkeys(member.form for member in members if member.form is not None))
     lots = []
     for lot in whole.lots:
-        asked = [members[place].model for place in lot.places]
-        outlines = {_outline(model) for model in asked}
-        if len(outlines) != 1:
+        asked = [chosen(members[place].model) for place in lot.places]
+        outlines = {_outline(model, lot.stack.kinds) for model in asked}
+        learner = _described(asked)
+        if len(outlines) != 1 or learner is None:
             return None
         n_features, names = outlines.pop()
         stack = lot.stack
         lots.append(
             {"kinds": stack.kinds, "sparse": stack.sparse, "names": stack.names, "n_features": n_features,
-             "feature_names": names}
+             "feature_names": names, "learner": {"name": NAMES[type(asked[0])], **learner}}
         )  # fmt: skip
     text = {
         "format": FORMAT,
-        "learner": learner,
+        "choice": choice,
         "indices": [member.index for member in members],
         "codes": [member.codes.tolist() for member in members],
         "fallbacks": [member.fallback for member in members],
@@ -107,8 +121,6 @@ def stack_bytes(members: Sequence[Member]) -> bytes | None:
         "form_of": [None if member.form is None else forms.index(member.form) for member in members],
         "groups": lots,
     }
-    if any(getattr(model, name) != value for model in models for name, value in learner.items()):
-        return None
     try:
         packed = json.dumps(text, allow_nan=False, sort_keys=True).encode()
     except (TypeError, ValueError):
@@ -122,6 +134,8 @@ def stack_bytes(members: Sequence[Member]) -> bytes | None:
         for name in names
     }
     arrays[TEXT] = np.frombuffer(packed, np.uint8)
+    if sum(values.nbytes for values in arrays.values()) > MOST_BYTES:
+        return None
     order = sorted(arrays, key=lambda name: -arrays[name].itemsize)  # so that every number lies where it may
     record = np.zeros(1, [(name, arrays[name].dtype.newbyteorder("<"), arrays[name].shape) for name in order])
     for name, values in arrays.items():
@@ -138,9 +152,11 @@ def read_stack(path: str | Path) -> KeptStack:
         if record.shape != (1,) or TEXT not in (record.dtype.names or ()):
             raise DamagedFileError(f"{path} is damaged: it holds no base classifiers.")
         text = json.loads(np.asarray(record[TEXT][0]).tobytes())
+        arrays = {name: np.asarray(record[name][0]) for name in record.dtype.names or ()}
+        if text["format"] == OF_TABLES_ALONE:
+            text, arrays = _with_words(text, arrays)
         if text["format"] != FORMAT:
             raise DamagedFileError(f"{path} is of format {text['format']!r}, and {FORMAT!r} is read.")
-        arrays = {name: np.asarray(record[name][0]) for name in record.dtype.names or ()}
         lots = tuple(_lot(facts, number, arrays) for number, facts in enumerate(text["groups"]))
         fallbacks = np.array([-1 if code is None else code for code in text["fallbacks"]], np.int64)
         wrong = _misfit(text, lots, len(fallbacks))
@@ -149,12 +165,28 @@ def read_stack(path: str | Path) -> KeptStack:
         return KeptStack(Stacked(lots, fallbacks), text)
 
 
+def _with_words(
+    text: dict[str, Any], arrays: dict[str, NDArray[Any]]
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """A file of before words were stacked, as one of today."""
+    learner, more = {"name": "table", "parameters": text["learner"], "tuples": []}, {}
+    for number in range(len(text["groups"])):
+        lanes = arrays[f"{number} lanes"]
+        more[f"{number} words"] = np.zeros(0, np.int64)
+        if lanes.dtype == np.int64 and _within(lanes, 0, 1 << 16):
+            more[f"{number} lanes"] = lanes.astype(np.uint16)
+    groups = [{**facts, "learner": learner} for facts in text["groups"]]
+    return {**text, "format": FORMAT, "choice": None, "groups": groups}, arrays | more
+
+
 def _lot(facts: dict[str, Any], number: int, arrays: dict[str, NDArray[Any]]) -> Lot:
     kinds = None if facts["kinds"] is None else tuple(facts["kinds"])
+    learner = facts["learner"]
     stack = TableStack(
         kinds=kinds,
         sparse=bool(facts["sparse"]),
         names=tuple(map(tuple, facts["names"])),
+        reading=reading_of(LEARNERS[learner["name"]](**_parameters(learner))),
         **{name: arrays[f"{number} {name}"] for name in OF_STACK},
     )
     return Lot(stack, *(arrays[f"{number} {name}"] for name in OF_LOT))
@@ -162,8 +194,9 @@ def _lot(facts: dict[str, Any], number: int, arrays: dict[str, NDArray[Any]]) ->
 
 def _misfit(text: dict[str, Any], lots: Sequence[Lot], n_members: int) -> str | None:
     """What does not fit, in words."""
-    per_member = ("indices", "codes", "failures", "form_of")
-    if any(len(text[name]) != n_members for name in per_member):
+    per_member = [text[name] for name in ("indices", "codes", "failures", "form_of")]
+    per_member += [] if text["choice"] is None else [text["choice"][name] for name in ("seeds", "scores")]
+    if any(len(facts) != n_members for facts in per_member):
         return "it does not say the same of all its base classifiers"
     places = np.concatenate([lot.places for lot in lots]) if lots else np.zeros(0, np.int64)
     if (
@@ -188,18 +221,22 @@ def _conditions(lot: Lot, facts: dict[str, Any]) -> list[tuple[Callable[[], bool
     n_numbers = n_features if kinds is None else sum(kind == NUMBERS for kind in kinds)
     n_scaled = 0 if stack.sparse else n_numbers
     n_slots = stack.bias.shape[0] if stack.bias.ndim == 2 else 0
-    n_names, n_entries = sum(map(len, stack.names)), len(stack.entries)
+    n_names, n_words, n_entries = sum(map(len, stack.names)), len(stack.words), len(stack.entries)
     shapes = {
         "slots": (lanes,), "bias": (n_slots, lanes), "mean": (n_scaled, lanes), "scale": (n_scaled, lanes),
         "weights": (n_numbers, n_slots, lanes), "flags": (n_numbers, n_slots, lanes), "flagged": (n_scaled, lanes),
-        "starts": (n_names + 1,), "lanes": (n_entries,), "entries": (n_entries, n_slots), "iterations": (lanes,),
+        "words": (n_words,), "starts": (n_names + n_words + 1,), "lanes": (n_entries,),
+        "entries": (n_entries, n_slots), "iterations": (lanes,),
     }  # fmt: skip
-    types = {"flagged": np.bool_} | dict.fromkeys(("slots", "starts", "lanes", "iterations"), np.int64)
-    columns = [] if kinds is None else [kind for kind in kinds if kind != NUMBERS]
+    types = {"flagged": np.bool_, "lanes": np.uint16}
+    types |= dict.fromkeys(("slots", "words", "starts", "iterations"), np.int64)
+    texts = 0 if stack.reading is None else len(stack.reading.columns)
+    columns = [] if kinds is None else [kind for kind in kinds if kind not in (NUMBERS, TEXTS)]
     names = facts["feature_names"]
     return [
         (lambda: kinds is None or len(kinds) == n_features, "its columns are not counted right"),
         (lambda: set(columns) <= {OBJECTS, CATEGORIES} and len(columns) == len(stack.names), "a kind is unknown"),
+        (lambda: (kinds or ()).count(TEXTS) == texts, "its columns of texts are not named"),
         (lambda: names is None or len(names) == n_features, "its columns are not named"),
         (
             lambda: all(
@@ -214,9 +251,14 @@ def _conditions(lot: Lot, facts: dict[str, Any]) -> list[tuple[Callable[[], bool
             and lot.codes.shape[1] >= max(2, n_slots) and _within(lot.codes, 0, 1 << 16),
             "a base classifier has no classes",
         ),
+        (
+            lambda: _within(stack.words, 0, 0 if stack.reading is None else stack.reading.width)
+            and bool((np.diff(stack.words) > 0).all()),
+            "its words are in no order",
+        ),
         (lambda: stack.starts[0] == 0 and stack.starts[-1] == n_entries, "its categories are not counted right"),
         (lambda: bool((np.diff(stack.starts) >= 0).all()), "its categories are not counted right"),
-        (lambda: _within(stack.lanes, 0, lanes), "a category belongs to nobody"),
+        (lambda: _within(stack.lanes, 0, lanes), "a category or word belongs to nobody"),
         (lambda: stack.finite, "a weight is not finite"),
     ]  # fmt: skip
 
@@ -225,9 +267,47 @@ def _within(values: NDArray[Any], least: int, end: int) -> bool:
     return bool(values.min(initial=least) >= least and values.max(initial=end - 1) < end)
 
 
-def _outline(model: TableClassifier) -> tuple[int, tuple[str, ...] | None]:
+def _outline(model: Any, kinds: tuple[str, ...] | None) -> tuple[int, tuple[str, ...] | None]:
+    if reading_of(model) is not None:
+        return len(kinds or ()), None
     names = getattr(model, "feature_names_in_", None)
     return int(model.n_features_in_), None if names is None else tuple(names.tolist())
+
+
+def _described(models: Sequence[Any], seed: str | None = None) -> dict[str, Any] | None:
+    """The parameters of models, but for what they are seeded by; None if they have not all the same, or odd ones."""
+    parameters = {name: value for name, value in models[0].get_params(deep=False).items() if name != seed}
+    if not all(isinstance(value, PLAIN) for value in parameters.values()):
+        return None
+    if any(getattr(model, name) != value for model in models for name, value in parameters.items()):
+        return None
+    return {"parameters": parameters, "tuples": sorted(k for k, value in parameters.items() if type(value) is tuple)}
+
+
+def _parameters(learner: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(v) if name in learner["tuples"] else v for name, v in learner["parameters"].items()}
+
+
+def _choice(members: Sequence[Member]) -> dict[str, Any] | None:
+    """What is to be known of base classifiers that chose their learner; None if there was no choice."""
+    choosers = [member.model for member in members if type(member.model) is AutoClassifier]
+    if not choosers:
+        return None
+    described = _described(choosers, "random_state") or {"parameters": None}
+    models = [member.model for member in members]
+    return {
+        **described,
+        "seeds": [None if model is None else model.random_state for model in models],
+        "scores": [None if model is None else model.scores_.tolist() for model in models],
+    }
+
+
+def _chooser(model: Any, choice: dict[str, Any], place: int) -> AutoClassifier:
+    """The base classifier that chose this model."""
+    chooser = AutoClassifier(**_parameters(choice), random_state=choice["seeds"][place])
+    chooser.classes_, chooser.chosen_ = model.classes_.copy(), model
+    chooser.scores_ = np.array(choice["scores"][place], np.float64)
+    return chooser
 
 
 def _form(form: Sequence[Any]) -> tuple[Any, ...]:
