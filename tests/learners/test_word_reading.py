@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import LogisticRegression
 
+import poisonproof.training.member_list as member_list
 import poisonproof.training.shared_texts as shared_texts
 import poisonproof.training.stacked as stacked_module
 from poisonproof import FiniteAggregationClassifier
@@ -138,6 +139,17 @@ def test_each_text_is_hashed_once_for_a_whole_ensemble(monkeypatch):
             each = votes(LEARNERS[name])
         assert each[1] >= 3 * len(texts)
         assert (each[0] == once[0]).all()
+
+
+def test_workers_map_what_is_shared(monkeypatch):
+    rng = np.random.default_rng(10)
+    texts, y = odd_texts(rng, 150), rng.integers(0, 2, 150)
+    votes = []
+    for n_jobs, mapped in ((1, 1 << 16), (2, 100)):
+        monkeypatch.setattr(member_list, "MAPPED_BYTES", mapped)
+        model = FiniteAggregationClassifier(LEARNERS["choice of texts"], k=3, d=2, classes=[0, 1], n_jobs=n_jobs)
+        votes.append(model.fit(texts, y).votes(texts).matrix)
+    assert (votes[0] == votes[1]).all()
 
 
 def test_other_learners_and_samples_share_nothing():

@@ -68,7 +68,7 @@ class AutoClassifier(ClassifierOfTables):
     @property
     def readings(self) -> tuple[WordReading, ...]:
         """How the words of texts are read by those on the list."""
-        learners = [TextClassifier(self.texts)] if self.texts else [BayesTextClassifier(), TextClassifier()]
+        learners: list[Any] = [TextClassifier(self.texts)] if self.texts else [BayesTextClassifier(), TextClassifier()]
         return tuple(reading for learner in learners for reading in learner.readings)
 
     def candidates(self, X: Any, n_classes: int) -> list[Any]:

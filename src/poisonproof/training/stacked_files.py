@@ -175,8 +175,8 @@ def _with_words(
         more[f"{number} words"] = np.zeros(0, np.int64)
         if lanes.dtype == np.int64 and _within(lanes, 0, 1 << 16):
             more[f"{number} lanes"] = lanes.astype(np.uint16)
-    groups = [{**facts, "learner": learner} for facts in text["groups"]]
-    return {**text, "format": FORMAT, "choice": None, "groups": groups}, arrays | more
+    lots = [{**facts, "learner": learner} for facts in text["groups"]]
+    return {**text, "format": FORMAT, "choice": None, "groups": lots}, arrays | more
 
 
 def _lot(facts: dict[str, Any], number: int, arrays: dict[str, NDArray[Any]]) -> Lot:

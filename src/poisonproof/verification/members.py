@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from poisonproof.training.engine import engine_named
 from poisonproof.training.member_files import ESTIMATOR, UntrustedTypesError
+from poisonproof.training.shared_texts import with_shared_texts
 from poisonproof.training.work import Members
 from poisonproof.verification.ensemble import Ensemble
 from poisonproof.verification.verdict import (
@@ -27,6 +28,7 @@ def asked(ensemble: Ensemble, rows: NDArray[np.int64], progress: Callable[[int, 
     evidence = ensemble.evidence
     n_test, n = evidence.matrix.shape
     test = ensemble.test if len(rows) == n_test else ensemble.test.subset(rows)
+    test = with_shared_texts(ensemble.kept_learner, test, lambda: np.arange(len(rows)))
     heard = 0
     for members in _parts(ensemble):
         count = len(members)
