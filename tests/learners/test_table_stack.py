@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from poisonproof import FiniteAggregationClassifier
-from poisonproof.learners.lanes import is_sum
+from poisonproof.learners.lanes import chosen, is_sum
 from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.table_product import Folded
 from poisonproof.learners.table_stack import TableStack
@@ -29,6 +29,20 @@ def test_votes_are_those_of_each_alone(kind, seed):
         assert votes.tolist() == expected[: len(part)].tolist()
     if kind == "table":
         assert len(whole.lots) >= 2  # columns that are numbers for one and categories for another
+
+
+@pytest.mark.parametrize("kind", ["table", "gaps", *LEARNERS])
+def test_sums_have_the_order_that_each_has_alone(kind):
+    """With weights of which some swallow others, a sum in another order, or rounded once more, is another sum."""
+    rng = np.random.default_rng(11)
+    train, test = kinds_of_samples(rng, 120)[kind], to_samples(kinds_of_samples(rng, 400)[kind])
+    members = members_of(train, rng.integers(0, N_CLASSES, 120), rng, learner=LEARNERS.get(kind))
+    for member in members:
+        if member.model is not None:
+            weights = chosen(member.model).weights_
+            weights[:] = rng.choice([1e16, -1e16, 2.0, -2.0, 1 / 3, -1 / 3, 1e8, 1e-8], weights.shape)
+    whole = stacked(members)
+    assert whole.votes(Read(test), N_CLASSES).tolist() == one_by_one(members, test).tolist()
 
 
 def tied(rng, n_numbers=5, lanes=6, slots=3):
