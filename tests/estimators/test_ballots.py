@@ -220,6 +220,29 @@ def test_contributors_are_updated_and_kept_too(make, tmp_path):
 # Surroundings and workers
 
 
+@pytest.mark.parametrize(
+    ("model", "later", "what"),
+    [
+        (BallotClassifier(near=0.6), {"near": 0.3}, "near"),
+        (BallotClassifier(near=0.6, class_sizes={0: 3, 1: 5, 2: 9}), {"class_sizes": None}, None),
+        (BallotClassifier(near=0.6), {"one_sided": True}, "class sizes"),
+        (NeighborVoteClassifier(n_neighbors=9), {"n_neighbors": 3}, "number of neighbours"),
+    ],
+)
+def test_what_is_set_after_a_fit_is_stated_as_it_is_used(model, later, what):
+    """The vote is held by the rule as it stands, so the certificate must not state the one of the fit."""
+    X, y = load_iris(return_X_y=True)
+    before = model.fit(X[::2], y[::2]).certify(X[1::2])
+    after = model.set_params(**later).certify(X[1::2])
+    changed = {p.what for p, q in zip(before.premises, after.premises, strict=True) if str(p) != str(q)}
+    assert changed == ({what} if what else set())
+    assert np.array_equal(before.radius, after.radius) == (what is None)
+    if what:
+        fresh = clone(model).fit(X[::2], y[::2]).certify(X[1::2])
+        same(after, fresh)
+        assert [*map(str, after.premises)] == [*map(str, fresh.premises)]
+
+
 def test_a_search_and_a_scaler_in_front_are_seen():
     X, y = load_iris(return_X_y=True)
     search = GridSearchCV(NeighborVoteClassifier(n_neighbors=3, classes=range(3)), {"n_neighbors": [3, 9]}, cv=3)

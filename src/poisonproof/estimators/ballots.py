@@ -81,7 +81,7 @@ class BallotRules(SampleVoteClassifier):
         return f"distance ≤ {self.near:g}, squared ≤ {self._limit()} steps"
 
     def _sizes_premise(self) -> Premise:
-        if not isinstance(self.class_sizes, Mapping):
+        if not self.sizes_.any():
             return Premise("class sizes", "none declared: all classes count as equally large", declared=True)
         listed = zip(self.classes_[:12].tolist(), self.sizes_[:12].tolist(), strict=True)
         sizes = ", ".join(f"{label}: {size}" for label, size in listed) + (", …" if len(self.classes_) > 12 else "")
@@ -225,7 +225,7 @@ class BallotClassifier(BallotRules):
             voices=voices,
             trusted=trusted,
             rule={**self._rule, "near": float(self.near), "limit": limit},
-            premises=self.premises_,
+            premises=self._premises_in_use,
         )
 
     def certify(self, X: Any) -> Certificate:

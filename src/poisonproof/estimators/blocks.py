@@ -168,7 +168,7 @@ class BlockBallotClassifier(BallotRules):
             classes=self.classes_,
             split=self.split_,
             classes_inferred=self.classes_inferred_,
-            premises=self.premises_,
+            premises=self._premises_in_use,
             election=election,
             radii={
                 "insert": radius.copy(),

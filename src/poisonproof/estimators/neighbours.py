@@ -126,7 +126,7 @@ class NeighborVoteClassifier(SampleVoteClassifier):
             classes_inferred=self.classes_inferred_,
             split=self.split_,
             rule=self._rule,
-            premises=self.premises_,
+            premises=self._premises_in_use,
         )
 
     def certify(self, X: Any) -> Certificate:

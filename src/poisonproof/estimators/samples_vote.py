@@ -37,6 +37,8 @@ from poisonproof.votes.neighbours import Neighbours
 from poisonproof.votes.voters import Described, Known, Voters
 
 DEFAULT_SCALE = 64.0
+OF_THE_RULE = ("map", "near", "class sizes", "voices", "number of neighbours")
+"""Premises whose parameters are read when the vote is held."""
 
 
 class Change(NamedTuple):
@@ -277,6 +279,12 @@ class SampleVoteClassifier(CertifiedClassifier):
             premises.append(features.premise)
         encoder = features.features if isinstance(features, TrustedFeatures) else features
         return [*premises, encoder.premise] if isinstance(encoder, Encoder) else premises
+
+    @property
+    def _premises_in_use(self) -> tuple[Premise, ...]:
+        """Those of the fit, with the rule of the vote as it stands now: what `certify` asks for may be set after it."""
+        now = {premise.what: premise.value for premise in self._own_premises() if premise.what in OF_THE_RULE}
+        return tuple(replace(premise, value=now.get(premise.what, premise.value)) for premise in self.premises_)
 
     @property
     def _flips_alone(self) -> bool:
