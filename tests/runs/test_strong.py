@@ -18,6 +18,7 @@ from poisonproof.runs.run import run
 from poisonproof.runs.undefended import Undefended
 from poisonproof.samples.canonical import to_samples
 from poisonproof.samples.schema import TableSchema
+from poisonproof.system.environment import environment
 
 
 def mixed(n, seed):
@@ -93,6 +94,23 @@ def test_the_first_figures_come_before_the_undefended_models(tmp_path, method, m
     clean = f"{percent(stated['certified_fraction'][0])} ({percent(stated['certified_fraction_balanced'][0])}) at 0"
     assert clean in first
     assert f"most frequent label: {percent(stated['majority_share'])};" in first
+
+
+@pytest.mark.parametrize("method", [(), ("--method", "neighbours", "--n-neighbors", "9")])
+def test_a_complete_run_that_goes_on_trains_no_undefended_model_again(tmp_path, method, monkeypatch):
+    words = ("run", "digits", "--out", tmp_path / "run", *method, "--json")
+    first = json.loads(poisonproof(*words).stdout)
+    monkeypatch.setattr("poisonproof.runs.undefended.Lesson.accuracy", lambda *given: pytest.fail("trained again"))
+    again = json.loads(poisonproof(*words).stdout)
+    for name in ("undefended_accuracy", "strong_undefended_accuracy", "strong_undefended"):
+        assert again[name] == first[name]
+    assert again["strong_undefended_accuracy"] > 0.9
+    other = {**environment(), "scikit-learn": "0.1"}  # with other libraries they might differ
+    monkeypatch.setattr("poisonproof.runs.undefended.environment", lambda: other)
+    trained = []
+    monkeypatch.setattr("poisonproof.runs.undefended.Lesson.accuracy", lambda *given: trained.append(1) or 0.5)
+    assert json.loads(poisonproof(*words).stdout)["strong_undefended_accuracy"] == 0.5
+    assert trained
 
 
 class Told(logging.Handler):

@@ -27,7 +27,7 @@ from poisonproof.runs.layout import SCHEMA, SCRATCH, results_of
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.runs.outcome import Clock, Outcome, first_figures, origin_of, threat_model
 from poisonproof.runs.samples import run_samples
-from poisonproof.runs.undefended import TOO_LARGE, Undefended, not_trained
+from poisonproof.runs.undefended import TOO_LARGE, Undefended, not_trained, trained_before
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.schema import Schema
 from poisonproof.system.environment import environment
@@ -65,6 +65,7 @@ def run(
         return run_samples(dataset, model, folder, settings)
     folder, clock = Path(folder), Clock()
     with opened_run(dataset, model, folder, settings) as (ensemble, manifest, memory, n_jobs):
+        trained = trained_before(manifest)
         keep_rows(folder, dataset, ensemble)
         clock.stop("prepare")
         bound = settings.max_memory
@@ -87,6 +88,8 @@ def run(
         if needs_more:
             log.warning("the undefended learner was not trained on all data: %s", TOO_LARGE)
             undefended = Undefended(why_not=TOO_LARGE)
+        elif settings.undefended and trained is not None:
+            undefended = trained
         elif settings.undefended:
             log.info("%s; undefended models are trained to compare with", first_figures(certificate, dataset.y_test))
             undefended = Undefended.of(ensemble, dataset)

@@ -23,7 +23,7 @@ from poisonproof.runs.layout import COUNTS, SCHEMA, results_of
 from poisonproof.runs.manifest import Identity, Manifest, RunSettings
 from poisonproof.runs.outcome import Clock, Outcome, first_figures, origin_of, threats_to_samples
 from poisonproof.runs.plain import check_plain
-from poisonproof.runs.undefended import Undefended, not_trained
+from poisonproof.runs.undefended import Undefended, not_trained, trained_before
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.environment import environment
 from poisonproof.system.files import sha256_of, write_text
@@ -69,8 +69,8 @@ def run_samples(dataset: Dataset, model: SampleVoteClassifier, folder: str | Pat
         threats = threats_to_samples(split)
         certificate = replace(certify(votes), origin=origin_of(identity, threats))
         clock.stop("certify")
-        undefended = not_trained(noted, settings)
-        if settings.undefended:
+        undefended = trained_before(manifest) if settings.undefended else not_trained(noted, settings)
+        if undefended is None:
             log.info(
                 "%s; a strong undefended model is trained to compare with", first_figures(certificate, dataset.y_test)
             )

@@ -22,6 +22,7 @@ from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import read_labels
 from poisonproof.samples.schema import TableSchema
+from poisonproof.system.environment import environment
 from poisonproof.system.threads import one_linear_algebra_thread
 from poisonproof.training.member import fed_to
 
@@ -93,8 +94,17 @@ def not_trained(manifest: Manifest, settings: RunSettings) -> Undefended:
     """
     if not settings.update:
         return Undefended(why_not=NOT_ASKED)
-    if manifest.status != "complete":
-        return Undefended(why_not=CHANGED)
+    return Undefended(why_not=CHANGED) if manifest.status != "complete" else _kept(manifest)
+
+
+def trained_before(manifest: Manifest) -> Undefended | None:
+    """The figures of a run that is complete and goes on; None where they were not asked for, or made elsewhere."""
+    if manifest.status != "complete" or manifest.no_undefended or manifest.environment != environment():
+        return None
+    return _kept(manifest)
+
+
+def _kept(manifest: Manifest) -> Undefended:
     return Undefended(
         manifest.undefended_accuracy,
         manifest.strong_undefended_accuracy,
