@@ -101,7 +101,7 @@ def commands(place: Path) -> dict[str, Killed]:
     table = [str(place / "fish.csv"), "--label", "kind", "--classes", "cod,eel", "--test", str(place / "test.csv")]
     table += ["--k", "35", "--d", "2"]
     pooled = [str(place / "images.npz"), "--test", str(place / "more.npz"), "--classes", "0,1,2,3,4,5,6,7,8,9"]
-    pooled += ["--learner", "digits", "--k", "6", "--d", "2"]
+    pooled += ["--learner", "digits", "--k", "6", "--d", "2", "--no-undefended"]
     found = {
         "run": Killed(None, ["run", *table, "--out", "{}"]),
         "pooled run": Killed(None, ["run", *pooled, "--out", "{}"]),
@@ -295,6 +295,7 @@ def plain_run() -> Start:
 
     from poisonproof import FiniteAggregationClassifier, data
     from poisonproof.report.page import write_report
+    from poisonproof.runs.manifest import RunSettings
     from poisonproof.runs.run import run
 
     digits = data.load("digits")
@@ -302,7 +303,8 @@ def plain_run() -> Start:
 
     def start(folder: Path, say: Callable[[str], None] = silent) -> None:
         with told(say):
-            write_report(run(few, FiniteAggregationClassifier(GaussianNB(), k=35, d=2, classes=range(10)), folder))
+            model = FiniteAggregationClassifier(GaussianNB(), k=35, d=2, classes=range(10))
+            write_report(run(few, model, folder, RunSettings(undefended=False)))
 
     return start
 
@@ -316,6 +318,7 @@ def pooled_run() -> Start:
     from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
     from poisonproof.maps.digits import DigitFeatures
     from poisonproof.report.page import write_report
+    from poisonproof.runs.manifest import RunSettings
     from poisonproof.runs.run import run
 
     images, labels = load_digits().images[:150].astype(np.uint8) * 15, load_digits().target[:150]
@@ -326,7 +329,7 @@ def pooled_run() -> Start:
     def start(folder: Path, say: Callable[[str], None] = silent) -> None:
         model = FiniteAggregationClassifier(learner, k=6, d=2, classes=range(10), split=Split(dtype="uint8"))
         with told(say):
-            write_report(run(tiny, model, folder))
+            write_report(run(tiny, model, folder, RunSettings(undefended=False)))
 
     return start
 

@@ -1,19 +1,17 @@
 """The command line for tests: in this process, or as a person meets it."""
 
 import json
+import os
 import subprocess
-import sys
 import warnings
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
-from pathlib import Path
 
 from typer.testing import CliRunner
 
+from forking import POISONPROOF, forked_command
 from poisonproof.cli import app
-
-POISONPROOF = str(Path(sys.executable).with_name("poisonproof"))
 
 
 @cache
@@ -53,8 +51,12 @@ def poisonproof(*words, code=0):
 
 
 def as_process(*words, code=0, cwd=None):
-    """The command as a process of its own."""
-    done = subprocess.run([POISONPROOF, *map(str, words)], capture_output=True, text=True, cwd=cwd, check=False)
+    """The command as a process of its own, forked from one that has imported the library where the system can."""
+    words = [*map(str, words)]
+    if hasattr(os, "fork"):
+        done = forked_command(words, cwd)
+    else:
+        done = subprocess.run([POISONPROOF, *words], capture_output=True, text=True, cwd=cwd, check=False)
     assert done.returncode == code, done.stderr
     if code == 2:
         assert "Traceback" not in done.stderr

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.certificates.ballots import NEVER, Counts, Radii
-from poisonproof.system.compiled import njit
+from poisonproof.system.compiled import copy_into, njit
 from poisonproof.system.threads import in_threads
 from poisonproof.votes.ballots import Voices
 
@@ -103,7 +103,7 @@ def heard_rows(
     scores: Counts,
 ) -> None:
     """Fill what is heard of every cell about one test sample, and the score of every class."""
-    scores[:] = sizes
+    copy_into(scores, sizes)
     for g in range(len(starts) - 1):
         for cell in range(starts[g], starts[g + 1]):
             heard[cell] = near[cell] if one_sided else 2 * near[cell] - totals[cell]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.certificates.kernels import sum_of_largest
-from poisonproof.system.compiled import njit
+from poisonproof.system.compiled import copy_into, njit
 
 SAFE, ATTACK, UNKNOWN = 0, 1, 2
 
@@ -78,7 +78,7 @@ def greedy_attack(
 ) -> int:
     """Size of the attack that always takes the largest gain; ``most + 1`` if that needs more than ``most``."""
     covered[:] = 0
-    gain[:] = delta
+    copy_into(gain, delta)
     total = 0
     for size in range(1, most + 1):
         total += _cover(int(np.argmax(gain)), weight, table, feeding, covered, gain)
@@ -109,7 +109,7 @@ def branch_and_bound(
     """
     n = len(weight)
     covered[:] = 0
-    gain[:] = delta
+    copy_into(gain, delta)
     excluded = np.zeros(n, np.bool_)
     picks = np.zeros(size + 1, np.int64)
     exclusions = np.zeros(n + 1, np.int64)

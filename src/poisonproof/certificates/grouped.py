@@ -259,11 +259,15 @@ def _settle(
 
     Also returns how many nodes are left.
     """
-    promised = 0
-    for g in range(len(allocation)):
+    promised = most = 0
+    n_blocks = len(allocation)
+    for g in range(n_blocks):
         promised += bounds[starts[g] + g + allocation[g]]
-    for g in np.argsort(allocation, kind="mergesort"):  # few picks first: they are settled fastest
-        t = allocation[g]
+        most = max(most, allocation[g])
+    for turn in range(n_blocks * (most + 1)):  # few picks first: they are settled fastest
+        t, g = divmod(turn, n_blocks)
+        if allocation[g] != t:
+            continue
         start, stop = starts[g], starts[g + 1]
         at = start + g + t
         harmless = lead - promised + bounds[at]

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.system.compiled import njit
+from poisonproof.system.compiled import copy_into, njit
 
 BLOCK = 8192  # bytes of a view that stay in the first-level cache while d views are added
 FEW = 16  # classes; so many are counted one by one sooner than all at once
@@ -313,7 +313,7 @@ def certify_rows(
             elif hits == 0:
                 fitted = how_many_fit(reach_histogram, n, lead)
             else:
-                delta[:] = reach
+                copy_into(delta, reach)
                 _subtract_hits(row, c, shifts, table, delta)
                 _count(delta, lanes, histogram)
                 fitted = how_many_fit(histogram, n, lead)

@@ -59,7 +59,7 @@ from poisonproof.certificates.kernels import (
     how_many_fit,
 )
 from poisonproof.certificates.runoff_attacks import attack_on_round_1, attack_on_round_2, gap_between
-from poisonproof.system.compiled import njit
+from poisonproof.system.compiled import copy_into, njit
 
 
 @njit(nogil=True, cache=True)
@@ -259,8 +259,8 @@ def certify_runoff_rows(
     pushers, pushers_need = np.empty(n_classes + 1, np.int64), np.empty(n_classes + 1, np.int64)
 
     for t in range(rankings.shape[0]):
-        row[:n] = rankings[t, :, 0]
-        row[n:] = row[:n]
+        copy_into(row[:n], rankings[t, :, 0])
+        copy_into(row[n:], row[:n])
         _count(row[:n], lanes, counts)
         p, s = _finalists(rankings[t], counts)
         unknown = _relate(rankings[t], p, n_classes, d, least, most)
@@ -280,11 +280,11 @@ def certify_runoff_rows(
             if max(lead, entry) > 2 * d * (best - 1):
                 continue
             _given(c, most, raised, weight[:n])
-            weight[n:] = weight[:n]
+            copy_into(weight[n:], weight[:n])
             _sums_histogram(weight, shifts, table, delta, lanes, histogram)
             needed = _need(lead, histogram, n)
             if entry > 0 and needed < best:
-                delta[:] = reach_s
+                copy_into(delta, reach_s)
                 if c < n_classes and counts[c] > 0:
                     _subtract_hits(row, c, shifts, table, delta)
                 _count(delta, lanes, histogram)
@@ -315,7 +315,7 @@ def certify_runoff_rows(
             gap = gap_between(p, c, counts)
             if c == p or _need(gap, reach_histogram, n) >= best:
                 continue
-            delta[:] = reach
+            copy_into(delta, reach)
             if c < n_classes and counts[c] > 0:
                 _subtract_hits(row, c, shifts, table, delta)
             _count(delta, lanes, histogram)
@@ -328,7 +328,7 @@ def certify_runoff_rows(
                 needed = max(pushers_need[first], pushers_need[second])
                 if needed >= best or _need(gap_a + gap_b, both_histogram, n) >= best:
                     continue
-                delta[:] = both
+                copy_into(delta, both)
                 for c in (a, b):
                     if c < n_classes and counts[c] > 0:
                         _subtract_hits(row, c, shifts, table, delta)

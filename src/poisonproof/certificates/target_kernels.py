@@ -49,7 +49,7 @@ from numpy.typing import NDArray
 from poisonproof.certificates.kernels import _add_reach, _count, how_many_fit
 from poisonproof.certificates.runoff import _enough_members, _need, _sums_histogram
 from poisonproof.certificates.runoff_attacks import gap_between, greedy_attack
-from poisonproof.system.compiled import njit
+from poisonproof.system.compiled import copy_into, njit
 
 
 @njit(nogil=True, cache=True)
@@ -97,8 +97,8 @@ def target_rows(
     todo = np.empty(n_classes, np.bool_)
 
     for t in range(votes.shape[0]):
-        row[:n] = votes[t]
-        row[n:] = votes[t]
+        copy_into(row[:n], votes[t])
+        copy_into(row[n:], votes[t])
         _count(row[:n], lanes, counts)
         p = int(np.argmax(counts[:n_classes]))
         prediction[t], strongest[t] = p, p
@@ -221,7 +221,7 @@ def target_runoff_rows(
                 margin[t] = max(lead - 1, 0)
             for i in range(n):
                 weight[i] = relation[i]
-            weight[n:] = weight[:n]
+            copy_into(weight[n:], weight[:n])
             _sums_histogram(weight, shifts, table, delta, lanes, histogram)
             needed = _need(lead, histogram, n)
             for x in range(n_classes):
@@ -247,7 +247,7 @@ def target_runoff_rows(
                         total += weight[i]
                     if total > 0 and gap * n <= needed * d * total:
                         continue  # as many average sums as are needed anyway come to the gap
-                    weight[n:] = weight[:n]
+                    copy_into(weight[n:], weight[:n])
                     _sums_histogram(weight, shifts, table, delta, lanes, histogram)
                     needed = max(needed, _need(gap, histogram, n))
             if needed < best:

@@ -44,7 +44,7 @@ from poisonproof.certificates.grouped import (
     raise_by_blocks,
 )
 from poisonproof.certificates.kernels import how_many_fit
-from poisonproof.system.compiled import njit
+from poisonproof.system.compiled import njit, nth_smallest
 
 GRID = 256
 
@@ -73,7 +73,7 @@ def _dual_proves_safe(
             for i in table[j]:
                 total += u[i]
             sums[j] = total
-        least = np.partition(sums, n - size)[n - size] if size < n else np.int64(0)
+        least = nth_smallest(sums, n - size) if size < n else np.int64(0)
         bound = rest
         times[:] = 0
         chosen = 0

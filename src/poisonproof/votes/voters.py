@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.system.compiled import njit
+from poisonproof.system.compiled import copy_into, njit, nth_smallest
 from poisonproof.system.threads import in_threads, n_cores, one_linear_algebra_thread
 from poisonproof.votes.nearness import (
     Nearness,
@@ -369,7 +369,7 @@ def smallest(values: NDArray[np.int32], rank: int) -> np.int64:
         if (np.int64(value) - low) >> shift == slot:
             alike[at] = value
             at += 1
-    return np.int64(np.partition(alike, rank - before - 1)[rank - before - 1])
+    return nth_smallest(alike, rank - before - 1)
 
 
 @njit(nogil=True, cache=True)
@@ -420,6 +420,6 @@ def _settle(
                 continue
         if at - start > 1:
             run = order[start:at]
-            run[:] = run[_sorted(codes[run])]
-            run[:] = run[_sorted((hashes[run] ^ SIGN).view(np.int64))]
+            copy_into(run, run[_sorted(codes[run])])
+            copy_into(run, run[_sorted((hashes[run] ^ SIGN).view(np.int64))])
         start = at
