@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 CONSTRAINTS ?= constraints.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c $(CONSTRAINTS)
 
-.PHONY: help run test test-oldest test-bare coverage check format docs dist bench browser proof proof-tools proof-if-possible clean
+.PHONY: help run test test-oldest test-bare coverage check format docs dist bench browser proof proof-compiled proof-campaign \
+  proof-campaign-if-possible proof-tools beside-pip clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-11s %s\n", $$1, $$2}'
@@ -13,8 +14,10 @@ help:  ## list the commands
 run: $(VENV)/.run  ## install, certify the embedded digits, write runs/digits/report.html
 	$(BIN)/poisonproof run digits --out runs/digits
 
-test: $(VENV)/.dev browser  ## install what tests need and run them all, style, types and proofs included
-	$(MAKE) --no-print-directory -j 2 check proof-if-possible
+# pip and Coq take a minute and more each, on one core each, so they work side by side.
+test:  ## install what tests need and run them all, style, types and proofs included
+	$(MAKE) --no-print-directory -j 2 $(VENV)/.dev beside-pip
+	$(MAKE) --no-print-directory -j 2 check proof-campaign-if-possible
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # TESTS=tests/votes picks some; the environment has the lowest versions that pyproject.toml declares.
@@ -92,22 +95,34 @@ browser:
 # The proofs: compiled from scratch, asked what they assume, extracted, and run against certify (docs/machine-checked.md).
 ENSEMBLES ?= 2000
 HAVE_COQ = command -v coqc >/dev/null && command -v ocamlfind >/dev/null && ocamlfind query zarith >/dev/null 2>&1
+NO_COQ = *** no Coq here and none could be installed: the proofs are not compiled and their tests are skipped ***
 proof: $(VENV)/.dev proof-tools  ## compile the Coq proofs, build poisonproof-check from them, run it against certify
 	@$(HAVE_COQ) || { echo "*** coq, ocaml and zarith are not here and could not be installed: nothing was proved." \
 	  "On Debian: apt-get install coq ocaml ocaml-findlib libzarith-ocaml-dev ***"; exit 1; }
+	$(MAKE) --no-print-directory proof-compiled
+	$(MAKE) --no-print-directory proof-campaign
+
+proof-compiled:
 	@coqc --version | head -n 1
 	$(MAKE) --no-print-directory -C proofs clean
 	$(MAKE) --no-print-directory -C proofs -j 2 all
+
+proof-campaign:
 	$(BIN)/python benchmarks/formal.py campaign --ensembles $(ENSEMBLES)
+
+proof-campaign-if-possible:
+	@if $(HAVE_COQ); then $(MAKE) --no-print-directory proof-campaign; else echo "$(NO_COQ)"; fi
 
 proof-tools:
 	@$(HAVE_COQ) || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
 	  && (apt-get update -qq && apt-get install -y -qq --no-install-recommends \
 	    coq ocaml ocaml-findlib libzarith-ocaml-dev) >/dev/null 2>&1; } || true
 
-proof-if-possible: $(VENV)/.dev proof-tools
-	@if $(HAVE_COQ); then $(MAKE) --no-print-directory proof; \
-	else echo "*** no Coq here and none could be installed: the proofs are not compiled and their tests are skipped ***"; fi
+# One after the other: both may call apt-get.
+beside-pip:
+	@$(MAKE) --no-print-directory browser
+	@$(MAKE) --no-print-directory proof-tools
+	@if $(HAVE_COQ); then $(MAKE) --no-print-directory proof-compiled; else echo "$(NO_COQ)"; fi
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
