@@ -53,7 +53,10 @@ def lane_of(model: Any) -> Lane:
 def _lane(model: Any, table: Any, held: NDArray[np.int64], iterations: int) -> Lane:
     if table is None:
         none = np.zeros(0)
-        return Lane(model.weights_, model.bias_, False, none, none, np.zeros(0, np.int64), [], held, iterations)
+        return Lane(
+            model.weights_, model.bias_, sparse=False, mean=none, scale=none, flagged=np.zeros(0, np.int64),
+            categories=[], held=held, iterations=iterations,
+        )  # fmt: skip
     return Lane(
         model.weights_, model.bias_, table.sparse_, table.mean_, table.scale_, table.flagged_, table.categories_, held,
         iterations,

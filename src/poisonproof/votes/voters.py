@@ -369,7 +369,7 @@ def smallest(values: NDArray[np.int32], rank: int) -> np.int64:
         if (np.int64(value) - low) >> shift == slot:
             alike[at] = value
             at += 1
-    return nth_smallest(alike, rank - before - 1)
+    return np.int64(nth_smallest(alike, rank - before - 1))
 
 
 @njit(nogil=True, cache=True)
