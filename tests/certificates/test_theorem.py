@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from poisonproof import Spread, Votes, certify
-from poisonproof.certificates.kernels import FEW, LANES, certify_rows
+from poisonproof.certificates.kernels import certify_rows
 from poisonproof.certificates.theorem import _by_partition, certify_few
+from poisonproof.votes.counting import FEW, LANES
 
 SPREADS = [Spread.paper(5, 3), Spread.random(7, 1), Spread.paper(4, 4), Spread.planes(2, 3)]
 

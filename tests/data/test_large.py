@@ -15,14 +15,17 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.prepared import prepare_dataset
 from poisonproof.learners.presets import preset
 from poisonproof.partition import store_writing
-from poisonproof.partition.store import partition_file
+from poisonproof.partition.store import PartitionStore, StoredSamples, StoredSubsets, partition_file
+from poisonproof.partition.store_memory import PartitionMemory, bytes_of
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
+from poisonproof.training import member_memory
 
 pytestmark = pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")  # 1e308 makes some of them fail
 
 ROOMY = 10**11  # of a bound that is never reached, however much the process of all tests has taken
 ROWS = 400
+NOBODY = np.zeros(0, np.int64)
 
 
 @pytest.fixture(autouse=True)
@@ -104,6 +107,56 @@ def test_votes_and_digests_are_those_of_memory(tmp_path, write, spread):
     assert outcomes[0].manifest.n_train == outcomes[1].manifest.n_train
 
 
+@pytest.mark.parametrize("share", [0, 0.3, 1], ids=["nothing kept", "some kept", "all kept"])
+def test_partitions_that_stay_in_memory_are_read_once_and_change_nothing(tmp_path, monkeypatch, share):
+    path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 3), ReadOptions(schema=ROLES)
+    store = large(path, tmp_path / "store", spread, options).stored
+    whole = sum(bytes_of(store.partition(j)[0]) for j in range(len(store)))
+    fed = [StoredSamples(store).portion(NOBODY, rows) for rows in map(StoredSubsets(spread, store).rows, range(12))]
+    read, partition = [], PartitionStore.partition
+    monkeypatch.setattr(PartitionStore, "partition", lambda self, j: read.append(j) or partition(self, j))
+    samples = StoredSamples(store, int(share * whole))
+    for subset, (there, codes, rows) in enumerate(fed):
+        here, same_codes, same_rows = samples.portion(NOBODY, StoredSubsets(spread, store).rows(subset))
+        assert here.keys(same_rows) == there.keys(rows)
+        assert (same_codes == codes).all()
+        assert here.form_of(same_rows) == there.form_of(rows)
+    assert samples.memory.bytes <= share * whole
+    times = np.bincount(read, minlength=len(store))
+    assert set(times.tolist()) == {0: {3}, 0.3: {1, 3}, 1: {1}}[share]
+    assert (times == 1).sum() == len(samples.memory) > (share - 0.1) * len(store) - 1
+
+
+def test_what_a_kept_partition_takes_is_reckoned_from_above(tmp_path):
+    import tracemalloc
+
+    path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 3), ReadOptions(schema=ROLES)
+    samples = StoredSamples(large(path, tmp_path / "store", spread, options).stored, ROOMY)
+    samples.memory.partition(0)  # compiled code, headers of arrays
+    tracemalloc.start()
+    for j in range(1, len(samples.store)):
+        samples.memory.partition(j)
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(samples.memory) == len(samples.store)
+    assert taken < samples.memory.bytes < 4 * taken
+
+
+@pytest.mark.parametrize("bound", [6e8, ROOMY])
+def test_the_bound_of_a_run_says_how_much_stays_in_memory(tmp_path, monkeypatch, bound):
+    monkeypatch.setattr(member_memory, "resident_bytes", lambda: int(5e8))
+    kept = []
+    memory = "poisonproof.partition.store.PartitionMemory"
+    monkeypatch.setattr(memory, lambda store, most=0: kept.append(most) or PartitionMemory(store, most))
+    path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 3), ReadOptions(schema=ROLES)
+    dataset = large(path, tmp_path / "store", spread, options)
+    model = FiniteAggregationClassifier(preset("table"), spread=spread, n_jobs=1)
+    bounded = run(dataset, model, tmp_path / "bounded", RunSettings(undefended=False, max_memory=int(bound)))
+    free = run(dataset, model, tmp_path / "free", RunSettings(undefended=False))
+    assert 0 < max(kept) <= (bound - 5e8) / 2
+    assert (bounded.votes.matrix == free.votes.matrix).all()
+
+
 def files_in(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.endswith(".lock")}
 
@@ -118,11 +171,11 @@ def test_killed_after_any_write_it_ends_with_the_same_bytes(tmp_path, monkeypatc
     whole = store_writing.write_whole
     left, killed = [0], 0
 
-    def write_some(target, write):
+    def write_some(target, write, **how):
         if not left[0]:
             (Path(target).parent / f".{Path(target).name}.killed.part").write_bytes(b"half")
             raise Killed
-        whole(target, write)
+        whole(target, write, **how)
         left[0] -= 1
 
     for module in ("partition.store_writing", "partition.spills", "system.files"):
@@ -148,10 +201,10 @@ def test_a_damaged_partition_is_named_and_made_anew(tmp_path):
     with pytest.raises(
         PoisonproofError, match=r"partition-00003\.npz is damaged: the same command again makes it anew"
     ):
-        store.portion([1, 3])
+        store.samples.portion(NOBODY, np.array([1, 3]))
     (folder / partition_file(5)).unlink()
     with pytest.raises(PoisonproofError, match=r"partition-00005\.npz is missing here"):
-        store.portion([5])
+        store.samples.portion(NOBODY, np.array([5]))
     large(path, folder, spread, options)
     assert files_in(folder) == before
     for name in ("rows-x.npy", "store.json"):

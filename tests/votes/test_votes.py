@@ -2,7 +2,10 @@ import numpy as np
 import pytest
 
 from poisonproof import Split, Spread, Votes
+from poisonproof.errors import PoisonproofError
 from poisonproof.premises import Premise
+from poisonproof.samples.labels import read_once
+from poisonproof.votes.votes import class_indices
 
 SPREAD = Spread.random(4, 2)
 
@@ -131,3 +134,55 @@ def test_a_spread_must_be_a_spread():
         Votes(np.zeros((2, 8), int), 8, list("ab"))
     with pytest.raises(TypeError, match=r"name or a poisonproof\.Split"):
         Votes(np.zeros((2, 8), int), SPREAD, list("ab"), 3)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 16, 17, 300])
+def test_votes_are_counted_alike_however_many_classes(n_classes):
+    rng = np.random.default_rng(n_classes)
+    spread = Spread.random(70, 4)
+    matrix = rng.integers(0, n_classes + 1, (40, spread.n_subsets))
+    matrix[3] = n_classes  # all abstain
+    counts = Votes(matrix, spread, range(n_classes)).counts()
+    assert counts.tolist() == [np.bincount(row, minlength=n_classes + 1)[:-1].tolist() for row in matrix]
+
+
+def test_labels_that_stay_as_they_are_are_read_once(monkeypatch):
+    from poisonproof.votes import votes as module
+
+    labels = np.array(["b", "a", "b", "new"], object)
+    fixed = read_once(labels)
+    for classes, inferred in ((np.array(["a", "b"], object), True), (np.array(["b", "a", "new"], object), False)):
+        expected = class_indices(labels, classes, inferred=inferred)
+        for _ in range(2):
+            indices = class_indices(fixed, classes, inferred=inferred)
+            assert (indices == expected).all()
+            indices[:] = 7  # the caller's own
+        part = class_indices(fixed[1:3], classes, inferred=inferred)
+        assert part.tolist() == expected[1:3].tolist()
+    read = []
+    places = module.places_of_labels
+    monkeypatch.setattr(module, "places_of_labels", lambda *given: read.append(1) or places(*given))
+    class_indices(fixed, np.array(["a", "b"], object), inferred=True)
+    assert read == []
+    class_indices(labels, np.array(["a", "b"], object), inferred=True)
+    assert read == [1]
+    labels[0] = "a"
+    assert fixed[0] == "b"
+    with pytest.raises(ValueError, match="read-only"):
+        fixed[0] = "a"
+    with pytest.raises(PoisonproofError, match="'new' is not one of the 2 classes"):
+        class_indices(fixed, np.array(["a", "b"], object))
+    assert class_indices(read_once(np.array([1, 0])), np.array([0, 1])).tolist() == [1, 0]
+    assert read_once([1, "a"]) == [1, "a"]
+
+
+def test_the_share_of_right_votes_is_that_of_all():
+    from poisonproof.runs.run import _base_accuracy
+
+    rng = np.random.default_rng(0)
+    spread = Spread.random(3, 2)
+    matrix, labels = rng.integers(0, 3, (5000, 6)), np.array(["a", "b", "c"], object)[rng.integers(0, 3, 5000)]
+    for classes in (["a", "b"], ["a", "b", "c"]):
+        votes = Votes(np.minimum(matrix, len(classes)), spread, classes, classes_inferred=True)
+        whole = (votes.matrix == votes.indices_of(labels)[:, None]).mean()
+        assert _base_accuracy(votes, labels) == whole

@@ -27,10 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.system.compiled import copy_into, njit
+from poisonproof.votes.counting import FEW, LANES, how_many, tally
 
 BLOCK = 8192  # bytes of a view that stay in the first-level cache while d views are added
-FEW = 16  # classes; so many are counted one by one sooner than all at once
-LANES = 256  # bytes that are counted side by side
 
 
 @njit(nogil=True, cache=True)
@@ -143,36 +142,6 @@ def _count(values: NDArray[Any], lanes: NDArray[np.int64], histogram: NDArray[np
 
 
 @njit(nogil=True, cache=True)
-def _how_many(values: NDArray[Any], value: int, ticks: NDArray[np.uint8]) -> int:
-    """How many values are this one, in byte lanes side by side."""
-    n, code = len(values), values.dtype.type(value)
-    total = 0
-    for start in range(0, n, 255 * LANES):  # a byte counts to 255
-        stop = min(n, start + 255 * LANES)
-        whole = start + (stop - start) // LANES * LANES
-        ticks[:] = 0
-        for at in range(start, whole, LANES):
-            part = values[at : at + LANES]
-            for lane in range(LANES):
-                ticks[lane] += part[lane] == code
-        for lane in range(LANES):
-            total += ticks[lane]
-        for at in range(whole, stop):
-            total += values[at] == code
-    return total
-
-
-@njit(nogil=True, cache=True)
-def _tally(votes: NDArray[Any], ticks: NDArray[np.uint8], counts: NDArray[np.int64]) -> None:
-    """Votes of each class, and abstentions last, class by class: quicker than a histogram where classes are few."""
-    rest = len(votes)
-    for c in range(len(counts) - 1):
-        counts[c] = _how_many(votes, c, ticks)
-        rest -= counts[c]
-    counts[-1] = rest
-
-
-@njit(nogil=True, cache=True)
 def _how_many_largest_fit(
     values: NDArray[Any],
     n: int,
@@ -190,7 +159,7 @@ def _how_many_largest_fit(
     fitted, left = 0, budget
     for value in range(int(largest), max(int(largest) - FEW, 0), -1):
         affordable = left // value
-        count = _how_many(values, value, ticks)
+        count = how_many(values, value, ticks)
         if affordable < count:
             return fitted + affordable
         fitted += count
@@ -269,7 +238,7 @@ def certify_rows(
     for t in range(votes.shape[0]):
         _twice(votes[t], row)
         if n_classes <= FEW:
-            _tally(row[:n], ticks, counts)
+            tally(row[:n], ticks, counts)
         else:
             _count(row[:n], lanes, counts)
         winner = 0

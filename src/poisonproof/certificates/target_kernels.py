@@ -46,10 +46,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.certificates.kernels import _add_reach, _count, how_many_fit
+from poisonproof.certificates.kernels import _add_reach, _count, _how_many_largest_fit, _twice, _weigh
 from poisonproof.certificates.runoff import _enough_members, _need, _sums_histogram
 from poisonproof.certificates.runoff_attacks import gap_between, greedy_attack
 from poisonproof.system.compiled import copy_into, njit
+from poisonproof.votes.counting import FEW, LANES, tally
 
 
 @njit(nogil=True, cache=True)
@@ -94,12 +95,15 @@ def target_rows(
     delta = np.empty(n_reachable, small.dtype)
     histogram = np.zeros(2 * d + 1, np.int64)
     lanes = np.zeros((4, max(n_classes, 2 * d) + 1), np.int64)
+    ticks = np.empty(LANES, np.uint8)
     todo = np.empty(n_classes, np.bool_)
 
     for t in range(votes.shape[0]):
-        copy_into(row[:n], votes[t])
-        copy_into(row[n:], votes[t])
-        _count(row[:n], lanes, counts)
+        _twice(votes[t], row)
+        if n_classes <= FEW:
+            tally(row[:n], ticks, counts)
+        else:
+            _count(row[:n], lanes, counts)
         p = int(np.argmax(counts[:n_classes]))
         prediction[t], strongest[t] = p, p
         margin[t] = radius[t] = 0
@@ -118,11 +122,9 @@ def target_rows(
             lead = counts[x] - counts[target] - (target < x)
             if lead < 0 or (n_reachable == n and lead * n // (d * (n + counts[x] - counts[target])) <= best):
                 continue
-            for i in range(2 * n):
-                weight[i] = 1 + (row[i] == x) - (row[i] == target)
+            _weigh(row, x, target, weight)
             _add_reach(weight, shifts, table, delta)
-            _count(delta, lanes, histogram)
-            fitted = how_many_fit(histogram, n, lead)
+            fitted = _how_many_largest_fit(delta, n, lead, ticks, lanes, histogram)
             if fitted > best:
                 best, strongest[t] = fitted, x
         members = fewest_members(counts, n_classes, target)

@@ -72,6 +72,10 @@ class KnownRows:
 
     def stated(self) -> dict[str, str]:
         """The digests of the data set, as `Dataset.digests` gives them."""
+        return dict(self._stated)
+
+    @cached_property
+    def _stated(self) -> dict[str, str]:
         named = label_digests(self.names)
         return {
             "x_train": sha256_of_array(self.digests),
@@ -79,6 +83,12 @@ class KnownRows:
             "y_train": sha256_of_array(named[self.labels]),
             "y_test": self.test["y_test"],
         }
+
+    def with_contents(self, contents: list[bytes]) -> KnownRows:
+        """The same rows with these digests of their partitions."""
+        same = replace(self, contents=contents)
+        vars(same)["_stated"] = self.stated()
+        return same
 
     def less(self, rows: NDArray[np.int64]) -> KnownRows:
         """Without these rows; what is known of their partitions is still of them."""
@@ -106,7 +116,7 @@ class TableFile:
     def read(self, origin: Origin, places: NDArray[np.int64]) -> Part:
         """The rows in these places of its origin, which increase."""
         table = open_table(self.path, self.schema, self.options)
-        part = read_table(only_rows(table, origin.stretch(places)), self.schema, labelled=True)
+        part = read_table(only_rows(table, origin.stretch(places)), self.schema, labelled=True, framed=False)
         if len(part) != len(places):
             raise DamagedFileError(f"{self.path} does not hold the rows that it held; say the same command again.")
         return part if part.samples is not None else replace(part, samples=to_samples(part.X, dtype=self.dtype))

@@ -36,7 +36,7 @@ from poisonproof.partition.store_writing import (
     identity_of,
 )
 from poisonproof.samples.canonical import to_samples
-from poisonproof.samples.kinds import Samples
+from poisonproof.samples.kinds import Samples, TableSamples, TextSamples
 from poisonproof.samples.labels import label_digests
 from poisonproof.samples.packed import unpacked, unpacked_texts
 from poisonproof.system.files import open_arrays, sha256_of, sha256_of_array
@@ -211,9 +211,9 @@ def _test_of(store: PartitionStore) -> Part:
     arrays, facts = open_arrays(path, ("label.bytes", "label.ends"))
     samples = unpacked(facts["form"], arrays)
     rows = np.arange(len(samples))
-    X = samples.take(rows)
+    X: Any = samples if isinstance(samples, TableSamples) else samples.take(rows)
     return Part(
-        X.tolist() if samples.kind == "texts" else X,
+        X.tolist() if isinstance(samples, TextSamples) else X,
         texts(unpacked_texts(arrays, "label")),
         None,
         rows.tolist(),

@@ -11,8 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
-from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
@@ -21,7 +19,6 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.surroundings import NOTHING_BEFORE, seen_around
 from poisonproof.learners.arrived import PREMISE as ARRIVED
 from poisonproof.learners.arrived import arrived_parts, refuse_arrived, words
-from poisonproof.learners.auto import AutoClassifier
 from poisonproof.learners.describe import describe
 from poisonproof.learners.encoded import check_encoder, encoder_in, in_front
 from poisonproof.learners.presets import HEAD, preset
@@ -34,6 +31,7 @@ from poisonproof.samples.frames import as_frame, is_frame
 from poisonproof.samples.kinds import Samples, TableSamples, TextSamples
 from poisonproof.samples.labels import Cell, read_labels
 from poisonproof.samples.schema import WORDS_OF_A_TEXT
+from poisonproof.system.importing import is_a
 
 ROWS_TO_LOOK_AT = 100
 
@@ -165,7 +163,11 @@ def learner_of(model: Any, samples: Samples | None = None) -> Any:
         return in_front(encoder, preset(HEAD) if model.estimator is None else model.estimator)
     if model.estimator is not None:
         return model.estimator
-    return AutoClassifier() if isinstance(samples, TextSamples) else TableClassifier()
+    if isinstance(samples, TextSamples):
+        from poisonproof.learners.auto import AutoClassifier
+
+        return AutoClassifier()
+    return TableClassifier()
 
 
 def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, groups: Any = None) -> TrainingData:
@@ -250,9 +252,7 @@ def _is_text(column: Column) -> bool:
 
 def read_stored(model: EnsembleClassifier, store: PartitionStore, like: Samples) -> TrainingData:
     """The same of samples on disk, where those to be left out are not among them; ``like`` are others of their form."""
-    learner = _checked_learner(model)
-    width = BaseEstimator()
-    validate_data(width, outline(like, like), skip_check_array=True)
+    learner, (n_features, names_of_features) = _checked_learner(model), _features_of(like)
     classes, codes, cells = read_labels(store.record["labels"], model.classes)
     faults = {
         "have a label that is not one of the classes": int(np.array(store.record["counts"])[codes < 0].sum()),
@@ -265,8 +265,8 @@ def read_stored(model: EnsembleClassifier, store: PartitionStore, like: Samples)
         cells,
         classes,
         tuple(f"{count} training samples {fault} and were left out" for fault, count in faults.items() if count),
-        int(vars(width)["n_features_in_"]),
-        getattr(width, "feature_names_in_", None),
+        n_features,
+        names_of_features,
     )
 
 
@@ -274,9 +274,7 @@ def read_known(
     model: EnsembleClassifier, samples: Samples, names: Sequence[str], labels: NDArray[np.int64], like: Samples
 ) -> TrainingData:
     """The same of samples that are read when they are asked for; ``labels`` are places in ``names``."""
-    learner = _checked_learner(model)
-    width = BaseEstimator()
-    validate_data(width, outline(like, like), skip_check_array=True)
+    learner, (n_features, names_of_features) = _checked_learner(model), _features_of(like)
     classes, codes, cells = read_labels(names, model.classes)
     if (codes[labels] < 0).any():
         raise PoisonproofError("Rows whose labels are none of the classes cannot be told from what is kept of them.")
@@ -287,9 +285,18 @@ def read_known(
         cells,
         classes,
         (),
-        int(vars(width)["n_features_in_"]),
-        getattr(width, "feature_names_in_", None),
+        n_features,
+        names_of_features,
     )
+
+
+def _features_of(samples: Samples) -> tuple[int, NDArray[Any] | None]:
+    """How many features samples from a file have, and their names, as scikit-learn would note them."""
+    if isinstance(samples, TableSamples) and all(isinstance(column.name, str) for column in samples.columns):
+        return samples.n_features, np.array([column.name for column in samples.columns], object)
+    width = BaseEstimator()
+    validate_data(width, outline(samples, samples), skip_check_array=True)
+    return int(vars(width)["n_features_in_"]), getattr(width, "feature_names_in_", None)
 
 
 def _checked_learner(model: EnsembleClassifier) -> Any:
@@ -365,7 +372,7 @@ def outline(X: Any, samples: Samples) -> Any:
 
 def accepts_nan(estimator: Any) -> bool:
     """Whether a classifier or pipeline takes missing values; a pipeline does if its first step does."""
-    if isinstance(estimator, Pipeline):
+    if is_a(estimator, "sklearn.pipeline", "Pipeline"):
         steps = [step for _, step in estimator.steps if step is not None and step != "passthrough"]
         return accepts_nan(steps[0]) if steps else False
-    return isinstance(estimator, ColumnTransformer) or bool(get_tags(estimator).input_tags.allow_nan)
+    return is_a(estimator, "sklearn.compose", "ColumnTransformer") or bool(get_tags(estimator).input_tags.allow_nan)

@@ -12,20 +12,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sklearn.compose import ColumnTransformer
-from sklearn.feature_extraction import FeatureHasher
-from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection._search import BaseSearchCV
-from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
 from poisonproof.learners.arrived import arrived_parts
 from poisonproof.premises import Premise
+from poisonproof.system.importing import is_a
 
 BEFORE = "fitted before the split"
 NOTHING_BEFORE = Premise(BEFORE, "nothing, by the caller's word", declared=True)
-STATELESS = (FeatureHasher, HashingVectorizer)  # they learn nothing, and scikit-learn 1.6 does not say so of the second
+STATELESS = (  # they learn nothing, and scikit-learn 1.6 does not say so of the second
+    "sklearn.feature_extraction._hash.FeatureHasher",
+    "sklearn.feature_extraction.text.HashingVectorizer",
+)
 OF_THE_SPREAD = ("k", "d", "spread")
 
 
@@ -78,10 +76,13 @@ def _seen(model: Any) -> Surroundings:
     chosen: list[str] = []
     carried, prefix = model, ""
     for caller in _callers():
-        if isinstance(caller, Pipeline) and caller.steps[-1][1] is carried:
+        if _is_pipeline(caller) and caller.steps[-1][1] is carried:
             fitted += [words for name, step in caller.steps[:-1] for words in _fitted_before(name, step)]
             carried, prefix = caller, f"{caller.steps[-1][0]}__{prefix}"
-        elif isinstance(caller, BaseSearchCV) and getattr(caller, "best_estimator_", None) is carried:
+        elif (
+            is_a(caller, "sklearn.model_selection._search", "BaseSearchCV")
+            and getattr(caller, "best_estimator_", None) is carried
+        ):
             names = list(caller.best_params_)
             chosen += [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
             carried, prefix = caller, ""
@@ -109,16 +110,21 @@ def learning_steps(path: str, step: Any) -> list[tuple[str, Any]]:
     """Steps that need fitting, inside compound ones too."""
     if step is None or isinstance(step, str):
         return []
-    if isinstance(step, Pipeline):
+    if _is_pipeline(step):
         inner: Sequence[tuple[str, Any]] = step.steps
-    elif isinstance(step, FeatureUnion):
+    elif is_a(step, "sklearn.pipeline", "FeatureUnion"):
         inner = step.transformer_list
-    elif isinstance(step, ColumnTransformer):
+    elif is_a(step, "sklearn.compose", "ColumnTransformer"):
         if any(callable(columns) for _, _, columns in step.transformers):
             return [(path, step)]  # it chooses its columns by looking at the data
         inner = [*((name, part) for name, part, _ in step.transformers), ("remainder", step.remainder)]
-    elif isinstance(step, FrozenEstimator):
+    elif is_a(step, "sklearn.frozen", "FrozenEstimator"):
         return []  # it arrived fitted and learns no more
     else:
-        return [(path, step)] if get_tags(step).requires_fit and type(step) not in STATELESS else []
+        learns = get_tags(step).requires_fit and f"{type(step).__module__}.{type(step).__qualname__}" not in STATELESS
+        return [(path, step)] if learns else []
     return [learning for name, part in inner for learning in learning_steps(f"{path}__{name}", part)]
+
+
+def _is_pipeline(thing: Any) -> bool:
+    return is_a(thing, "sklearn.pipeline", "Pipeline")

@@ -18,3 +18,8 @@ def classes_and_codes(learner: Any, y: Any) -> tuple[NDArray[Any], NDArray[np.in
             f"{type(learner).__name__} needs samples of at least 2 classes; got {len(classes)} class."
         )
     return classes, codes
+
+
+def is_plain_codes(y: Any) -> bool:
+    """Whether labels are what base classifiers are fed: whole numbers in a plain row, and nothing to check."""
+    return type(y) is np.ndarray and y.ndim == 1 and y.dtype == np.int64

@@ -17,7 +17,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     check_array,
@@ -28,7 +27,7 @@ from sklearn.utils.validation import (
 )
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.learners.codes import classes_and_codes
+from poisonproof.learners.codes import classes_and_codes, is_plain_codes
 from poisonproof.learners.logistic import WIDEST, Design, Regression, fit_logistic
 from poisonproof.samples.batch import MISSING_NAME, TableBatch, name_of
 from poisonproof.samples.frames import is_frame
@@ -75,9 +74,11 @@ class TableClassifier(ClassifierOfTables):
         """Train on numbers (n, …), sparse rows or a DataFrame."""
         if y is None:
             raise PoisonproofError("TableClassifier requires y to be passed, but the target y is None.")
-        X, y = self._checked(X, reset=True), column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        check_consistent_length(X, y)
+        X = self._checked(X, reset=True)
+        if not (isinstance(X, TableBatch) and is_plain_codes(y) and len(y) == len(X)):
+            y = column_or_1d(y, warn=True)
+            check_classification_targets(y)
+            check_consistent_length(X, y)
         self.classes_, codes = classes_and_codes(self, y)
         cells = self._learn(X)
         fitted = self._fit_dense(X, codes) if cells is None or not self._is_compact else self._fit_compact(cells, codes)
@@ -97,6 +98,8 @@ class TableClassifier(ClassifierOfTables):
         return fit_logistic(Design.of(numbers, places, n_ones), codes, len(self.classes_), self.C, self.max_iter)
 
     def _fit_dense(self, X: Any, codes: NDArray[np.int64]) -> Regression:
+        from sklearn.linear_model import LogisticRegression
+
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             model = LogisticRegression(C=self.C, max_iter=self.max_iter).fit(self._encode(X), codes)
@@ -117,7 +120,7 @@ class TableClassifier(ClassifierOfTables):
     def _checked(self, X: Any, *, reset: bool) -> Any:
         """Samples in the form that encoding takes, or scikit-learn's refusal."""
         if isinstance(X, TableBatch):
-            validate_data(self, X.outline, reset=reset, skip_check_array=True)
+            self._check_columns(X, reset=reset)
             return X
         if not is_frame(X):
             X = check_array(
@@ -134,6 +137,27 @@ class TableClassifier(ClassifierOfTables):
                 X = sp.csr_matrix(X) if self.sparse_ else X.toarray()
         validate_data(self, X, reset=reset, skip_check_array=True)
         return X
+
+    def _check_columns(self, X: TableBatch, *, reset: bool) -> None:
+        """What scikit-learn's `validate_data` notes, or compares, of a frame of such columns; made only if they differ.
+
+        Names count where all of them are texts. Texts among others, and one name twice, are scikit-learn's to judge.
+        """
+        called = [column.name for column in X.columns]
+        kinds = set(map(type, called))
+        names = np.array(called, object) if kinds == {str} else None
+        plain = (names is not None or str not in kinds) and len(set(called)) == len(called)
+        if plain and reset:
+            if names is not None:
+                self.feature_names_in_ = names
+            elif hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+            self.n_features_in_ = len(called)
+            return
+        noted = getattr(self, "feature_names_in_", None)
+        alike = noted is names if noted is None or names is None else np.array_equal(noted, names)
+        if not (plain and alike and self.n_features_in_ == len(called)):
+            validate_data(self, X.outline, reset=reset, skip_check_array=True)
 
     def _learn_encoding(self, X: Any) -> Self:
         """Learn how to write the columns of a subset as numbers: all of `fit` but the regression."""

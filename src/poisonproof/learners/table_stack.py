@@ -8,6 +8,7 @@ may be left out or added: no comparison of finite sums sees it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -183,15 +184,15 @@ class TableStack:
         here = by_lane[ends[lane] : ends[lane + 1]]
         pieces = [self.weights[:, :k, lane], self.flags[flagged, :k, lane], self.entries[here, :k]]
         n_names = sum(map(len, self.names))
-        numbers, first = number_of[here], 0
+        numbers, first, begun = number_of[here], 0, 0  # numbers increase
         held = self.words[numbers[numbers >= n_names] - n_names]
         named = numbers[numbers < n_names].tolist()
         kinds = (NUMBERS,) * len(self.mean) if self.kinds is None else self.kinds
         categories: dict[int, list[str] | None] = dict.fromkeys(at for at, kind in enumerate(kinds) if kind != TEXTS)
         for column, vocabulary in zip(self.category_columns, self.names, strict=True):
-            end = first + len(vocabulary)
-            categories[column] = [vocabulary[number - first] for number in named if first <= number < end]
-            first = end
+            end = bisect_left(named, first + len(vocabulary), begun)
+            categories[column] = [vocabulary[number - first] for number in named[begun:end]]
+            first, begun = first + len(vocabulary), end
         return Lane(
             np.ascontiguousarray(np.concatenate(pieces).T), self.bias[:k, lane].copy(), self.sparse,
             self.mean[:, lane].copy(), self.scale[:, lane].copy(), flagged, list(categories.values()), held,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,14 +19,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.partition.spread import Spread
+from poisonproof.partition.store_memory import PartitionMemory
 from poisonproof.samples.canonical import canonical_rank
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.packed import joined, unpacked
-from poisonproof.system.files import open_arrays, read_record, reading, sha256_of
+from poisonproof.system.archives import read_whole
+from poisonproof.system.files import arrays_in, read_record, reading, sha256_of
 
 FORMAT = "poisonproof partitions 2"  # 1: digests of 64-bit hashes
 RECORD = "store.json"
-OPENED = 4  # stores that a process remembers
 
 
 class Portion(NamedTuple):
@@ -79,28 +81,19 @@ class PartitionStore:
         """The samples of one partition, and the row of the data that each of them was; damage is told by name."""
         path = self.folder / partition_file(number)
         try:
-            if sha256_of(path) != self.record["files"][path.name]:
-                raise DamagedFileError(f"{path} is damaged: the same command again makes it anew from the data.")
-            arrays, facts = open_arrays(path, ("hash", "code", "row"))
+            whole = path.stat().st_size == self.record["bytes"][number]
+            body = read_whole(path, self.record["bytes"][number]) if whole else b""
         except FileNotFoundError:
             raise DamagedFileError(
                 f"{path} is missing here: the same command again makes it anew, and workers on other machines must see "
                 "the folder of the run under the same name."
             ) from None
+        if sha256(body).hexdigest() != self.record["files"][path.name]:
+            raise DamagedFileError(f"{path} is damaged: the same command again makes it anew from the data.")
+        arrays, facts = arrays_in(body, path, ("hash", "code", "row"))
         with reading(path):
             samples = unpacked(facts["form"], arrays)
         return Portion(known_by(samples, arrays["hash"]), arrays["code"].astype(np.int64)), arrays["row"]
-
-    def portion(self, partitions: Sequence[int] | NDArray[np.int64]) -> Portion:
-        """The samples of these partitions, in the order that a subset of them has in memory."""
-        parts = [self.partition(int(j))[0] for j in partitions]
-        samples = known_by(
-            joined([part.samples for part in parts]),
-            np.concatenate([part.samples.content_hashes for part in parts]),
-        )
-        codes = np.concatenate([part.codes for part in parts])
-        order = np.argsort(canonical_rank(samples, codes))
-        return Portion(samples.subset(order), codes[order])
 
     def damaged(self) -> list[int]:
         """The partitions whose files are not as they were written."""
@@ -115,6 +108,17 @@ class PartitionStore:
         """Something about every training row, in the order of the data, mapped from its file."""
         array: NDArray[Any] = np.load(self.folder / rows_file(what), mmap_mode="r", allow_pickle=False)
         return array
+
+
+def put_together(parts: Sequence[Portion]) -> Portion:
+    """The samples of several partitions, in the order that a subset of them has in memory."""
+    samples = known_by(
+        joined([part.samples for part in parts]),
+        np.concatenate([part.samples.content_hashes for part in parts]),
+    )
+    codes = np.concatenate([part.codes for part in parts])
+    order = np.argsort(canonical_rank(samples, codes))
+    return Portion(samples.subset(order), codes[order])
 
 
 def partition_file(number: int) -> str:
@@ -133,39 +137,36 @@ def known_by(samples: Samples, hashes: NDArray[np.uint64]) -> Samples:
     return samples
 
 
-@lru_cache(maxsize=OPENED)
-def _opened(folder: str, digest: str) -> PartitionStore:
+@lru_cache(maxsize=1)
+def _samples_in(folder: str, digest: str, most_bytes: int) -> StoredSamples:
+    """What a worker makes of the name of a folder; all its tasks on one store share the partitions that it keeps."""
     store = PartitionStore.open(Path(folder))
     if store.record["digest"] != digest:
         raise PoisonproofError(f"{folder} holds other partitions than those that work was begun with; begin again.")
-    return store
-
-
-def _samples_in(folder: str, digest: str) -> StoredSamples:
-    """What a worker makes of the name of a folder."""
-    return StoredSamples(_opened(folder, digest))
+    return StoredSamples(store, most_bytes)
 
 
 class StoredSamples(Samples):
     """Training samples in a store: partition after partition, and in each of them in canonical order.
 
-    Whoever asks for rows is given these rows from the files that hold them; nothing stays in memory.
+    Whoever asks for rows is given these rows from the files that hold them; of what was read, ``most_bytes`` at most
+    stay in memory.
     """
 
-    def __init__(self, store: PartitionStore) -> None:
-        self.store = store
+    def __init__(self, store: PartitionStore, most_bytes: int = 0) -> None:
+        self.store, self.memory = store, PartitionMemory(store, most_bytes)
         self.kind = store.record["form"]["kind"]
         self.n_features = store.record["n_features"]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _samples_in, (str(self.store.folder.absolute()), self.store.record["digest"])
+        return _samples_in, (str(self.store.folder.absolute()), self.store.record["digest"], self.memory.most_bytes)
 
     def __len__(self) -> int:
         return int(self.store.sizes.sum())
 
     @property
     def n_bytes(self) -> int:
-        """What the record of the store takes; the samples themselves are on disk."""
+        """What the record of the store takes, which travels; the samples themselves are on disk."""
         return 200 * len(self.store)
 
     @cached_property
@@ -176,25 +177,25 @@ class StoredSamples(Samples):
         """These samples in memory, from the partitions that hold them."""
         rows = np.asarray(rows, np.int64)
         if not len(rows):
-            return self.store.partition(0)[0].samples.subset(rows)
+            return self.memory.partition(0).samples.subset(rows)
         inside = np.searchsorted(self._starts, rows, side="right") - 1
         parts, places = [], np.empty(len(rows), np.int64)
         taken = 0
         for j in np.unique(inside):
             here = np.flatnonzero(inside == j)
-            parts.append(self.store.partition(int(j))[0].samples.subset(rows[here] - self._starts[j]))
+            parts.append(self.memory.partition(int(j)).samples.subset(rows[here] - self._starts[j]))
             places[here] = np.arange(taken, taken + len(here))
             taken += len(here)
         return joined(parts).subset(places)
 
     def portion(self, codes: NDArray[np.int64], rows: NDArray[np.int64]) -> tuple[Samples, NDArray[np.int64], Any]:
         """What a base classifier is fed, whose ``rows`` are its partitions; the codes come from the same files."""
-        samples, places = self.store.portion(rows)
+        samples, places = put_together([self.memory.partition(int(j)) for j in rows])
         return samples, places, np.arange(len(samples))
 
     def hashes(self, seed: int = 0) -> NDArray[np.uint64]:
         """Of all samples, partition by partition."""
-        parts = (self.store.partition(j)[0].samples for j in range(len(self.store)))
+        parts = (self.memory.partition(j).samples for j in range(len(self.store)))
         return np.concatenate([part.hashes(seed) if seed else part.content_hashes for part in parts])
 
     def key(self, row: int) -> bytes:

@@ -18,7 +18,7 @@ from poisonproof.partition.store import RECORD, PartitionStore, partition_file, 
 from poisonproof.partition.store_writing import COMPLETE, DIGESTED, MARKER, write_partition, write_rows
 from poisonproof.samples.cells import cell_codes
 from poisonproof.samples.labels import label_cells
-from poisonproof.system.files import sha256_of, sha256_of_array, write_record, write_text
+from poisonproof.system.files import sha256_of_array, write_record, write_text
 
 OF_FED = "partition"  # said of those rows only that base classifiers are fed
 
@@ -60,17 +60,17 @@ def without_rows(store: PartitionStore, numbers: NDArray[np.int64], made_of: str
         portion, rows = store.partition(j)
         stay = np.flatnonzero(~np.isin(rows, numbers))
         hashes = portion.samples.content_hashes[stay]
-        content = write_partition(
+        sealed = write_partition(
             folder / partition_file(j), j, (portion.samples.subset(stay), hashes, portion.codes[stay], rows[stay]),
             record["form"], made_of,
         )  # fmt: skip
         for name, value in (
-            ("sizes", len(stay)),
-            ("contents", content),
-            ("bytes", (folder / partition_file(j)).stat().st_size),
+            ("sizes", sealed.n_samples),
+            ("contents", sealed.content),
+            ("bytes", sealed.file.size),
         ):
             record[name] = [*record[name][:j], value, *record[name][j + 1 :]]
-        record["files"] = {**record["files"], partition_file(j): sha256_of(folder / partition_file(j))}
+        record["files"] = {**record["files"], partition_file(j): sealed.file.digest}
     for what in (name.removeprefix("rows-").removesuffix(".npy") for name in store.record["files"] if "rows-" in name):
         left = np.delete(store.rows(what), fed if what == OF_FED else places)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from poisonproof.samples.canonical import canonical_rank
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.packed import empty_of, joined, packed, unpacked
 from poisonproof.system.files import (
+    Written,
     open_arrays,
     sha256_of,
     sha256_of_array,
@@ -163,7 +164,7 @@ class Sealing:
         stays: NDArray[np.bool_] = self.codes[labels] >= 0
         return stays & complete if self.complete_only else stays
 
-    def write(self, path: Path, number: int, spills: Sequence[Spill], made_of: str) -> None:
+    def write(self, path: Path, number: int, spills: Sequence[Spill], made_of: str) -> SealedFile:
         """Put one partition together and write it in canonical order."""
         parts = [arrays for spill in spills if (arrays := spill.read(str(number))) is not None]
         samples, codes, rows = empty_of(self.form), np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -179,22 +180,33 @@ class Sealing:
         known_by(samples, hashes)
         # Rows of equal content and label are interchangeable, but each has a number: the smaller comes first.
         order = np.lexsort((rows, canonical_rank_of_equals(samples, codes)))
-        write_partition(
-            path, number, (samples.subset(order), hashes[order], codes[order], rows[order]), self.form, made_of
-        )
+        sealed = (samples.subset(order), hashes[order], codes[order], rows[order])
+        return write_partition(path, number, sealed, self.form, made_of, lasting=False)
 
 
 Sealed = tuple[Samples, NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]
 """Samples in canonical order with their hashes, the codes of their labels and the rows of the data that they were."""
 
 
-def write_partition(path: Path, number: int, sealed: Sealed, form: Mapping[str, Any], made_of: str) -> str:
-    """Write the file of a partition; the digest of what base classifiers are fed of it."""
+class SealedFile(NamedTuple):
+    """The file of a partition: how many samples it holds, the digest of what base classifiers are fed of it, and what
+    the file itself is.
+    """
+
+    n_samples: int
+    content: str
+    file: Written
+
+
+def write_partition(
+    path: Path, number: int, sealed: Sealed, form: Mapping[str, Any], made_of: str, *, lasting: bool = True
+) -> SealedFile:
+    """Write the file of a partition; one that is not ``lasting`` may be lost with the power, and is made anew then."""
     samples, hashes, codes, rows = sealed
     content = content_digest(codes, [samples.keys(np.arange(len(codes)))]).hex()
     arrays = {**packed(samples), "hash": hashes, "code": codes.astype(np.int32), "row": rows}
-    write_arrays(path, arrays, {"partition": number, "form": form, "of": made_of, "content": content})
-    return content
+    facts = {"partition": number, "form": form, "of": made_of, "content": content}
+    return SealedFile(len(codes), content, write_arrays(path, arrays, facts, lasting=lasting))
 
 
 def canonical_rank_of_equals(samples: Samples, codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -225,13 +237,11 @@ def seal(
         path = folder / partition_file(number)
         sealed = _sealed(path, number, made_of)
         if sealed is None:
-            sealing.write(path, number, spills, made_of)
-            sealed = _sealed(path, number, made_of)
-            assert sealed is not None
-        sizes.append(sealed[0])
-        contents.append(sealed[1])
-        lengths.append(path.stat().st_size)
-        files[path.name] = sha256_of(path)
+            sealed = sealing.write(path, number, spills, made_of)
+        sizes.append(sealed.n_samples)
+        contents.append(sealed.content)
+        lengths.append(sealed.file.size)
+        files[path.name] = sealed.file.digest
         progress(number + 1, n_partitions)
     for name, pieces in rows_of(spills, sealing).items():
         files[rows_file(name)] = write_rows(folder / rows_file(name), pieces)
@@ -259,8 +269,8 @@ def seal(
     return PartitionStore.open(folder)
 
 
-def _sealed(path: Path, number: int, made_of: str) -> tuple[int, str] | None:
-    """Size and content of a partition that an earlier sealing of the same data left; None if there is none."""
+def _sealed(path: Path, number: int, made_of: str) -> SealedFile | None:
+    """The file of a partition that an earlier sealing of the same data left; None if there is none."""
     if not path.exists():
         return None
     try:
@@ -269,7 +279,7 @@ def _sealed(path: Path, number: int, made_of: str) -> tuple[int, str] | None:
         return None
     if (facts.get("partition"), facts.get("of")) != (number, made_of):
         return None
-    return len(arrays["hash"]), facts["content"]
+    return SealedFile(len(arrays["hash"]), facts["content"], Written(sha256_of(path), path.stat().st_size))
 
 
 Pieces = Callable[[], Iterator[NDArray[Any]]]

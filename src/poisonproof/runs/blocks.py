@@ -66,14 +66,18 @@ def vote_all(
         ledgers[answers.order].pages[answers.block.number].write(answers)
         done += 1
         progress(done, total)
-    return [Voted(ledger.checked(), ledger.made) for ledger in ledgers]
+    return [Voted(ledger.checked(), ledger.made, ledger.digests) for ledger in ledgers]
 
 
 class Voted(NamedTuple):
-    """The votes of one run, a matrix (or rankings), and where each base classifier and its votes were made."""
+    """The votes of one run, a matrix (or rankings), and where each base classifier and its votes were made.
+
+    ``digests`` are the SHA-256 of files that were written, by their names in the folder of the run.
+    """
 
     votes: NDArray[Any]
     made: list[Made]
+    digests: dict[str, str]
 
 
 class Ledger:
@@ -88,7 +92,9 @@ class Ledger:
         digests: dict[range, str] = {}
         for block in self.engine.blocks(n_subsets, n_test):
             if block.samples not in digests:
-                digests[block.samples] = digest_of(test.subset(np.arange(block.samples.start, block.samples.stop)))
+                whole = block.samples == range(n_test)
+                asked = test if whole else test.subset(np.arange(block.samples.start, block.samples.stop))
+                digests[block.samples] = digest_of(asked)
             self.pages.append(Page(block, order, digests[block.samples], self.votes[block.cut]))
         for path in set((order.folder / "votes").glob("*.npz")) - {page.path for page in self.pages}:
             path.unlink()  # votes on test samples that are no longer there
@@ -111,6 +117,11 @@ class Ledger:
             if not current.all():
                 wanted[page.block] = [page.block.subsets[column] for column in np.flatnonzero(~current)]
         return Missing(order, standing, wanted)
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of the blocks that were written."""
+        return {f"votes/{page.path.name}": page.written for page in self.pages if page.written is not None}
 
     @property
     def made(self) -> list[Made]:
@@ -152,6 +163,7 @@ class Page:
         self.digests = order.digests[block.cut[1]]
         self.answers = Answers(block, block.subsets, votes, np.zeros(count, np.bool_), [frozenset()] * count)
         self.same, self.of_these_samples = np.zeros(count, np.bool_), False
+        self.written: str | None = None
         if self.path.exists():
             try:
                 self._read()
@@ -185,7 +197,7 @@ class Page:
         whole.failures.update(fresh.failures)
         whole.refusals.update(fresh.refusals)
         whole.members = fresh.members
-        write_block(self.path, self.block, KeptBlock(whole, self.digests, self.test))
+        self.written = write_block(self.path, self.block, KeptBlock(whole, self.digests, self.test))
 
 
 class KeptBlock(NamedTuple):
@@ -201,8 +213,8 @@ def block_file(number: int) -> str:
     return f"block-{number:05d}.npz"
 
 
-def write_block(path: Path, block: Block, kept: KeptBlock) -> None:
-    """Write the answers of a block."""
+def write_block(path: Path, block: Block, kept: KeptBlock) -> str:
+    """Write the answers of a block; the SHA-256 of the file."""
     answers = kept.answers
     refusing = sorted(answers.refusals)
     arrays = {
@@ -220,7 +232,7 @@ def write_block(path: Path, block: Block, kept: KeptBlock) -> None:
         "members": answers.members,
         **packed(answers.made),
     }
-    write_arrays(path, arrays, facts)
+    return write_arrays(path, arrays, facts).digest
 
 
 def read_block(path: Path, block: Block) -> KeptBlock:

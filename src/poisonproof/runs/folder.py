@@ -9,8 +9,11 @@ import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from joblib import effective_n_jobs
 
 from poisonproof.data import Dataset
 from poisonproof.errors import DamagedFileError, PoisonproofError
@@ -18,7 +21,7 @@ from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifie
 from poisonproof.estimators.prepared import Prepared, prepare_dataset
 from poisonproof.learners.describe import describe
 from poisonproof.partition.spread import Spread
-from poisonproof.partition.store import StoredSubsets
+from poisonproof.partition.store import StoredSamples, StoredSubsets
 from poisonproof.runs.layout import CONCLUSIONS, LOCK, OWN, PARTITIONS, SCRATCH, altered
 from poisonproof.runs.manifest import FILE, Identity, Manifest, RunSettings
 from poisonproof.runs.plain import check_plain
@@ -82,6 +85,7 @@ def opened_run(
             test = dataset.samples_for("test", ensemble.split)
             need = MemberMemory.of(ensemble.training, len(ensemble.classes), test, rankings=settings.rankings)
             n_jobs = need.jobs_within(settings.max_memory, model.n_jobs)
+            ensemble = _remembering(ensemble, need, settings, n_jobs)
         else:
             memory.kernel_bytes(settings.max_memory)
     refuse_strangers(folder)
@@ -90,6 +94,16 @@ def opened_run(
         if manifest.status == "changing" and not isinstance(ensemble.subsets, StoredSubsets):
             shutil.rmtree(folder / PARTITIONS, ignore_errors=True)  # which may hold rows that are being removed
         yield OpenedRun(ensemble, manifest, memory, n_jobs)
+
+
+def _remembering(ensemble: Prepared, need: MemberMemory, settings: RunSettings, n_jobs: int | None) -> Prepared:
+    """The same ensemble, whose partitions stay in memory once they were read, as far as the bound allows."""
+    training = ensemble.training
+    if not isinstance(training.samples, StoredSamples) or settings.max_memory is None:
+        return ensemble
+    jobs = effective_n_jobs(n_jobs)
+    spare = need.spare(training, settings.max_memory, jobs, undefended=settings.undefended)
+    return replace(ensemble, training=training._replace(samples=StoredSamples(training.samples.store, spare)))
 
 
 def open_folder(folder: Path, identity: Identity, settings: RunSettings) -> Manifest:

@@ -22,7 +22,7 @@ from poisonproof.partition.subsets import Subsets
 from poisonproof.runs.layout import ROWS
 from poisonproof.samples.canonical import digest_of
 from poisonproof.samples.hashing import DIGEST
-from poisonproof.system.files import open_arrays, reading, sha256_of, write_arrays
+from poisonproof.system.files import open_arrays, reading, write_arrays
 from poisonproof.training.engine import engine_of
 
 FORMAT = "poisonproof rows 1"
@@ -32,13 +32,16 @@ OF_TEST = ("x_test", "y_test", "test")
 log = logging.getLogger(__name__)
 
 
-def keep_rows(folder: Path, dataset: Dataset, ensemble: Prepared) -> None:
-    """Write what is to be known of the rows of a data set; nothing where an update would need more than that."""
+def keep_rows(folder: Path, dataset: Dataset, ensemble: Prepared) -> dict[str, str]:
+    """Write what is to be known of the rows of a data set; nothing where an update would need more than that.
+
+    The SHA-256 of what was written, by its name.
+    """
     rows = known_of(dataset, ensemble)
     origin = None if rows is None else rows.origin.settled()
     if rows is None or origin is None:
         (folder / ROWS).unlink(missing_ok=True)
-        return
+        return {}
     arrays = {
         "digest": rows.digests.view(np.uint8).reshape(-1, BYTES),
         "hash": rows.hashes,
@@ -59,14 +62,13 @@ def keep_rows(folder: Path, dataset: Dataset, ensemble: Prepared) -> None:
         "test": rows.test,
         "of": rows.stated(),
     }
-    write_arrays(folder / ROWS, arrays, facts)
+    return {ROWS: write_arrays(folder / ROWS, arrays, facts).digest}
 
 
 def known_of(dataset: Dataset, ensemble: Prepared) -> KnownRows | None:
     """What is known of the rows; None where single ones cannot be read again, or where some are told of or left out."""
     if isinstance(dataset, KnownDataset):
-        contents = list(ensemble.contents)
-        return KnownRows(**{**vars(dataset.known), "contents": contents})
+        return dataset.known.with_contents(list(ensemble.contents))
     subsets, pooled = ensemble.subsets, engine_of(ensemble.training.estimator).pooled
     if dataset.origin is None or dataset.groups is not None or pooled or not isinstance(subsets, Subsets):
         return None
@@ -96,9 +98,7 @@ def read_rows(folder: Path, path: Path, stated: str | None = None) -> tuple[Know
     if not kept.exists():
         return None
     try:
-        if stated is not None and sha256_of(kept) != stated:
-            raise DamagedFileError(f"{kept} is altered: it does not have the SHA-256 that the manifest states.")
-        arrays, facts = open_arrays(kept, ARRAYS)
+        arrays, facts = open_arrays(kept, ARRAYS, stated)
         with reading(kept):
             check_format(kept, facts["format"], FORMAT)
             rows = _rows_in(path, arrays, facts)

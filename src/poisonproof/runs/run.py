@@ -11,6 +11,7 @@ import json
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,25 +20,29 @@ from poisonproof.certificates.methods import Certificate, certify
 from poisonproof.data import Dataset
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, fitted_but_for_members
 from poisonproof.estimators.prepared import Prepared
-from poisonproof.estimators.samples_vote import SampleVoteClassifier
 from poisonproof.runs.blocks import vote_all
 from poisonproof.runs.folder import noted_stale, opened_run
 from poisonproof.runs.kept_rows import keep_rows
 from poisonproof.runs.layout import SCHEMA, SCRATCH, results_of
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.runs.outcome import Clock, Outcome, first_figures, origin_of, threat_model
-from poisonproof.runs.samples import run_samples
 from poisonproof.runs.undefended import TOO_LARGE, Undefended, not_trained, trained_before
 from poisonproof.samples.kinds import Samples
+from poisonproof.samples.labels import read_once
 from poisonproof.samples.schema import Schema
 from poisonproof.system.environment import environment
-from poisonproof.system.files import sha256_of, write_text, write_whole
+from poisonproof.system.files import read_record, sha256_of, write_text, write_whole
 from poisonproof.training.member_memory import MemberMemory
 from poisonproof.training.model_files import save_model_record
 from poisonproof.training.pooled_memory import PooledMemory
 from poisonproof.training.provenance import of_run
 from poisonproof.training.work import Order, Resources
+from poisonproof.votes.votes import Votes
 
+if TYPE_CHECKING:
+    from poisonproof.estimators.samples_vote import SampleVoteClassifier
+
+ROWS_AT_ONCE = 1 << 12
 log = logging.getLogger(__name__)
 
 
@@ -61,12 +66,14 @@ def run(
         Created if absent. A folder that holds another run is refused, with the difference named.
     settings : RunSettings
     """
-    if isinstance(model, SampleVoteClassifier):
+    if not isinstance(model, FiniteAggregationClassifier):
+        from poisonproof.runs.samples import run_samples
+
         return run_samples(dataset, model, folder, settings)
     folder, clock = Path(folder), Clock()
     with opened_run(dataset, model, folder, settings) as (ensemble, manifest, memory, n_jobs):
         trained = trained_before(manifest)
-        keep_rows(folder, dataset, ensemble)
+        digests = keep_rows(folder, dataset, ensemble)
         clock.stop("prepare")
         bound = settings.max_memory
         order = Order(folder, ensemble.training, ensemble.digests, settings.rankings, not settings.votes_only)
@@ -81,7 +88,7 @@ def run(
         test = dataset.samples_for("test", ensemble.split)
         (voted,) = vote_all([order], test, len(ensemble.classes), resources, stale=stale)
         clock.stop("train and vote", 0.0 if manifest.changing else (manifest.seconds or {}).get("train and vote", 0.0))
-        votes = ensemble.votes(voted.votes)
+        votes, y_test = ensemble.votes(voted.votes), read_once(dataset.y_test)
         certificate = replace(certify(votes), origin=origin_of(manifest.settings, threat_model(ensemble.split)))
         clock.stop("certify")
         needs_more = settings.undefended and bound is not None and _undefended_bytes(ensemble, memory, test) > bound
@@ -91,7 +98,7 @@ def run(
         elif settings.undefended and trained is not None:
             undefended = trained
         elif settings.undefended:
-            log.info("%s; undefended models are trained to compare with", first_figures(certificate, dataset.y_test))
+            log.info("%s; undefended models are trained to compare with", first_figures(certificate, y_test))
             undefended = Undefended.of(ensemble, dataset)
         else:
             undefended = not_trained(manifest, settings)
@@ -99,13 +106,16 @@ def run(
         votes.save(folder / "votes.npy")
         certificate.save(folder / "certificate.npz")
         write_ensemble(folder, ensemble, model, dataset.schema, votes_only=settings.votes_only)
-        finished = _finished(folder, manifest.but(**of_run(folder, voted.made)), ensemble, certificate, dataset)
+        digests |= voted.digests | {"votes.npy": read_record(folder / "votes.json")["matrix"]["sha256"]}
+        manifest = _finished(manifest.but(**of_run(folder, voted.made)), ensemble, certificate, y_test, dataset.notes)
+        files = {name: digests.get(name) or sha256_of(folder / name) for name in results_of(folder, manifest.settings)}
+        finished = manifest.but(files=files)
         return Outcome(
             folder,
             certificate,
-            dataset.y_test,
+            y_test,
             undefended.same,
-            float((votes.matrix == votes.indices_of(dataset.y_test)[:, None]).mean()),
+            _base_accuracy(votes, y_test),
             clock.seconds,
             finished.but(
                 **undefended.facts(),
@@ -147,23 +157,32 @@ def _undefended_bytes(ensemble: Prepared, memory: PooledMemory | None, test: Sam
     return MemberMemory.of(ensemble.training, len(ensemble.classes), test).undefended(ensemble.training)
 
 
+def _base_accuracy(votes: Votes, y_test: NDArray[Any]) -> float:
+    """The share of all votes that are right."""
+    truth, matrix, right = votes.indices_of(y_test), votes.matrix, 0
+    labelled = np.flatnonzero(truth >= 0)  # others are labels that no vote can be for
+    for start in range(0, len(labelled), ROWS_AT_ONCE):
+        rows = labelled[start : start + ROWS_AT_ONCE]
+        right += int(np.count_nonzero(matrix[rows] == truth[rows, None].astype(matrix.dtype)))
+    return right / matrix.size
+
+
 def _finished(
-    folder: Path, manifest: Manifest, ensemble: Prepared, certificate: Certificate, dataset: Dataset
+    manifest: Manifest, ensemble: Prepared, certificate: Certificate, y_test: NDArray[Any], notes: tuple[str, ...]
 ) -> Manifest:
     n_train, n_subsets = ensemble.n_train, ensemble.spread.n_subsets
     return manifest.changed(n_train=n_train, of=n_subsets).but(
         status="complete",
         environment=environment(),
         premises=tuple(premise.words for premise in ensemble.premises),
-        notes=dataset.notes,
+        notes=notes,
         threat_model=threat_model(ensemble.split),
         unit=certificate.unit,
         method=certificate.method,
         n_train=n_train,
         n_test=len(certificate),
         empty_subsets=int((ensemble.subsets.sizes == 0).sum()),
-        clean_accuracy=certificate.clean_accuracy(dataset.y_test),
-        majority_share=certificate.majority_share(dataset.y_test),
-        balanced_accuracy=certificate.balanced_accuracy(dataset.y_test),
-        files={name: sha256_of(folder / name) for name in results_of(folder, manifest.settings)},
+        clean_accuracy=certificate.clean_accuracy(y_test),
+        majority_share=certificate.majority_share(y_test),
+        balanced_accuracy=certificate.balanced_accuracy(y_test),
     )

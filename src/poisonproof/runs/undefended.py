@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,6 @@ from poisonproof.estimators.prepared import Prepared
 from poisonproof.learners.describe import describe
 from poisonproof.learners.encoded import without_cache
 from poisonproof.learners.seeding import isolated, seeded
-from poisonproof.learners.strong import Strong, strong_for
 from poisonproof.partition.split import Split
 from poisonproof.partition.store import StoredSubsets
 from poisonproof.runs.manifest import Manifest, RunSettings
@@ -25,6 +24,9 @@ from poisonproof.samples.schema import TableSchema
 from poisonproof.system.environment import environment
 from poisonproof.system.threads import one_linear_algebra_thread
 from poisonproof.training.member import fed_to
+
+if TYPE_CHECKING:
+    from poisonproof.learners.strong import Strong
 
 log = logging.getLogger(__name__)
 TOO_LARGE = "it needs more than --max-memory"
@@ -72,6 +74,8 @@ class Undefended:
         )
         if isinstance(ensemble.subsets, StoredSubsets):  # too many for one that is strong on all of them
             return cls(same)
+        from poisonproof.learners.strong import strong_for
+
         lesson = Lesson.of_ensemble(ensemble, dataset)
         strong = strong_for(lesson.samples, images=_are_images(dataset), texts=_text_columns(dataset))
         if strong is not None and describe(without_cache(estimator)) == describe(strong.learner):
@@ -81,6 +85,8 @@ class Undefended:
     @classmethod
     def of_samples(cls, dataset: Dataset, split: Split, classes: NDArray[Any]) -> Undefended:
         """Where training samples vote nothing is trained that could be trained undefended: the strong one alone."""
+        from poisonproof.learners.strong import strong_for
+
         samples, codes = dataset.samples_for("train", split), read_labels(dataset.y_train, classes.tolist()).codes
         lesson = Lesson(samples, codes, np.flatnonzero(codes >= 0), classes, dataset, split)
         strong = strong_for(samples, images=_are_images(dataset), texts=_text_columns(dataset))

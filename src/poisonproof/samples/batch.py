@@ -48,8 +48,6 @@ class TableBatch:
     columns: Sequence[Column]
     rows: NDArray[np.int64]
     form: Sequence[Any]
-    outline: Any
-    """A frame of such columns without a row."""
     shared: Shared = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -61,7 +59,7 @@ class TableBatch:
     def of_columns(self, at: Sequence[int]) -> TableBatch:
         """These columns only."""
         columns, form = [self.columns[column] for column in at], [self.form[column] for column in at]
-        return replace(self, columns=columns, form=form, outline=self.outline.iloc[:, list(at)])
+        return replace(self, columns=columns, form=form)
 
     @property
     def names(self) -> list[Any]:
@@ -76,6 +74,13 @@ class TableBatch:
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
         return len(self.rows), len(self.columns)
+
+    @property
+    def outline(self) -> Any:
+        """A frame of such columns without a row."""
+        import pandas as pd
+
+        return pd.DataFrame(columns=pd.Index([column.name for column in self.columns]))
 
     def is_number(self, at: int) -> bool:
         """Whether a column is fed as numbers."""

@@ -16,6 +16,9 @@ from poisonproof.samples.kinds import NumberSamples, Samples, SparseSamples, Tab
 from poisonproof.samples.loose import read_loose
 from poisonproof.samples.sparse import entries_by_row, is_sparse, narrow, summed
 
+DIGEST = "digest of all"
+ROWS_AT_ONCE = 1 << 14
+
 
 def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None) -> Samples:
     """The canonical form of whatever a user brings, or one sentence that says what is wrong with it.
@@ -135,5 +138,11 @@ def canonical_rank(samples: Samples, labels: NDArray[np.int64]) -> NDArray[np.in
 
 
 def digest_of(samples: Samples) -> str:
-    """SHA-256 of all samples, in their order."""
-    return hashlib.sha256(samples.layout.encode() + samples.keys(np.arange(len(samples)))).hexdigest()
+    """SHA-256 of all samples, in their order; worked out once."""
+    known = vars(samples)
+    if DIGEST not in known:
+        digest = hashlib.sha256(samples.layout.encode())
+        for start in range(0, len(samples), ROWS_AT_ONCE):
+            digest.update(samples.keys(np.arange(start, min(start + ROWS_AT_ONCE, len(samples)))))
+        known[DIGEST] = digest.hexdigest()
+    return str(known[DIGEST])

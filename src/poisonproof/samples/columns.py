@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import lt
 from typing import Any, Self
 
 import numpy as np
@@ -52,8 +53,11 @@ class Cells:
     @classmethod
     def of(cls, cells: Sequence[float | str]) -> tuple[Self, NDArray[np.int32]]:
         """Different cells in their order, and the place of each; `MISSING` as a code stays `MISSING`."""
-        order = sorted(range(len(cells)), key=lambda at: order_of_cell(cells[at]))
         values = np.empty(len(cells), object)
+        if set(map(type, cells)) == {str} and all(map(lt, cells, cells[1:])):  # as files keep them
+            values[:] = cells
+            return cls(values), np.append(np.arange(len(cells), dtype=np.int32), np.int32(MISSING))
+        order = sorted(range(len(cells)), key=lambda at: order_of_cell(cells[at]))
         values[:] = [cells[at] for at in order]
         places = np.full(len(cells) + 1, MISSING, np.int32)
         places[order] = np.arange(len(cells), dtype=np.int32)

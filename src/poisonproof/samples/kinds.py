@@ -400,16 +400,9 @@ class TableSamples(Samples):
         rows = np.asarray(rows)
         return tuple(column.form_of(rows) for column in self.columns)
 
-    @cached_property
-    def outline(self) -> Any:
-        """A frame of such columns without a row."""
-        import pandas as pd
-
-        return pd.DataFrame(columns=pd.Index([column.name for column in self.columns]))
-
     def by_column(self, rows: ArrayLike, form: Any) -> TableBatch:
         """What `take` gives, as columns, for learners that take them."""
-        return TableBatch(self.columns, np.asarray(rows), form, self.outline, self.shared_texts)
+        return TableBatch(self.columns, np.asarray(rows), form, self.shared_texts)
 
     def take(self, rows: ArrayLike, form: Any = None) -> Any:
         import pandas as pd

@@ -66,6 +66,24 @@ def read_labels(y: Any, declared: Iterable[Any] | None = None) -> ReadLabels:
     return read
 
 
+class ReadOnceLabels(np.ndarray[Any, Any]):
+    """Labels that nobody can write to, so that what they came to may be remembered with them."""
+
+    remembered: dict[Any, Any]
+
+    def __array_finalize__(self, of: Any) -> None:
+        self.remembered = {}  # a part of them, or a copy, is another array
+
+
+def read_once(labels: Any) -> Any:
+    """A copy of an array of labels that stays as it is, for who asks many questions about them; others as they are."""
+    if not isinstance(labels, np.ndarray):
+        return labels
+    fixed = np.array(labels).view(ReadOnceLabels)
+    fixed.flags.writeable = False
+    return fixed
+
+
 def label_cells(labels: Iterable[Any]) -> list[Cell]:
     """Each label as a number or a text; None if it is missing or neither."""
     labels = list(labels)

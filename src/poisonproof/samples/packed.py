@@ -7,6 +7,7 @@ takes 4 bytes a row. Nothing about a sample is lost: what comes back has the sam
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -137,10 +138,12 @@ def _joined_columns(parts: Sequence[Column]) -> Column:
     first = parts[0]
     if first.codes is None:
         return Column.of_numbers(first.name, np.concatenate([part.values for part in parts]), numeric=first.numeric)
+    codes = [part.codes for part in parts if part.codes is not None]
+    cells = [part.cells.values.tolist() for part in parts]
+    if all(one == cells[0] for one in cells):
+        return replace(first, codes=np.concatenate(codes), n_unreadable=0)
     known: dict[Any, int] = {}
-    codes = []
-    for part in parts:
-        assert part.codes is not None
-        places = [*(known.setdefault(cell, len(known)) for cell in part.cells.values), MISSING]
-        codes.append(np.array(places, np.int32)[part.codes])
+    for at, one in enumerate(cells):
+        places = [*(known.setdefault(cell, len(known)) for cell in one), MISSING]
+        codes[at] = np.array(places, np.int32)[codes[at]]
     return Column.of_codes(first.name, np.concatenate(codes), list(known), categorical=first.categorical)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.frames import as_frame, is_frame, python_values
+from poisonproof.samples.kinds import Samples
 from poisonproof.samples.loose import as_objects
 from poisonproof.samples.sparse import entries_by_row, is_sparse
 
@@ -20,6 +21,8 @@ def count_rows(X: Any) -> int:
 
 def take_rows(X: Any, rows: Any) -> Any:
     """These rows, in this order."""
+    if isinstance(X, Samples):
+        return X.subset(rows)
     X = as_frame(X)
     if hasattr(X, "iloc"):
         return X.iloc[rows]

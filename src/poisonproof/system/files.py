@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from poisonproof.errors import DamagedFileError, WrongTypeError
 from poisonproof.system.archives import (
     NoRegularFileError,
+    npz_in,
     open_regular,
     read_npz,
     read_whole,
@@ -31,13 +32,23 @@ from poisonproof.system.archives import (
 FACTS = "facts"
 PART = ".part"
 SEAL = b"sha256 "
+READ_AT_ONCE = 1 << 28  # of a sealed file; a larger one is read twice, in pieces
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def write_whole(path: str | Path, write: Callable[[IO[bytes]], object]) -> None:
+class Written(NamedTuple):
+    """A file that was written: its SHA-256 and how many bytes it has."""
+
+    digest: str
+    size: int
+
+
+def write_whole(path: str | Path, write: Callable[[IO[bytes]], object], *, lasting: bool = True) -> None:
     """Call ``write`` on a temporary file and rename it to ``path`` once it is on disk.
 
-    What stood under that name stays if anything fails; a full disk is told of by the name of the file.
+    What stood under that name stays if anything fails; a full disk is told of by the name of the file. A file that is
+    not ``lasting`` is whole for all processes too, but may be lost with the machine's power: for many small ones whose
+    digests are compared before they are used, and which can be made again.
     """
     path = Path(path)
     handle, name = None, None
@@ -46,12 +57,14 @@ def write_whole(path: str | Path, write: Callable[[IO[bytes]], object]) -> None:
         with os.fdopen(handle, "wb") as file:
             write(file)
             file.flush()
-            os.fsync(file.fileno())
+            if lasting:
+                os.fsync(file.fileno())
         umask = os.umask(0)
         os.umask(umask)
         Path(name).chmod(0o666 & ~umask)
         Path(name).replace(path)
-        _sync_folder(path.parent)
+        if lasting:
+            _sync_folder(path.parent)
     except BaseException as error:
         if name is not None:
             Path(name).unlink(missing_ok=True)
@@ -146,7 +159,9 @@ def read_record(path: str | Path) -> dict[str, Any]:
     return dict(record)
 
 
-def write_arrays(path: str | Path, arrays: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+def write_arrays(
+    path: str | Path, arrays: Mapping[str, Any], facts: Mapping[str, Any], *, lasting: bool = True
+) -> Written:
     """Write named arrays and a JSON record of facts as npz, sealed: its last bytes are the SHA-256 of all before.
 
     The seal is the comment of the zip archive, so that any reader of npz files reads it too.
@@ -160,19 +175,72 @@ def write_arrays(path: str | Path, arrays: Mapping[str, Any], facts: Mapping[str
             )
     buffer = io.BytesIO()
     np.savez(buffer, **members)
-    body = buffer.getvalue()[:-2] + (len(SEAL) + 64).to_bytes(2, "little") + SEAL
-    write_bytes(path, body + hashlib.sha256(body).hexdigest().encode())
+    body, tail = buffer.getbuffer()[:-2], (len(SEAL) + 64).to_bytes(2, "little") + SEAL
+    digest = hashlib.sha256(body)
+    digest.update(tail)
+    seal = digest.hexdigest().encode()
+
+    def write(file: IO[bytes]) -> None:
+        file.write(body)
+        file.write(tail + seal)
+
+    write_whole(path, write, lasting=lasting)
+    digest.update(seal)
+    return Written(digest.hexdigest(), len(body) + len(tail) + len(seal))
 
 
-def open_arrays(path: str | Path, required: Iterable[str] = ()) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Read what `write_arrays` wrote; one sentence that names the file if a single bit of it is amiss."""
+def arrays_in(
+    body: bytes, path: str | Path, required: Iterable[str] = ()
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """What `write_arrays` wrote, from the bytes of the file, which are known to be those that were written."""
     with reading(path):
-        _check_seal(path)
-        arrays = read_npz(path)
-        facts = json.loads(arrays.pop(FACTS).tobytes())
-        if not isinstance(facts, dict) or not set(required) <= set(arrays):
-            raise DamagedFileError(f"{path} is altered: it does not hold {', '.join(required)} and facts about them.")
+        return _with_facts(npz_in(body), path, required)
+
+
+def open_arrays(
+    path: str | Path, required: Iterable[str] = (), stated: str | None = None
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Read what `write_arrays` wrote; one sentence that names the file if a single bit of it is amiss.
+
+    ``stated`` is the SHA-256 of the whole file, where somebody else states it.
+    """
+    with reading(path):
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            body = file.read(size) if size <= READ_AT_ONCE else None
+        if body is None:
+            if stated is not None and sha256_of(path) != stated:
+                raise DamagedFileError(_otherwise_stated(path))
+            _check_seal(path)
+            return _with_facts(read_npz(path), path, required)
+        if stated is not None and hashlib.sha256(body).hexdigest() != stated:
+            raise DamagedFileError(_otherwise_stated(path))
+        _check_seal_of(body, path, known=stated is not None)
+        return _with_facts(npz_in(body), path, required)
+
+
+def _with_facts(
+    arrays: dict[str, NDArray[Any]], path: str | Path, required: Iterable[str]
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    facts = json.loads(arrays.pop(FACTS).tobytes())
+    if not isinstance(facts, dict) or not set(required) <= set(arrays):
+        raise DamagedFileError(f"{path} is altered: it does not hold {', '.join(required)} and facts about them.")
     return arrays, facts
+
+
+def _otherwise_stated(path: str | Path) -> str:
+    return f"{path} is altered: it does not have the SHA-256 that the manifest states."
+
+
+def _check_seal_of(body: bytes, path: str | Path, *, known: bool) -> None:
+    """The same of a file in memory; of one whose digest is known already only that there is a seal."""
+    if len(body) < 64 + len(SEAL):
+        raise DamagedFileError(f"{path} is damaged or was not written by poisonproof (it has only {len(body)} bytes).")
+    sealed = memoryview(body)[:-64]
+    if sealed[-len(SEAL) :] != SEAL:
+        raise DamagedFileError(f"{path} is damaged or was not written by poisonproof (it does not end with a seal).")
+    if not known and hashlib.sha256(sealed).hexdigest().encode() != body[-64:]:
+        raise DamagedFileError(f"{path} is altered: its bytes do not have the digest that it states.")
 
 
 def _check_seal(path: str | Path) -> None:

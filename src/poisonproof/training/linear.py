@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model._base import LinearClassifierMixin
 
 from poisonproof.training.asking import batches
 
@@ -20,6 +19,8 @@ def multiplies(model: Any, fed: Any) -> bool:
     kind = type(model)
     if not kind.__module__.startswith("sklearn.") or not {"predict", "decision_function"}.isdisjoint(vars(model)):
         return False
+    from sklearn.linear_model._base import LinearClassifierMixin
+
     if getattr(kind, "predict", None) is not LinearClassifierMixin.predict:
         return False
     if getattr(kind, "decision_function", None) is not LinearClassifierMixin.decision_function:

@@ -89,6 +89,19 @@ class MemberMemory:
             )
         return jobs
 
+    def spare(self, training: Training, bound: int, jobs: int, *, undefended: bool) -> int:
+        """How many bytes every process may use to keep partitions that it has read, whatever else it does.
+
+        They stay until the end, so the models without a defence must fit beside them, where they are trained at all.
+        Half of what is left is not given away: small arrays take more than their bytes.
+        """
+        worker = smallest_worker()
+        if worker is not None:
+            return max(0, worker.memory - PROCESS_BYTES - self.trained) // 2
+        whole = self.undefended(training) if undefended else 0
+        taken = max(self.at(jobs), whole if whole <= bound else 0)
+        return max(0, bound - taken) // (2 * (1 if jobs == 1 else jobs + 1))
+
     def undefended(self, training: Training) -> int:
         """While one model is trained on all data."""
         subsets = training.subsets

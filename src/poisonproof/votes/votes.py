@@ -14,7 +14,7 @@ from poisonproof.errors import DamagedFileError, PoisonproofError, WrongTypeErro
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
 from poisonproof.premises import Premise, from_records, to_records
-from poisonproof.samples.labels import label_cells, one_by_one, places_of_labels
+from poisonproof.samples.labels import ReadOnceLabels, label_cells, one_by_one, places_of_labels
 from poisonproof.system.archives import map_npy
 from poisonproof.system.files import read_record, reading, sha256_of, write_record, write_whole
 from poisonproof.system.threads import in_threads
@@ -181,6 +181,12 @@ def class_indices(y: ArrayLike, classes: NDArray[Any], *, inferred: bool = False
     data it gets `UNSEEN_LABEL`, which no prediction equals: one training sample more could make it a class, so to
     leave such test samples out would let that sample change every share of the test set.
     """
+    if type(y) is ReadOnceLabels and not y.flags.writeable:
+        asked = (tuple((type(label), label) for label in classes.tolist()), inferred)
+        if asked not in y.remembered:
+            y.remembered[asked] = class_indices(np.array(y), classes, inferred=inferred)
+        known: NDArray[np.int64] = y.remembered[asked]
+        return known.copy()
     if (isinstance(y, np.ndarray) and y.ndim != 1) or (isinstance(y, list) and y and isinstance(y[0], list)):
         raise PoisonproofError(
             f"Labels must be a list of one label per test sample. Got an array of shape {np.shape(y)}."

@@ -90,7 +90,7 @@ def chunks_of(tables: Sequence[Table], schema: TableSchema, start: Position, not
         earlier = Counter(seen)
         while True:
             chunk = _Chunk(table, pieces, rows, seen, earlier, done == 0)
-            part = read_table(cast(Table, chunk), schema, labelled=True)
+            part = read_table(cast(Table, chunk), schema, labelled=True, framed=False)
             notes.add(part.notes)
             done += chunk.taken
             ended = chunk.taken < rows

@@ -75,6 +75,8 @@ class _Lines(CsvTable):
             return
         with _mapped(self.path) as body:
             starts, stops = _bounds(self.path, self.lines)
+            apart = starts[1:] != stops[:-1]  # rows that follow each other are taken together
+            starts, stops = starts[np.append(True, apart)], stops[np.append(apart, True)]
             cuts = np.flatnonzero(np.diff(np.cumsum(stops - starts) // BLOCK)) + 1
             for first, last in pairwise([0, *cuts.tolist(), len(starts)]):
                 pieces = zip(starts[first:last].tolist(), stops[first:last].tolist(), strict=True)

@@ -59,11 +59,14 @@ class Tally:
         return notes
 
 
-def read_table(table: Table, schema: TableSchema, *, labelled: bool, tally: Tally | None = None) -> Part:
+def read_table(
+    table: Table, schema: TableSchema, *, labelled: bool, tally: Tally | None = None, framed: bool = True
+) -> Part:
     """The samples of a table. How a row is read is a function of that row and the schema.
 
     A cell that is not the number it should be is missing, in its own row only. A row without a label, or without
     a contributor where the schema asks for one, is left out. Who reads a table in pieces gives a ``tally`` of all.
+    What is neither numbers nor one text alone is a DataFrame; unless ``framed``, its canonical form stands for it.
     """
     at = {name: place for place, name in enumerate(table.header)}
     wanted = (*FEATURES, "label", "group") if labelled else FEATURES
@@ -106,7 +109,7 @@ def read_table(table: Table, schema: TableSchema, *, labelled: bool, tally: Tall
     for name, column in features.items():
         tally.odd[name] += column.odd
     held = {what: key.texts() for what, (_, key) in keys.items()}
-    X, samples = _samples(schema, features)
+    X, samples = _samples(schema, features, framed)
     return Part(X, held.get("label"), held.get("contributor"), names, tally.notes(table), samples)
 
 
@@ -253,7 +256,9 @@ def _joined(parts: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
     return whole
 
 
-def _samples(schema: TableSchema, features: Mapping[str, _Numbers | _Texts]) -> tuple[Any, TableSamples | None]:
+def _samples(
+    schema: TableSchema, features: Mapping[str, _Numbers | _Texts], framed: bool
+) -> tuple[Any, TableSamples | None]:
     """Numbers alone as an array, one text alone as a list, anything else as a DataFrame and in canonical form."""
     roles = dict(schema.columns)
     if schema.only_texts:
@@ -267,6 +272,8 @@ def _samples(schema: TableSchema, features: Mapping[str, _Numbers | _Texts]) -> 
     except ImportError:
         raise missing_extra("A table with categories", "pandas", "tables") from None
     samples = TableSamples.of(feature.column(name, roles[name]) for name, feature in features.items())
+    if not framed:
+        return samples, samples
     made: dict[str, Any] = {}
     for each in samples.columns:
         if each.codes is None:
