@@ -11,7 +11,6 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.ensemble import ExtraTreesClassifier
 
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.learners.kept_trees import KeptTrees
@@ -35,6 +34,8 @@ class Forest(KeptTrees):
 
     def fit(self, X: Any, codes: NDArray[np.int64]) -> Self:
         """Grow trees on numbers (n, columns) or sparse rows, and classes from 0 on."""
+        from sklearn.ensemble import ExtraTreesClassifier
+
         grown = ExtraTreesClassifier(self.n_trees, random_state=self.random_state, n_jobs=1).fit(X, codes)
         trees = [tree.tree_ for tree in grown.estimators_]
         self.ends = np.cumsum([tree.node_count for tree in trees]).astype(np.int64)

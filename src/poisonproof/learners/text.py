@@ -11,7 +11,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.errors import PoisonproofError
@@ -76,6 +75,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         # A word that the subset does not have gets no weight, so it need not be kept.
         self.held_ = np.unique(words.indices).astype(np.int64)
         encoded = self._encode(X, words)
+        from sklearn.linear_model import LogisticRegression
+
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             model = LogisticRegression(C=self.C, max_iter=self.max_iter).fit(encoded, codes)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import scipy.sparse as sp
-from sklearn.feature_extraction.text import HashingVectorizer
 
 from poisonproof.samples.batch import TableBatch
 from poisonproof.samples.frames import is_frame
 from poisonproof.samples.texts import TextBatch
+
+if TYPE_CHECKING:
+    from sklearn.feature_extraction.text import HashingVectorizer
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ def _side_by_side(parts: Sequence[Any]) -> Any:
 
 @lru_cache(maxsize=8)
 def _vectorizers(n_hashed: int, pieces: bool) -> tuple[HashingVectorizer, ...]:
+    from sklearn.feature_extraction.text import HashingVectorizer
+
     if not pieces:
         return (HashingVectorizer(n_features=n_hashed, ngram_range=(1, 2)),)
     as_set = {"n_features": n_hashed, "binary": True, "alternate_sign": False}

@@ -15,8 +15,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.errors import PoisonproofError
@@ -172,6 +170,9 @@ class RidgeTextClassifier(_WordsClassifier):
 
     def _of_very_many(self, encoded: Any, codes: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Balanced logistic regression: with so many texts, scores of unseen ones lean but little."""
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.preprocessing import normalize
+
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             model = LogisticRegression(C=25.0, class_weight="balanced", max_iter=200).fit(normalize(encoded), codes)
