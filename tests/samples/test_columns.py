@@ -111,6 +111,17 @@ def test_a_frame_is_what_its_cells_are(seed):
     assert_same(to_samples(frame), cell_by_cell.read_frame(frame), np.random.default_rng(seed))
 
 
+@pytest.mark.parametrize("rows", [1, 3, 5])
+def test_a_few_rows_are_read_by_the_categories_that_they_hold(rows):
+    for seed in range(4):
+        frame = odd_frame(seed)
+        frame["many"] = pd.Categorical(np.where(np.arange(N) % 7, [f"c{i}" for i in range(N)], None))
+        few = frame[8 * seed : 8 * seed + rows]
+        samples = to_samples(few)
+        assert_same(samples, cell_by_cell.read_frame(few), np.random.default_rng(seed))
+        assert len(samples.columns[-1].cells) <= rows < len(frame["many"].cat.categories)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_frame_by_a_schema_is_what_its_cells_are(seed):
     frame, rng = odd_frame(seed).drop(columns=7), np.random.default_rng(seed)

@@ -47,7 +47,10 @@ class WordReading:
     def __call__(self, texts: Sequence[Any]) -> Any:
         """A row for each of the texts of one column; a cell that is no text counts as an empty one."""
         cells = [cell if isinstance(cell, str) else "" for cell in texts]
-        return _side_by_side([how.transform(cells) for how in _vectorizers(self.n_hashed, self.pieces)]) * self.weight
+        return (
+            _side_by_side([how.transform(cells) for how in _vectorizers(self.n_hashed, pieces=self.pieces)])
+            * self.weight
+        )
 
     def rows(self, X: Any) -> Any:
         """Texts, or the columns of a table that hold them side by side, in CSR with sorted indices."""
@@ -72,7 +75,7 @@ def _side_by_side(parts: Sequence[Any]) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _vectorizers(n_hashed: int, pieces: bool) -> tuple[HashingVectorizer, ...]:
+def _vectorizers(n_hashed: int, *, pieces: bool) -> tuple[HashingVectorizer, ...]:
     from sklearn.feature_extraction.text import HashingVectorizer
 
     if not pieces:

@@ -16,6 +16,8 @@ from poisonproof.samples.columns import MISSING, Column, Reader, finite_numbers
 from poisonproof.samples.frames import python_values
 from poisonproof.samples.moments import whole_microseconds
 
+FEW = 64  # rows
+
 
 def columns_of(X: Any) -> tuple[Column, ...]:
     """The columns of a frame."""
@@ -55,7 +57,12 @@ def read_column(name: Any, series: Any, read: Reader, *, categorical: bool) -> C
 
     if isinstance(series.dtype, pd.CategoricalDtype):
         codes, categories = np.asarray(series.array.codes), series.dtype.categories
-        if categories.dtype == object or isinstance(categories.dtype, pd.StringDtype):
+        plain = categories.dtype == object or isinstance(categories.dtype, pd.StringDtype)
+        if plain and len(codes) < min(FEW, len(categories)):  # taken from a frame, whose categories they have
+            held = np.unique(codes[codes >= 0])
+            codes = np.where(codes >= 0, np.searchsorted(held, codes), MISSING)
+            different = [categories[at] for at in held]
+        elif plain:
             different = categories.tolist()
         else:
             values = pd.Categorical.from_codes(np.arange(len(categories)), dtype=series.dtype)
@@ -78,11 +85,13 @@ def read_column(name: Any, series: Any, read: Reader, *, categorical: bool) -> C
 def _column(name: Any, series: Any) -> Column:
     import pandas as pd
 
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        return read_column(name, series, _cell, categorical=True)
     if (numbers := numbers_of(series)) is not None:
         return Column.of_numbers(name, numbers)
     if (times := times_of(series)) is not None:
         return Column.of_numbers(name, times, numeric=False)
-    return read_column(name, series, _cell, categorical=isinstance(series.dtype, pd.CategoricalDtype))
+    return read_column(name, series, _cell, categorical=False)
 
 
 def _cell(value: Any) -> tuple[float | str | None, bool]:
