@@ -19,7 +19,7 @@ from poisonproof.learners.lanes import chosen, is_sum, lane_of, reading_of
 from poisonproof.learners.table_stack import CATEGORIES, NUMBERS, OBJECTS, TEXTS, TableStack, Words
 from poisonproof.learners.text import TextClassifier
 from poisonproof.learners.word_reading import WordReading
-from poisonproof.samples.batch import MISSING_NAME, TableBatch, name_of
+from poisonproof.samples.batch import MISSING_NAME, name_of
 from poisonproof.samples.columns import NUMBER, OBJECT
 from poisonproof.samples.kinds import NumberSamples, Samples, SparseSamples, TableSamples, TextSamples
 from poisonproof.system.compiled import njit
@@ -224,8 +224,7 @@ class Read:
         if reading not in self._words:
             samples, every = self.samples, np.arange(len(self))
             if isinstance(samples, TableSamples):
-                form = (OBJECT,) * len(samples.columns)
-                rows = reading.rows(TableBatch(samples.columns, every, form, None, samples.shared_texts))
+                rows = reading.rows(samples.by_column(every, (OBJECT,) * len(samples.columns)))
             else:
                 assert isinstance(samples, TextSamples)
                 rows = reading.rows(samples.batch(every))
