@@ -68,9 +68,7 @@ def test_hold_out_is_by_content():
 
 def test_a_run_holds_what_the_estimator_says(whole):
     outcome, said = start(whole)
-    assert said[0] == f"going on with the run in {whole}"
-    assert said[1].startswith("certified fraction, % (pointwise; balanced in brackets): ")
-    assert len(said) == 2
+    assert said == [f"going on with the run in {whole}"]
     model = FiniteAggregationClassifier(GaussianNB(), k=20, d=8, classes=range(10)).fit(DIGITS.x_train, DIGITS.y_train)
     votes = Votes.load(whole / "votes.npy")
     assert (votes.matrix == model.votes(DIGITS.x_test).matrix).all()
