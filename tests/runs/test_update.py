@@ -23,6 +23,7 @@ from poisonproof.runs.layout import RESULTS
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.removal import commitment
 from poisonproof.runs.run import run
+from poisonproof.runs.undefended import Lesson
 from poisonproof.samples.rows import count_rows, join_rows, take_rows
 from poisonproof.system.files import read_record, sha256_of
 from poisonproof.training.member_by_member import train_and_vote
@@ -339,7 +340,8 @@ def test_a_pooled_run_is_updated_too(votes_only, tmp_path, monkeypatch):
     once(tmp_path / "run", dataset)
     changed = dataset.without([17])
     shared, solved = [], []
-    real, solve = learner.__class__.share, Pool.solve
+    real, solve, accuracy = learner.__class__.share, Pool.solve, Lesson.accuracy
+    monkeypatch.setattr(Lesson, "accuracy", lambda *given: accuracy(*given))  # nothing remembered from other tests
     monkeypatch.setattr(learner.__class__, "share", lambda self, X: shared.append(len(X)) or real(self, X))
     monkeypatch.setattr(Pool, "solve", lambda self, *rest: solved.append(1) or solve(self, *rest))
     once(tmp_path / "run", changed, update=True)
