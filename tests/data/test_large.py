@@ -157,6 +157,28 @@ def test_the_bound_of_a_run_says_how_much_stays_in_memory(tmp_path, monkeypatch,
     assert (bounded.votes.matrix == free.votes.matrix).all()
 
 
+def test_what_is_spare_leaves_room_for_everything_else(tmp_path, monkeypatch):
+    path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 3), ReadOptions(schema=ROLES)
+    dataset = large(path, tmp_path / "store", spread, options)
+    training = prepare_dataset(FiniteAggregationClassifier(preset("table"), spread=spread), dataset).training
+    need = member_memory.MemberMemory(held=1000, trained=100, flight=10)
+    whole = int(dataset.stored.bytes.sum()) * member_memory.FED + 1000
+    monkeypatch.setattr(member_memory, "PROCESS_BYTES", 50)
+    spare = need.spare
+    assert spare(training, 900, 1, undefended=False) == 0
+    assert spare(training, 2130, 1, undefended=False) == (2130 - need.at(1)) // 2 == 500
+    assert (
+        spare(training, 2450, 2, undefended=False) == (2450 - need.at(2)) // 6 == 183
+    )  # two workers, and who calls them
+    assert spare(training, whole + 500, 1, undefended=True) == 250
+    assert spare(training, whole - 1, 1, undefended=True) == (whole - 1 - need.at(1)) // 2  # they are not trained
+    worker = member_memory.smallest_worker
+    monkeypatch.setattr(member_memory, "smallest_worker", lambda: type("", (), {"memory": 1150})())
+    assert worker() is None
+    assert spare(training, 10**6, 64, undefended=False) == (1150 - 50 - 100) // 2
+    assert spare(training, 1330, 64, undefended=False) == 100
+
+
 def files_in(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.endswith(".lock")}
 

@@ -15,7 +15,7 @@ from poisonproof.votes.ballots import Ballots
 from poisonproof.votes.neighbours import Neighbours
 from poisonproof.votes.votes import Votes
 
-ROWS_PER_TASK = 64
+ROWS_PER_TASK = 512
 
 
 class TargetRadii(NamedTuple):

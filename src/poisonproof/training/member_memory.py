@@ -96,11 +96,11 @@ class MemberMemory:
         Half of what is left is not given away: small arrays take more than their bytes.
         """
         worker = smallest_worker()
-        if worker is not None:
-            return max(0, worker.memory - PROCESS_BYTES - self.trained) // 2
+        jobs = jobs if worker is None else 1  # those of a cluster have memory of their own
         whole = self.undefended(training) if undefended else 0
         taken = max(self.at(jobs), whole if whole <= bound else 0)
-        return max(0, bound - taken) // (2 * (1 if jobs == 1 else jobs + 1))
+        here = max(0, bound - taken) // (2 * (1 if jobs == 1 else jobs + 1))
+        return here if worker is None else min(here, max(0, worker.memory - PROCESS_BYTES - self.trained) // 2)
 
     def undefended(self, training: Training) -> int:
         """While one model is trained on all data."""
