@@ -15,7 +15,7 @@ from poisonproof.training.member import Member
 from poisonproof.training.member_files import load_members, save_members
 from poisonproof.training.member_list import MappedMembers, load_member_files
 from poisonproof.training.stacked_files import TEXT, read_stack, stack_bytes
-from stacks import LEARNERS, N_CLASSES, kinds_of_samples, members_of, one_by_one
+from stacks import LEARNERS, N_CLASSES, TEXTS, kinds_of_samples, members_of, one_by_one
 
 
 def same(one, other):
@@ -179,9 +179,13 @@ LIES_OF_WORDS = {
     "words that it does not read": with_learner(name="table", parameters={}),
     "fewer columns of texts": with_learner(parameters={"texts": []}),
     "more columns of texts": with_learner(parameters={"texts": ["said", "rare", "city"]}),
-    "fewer features": with_learner(parameters={"texts": ["said", "rare"], "n_hashed": 7}),
+    "fewer features": with_learner(parameters={"texts": TEXTS, "n_hashed": 7}),
+    "more features than there are numbers for": with_learner(parameters={"texts": TEXTS, "n_hashed": 1 << 31}),
+    "features that are no number": with_learner(parameters={"texts": TEXTS, "n_hashed": 2.0**18}),
+    "a length that is no number": with_learner(parameters={"texts": TEXTS, "weight": [5]}),
+    "a column that is no name": with_learner(parameters={"texts": ["said", ["rare"]]}),
     "another learner": with_learner(name="os.system"),
-    "another parameter": with_learner(parameters={"texts": ["said", "rare"], "fit": 3}),
+    "another parameter": with_learner(parameters={"texts": TEXTS, "fit": 3}),
     "a choice of nobody": text_with(choice={"parameters": {}, "tuples": [], "seeds": [], "scores": []}),
 }
 

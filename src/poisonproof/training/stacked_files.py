@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -22,6 +23,7 @@ from poisonproof.errors import DamagedFileError
 from poisonproof.learners.auto import AutoClassifier
 from poisonproof.learners.lanes import LEARNERS, NAMES, chosen, model_of, reading_of
 from poisonproof.learners.table_stack import CATEGORIES, NUMBERS, OBJECTS, TEXTS, TableStack
+from poisonproof.learners.word_reading import WordReading
 from poisonproof.system.archives import map_npy
 from poisonproof.system.files import reading
 from poisonproof.training.member import Member
@@ -214,7 +216,7 @@ def _misfit(text: dict[str, Any], lots: Sequence[Lot], n_members: int) -> str | 
 
 
 def _conditions(lot: Lot, facts: dict[str, Any]) -> list[tuple[Callable[[], bool], str]]:
-    """What kernels and `TableStack.model` rely on; each holds only if those before it do."""
+    """What kernels and `TableStack.lane` rely on; each holds only if those before it do."""
     stack = lot.stack
     lanes, n_features = len(lot.places), facts["n_features"]
     kinds = stack.kinds
@@ -251,6 +253,7 @@ def _conditions(lot: Lot, facts: dict[str, Any]) -> list[tuple[Callable[[], bool
             and lot.codes.shape[1] >= max(2, n_slots) and _within(lot.codes, 0, 1 << 16),
             "a base classifier has no classes",
         ),
+        (lambda: stack.reading is None or _is_known(stack.reading), "its words are read in no known way"),
         (
             lambda: _within(stack.words, 0, 0 if stack.reading is None else stack.reading.width)
             and bool((np.diff(stack.words) > 0).all()),
@@ -261,6 +264,16 @@ def _conditions(lot: Lot, facts: dict[str, Any]) -> list[tuple[Callable[[], bool
         (lambda: _within(stack.lanes, 0, lanes), "a category or word belongs to nobody"),
         (lambda: stack.finite, "a weight is not finite"),
     ]  # fmt: skip
+
+
+def _is_known(way: WordReading) -> bool:
+    return (
+        type(way.n_hashed) is int
+        and 0 < way.n_hashed < 1 << 31
+        and isinstance(way.weight, int | float)
+        and math.isfinite(way.weight)
+        and all(isinstance(name, str | int | float) for name in way.columns)
+    )
 
 
 def _within(values: NDArray[Any], least: int, end: int) -> bool:
