@@ -105,6 +105,8 @@ def test_votes_and_digests_are_those_of_memory(tmp_path, write, spread):
     assert outcomes[0].undefended_accuracy == outcomes[1].undefended_accuracy
     assert outcomes[0].manifest.premises == outcomes[1].manifest.premises
     assert outcomes[0].manifest.n_train == outcomes[1].manifest.n_train
+    assert outcomes[0].train_counts.sum() == outcomes[0].manifest.n_train
+    assert outcomes[0].train_counts.tolist() == outcomes[1].train_counts.tolist()
 
 
 @pytest.mark.parametrize("share", [0, 0.3, 1], ids=["nothing kept", "some kept", "all kept"])
@@ -155,6 +157,11 @@ def test_the_bound_of_a_run_says_how_much_stays_in_memory(tmp_path, monkeypatch,
     free = run(dataset, model, tmp_path / "free", RunSettings(undefended=False))
     assert 0 < max(kept) <= (bound - 5e8) / 2
     assert (bounded.votes.matrix == free.votes.matrix).all()
+    kept.clear()
+    once = Spread.random(12, 1)
+    model.set_params(spread=once)
+    run(dataset, model, tmp_path / "once", RunSettings(undefended=False, max_memory=int(bound)))
+    assert not any(kept)  # each partition is read by one base classifier
 
 
 def test_what_is_spare_leaves_room_for_everything_else(tmp_path, monkeypatch):

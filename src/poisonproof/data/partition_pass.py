@@ -52,7 +52,7 @@ from poisonproof.system.progress import progress
 
 MOST_LABELS = 1 << 16
 SHARE_FOR_TEST = 4  # of the bound, one part for the test samples
-SHARE_FOR_SPILL = 8
+SHARE_FOR_SPILL = 16  # what is spilled is there several times while it is joined and sorted
 SORTED = 6  # of a partition: as it is read, joined, in order, and as it is written
 DISK = 2.5  # spills and partitions are there at the same time
 

@@ -99,8 +99,8 @@ def opened_run(
 def _remembering(ensemble: Prepared, need: MemberMemory, settings: RunSettings, n_jobs: int | None) -> Prepared:
     """The same ensemble, whose partitions stay in memory once they were read, as far as the bound allows."""
     training = ensemble.training
-    if not isinstance(training.samples, StoredSamples) or settings.max_memory is None:
-        return ensemble
+    if not isinstance(training.samples, StoredSamples) or settings.max_memory is None or ensemble.spread.d == 1:
+        return ensemble  # with d = 1 each partition is read once
     jobs = effective_n_jobs(n_jobs)
     spare = need.spare(training, settings.max_memory, jobs, undefended=settings.undefended)
     return replace(ensemble, training=training._replace(samples=StoredSamples(training.samples.store, spare)))

@@ -20,6 +20,7 @@ from poisonproof.certificates.methods import Certificate, certify
 from poisonproof.data import Dataset
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, fitted_but_for_members
 from poisonproof.estimators.prepared import Prepared
+from poisonproof.partition.store import StoredSubsets
 from poisonproof.runs.blocks import vote_all
 from poisonproof.runs.folder import noted_stale, opened_run
 from poisonproof.runs.kept_rows import keep_rows
@@ -28,7 +29,7 @@ from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.runs.outcome import Clock, Outcome, first_figures, origin_of, threat_model
 from poisonproof.runs.undefended import TOO_LARGE, Undefended, not_trained, trained_before
 from poisonproof.samples.kinds import Samples
-from poisonproof.samples.labels import read_once
+from poisonproof.samples.labels import read_labels, read_once
 from poisonproof.samples.schema import Schema
 from poisonproof.system.environment import environment
 from poisonproof.system.files import read_record, sha256_of, write_text, write_whole
@@ -146,9 +147,18 @@ def write_ensemble(
         save_model_record(fitted_but_for_members(model, ensemble), folder / "models")
 
 
-def _by_class(ensemble: Prepared) -> NDArray[np.int64]:
-    codes = ensemble.training.codes
-    return np.bincount(codes[codes >= 0], minlength=len(ensemble.classes))
+def _by_class(ensemble: Prepared) -> NDArray[np.int64] | None:
+    """How many training samples each class has; None where some are left out of partitions and nobody counted them."""
+    codes, n_classes = ensemble.training.codes, len(ensemble.classes)
+    if not isinstance(ensemble.subsets, StoredSubsets):
+        return np.bincount(codes[codes >= 0], minlength=n_classes)
+    record = ensemble.subsets.store.record
+    if record["n_incomplete"]:
+        return None
+    by_class = np.zeros(n_classes, np.int64)
+    codes = read_labels(record["labels"], ensemble.classes.tolist()).codes
+    np.add.at(by_class, codes[codes >= 0], np.array(record["counts"], np.int64)[codes >= 0])
+    return by_class
 
 
 def _undefended_bytes(ensemble: Prepared, memory: PooledMemory | None, test: Samples) -> int:
