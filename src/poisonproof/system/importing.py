@@ -35,14 +35,19 @@ class _Refusing(MetaPathFinder):
 
 
 @contextmanager
-def without(packages: Sequence[str]) -> Iterator[None]:
-    """Imports inside find none of these packages, unless they have been imported already; later ones do."""
-    finder = _Refusing(packages)
+def _asked_first(finder: MetaPathFinder) -> Iterator[None]:
     sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
         sys.meta_path.remove(finder)
+
+
+@contextmanager
+def without(packages: Sequence[str]) -> Iterator[None]:
+    """Imports inside find none of these packages, unless they have been imported already; later ones do."""
+    with _asked_first(_Refusing(packages)):
+        yield
 
 
 def skops_io() -> Any:
@@ -65,12 +70,8 @@ def put_off(modules: Sequence[str] = PUT_OFF) -> Iterator[None]:
     Such a module has its name, and is in its place for whoever imports it again. The first name that is looked up in
     it, that of a module beneath it among them, runs it; then it is a module like any other.
     """
-    finder = _PuttingOff(modules)
-    sys.meta_path.insert(0, finder)
-    try:
+    with _asked_first(_PuttingOff(modules)):
         yield
-    finally:
-        sys.meta_path.remove(finder)
 
 
 class _PuttingOff(MetaPathFinder):
