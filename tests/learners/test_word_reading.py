@@ -13,12 +13,15 @@ import poisonproof.training.member_list as member_list
 import poisonproof.training.shared_texts as shared_texts
 import poisonproof.training.stacked as stacked_module
 from poisonproof import FiniteAggregationClassifier
+from poisonproof.learners.auto import AutoClassifier
 from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import TextClassifier
 from poisonproof.learners.word_reading import WordReading
+from poisonproof.learners.words import BayesTextClassifier, RidgeTextClassifier
 from poisonproof.samples.canonical import to_samples
 from poisonproof.samples.texts import EncodedTexts
-from poisonproof.training.member import fed_to, fit_member
+from poisonproof.training.member import fed_to, fit_member, vote_of
+from poisonproof.training.member_list import UnansweredError
 from poisonproof.training.shared_texts import with_shared_texts
 from poisonproof.training.stacked import Read, stacked
 from stacks import LEARNERS, N_CLASSES, TEXTS, kinds_of_samples, members_of, odd_columns, odd_texts, one_by_one
@@ -210,3 +213,49 @@ def test_one_row_and_thousands_are_answered_alike(name):
     assert (whole.votes(Read(shared), N_CLASSES) == votes).all()
     for row in rng.integers(0, len(test), 20):
         assert (whole.votes(Read(test.subset([row])), N_CLASSES) == votes[row]).all()
+
+
+UNREADABLE = ("\ud800 x", "x" * 10 + "\udfff")  # half a character, which no encoding has
+
+
+@pytest.mark.parametrize("learner", [BayesTextClassifier(), RidgeTextClassifier(), AutoClassifier()])
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_text_that_cannot_be_read_reaches_only_those_it_feeds(learner, n_jobs, tmp_path):
+    """Words are hashed once for all: one that cannot be hashed must stop nobody else, in training and when asked."""
+    rng = np.random.default_rng(3)
+    texts = [" ".join(rng.choice(["a1", "b2", "c3", "d4", "e5"], 5)) for _ in range(80)]
+    labels = np.arange(80) % 2
+    asked = texts[:9]
+
+    def fitted(texts, labels):
+        return FiniteAggregationClassifier(learner, k=8, d=2, classes=[0, 1], n_jobs=n_jobs).fit(texts, labels)
+
+    def said_alone(model, texts):
+        plain = np.array(texts, object)
+        return np.stack([vote_of(member, plain, len(plain), 2)[0] for member in model.members_], axis=1)
+
+    without = fitted(texts, labels)
+    expected = without.votes(asked).matrix
+    for odd in UNREADABLE:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            model = fitted([*texts, odd], np.append(labels, 0))
+        if not isinstance(learner, AutoClassifier):  # which takes a learner that does not look at pieces of words
+            assert "2 of 16 base classifiers raised on their subset" in str(told[-1].message)
+        split = model.split_
+        fed = model.spread_.subsets_of(int(split.partitions(split.samples([odd]), 16)[0]))
+        others = np.setdiff1d(np.arange(16), fed)
+        assert (model.votes(asked).matrix[:, others] == expected[:, others]).all()
+        assert (model.votes(asked).matrix == said_alone(model, asked)).all()
+    without.save(tmp_path / "model")
+    mixed = [*asked[:4], UNREADABLE[0], *asked[4:], UNREADABLE[1]]
+    for model in (without, FiniteAggregationClassifier.load(tmp_path / "model")):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            votes = model.votes(mixed).matrix
+        assert (np.delete(votes, [4, 10], axis=0) == expected).all()
+        assert (votes == said_alone(model, mixed)).all()
+        if not isinstance(learner, AutoClassifier):
+            assert "could answer 2 of the 11 samples, sample 4 for one" in str(told[-1].message)
+            with pytest.raises(UnansweredError, match="base classifiers could answer any of the 1 samples"):
+                model.votes(UNREADABLE[:1])

@@ -26,7 +26,8 @@ class EncodedTexts:
     ----------
     rows : sparse matrix
     places : array
-        The row of the text of each number, -1 for one that was not asked for; and at the end that of no text.
+        The row of the text of each number, -1 for one that was not asked for or that the function cannot read; and at
+        the end that of no text.
     """
 
     rows: Any
@@ -37,9 +38,16 @@ class EncodedTexts:
         """Of the texts of these numbers, each of them once."""
         places = np.full(len(texts) + 1, -1)
         asked = np.unique(numbers[numbers >= 0])
+        try:
+            rows = encode([*texts[asked], ""])
+        except MemoryError:
+            raise
+        except Exception:  # one text that cannot be read must not keep others from being read
+            asked = asked[can_be_read(encode, texts[asked])]
+            rows = encode([*texts[asked], ""])
         places[asked] = np.arange(len(asked))
         places[-1] = len(asked)
-        return cls(encode([*texts[asked], ""]), places)
+        return cls(rows, places)
 
     @property
     def n_bytes(self) -> int:
@@ -48,7 +56,7 @@ class EncodedTexts:
         return int(rows.data.nbytes + rows.indices.nbytes + rows.indptr.nbytes + self.places.nbytes)
 
     def covers(self, numbers: NDArray[Any]) -> bool:
-        """Whether all of these were asked for."""
+        """Whether all of these were asked for, and can be read."""
         return bool((self.places[numbers] >= 0).all())
 
     def __getitem__(self, numbers: NDArray[Any]) -> Any:
@@ -60,11 +68,30 @@ Shared = dict[tuple[Any, Encode], EncodedTexts]
 
 
 def encoded_texts(encode: Encode, name: Any, texts: NDArray[np.object_], numbers: NDArray[Any], shared: Shared) -> Any:
-    """The rows of the texts of these numbers, which may repeat; taken from what is shared, if they are all there."""
+    """The rows of the texts of these numbers, which may repeat; taken from what is shared, if they are all there.
+
+    Where one of them cannot be read, this raises what the function raises on them.
+    """
     known = shared.get((name, encode))
     if known is None or not known.covers(numbers):
         known = EncodedTexts.of(encode, texts, numbers)
+    if not known.covers(numbers):
+        return encode([texts[number] if number >= 0 else "" for number in numbers.tolist()])
     return known[numbers]
+
+
+def can_be_read(read: Callable[[Any], Any], things: Any) -> NDArray[np.bool_]:
+    """On which of these a function of each alone does not raise; few that are odd are found among many by halving."""
+    try:
+        read(things)
+    except MemoryError:
+        raise
+    except Exception:
+        if len(things) == 1:
+            return np.zeros(1, np.bool_)
+        half = len(things) // 2
+        return np.concatenate([can_be_read(read, things[:half]), can_be_read(read, things[half:])])
+    return np.ones(len(things), np.bool_)
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,7 +71,9 @@ class SomeMembers(Sequence[Member]):
         verbose: int = 0,
     ) -> NDArray[Any]:
         if not rankings and (whole := self.stacked) is not None:
-            return whole.votes(Read(samples), n_classes, effective_n_jobs(n_jobs))
+            together, unread = votes_at_once(whole, self, samples, n_classes, effective_n_jobs(n_jobs))
+            check_answered([*unread.values()], self.n_trained, len(samples))
+            return together
         planned = planned_blocks(range(len(self)), n_jobs)
         tasks = (
             delayed(vote_block)([self[i] for i in block], samples, n_classes, caller(), rankings=rankings)
@@ -89,7 +91,7 @@ class SomeMembers(Sequence[Member]):
         """The same, and what each of them could not answer."""
         with one_linear_algebra_thread():
             if not rankings and (whole := self.stacked) is not None:
-                return whole.votes(Read(samples), n_classes), {}
+                return votes_at_once(whole, self, samples, n_classes)
             return vote_block(self, samples, n_classes, caller(), rankings=rankings)
 
     def remarks(self) -> list[str]:
@@ -227,7 +229,38 @@ def vote_block(
     """What some base classifiers say in this process, votes or rankings, and what they could not answer."""
     limit_worker(parent)
     if not rankings and (whole := stacked(members)) is not None:
-        return whole.votes(Read(samples), n_classes), {}
+        return votes_at_once(whole, members, samples, n_classes)
+    return votes_one_by_one(members, samples, n_classes, rankings=rankings)
+
+
+def votes_at_once(
+    whole: Stacked, members: Sequence[Member], samples: Samples, n_classes: int, n_jobs: int | None = None
+) -> tuple[NDArray[Any], dict[int, Refusal]]:
+    """What stacked base classifiers say; about samples whose words cannot be read each is asked alone."""
+    try:
+        return whole.votes(Read(samples), n_classes, n_jobs), {}
+    except (PoisonproofError, MemoryError):
+        raise
+    except Exception:
+        readable = whole.readable(samples)
+        if readable.all():
+            raise
+    votes = np.empty((len(samples), len(whole)), vote_dtype(n_classes))
+    votes[readable] = whole.votes(Read(samples.subset(np.flatnonzero(readable))), n_classes, n_jobs)
+    odd = samples.subset(np.flatnonzero(~readable))
+    votes[~readable], unread = votes_one_by_one(members, odd, n_classes, rankings=False)
+    refusals = {}
+    for index, (refused, reason) in unread.items():
+        there = np.zeros(len(samples), np.bool_)
+        there[~readable] = refused
+        refusals[index] = Refusal(there, reason)
+    return votes, refusals
+
+
+def votes_one_by_one(
+    members: Sequence[Member], samples: Samples, n_classes: int, *, rankings: bool
+) -> tuple[NDArray[Any], dict[int, Refusal]]:
+    """What each of them says by itself, and what it could not answer."""
     batches: dict[Any, Any] = {}
     shape = (len(samples), len(members), *([n_classes] if rankings else []))
     of_members = np.empty(shape, vote_dtype(n_classes))

@@ -22,6 +22,7 @@ from poisonproof.learners.word_reading import WordReading
 from poisonproof.samples.batch import MISSING_NAME, name_of
 from poisonproof.samples.columns import NUMBER, OBJECT
 from poisonproof.samples.kinds import NumberSamples, Samples, SparseSamples, TableSamples, TextSamples
+from poisonproof.samples.texts import can_be_read
 from poisonproof.system.compiled import njit
 from poisonproof.system.threads import in_threads
 from poisonproof.training.member import Member
@@ -103,8 +104,19 @@ class Stacked:
         """Whether votes are those of each alone; see `TableStack.finite`."""
         return all(lot.stack.finite for lot in self.lots)
 
+    def readable(self, samples: Samples) -> NDArray[np.bool_]:
+        """Samples whose words can be read; a text may hold what no encoding has."""
+        readings = {lot.stack.reading for lot in self.lots} - {None}
+
+        def read(rows: NDArray[np.int64]) -> None:
+            part = Read(samples.subset(rows))
+            for reading in readings:
+                part.words_of(reading)
+
+        return can_be_read(read, np.arange(len(samples)))
+
     def votes(self, read: Read, n_classes: int, n_jobs: int | None = None) -> NDArray[Any]:
-        """The votes (samples, members)."""
+        """The votes (samples, members); raises if words of a sample cannot be read (see `readable`)."""
         votes = np.empty((len(read), len(self)), vote_dtype(n_classes))
         votes[:] = np.where(self.fallbacks < 0, n_classes, self.fallbacks)
         step = max(1, len(read))
@@ -215,11 +227,11 @@ class Read:
             codes[:, at] = np.array([places.get(name, -1) for name in names])[cells]
         if stack.reading is None:
             return Rows(self._numbers[stack.kinds], codes)
-        rows, features, numbers = self._words_of(stack.reading)
+        rows, features, numbers = self.words_of(stack.reading)
         words = Words(rows.indptr.astype(np.int64), numbers, rows.data, stack.places_of(features))
         return Rows(self._numbers[stack.kinds], codes, words)
 
-    def _words_of(self, reading: WordReading) -> tuple[Any, NDArray[Any], NDArray[np.int64]]:
+    def words_of(self, reading: WordReading) -> tuple[Any, NDArray[Any], NDArray[np.int64]]:
         """The words of all samples, the features that there are, and the number among them of each that is held."""
         if reading not in self._words:
             samples, every = self.samples, np.arange(len(self))
