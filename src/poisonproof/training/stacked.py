@@ -106,7 +106,7 @@ class Stacked:
 
     def readable(self, samples: Samples) -> NDArray[np.bool_]:
         """Samples whose words can be read; a text may hold what no encoding has."""
-        readings = {lot.stack.reading for lot in self.lots} - {None}
+        readings = {lot.stack.reading for lot in self.lots if lot.stack.reading is not None}
 
         def read(rows: NDArray[np.int64]) -> None:
             part = Read(samples.subset(rows))
