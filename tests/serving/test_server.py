@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -28,9 +29,9 @@ def run(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def serving(run):
-    """A server of our own, and its port; ended by the last test, or here."""
+@contextmanager
+def served(run):
+    """A server of our own, and its port."""
     words = [POISONPROOF, "serve", str(run), "--port", "0", "--timeout", "1.5", "--json"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     record = json.loads(process.stdout.readline())
@@ -40,6 +41,13 @@ def serving(run):
     if process.poll() is None:
         process.kill()
     process.communicate()
+
+
+@pytest.fixture(scope="module")
+def serving(run):
+    """One for all tests but the one that ends it: workers take tests in any order."""
+    with served(run) as server_and_port:
+        yield server_and_port
 
 
 def ask(port, body, connection=None):
@@ -144,9 +152,15 @@ def test_other_hosts_are_warned_of(run, monkeypatch):
     assert "WARNING" not in poisonproof("serve", run).stderr
 
 
-def test_a_signal_ends_it_when_what_was_being_answered_has_its_answer(serving):
-    """The last test of this file: half a request is on its way when the signal comes."""
-    process, port = serving
+@pytest.fixture
+def ending(run):
+    with served(run) as server_and_port:
+        yield server_and_port
+
+
+def test_a_signal_ends_it_when_what_was_being_answered_has_its_answer(ending):
+    """Half a request is on its way when the signal comes."""
+    process, port = ending
     body = json.dumps(ROWS.tolist()).encode()
     with socket.create_connection(("127.0.0.1", port), timeout=30) as one:
         one.sendall(
