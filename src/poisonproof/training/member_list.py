@@ -251,9 +251,9 @@ def votes_at_once(
     votes[~readable], unread = votes_one_by_one(members, odd, n_classes, rankings=False)
     refusals = {}
     for index, (refused, reason) in unread.items():
-        there = np.zeros(len(samples), np.bool_)
-        there[~readable] = refused
-        refusals[index] = Refusal(there, reason)
+        of_all = np.zeros(len(samples), np.bool_)
+        of_all[~readable] = refused
+        refusals[index] = Refusal(of_all, reason)
     return votes, refusals
 
 
