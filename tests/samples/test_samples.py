@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from poisonproof import Split
-from poisonproof.samples.canonical import canonical_rank, to_samples
+from poisonproof.samples.canonical import canonical_rank, digest_of, to_samples
 from poisonproof.samples.cells import canonical_cell
 from poisonproof.samples.labels import label_cells, one_by_one
 from poisonproof.samples.rows import join_rows, take_rows
@@ -378,3 +378,14 @@ def test_whole_numbers_of_arrow_are_names_where_a_schema_says_category():
 def test_labels_read_once_each_are_what_they_are_one_by_one(labels):
     alone = [label_cells(one_by_one([label]))[0] for label in labels]
     assert [(type(cell), cell) for cell in label_cells(one_by_one(labels))] == [(type(cell), cell) for cell in alone]
+
+
+def test_an_array_that_somebody_wrote_into_has_another_digest():
+    """Its numbers are the caller's own, so no digest of them is remembered; the columns of a table are copies."""
+    numbers = np.arange(6.0).reshape(3, 2)
+    samples, table = to_samples(numbers), to_samples(pd.DataFrame(numbers, copy=False))
+    before = digest_of(samples), digest_of(table)
+    numbers[0, 0] = 9
+    assert digest_of(samples) == digest_of(to_samples(numbers)) != before[0]
+    assert table.columns[0].numbers[0] == 0
+    assert digest_of(table) == before[1]

@@ -16,7 +16,7 @@ from poisonproof.samples.kinds import NumberSamples, Samples, SparseSamples, Tab
 from poisonproof.samples.loose import read_loose
 from poisonproof.samples.sparse import entries_by_row, is_sparse, narrow, summed
 
-DIGEST = "digest of all"
+DIGEST_OF_ALL = "digest of all"
 ROWS_AT_ONCE = 1 << 14
 
 
@@ -138,11 +138,17 @@ def canonical_rank(samples: Samples, labels: NDArray[np.int64]) -> NDArray[np.in
 
 
 def digest_of(samples: Samples) -> str:
-    """SHA-256 of all samples, in their order; worked out once."""
+    """SHA-256 of all samples, in their order; of a table worked out once, since nobody else holds its columns."""
+    if not isinstance(samples, TableSamples):
+        return _digest(samples)
     known = vars(samples)
-    if DIGEST not in known:
-        digest = hashlib.sha256(samples.layout.encode())
-        for start in range(0, len(samples), ROWS_AT_ONCE):
-            digest.update(samples.keys(np.arange(start, min(start + ROWS_AT_ONCE, len(samples)))))
-        known[DIGEST] = digest.hexdigest()
-    return str(known[DIGEST])
+    if DIGEST_OF_ALL not in known:
+        known[DIGEST_OF_ALL] = _digest(samples)
+    return str(known[DIGEST_OF_ALL])
+
+
+def _digest(samples: Samples) -> str:
+    digest = hashlib.sha256(samples.layout.encode())
+    for start in range(0, len(samples), ROWS_AT_ONCE):
+        digest.update(samples.keys(np.arange(start, min(start + ROWS_AT_ONCE, len(samples)))))
+    return digest.hexdigest()
