@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CONSTRAINTS ?= constraints.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c $(CONSTRAINTS)
 
-.PHONY: help run test test-oldest test-bare coverage check format docs dist bench browser proof proof-compiled proof-campaign \
+.PHONY: help run test test-oldest test-bare coverage check format docs dist golden bench browser proof proof-compiled proof-campaign \
   proof-campaign-if-possible proof-tools beside-pip clean
 
 help:  ## list the commands
@@ -58,6 +58,9 @@ dist: | $(VENV)/bin/python  ## build the wheel; install it in a clean environmen
 	  tests/house/test_readme.py
 	@ls -l dist
 
+golden: $(VENV)/.dev  ## certificates, splits and votes of small cases beside the recorded ones (tools/golden.py says more)
+	$(BIN)/python tools/golden.py check
+
 bench: $(VENV)/.dev  ## measure speed and memory; prints what benchmarks/RESULTS.md reports
 	$(BIN)/python benchmarks/certify.py
 	$(BIN)/python benchmarks/split.py
@@ -81,9 +84,9 @@ bench: $(VENV)/.dev  ## measure speed and memory; prints what benchmarks/RESULTS
 	@if [ -z "$$POISONPROOF_DATA" ]; then \
 	  echo "*** POISONPROOF_DATA is not set: the benchmarks on MNIST, CIFAR-10 and GTSRB are left out ***"; exit 0; fi; set -e; \
 	for what in "python benchmarks/pooled.py" "python benchmarks/growth.py $$POISONPROOF_DATA" \
-	  "python benchmarks/objects.py $$POISONPROOF_DATA" "python benchmarks/kept.py --data-dir $$POISONPROOF_DATA" \
-	  "python benchmarks/plan.py mnist $$POISONPROOF_DATA 12000" "python benchmarks/nin.py --data-dir $$POISONPROOF_DATA" \
-	  "poisonproof paper"; do $(BIN)/$$what; done
+	  "python -m research.frontier.objects $$POISONPROOF_DATA" "python benchmarks/kept.py --data-dir $$POISONPROOF_DATA" \
+	  "python benchmarks/plan.py mnist $$POISONPROOF_DATA 12000" "python -m research.paper.nin --data-dir $$POISONPROOF_DATA" \
+	  "python -m research.paper run"; do $(BIN)/$$what; done
 
 # The report is tested in a real browser; where none can be had, the tests say so.
 browser:

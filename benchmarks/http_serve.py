@@ -89,7 +89,7 @@ def main() -> None:
         run = Path(folder) / "run"
         words = [POISONPROOF, "run", "digits", "--k", asked.k, "--d", asked.d, "--no-undefended", "--out", run]
         subprocess.run(list(map(str, words)), check=True, capture_output=True)
-        words = [POISONPROOF, "serve", str(run), "--port", "0", "--json", "--rate", "0"]
+        words = [POISONPROOF, "serve", str(run), "--port", "0", "--json"]
         server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         try:
             assert server.stdout is not None

@@ -11,6 +11,7 @@ in the same process. ``--before`` takes the `src` folder of another version and 
 from __future__ import annotations
 
 import argparse
+import csv
 import hashlib
 import json
 import os
@@ -75,8 +76,8 @@ def written(rows: int, kind: str) -> Path:
     if not path.exists():
         table = frame(rows)
         part = path.with_name(f"{os.getpid()}-{path.name}")
-        if kind == "csv":
-            table.to_csv(part, index=False)
+        if kind.endswith("csv"):
+            table.to_csv(part, index=False, quoting=csv.QUOTE_ALL if kind == "quoted.csv" else csv.QUOTE_MINIMAL)
         else:
             texts = {name: object for name in table.columns if name.startswith("c")}
             table.astype(texts).to_parquet(part, index=False)
@@ -120,7 +121,7 @@ def open_file(rows: int, kind: str) -> dict[str, float]:
     from poisonproof.data.user_files import open_files
 
     path = written(rows, kind)
-    read = pd.read_csv if kind == "csv" else pd.read_parquet
+    read = pd.read_csv if kind.endswith("csv") else pd.read_parquet
     read(path)
     open_files(written(1000, kind), ReadOptions(label="label"))  # compile
     theirs = seconds(lambda: read(path), 3)
@@ -396,6 +397,7 @@ GOALS = {
 
 FIGURES: dict[str, Callable[[int], dict[str, float]]] = {
     "csv": lambda rows: open_file(rows, "csv"),
+    "csv-quoted": lambda rows: open_file(rows, "quoted.csv"),
     "parquet": lambda rows: open_file(rows, "parquet"),
     "wide": wide_frame,
     "predict": predictions,

@@ -42,24 +42,13 @@ def table(path: str, labels: str, sizes: list[int], time_limit: float) -> None:
 
 
 def brute_force(n_cases: int) -> None:
-    from poisonproof.certificates.collective import pairs, search
     from shared_oracle import close_case, fewest_right_fast, random_case
 
-    looked: list[int] = []  # how often the bound of pairs was below "all at risk"
-    bound_by_pairs, fewest = search.bound_by_pairs, pairs.FEWEST_ATTACKS
-
-    def watched(problem, deadline):  # type: ignore[no-untyped-def]
-        found = bound_by_pairs(problem, deadline)
-        looked.append(found is not None and found.most < len(problem))
-        return found
-
-    search.bound_by_pairs, pairs.LEAST_SIZE = watched, 3
     rng = np.random.default_rng(0)
     started = time.monotonic()
     violations = exact = above = not_exact_at_1 = 0
     for case in range(n_cases):
         matrix, y, spread, n_classes, unseen, size = close_case(rng) if case % 3 == 2 else random_case(rng, 2, 13, 40)
-        pairs.FEWEST_ATTACKS = 0 if case % 3 else fewest
         votes = Votes(matrix, spread, range(n_classes), classes_inferred=unseen)
         method = ("finite-aggregation", "tight")[case % 2]
         limit = float(rng.choice([0.0, 0.002, 0.01, 60.0]))
@@ -72,7 +61,6 @@ def brute_force(n_cases: int) -> None:
     print(
         f"{n_cases} ensembles, every set of partitions: {violations} violations; both bounds exact in {exact}, "
         f"above the certified fraction in {above}; attack sizes 0 and 1 not exact in {not_exact_at_1}; "
-        f"pairs were looked at in {len(looked)} and gave a bound in {sum(looked)}; "
         f"{time.monotonic() - started:.0f} s"
     )
 

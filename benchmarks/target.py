@@ -3,7 +3,7 @@
     python benchmarks/target.py CASES
 
 Random small ensembles, every set of partitions of every size; on every tenth, every rewriting of what is reached
-(votes) or every ranking of it (run-off). Then training samples that vote: everything that up to four poisons (three
+(votes). Then training samples that vote: everything that up to four poisons (three
 contributors) can do. Prints how many radii were broken, and how many were exact in truth.
 """
 
@@ -18,12 +18,9 @@ from poisonproof import Spread, Votes, certify
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 from ballot_cases import FAMILIES, Verdict
-from runoff_oracle import as_array, random_case
 from target_oracle import (
     smallest_attack,
     smallest_attack_trying_everything,
-    smallest_runoff_attack,
-    smallest_runoff_attack_trying_everything,
 )
 
 ROWS = 20
@@ -37,8 +34,8 @@ def some_spread(rng: np.random.Generator, n: int) -> Spread:
 
 def of_votes(cases: int) -> None:
     rng = np.random.default_rng(0)
-    methods = ("finite-aggregation", "dpa-bound", "tight")
-    broken, exact, wrongly, above = dict.fromkeys(methods, 0), dict.fromkeys(methods, 0), 0, dict.fromkeys(methods, 0)
+    methods = ("finite-aggregation", "dpa-bound")
+    broken, exact, above = (dict.fromkeys(methods, 0) for _ in range(3))
     total = everything = d_1_not_exact = positive = 0
     for case in range(cases // ROWS):
         every = case % 10 == 0
@@ -61,8 +58,6 @@ def of_votes(cases: int) -> None:
             positive += method == "finite-aggregation" and int((found.radius > 0)[open_].sum())
             exact[method] += int((found.radius + 1 == smallest)[open_].sum())
             above[method] += int((found.radius > change.radius)[open_].sum())
-            if method == "tight":
-                wrongly += int((found.radius + 1 != smallest)[found.exact].sum())
             if spread.d == 1 and method != "dpa-bound":
                 d_1_not_exact += int((found.radius + 1 != smallest)[open_].sum())
     rows = f"{everything} rows with every rewriting"
@@ -72,37 +67,7 @@ def of_votes(cases: int) -> None:
             f"  {method}: broken {broken[method]}; exact in truth {exact[method] / total * 100:.1f} %; larger than the "
             f"radius against any change {above[method] / total * 100:.1f} %"
         )
-    print(f"  called exact but not: {wrongly}; d = 1 but not exact: {d_1_not_exact}")
-
-
-def of_rankings(cases: int) -> None:
-    rng = np.random.default_rng(1)
-    broken = exact = total = everything = above = 0
-    for case in range(cases):
-        every, unseen = case % 10 == 0, case % 3 == 0
-        n_classes = int(rng.integers(1 if unseen else 2, 3 if every and unseen else 4 if every else 6))
-        n = int(rng.integers(1, 5)) if every else int(rng.integers(2, 12))
-        spread, c = some_spread(rng, n), int(rng.integers(n_classes))
-        rankings, rows = random_case(rng, n, n_classes), spread.as_table().tolist()
-        ranked = as_array(rankings, n_classes)[None]
-        votes = Votes(ranked[..., 0], spread, range(n_classes), classes_inferred=unseen, rankings=ranked)
-        found, change = certify(votes, "run-off", target=c, n_jobs=1), certify(votes, "run-off", n_jobs=1)
-        radius, smallest = int(found.radius[0]), smallest_runoff_attack(rankings, rows, n_classes, c, unseen)
-        if every:
-            everything += 1
-            assert smallest_runoff_attack_trying_everything(rankings, rows, n_classes, c, unseen) == smallest
-        if smallest == 0:
-            broken += not found.already[0]
-            continue
-        total += 1
-        broken += radius >= smallest
-        exact += radius + 1 == smallest
-        above += radius > change.radius[0]
-    print(f"run-off: {total} predictions that are not the target, {everything} cases with every ranking")
-    print(
-        f"  broken {broken}; exact in truth {exact / total * 100:.1f} %; larger than the radius against any change "
-        f"{above / total * 100:.1f} %"
-    )
+    print(f"  d = 1 but not exact: {d_1_not_exact}")
 
 
 def of_samples(cases: int) -> None:
@@ -119,5 +84,4 @@ def of_samples(cases: int) -> None:
 
 if __name__ == "__main__":
     of_votes(int(sys.argv[1]))
-    of_rankings(int(sys.argv[1]))
     of_samples(int(sys.argv[1]))

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from poisonproof.data.user_files import open_files
     from poisonproof.errors import DamagedFileError, MissingExtraError, PoisonproofError, WrongTypeError
     from poisonproof.estimators.ballots import BallotClassifier
-    from poisonproof.estimators.blocks import BlockBallotClassifier
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
     from poisonproof.estimators.neighbours import NeighborVoteClassifier
     from poisonproof.estimators.purity import PurityReport, check_estimator_purity, check_pipeline
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
         CertifiedBaggingClassifier,
         InfiniteAggregationClassifier,
     )
+    from poisonproof.learners.encoded import encoder
     from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
     from poisonproof.learners.network import TorchClassifier
     from poisonproof.learners.presets import preset
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
     from poisonproof.learners.table import TableClassifier
     from poisonproof.learners.text import TextClassifier
     from poisonproof.maps.encoders import Encoder, EncoderRecord
-    from poisonproof.maps.named_encoders import encoder
     from poisonproof.maps.outside_embeddings import write_embeddings
-    from poisonproof.maps.trusted_samples import TrustedSamples
     from poisonproof.partition.split import Split
     from poisonproof.partition.spread import Spread
     from poisonproof.planning.plan import Plan
@@ -59,7 +57,6 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "AuditReport": "auditing.report",
     "BallotClassifier": "estimators.ballots",
     "BinomialSelectionClassifier": "estimators.stochastic",
-    "BlockBallotClassifier": "estimators.blocks",
     "Certificate": "certificates.methods",
     "CertifiedAccuracy": "certificates.collective.accuracy",
     "CertifiedBaggingClassifier": "estimators.stochastic",
@@ -88,7 +85,6 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "TableClassifier": "learners.table",
     "TextClassifier": "learners.text",
     "TorchClassifier": "learners.network",
-    "TrustedSamples": "maps.trusted_samples",
     "TargetCertificate": "certificates.methods",
     "Verdict": "verification",
     "Votes": "votes.votes",
@@ -99,7 +95,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "check_estimator_purity": "estimators.purity",
     "check_pipeline": "estimators.purity",
     "compare": "comparison",
-    "encoder": "maps.named_encoders",
+    "encoder": "learners.encoded",
     "load": "data.named",
     "open_files": "data.user_files",
     "plan": "planning.plan:make_plan",
@@ -114,7 +110,6 @@ __all__ = [
     "AuditReport",
     "BallotClassifier",
     "BinomialSelectionClassifier",
-    "BlockBallotClassifier",
     "Certificate",
     "CertifiedAccuracy",
     "CertifiedBaggingClassifier",
@@ -144,7 +139,6 @@ __all__ = [
     "TargetCertificate",
     "TextClassifier",
     "TorchClassifier",
-    "TrustedSamples",
     "Verdict",
     "Votes",
     "WrongTypeError",

@@ -37,7 +37,7 @@ from poisonproof.partition.difference_sets import Design
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
 from poisonproof.planning.voting import by_pilot, classifier_by_pilot
-from poisonproof.premises import PremiseWarning
+from poisonproof.premises import Premise, PremiseWarning, restated
 from poisonproof.runs.election import CLASSIFIERS
 from poisonproof.samples.labels import read_labels
 from poisonproof.samples.rows import count_rows
@@ -176,7 +176,7 @@ def compare(
     n_classifiers: int = 800,
     rows: Sequence[str] = tuple(METHODS),
     sizes: Sequence[int] | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     n_jobs: int | None = None,
     voters: Mapping[str, SampleVoteClassifier] | None = None,
     features: Any = None,
@@ -184,8 +184,8 @@ def compare(
     """Certify the same test samples by several methods, each with its own kind of guarantee.
 
     All have the same inverse sensitivity k (the designed spread: the nearest there is), hence subsets of the same
-    size on average, and at most ``n_classifiers`` base classifiers; with d = 1 there are k. Random subsets are drawn
-    from ``seed``. The subsets of bagging are as large as those of the others, which is a premise read off this data.
+    size on average, and at most ``n_classifiers`` base classifiers; with d = 1 there are k. The subsets of bagging are
+    as large as those of the others, which is a premise read off this data.
 
     Parameters
     ----------
@@ -195,7 +195,8 @@ def compare(
     rows : names of `METHODS`
     sizes : attack sizes, optional
         Otherwise round ones up to the largest radius.
-    seed : int
+    seed : int, optional
+        Of the random subsets, which must have been a secret; by default one is drawn for each of the two kinds of them.
     n_jobs : int, optional
     voters : dict, optional
         The classifiers of the rows "neighbours" and "ballots", where training samples vote. Parameters of a row that is
@@ -205,7 +206,10 @@ def compare(
         The map of such a pilot; otherwise the one for this kind of data.
     """
     _check(dataset, k, n_classifiers, rows)
-    bench = _Bench(dataset, TableClassifier() if estimator is None else estimator, k, n_classifiers, seed, n_jobs)
+    if estimator is None:
+        estimator = TableClassifier()
+        dataset = dataset.but(premises=(*dataset.premises, Premise("learner", describe(estimator), declared=None)))
+    bench = _Bench(dataset, estimator, k, n_classifiers, seed, n_jobs)
     if any(name not in BY_SAMPLES for name in rows):
         bench.start_workers()
     feared = sorted(sizes)[len(sizes) // 2] if sizes else k // VOTES_PER_POISON
@@ -274,7 +278,7 @@ class _Bench:
     estimator: Any
     k: int
     n_classifiers: int
-    seed: int
+    seed: int | None
     n_jobs: int | None
 
     @property
@@ -327,6 +331,7 @@ class _Bench:
         except PoisonproofError as error:
             return Row(name, METHODS[name].title, str(error).removesuffix("."))
         model.fit(data.x_train, data.y_train, data.groups)
+        model.premises_ = restated(model.premises_, data.premises)
         votes = model._votes_of(model._heard(data.x_test))
         seconds = time.perf_counter() - started
         started = time.perf_counter()
@@ -358,6 +363,9 @@ class _Bench:
         }
         started = time.perf_counter()
         fitted = makers[names[0]]().fit(data.x_train, data.y_train)
+        of_size = [premise for premise in fitted.premises_ if premise.what == "draws" and ensemble == "bagging"]
+        chosen = [replace(premise, declared=False) for premise in of_size]  # by the number of training samples
+        fitted.premises_ = restated(fitted.premises_, (*data.premises, *chosen))
         matrix = fitted.vote_matrix(data.x_test)
         seconds = time.perf_counter() - started
         rows = []
@@ -387,7 +395,9 @@ class _Bench:
             classes=self.classes,
             n_jobs=self.n_jobs,
         )
-        return model.fit(data.x_train, data.y_train, data.groups)
+        model.fit(data.x_train, data.y_train, data.groups)
+        model.premises_ = restated(model.premises_, data.premises)
+        return model
 
     def _spread(self, ensemble: str) -> Spread:
         if ensemble == "designed":

@@ -13,6 +13,10 @@ class DamagedFileError(PoisonproofError):
     """A file that is not what it states to be; one sentence that names it."""
 
 
+class UnnamedFileError(PoisonproofError):
+    """A file that somebody else's files name and the user does not: it is not opened."""
+
+
 class WrongTypeError(PoisonproofError, TypeError):
     """An argument of a type that cannot be meant."""
 

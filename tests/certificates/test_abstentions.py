@@ -4,6 +4,7 @@ A poison may wake an abstaining base classifier: it then gains a vote for a riva
 """
 
 from itertools import combinations
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from poisonproof import (
     certified_accuracy,
     certify,
 )
+from poisonproof.certificates.methods import Method
+from poisonproof.votes.votes import vote_dtype
 from shared_oracle import fewest_right_fast, stays_right
 
 RANDOM = Spread.random(5, 2), Spread.random(3, 3), Spread.random(9, 1)
@@ -117,3 +120,40 @@ def test_abstentions_neither_add_to_a_lead_nor_take_from_it(method):
     votes = Votes(asleep[..., 0], Spread(5, (0,)), range(2), rankings=asleep)
     certificate = certify(votes, method)
     assert (certificate.prediction[0], certificate.radius[0]) == (0, 0)
+
+
+WAYS = {
+    **{method: lambda votes, y, method=method: certify(votes, method).radius for method in get_args(Method)},
+    "target": lambda votes, y: certify(votes, target=1).radius,
+    "reachable": lambda votes, y: certify(votes, reachable=range(4)).radius,
+    "shared attack": lambda votes, y: [
+        len(y),
+        y[0],
+        *(certified_accuracy(votes, y, size).lower_count for size in (1, 2)),
+    ],
+    "counts": lambda votes, y: votes.counts(),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("n_classes", [3, 20, 300])
+def test_a_code_written_after_the_check_counts_as_an_abstention(way, n_classes):
+    """Votes keep the caller's array, and kernels index by codes: one beyond the classes had counted elsewhere."""
+    rng = np.random.default_rng(n_classes)
+    spread = Spread.random(10, 2)
+    dtype = vote_dtype(n_classes)
+    places = np.argsort(rng.random((30, spread.n_subsets, n_classes)), axis=2).astype(dtype)
+    places[rng.random(places.shape[:2]) < 0.7, 0] = 0  # a class may now stand twice; the next line mends that
+    places[(places[..., 1:] == 0).any(axis=2) & (places[..., 0] == 0), 1:] = n_classes
+    overwritten = places[..., 0].copy(), places.copy()
+    y = overwritten[0][:, 0] % n_classes
+    votes = Votes(overwritten[0], spread, range(n_classes), "content", rankings=overwritten[1])
+    assert votes.matrix is overwritten[0]
+    for code in (np.iinfo(dtype).max, n_classes + 1):
+        overwritten[0][0, ::2], overwritten[1][0, ::2] = code, code
+        overwritten[1][1, 0, 1:] = overwritten[1][1, 0, 0]  # a class named twice
+        abstaining = [array.copy() for array in overwritten]
+        abstaining[0][0, ::2], abstaining[1][0, ::2], abstaining[1][1, 0, 1:] = n_classes, n_classes, n_classes
+        wanted = Votes(abstaining[0], spread, range(n_classes), "content", rankings=abstaining[1])
+        got, named_twice = WAYS[way](votes, y), [1]
+        assert np.array_equal(np.delete(got, named_twice, 0), np.delete(WAYS[way](wanted, y), named_twice, 0))

@@ -5,8 +5,11 @@ import pytest
 
 from ballot_cases import FAMILIES, Verdict
 from ballot_oracle import cut_slowly
+from poisonproof import PoisonproofError, certify
 from poisonproof.certificates.ballots import certify_counts
 from poisonproof.certificates.contributors import cut
+from poisonproof.votes.ballots import Ballots, Voices
+from poisonproof.votes.neighbours import Neighbours
 from sample_voters import THREATS
 
 # Radii
@@ -51,3 +54,24 @@ def test_voices_are_cut_by_largest_remainder(seed):
     cut(given, voices)
     assert tuple(given.tolist()) == expected
     assert np.abs(given).sum() == min(voices, np.abs(ballots).sum())
+
+
+@pytest.mark.parametrize("code", [3, 200, -7])
+@pytest.mark.parametrize("target", [None, 1])
+def test_a_label_written_after_the_check_reaches_no_other_sample(code, target):
+    """Neighbours keep the caller's array, and kernels index by its codes."""
+    order = np.random.default_rng(1).integers(0, 3, (40, 30))
+    neighbours = Neighbours(order, np.zeros(40, np.bool_), 9, 30, np.arange(3))
+    before = certify(neighbours, target=target).radius.copy()
+    order[::4, ::2] = code
+    after = certify(neighbours, target=target).radius
+    untouched = np.arange(40) % 4 > 0
+    assert (after[untouched] == before[untouched]).all()
+
+
+@pytest.mark.parametrize(("classes", "starts"), [([0, 2], [0, 1, 2]), ([0, -1], [0, 1, 2]), ([0, 1], [0, 1, 9])])
+def test_cells_of_contributors_outside_the_counts_are_refused(classes, starts):
+    counts, zeros = np.ones((1, 2), np.int64), np.zeros(2, np.int64)
+    voices = Voices(1, np.array(classes), np.array(starts))
+    with pytest.raises(PoisonproofError, match="divide 2 counts"):
+        Ballots(counts, counts[0], zeros, np.arange(2), np.zeros(1, np.bool_), voices=voices)

@@ -254,9 +254,9 @@ def test_everything_reachable_is_theorem_2_and_the_premise_says_what_is_trusted(
     assert "Premise: reachable partitions: 4 of 40: 3–5, 9 (declared)" in str(some)
     assert ["reachable partitions", "4 of 40: 3–5, 9", True] in some.facts()["premises"]
     scattered, other = (certify(votes, reachable=np.arange(first, 40, 3)) for first in (0, 1))
-    assert "SHA-256" in str(scattered.premises[0])
+    assert scattered.premises[-1].value == f"14 of 40: {', '.join(map(str, range(0, 40, 3)))}"
     assert scattered.premises != other.premises
-    assert certify(votes).premises == ()
+    assert "reachable partitions" not in {premise.what for premise in certify(votes).premises}
 
 
 @pytest.mark.parametrize(

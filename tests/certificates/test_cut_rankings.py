@@ -8,6 +8,7 @@ import pytest
 from command_line import poisonproof
 from ensembles import random_spread
 from poisonproof import Spread, Votes, certify
+from poisonproof.certificates.target_medians import median_radii_against_targets
 from runoff_oracle import as_array, check_cut_case, random_case
 
 ARRAYS = ("prediction", "runner_up", "margin", "radius", "exact")
@@ -74,15 +75,24 @@ def test_one_place_knows_no_second_round():
     assert not cut.exact[0]
 
 
-def test_files_keep_the_places_they_have_and_a_target_needs_all(tmp_path):
+def test_files_keep_the_places_they_have(tmp_path):
     rng = np.random.default_rng(3)
     votes = ranked([random_case(rng, 9, 6) for _ in range(5)], 6, 2, Spread.random(9, 1))
     votes.save(tmp_path / "v.npy")
     back = Votes.load(tmp_path / "v.npy")
     assert back.rankings.shape == (5, 9, 2)
     assert np.array_equal(certify(back, "run-off").radius, certify(votes, "run-off").radius)
-    with pytest.raises(ValueError, match="target of a run-off needs all 6 places"):
-        certify(votes, "run-off", target=0)
+
+
+def test_medians_against_targets_of_run_offs_are_those_against_any_change():
+    """Who changes no prediction gives none to a target."""
+    rng = np.random.default_rng(4)
+    cases, spread = [random_case(rng, 9, 4) for _ in range(12)], Spread.random(9, 1)
+    cut = ranked(cases, 4, 2, spread)
+    any_change = certify(cut, "run-off")
+    held = [any_change.radius[any_change.prediction != target] for target in range(4)]
+    medians = median_radii_against_targets(cut, any_change)
+    assert medians == tuple(int(np.percentile(radii, 50, method="lower")) for radii in held)
 
 
 def test_a_file_that_does_not_tell_cut_rankings_from_whole_ones_needs_the_number_of_classes(tmp_path):

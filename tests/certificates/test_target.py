@@ -1,11 +1,8 @@
 """Radii against one target: the formulas word for word, and attackers who try everything."""
 
-from math import inf
-
 import numpy as np
 import pytest
 from test_certificates import random_spread, random_votes
-from test_runoff import PLANE, ranked_votes
 
 from ballot_cases import FAMILIES
 from ballot_cases import Verdict as BallotVerdict
@@ -13,17 +10,13 @@ from poisonproof import Spread, TargetCertificate, Votes, certify
 from poisonproof.partition.split import Split
 from poisonproof.votes.ballots import Ballots
 from poisonproof.votes.neighbours import Neighbours
-from runoff_oracle import random_case
 from target_oracle import (
-    runoff_against,
     smallest_attack,
     smallest_attack_trying_everything,
-    smallest_runoff_attack,
-    smallest_runoff_attack_trying_everything,
     theorem_2_against,
 )
 
-METHODS = ("finite-aggregation", "dpa-bound", "tight")
+METHODS = ("finite-aggregation", "dpa-bound")
 
 
 def random_votes_of(rng, n, n_classes, n_test):
@@ -63,15 +56,12 @@ def test_no_radius_is_broken_and_with_d_1_each_is_exact():
             assert (found.radius[~found.already] < smallest[~found.already]).all(), (method, spread, votes.matrix, c)
             assert (found.radius[~found.already] >= any_change.radius[~found.already]).all()
             above += int((found.radius > any_change.radius).sum())
-            if method == "tight":
-                assert (found.radius[found.exact] + 1 == smallest[found.exact]).all(), (spread, votes.matrix, c)
-                exact += int(found.exact.sum())
             if spread.d == 1 and method != "dpa-bound":
+                exact += int((~found.already).sum())
                 assert (found.radius + 1 == smallest)[~found.already].all(), (method, spread, votes.matrix, c)
         assert (bounds["dpa-bound"] <= bounds["finite-aggregation"]).all()
-        assert (bounds["finite-aggregation"] <= bounds["tight"]).all()
-    assert exact > 200
-    assert above > 100
+    assert exact > 50
+    assert above > 80
 
 
 def test_the_kernel_computes_the_formulas():
@@ -97,48 +87,6 @@ def test_all_classes_must_be_overtaken_not_the_prediction_alone():
     assert certify(votes, target=0).radius.tolist() == [1]
 
 
-def test_run_off_no_radius_is_broken_by_any_ranking():
-    """Every ranking of everything reached: 150 cases."""
-    rng = np.random.default_rng(4)
-    for case in range(150):
-        unseen = bool(case % 3 == 0)
-        n_classes = int(rng.integers(1, 3)) if unseen else int(rng.integers(2, 5))
-        n = int(rng.integers(1, 6 - n_classes // 4 - unseen))
-        spread, rankings = random_spread(rng, n), random_case(rng, n, n_classes)
-        c, table = int(rng.integers(n_classes)), spread.as_table().tolist()
-        smallest = smallest_runoff_attack_trying_everything(rankings, table, n_classes, c, unseen)
-        assert smallest == smallest_runoff_attack(rankings, table, n_classes, c, unseen), (rankings, table, c)
-        found = certify(ranked_votes([rankings], spread, n_classes, unseen), "run-off", target=c)
-        assert found.already[0] if smallest == 0 else found.radius[0] < smallest, (rankings, table, c)
-
-
-def test_run_off_no_radius_is_broken_and_the_kernel_computes_the_formulas():
-    """Every set of partitions, 600 cases."""
-    rng = np.random.default_rng(5)
-    exact = total = third = 0
-    for case in range(60):
-        unseen = bool(case % 2)
-        n, n_classes = int(rng.integers(2, 12)), int(rng.integers(1 if unseen else 2, 6))
-        spread = PLANE if case % 20 == 0 else random_spread(rng, n)
-        c, table = int(rng.integers(n_classes)), spread.as_table().tolist()
-        cases = [random_case(rng, spread.n_subsets, n_classes) for _ in range(10 if spread.n_subsets < 20 else 2)]
-        votes = ranked_votes(cases, spread, n_classes, unseen)
-        found, any_change = certify(votes, "run-off", target=c, n_jobs=1 + case % 2), certify(votes, "run-off")
-        for at, rankings in enumerate(cases):
-            smallest = smallest_runoff_attack(rankings, table, n_classes, c, unseen)
-            assert found.already[at] == (smallest == 0)
-            if found.already[at]:
-                assert found.radius[at] == 0
-                continue
-            twin = runoff_against(rankings, table, n_classes, c, unseen)
-            assert found.radius[at] == max(twin, any_change.radius[at]), (rankings, table, c)
-            assert found.radius[at] < smallest < inf, (rankings, table, c)
-            exact, total = exact + (found.radius[at] + 1 == smallest), total + 1
-            third += any_change.radius[at] < found.radius[at]
-    assert exact > 0.8 * total > 200
-    assert third > 50
-
-
 def test_reachable_partitions_and_targets_together():
     votes = Votes([[0, 0, 0, 0, 1, 1]], Spread.random(6, 1), range(3))
     assert certify(votes, target=2).radius.tolist() == [2]
@@ -150,7 +98,7 @@ def test_reachable_partitions_and_targets_together():
 
 def test_a_target_certificate_says_what_it_proves_and_is_saved(tmp_path):
     votes = Votes([[0, 0, 0, 0], [0, 0, 1, 2], [2, 2, 2, 1]], Spread.random(4, 1), ["cat", "dog", "owl"], "content")
-    found = certify(votes, "tight", target="owl")
+    found = certify(votes, target="owl")
     assert found.label == "owl"
     assert found.already.tolist() == [False, False, True]
     assert found.radius.tolist() == [2, 0, 0]
@@ -162,11 +110,14 @@ def test_a_target_certificate_says_what_it_proves_and_is_saved(tmp_path):
     found.save(tmp_path / "t.npz")
     back = TargetCertificate.load(tmp_path / "t.npz")
     assert str(back) == str(found)
-    assert back.exact.tolist() == found.exact.tolist()
+    assert back.exact is found.exact is None
     with pytest.raises(ValueError, match="read-only"):
         found.radius[0] = 9
     with pytest.raises(ValueError, match=r"must be one of the 3 classes, as a label. Got 'eel'"):
         certify(votes, target="eel")
+    for method in ("tight", "run-off"):
+        with pytest.raises(ValueError, match="by 'finite-aggregation' or 'dpa-bound'"):
+            certify(votes, method, target="owl")
     with pytest.raises(ValueError, match="no test sample of another class"):
         found.certified_share([0], ["owl"] * 3)
     with pytest.raises(ValueError, match="3 predictions but 1 labels"):
@@ -218,6 +169,8 @@ def test_a_target_certificate_of_samples_that_vote_is_saved_and_counts_changes_a
     assert against["dog"].exact.tolist() == [True]
     assert against["dog"].radius_against("label_flip").tolist() == [7]
     assert against["dog"].radius_against("modify").tolist() == [7]
+    with pytest.raises(ValueError, match=r"A threat is one of .* Got 'nonsense'"):
+        against["dog"].radius_against("nonsense")
     assert "36 training samples vote" in str(against["dog"])
     against["dog"].save(tmp_path / "t.npz")
     back = TargetCertificate.load(tmp_path / "t.npz")

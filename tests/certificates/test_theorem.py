@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from poisonproof import Spread, Votes, certify
-from poisonproof.certificates.kernels import certify_rows
-from poisonproof.certificates.theorem import _by_partition, certify_few
+from poisonproof.certificates.methods import certify_in_numpy, sums_by_partition
+from poisonproof.certificates.theorem2 import certify_rows
 from poisonproof.votes.counting import FEW, LANES
 
 SPREADS = [Spread.paper(5, 3), Spread.random(7, 1), Spread.paper(4, 4), Spread.planes(2, 3)]
@@ -26,7 +26,7 @@ def test_both_forms_agree_in_every_array(spread, inferred, n_classes):
     matrix = np.where(loyal, rng.integers(0, n_classes + 1, (300, 1)), strays)
     votes = Votes(matrix, spread, classes=range(n_classes), classes_inferred=inferred)
     compiled = certify(votes)
-    plain = certify_few(votes.matrix, spread.as_table(), n_classes, unseen_class=inferred)
+    plain = certify_in_numpy(votes.matrix, spread.as_table(), n_classes, unseen_class=inferred)
     for name, array in zip(("prediction", "runner_up", "margin", "radius"), plain, strict=True):
         assert array.tolist() == getattr(compiled, name).tolist(), name
 
@@ -46,23 +46,22 @@ def test_the_kernel_counts_few_and_many_alike(n_classes, d):
     matrix[0] = n_classes
     votes = matrix.astype(np.uint8)
     for inferred in (False, True):
-        plain = certify_few(votes, spread.as_table(), n_classes, unseen_class=inferred)
+        plain = certify_in_numpy(votes, spread.as_table(), n_classes, unseen_class=inferred)
         arrays = [np.empty(len(votes), np.int64) for _ in range(4)]
         small = np.empty(0, np.min_scalar_type(2 * d))
-        shifts, table = np.array(spread.shifts, np.int64), np.empty((0, 0), np.int64)
-        certify_rows(votes, shifts, table, n_classes, inferred, small, *arrays)
+        certify_rows(votes, spread.arrays, n_classes, inferred, small, *arrays)
         for kernel, twin in zip(arrays, plain, strict=True):
             assert kernel.tolist() == twin.tolist()
 
 
 def test_no_test_samples():
     spread = SPREADS[0]
-    plain = certify_few(np.empty((0, spread.n_subsets), np.uint8), spread.as_table(), 2, unseen_class=False)
+    plain = certify_in_numpy(np.empty((0, spread.n_subsets), np.uint8), spread.as_table(), 2, unseen_class=False)
     assert [array.shape for array in plain] == [(0,)] * 4
 
 
 def test_sums_that_short_numbers_do_not_hold():
-    assert _by_partition(np.full((1, 20_000), 2), np.arange(20_000)[None]).tolist() == [[40_000]]
+    assert sums_by_partition(np.full((1, 20_000), 2), np.arange(20_000)[None]).tolist() == [[40_000]]
 
 
 @pytest.mark.parametrize(("rows", "compiled"), [(20, False), (400_000, True)])

@@ -7,6 +7,7 @@ import pytest
 
 from command_line import poisonproof
 from fish import rows, write_rows
+from poisonproof import Certificate
 from poisonproof.learners.table import TableClassifier
 from poisonproof.system.files import read_record
 
@@ -21,7 +22,12 @@ def fish(tmp_path_factory):
     return folder
 
 
-def results(folder):
+def results(folder, *, but_premises=False):
+    """What a run comes to; its certificate as bytes, or without its premises."""
+    if but_premises:
+        certificate = Certificate.load(folder / "certificate.npz")
+        names, arrays = ("votes.npy", "split.npy"), (certificate.prediction.tobytes(), certificate.radius.tobytes())
+        return {name: (folder / name).read_bytes() for name in names}, arrays
     return {name: (folder / name).read_bytes() for name in ("votes.npy", "certificate.npz", "split.npy")}
 
 
@@ -40,7 +46,48 @@ def test_update_takes_the_file_as_it_is_now(fish, tmp_path):
     assert 0 < told["changes"][0]["retrained"] <= 8
     poisonproof("run", tmp_path / "fish.csv", "--label", "kind", "--classes", "cod,eel", "--test", fish / "test.csv",
            "--k", 5, "--d", 2, "--out", tmp_path / "fresh", "--n-jobs", 1)  # fmt: skip
-    assert results(work) == results(tmp_path / "fresh")
+    assert results(work, but_premises=True) == results(tmp_path / "fresh", but_premises=True)
+
+
+@pytest.mark.parametrize("bound", [(), ("--max-memory", "1000GB")])
+@pytest.mark.parametrize("how", ["grows", "shrinks", "--remove"])
+def test_an_update_reads_by_the_schema_of_the_run(tmp_path, how, bound):
+    """One odd row turns what the column of lengths is: it had blocked updates, and stayed when it was removed."""
+    table = rows(60)
+    table[:6] = ["odd" + row[row.index(",") :] for row in table[:6]]
+    write_rows(tmp_path / "few.csv", table)
+    write_rows(tmp_path / "more.csv", [*table, "odd,red,m1,cod"])
+    write_rows(tmp_path / "test.csv", rows(30, seed=1))
+    first, then = ("few.csv", "more.csv") if how == "grows" else ("more.csv", "few.csv")
+    own = ("--label", "kind", "--classes", "cod,eel", "--test", tmp_path / "test.csv", "--k", 5, "--n-jobs", 1)
+    words = (*own, *bound, "--learner", "table", "--no-undefended", "--out")
+    poisonproof("run", tmp_path / first, *words, tmp_path / "run")
+    schema = (tmp_path / "run" / "schema.json").read_text()
+    assert ("'length' as number; 1 odd row could" in schema) == (how == "grows")
+    change = ("--remove", 60) if how == "--remove" else (tmp_path / then,)
+    poisonproof("update", tmp_path / "run", *change, "--n-jobs", 1)
+    for fresh, more in (("same", ("--schema", tmp_path / "run" / "schema.json")), ("own", ())):
+        poisonproof("run", tmp_path / then, *words, tmp_path / fresh, *more)
+    assert (tmp_path / "run" / "schema.json").read_text() == schema
+    assert results(tmp_path / "run", but_premises=True) == results(tmp_path / "same", but_premises=True)
+    assert results(tmp_path / "run") != results(tmp_path / "own")
+    assert poisonproof("verify", tmp_path / "run", "--retrain", 2).stdout.startswith("VERIFIED")
+
+
+def test_verify_takes_test_samples_from_what_it_is_given_and_says_which(fish, tmp_path):
+    """It had opened the file that the manifest names, beside the data that were given."""
+    here = ("verify", fish / "run", fish / "fish.csv")
+    moved = tmp_path / "moved.csv"
+    moved.write_bytes((fish / "test.csv").read_bytes())
+    done = poisonproof(*here, "--test", moved)
+    assert done.stdout.startswith("VERIFIED")
+    assert "On the data given (test samples: from moved.csv), the 10 kept" in done.stdout
+    done = poisonproof(*here, code=5)
+    assert "the test samples of the run are no part of DATA; name their file with --test." in done.stderr
+    assert "On the data that the run names (test samples: from test.csv)" in poisonproof("verify", fish / "run").stdout
+    write_rows(tmp_path / "other.csv", rows(30, seed=2))
+    poisonproof(*here, "--test", tmp_path / "other.csv", code=3)
+    poisonproof("verify", fish / "run", "--test", moved, code=2)
 
 
 def test_removed_rows_stay_removed(tmp_path):

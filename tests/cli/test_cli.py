@@ -188,8 +188,25 @@ def test_split_gives_the_subsets_the_estimator_uses(tmp_path):
         assert len(rows) == model.subset_sizes_[i]
         columns.append(GaussianNB().fit(digits.x_train[rows], digits.y_train[rows]).predict(digits.x_test))
     np.save(tmp_path / "votes.npy", np.array(columns).T)
-    done = poisonproof("certify", tmp_path / "votes.npy", "--spread", summary["spread"], "--classes", 10, "--json")
-    assert json.loads(done.stdout)["radius"] == model.certify(digits.x_test).radius.tolist()
+    words = ("certify", tmp_path / "votes.npy", "--classes", 10, "--spread")
+    ours, found = model.certify(digits.x_test), json.loads(poisonproof(*words, summary["out"], "--json").stdout)
+    assert (found["radius"], found["split"]) == (ours.radius.tolist(), ours.split.as_dict())
+    assert summary["spread"] == f"random, {ours.spread}"
+    assert Spread.load(summary["out"]) == ours.spread
+    by_hand = Votes.from_subsets(np.array(columns).T, summary["out"], range(10))
+    assert certify(by_hand).facts() == certify(Votes.load(saved(by_hand, tmp_path))).facts()
+    assert (certify(by_hand).radius == ours.radius).all()
+    typed = poisonproof(*words, "paper:10,3", "--split", "content")
+    assert f"premise: spread: {Spread.paper(10, 3)}; the subsets were made with this spread (declared)" in typed.stderr
+    assert f"premise: spread: {ours.spread}; as it was written with the subsets (declared)" in (
+        poisonproof(*words, summary["out"]).stderr
+    )
+    assert "another split" in poisonproof(*words, summary["out"], "--split", "group", code=2).stderr
+
+
+def saved(votes, folder):
+    votes.save(folder / "known.npy")
+    return folder / "known.npy"
 
 
 def test_run_digits(tmp_path):

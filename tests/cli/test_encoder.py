@@ -15,7 +15,9 @@ import poisonproof as library
 from command_line import poisonproof
 from encoding import SMALL, network, pictures
 from poisonproof.cli import encoding
-from poisonproof.maps import named_encoders
+from poisonproof.maps import named_encoders, outside_embeddings
+from poisonproof.maps.embedding_cache import EmbeddingCache, sample_keys
+from poisonproof.runs.manifest import Manifest
 from poisonproof.serving.kept import Question
 from poisonproof.system.files import read_record
 
@@ -25,8 +27,6 @@ import numpy as np
 random = np.random.default_rng()
 def nan(X):
     return np.full((len(X), 3), np.nan)
-def width(X):
-    return np.ones((len(X), 2 + int(np.asarray(X).sum()) % 2))
 def twice(X):
     return random.normal(size=(len(X), 3))
 def raises(X):
@@ -95,7 +95,6 @@ def test_removed_rows_lose_their_embeddings(folder, tmp_path):
     poisonproof("run", tmp_path / "shapes", "--encoder", SMALL, *OPTIONS, "--out", run)
     data = library.open_files(tmp_path / "shapes", library.ReadOptions(classes=["0", "1", "2"]))
     encoder = encoding.encoder_of(SMALL)
-    from poisonproof.maps.embedding_cache import EmbeddingCache, sample_keys
 
     keys = sample_keys(encoder.read(data.x_train))
     assert EmbeddingCache.of(encoder.cache, encoder.identity).holds(keys).all()
@@ -119,6 +118,15 @@ def test_samples_vote_through_an_encoder(folder, tmp_path, words):
     done = poisonproof("run", folder, "--method", *words, *options, "--out", run)
     assert "premise: encoder: efficientnet-lite0" in done.stderr
     assert read_record(run / "manifest.json")["clean_accuracy"] > 0.8
+    encoder = encoding.encoder_of(SMALL)
+    data = library.open_files(folder, library.ReadOptions(classes=["0", "1", "2"]))
+    keys = sample_keys(encoder.read(data.x_train))
+    cache = EmbeddingCache.of(encoder.cache, encoder.identity)
+    assert cache.holds(keys).all()
+    done = poisonproof("update", run, "--remove", "3,7", "--n-jobs", 1)
+    assert "2 embeddings of removed rows were deleted from the cache" in done.stderr
+    assert np.flatnonzero(~EmbeddingCache.of(encoder.cache, encoder.identity).holds(keys)).tolist() == [3, 7]
+    encoder(data.x_train)  # what was removed is there again, for other tests
 
 
 def test_images_without_a_learner_get_the_encoder_or_a_map_of_images(folder, tmp_path, monkeypatch):
@@ -196,14 +204,22 @@ def test_texts_files_and_functions(folder, tmp_path, monkeypatch):
         run = run.with_name(f"{run.name}-run")
         done = poisonproof("run", folder, "--encoder", name, "--learner", "table", *OPTIONS, "--out", run)
         assert "premise: encoder: " in done.stderr
-        again = ("--encoder", name) if ":" in name else ()
-        assert "VERIFIED" in poisonproof("verify", run, "--retrain", 1, *again).stdout
+        own = ("--encoder", name)
+        again = own if ":" in name else ()
+        assert "VERIFIED" in poisonproof("verify", run, "--retrain", 1, *own).stdout
+        assert f"say so again: --encoder {name}" in poisonproof("update", run, "--remove", "1", code=2).stderr
         poisonproof("predict", run, folder / "1", "--out", f"{run}.csv", "--n-jobs", 1, *again)
         lines = Path(f"{run}.csv").read_text().splitlines()
         answers = [(row["prediction"], row["radius"]) for row in csv.DictReader(lines)]
         assert {radius for _, radius in answers} != {"0"}
         assert served(run, folder / "1", again, monkeypatch) == answers
-        poisonproof("update", run, "--remove", "1", "--n-jobs", 1, *again)
+        poisonproof("update", run, "--remove", "1", "--n-jobs", 1, *own)
+    (tmp_path / "moved").mkdir()
+    for name in ("small.onnx", "small.json", "gpu.npz"):
+        (tmp_path / name).rename(tmp_path / "moved" / name)
+    for name in ("small.onnx", "gpu.npz"):
+        run = tmp_path / f"{name}-run"
+        assert "VERIFIED" in poisonproof("verify", run, "--retrain", 1, "--encoder", f"moved/{name}").stdout
     run = tmp_path / "mine-colours-run"
     for words in (("update", run, "--remove", "2"), ("predict", run, folder / "1"), ("serve", run, "--port", 0)):
         assert "say so again: --encoder mine:colours" in poisonproof(*words, code=2).stderr
@@ -237,6 +253,29 @@ def test_embeddings_of_a_function_are_kept_where_it_states_what_it_is(tmp_path, 
     assert encoding.encoder_of("helped:stated").cache == str(tmp_path / "cache" / "embeddings")
 
 
+@pytest.mark.parametrize("method", [("--learner", "table"), ("--method", "neighbours", "--n-neighbors", 5)])
+def test_no_file_is_opened_because_a_strangers_run_names_it(folder, tmp_path, monkeypatch, method):
+    """`verify` and `update` open what the auditor names, and nothing else that a manifest or a model may name."""
+    monkeypatch.chdir(tmp_path)
+    data = library.open_files(folder, library.ReadOptions(classes=["0", "1", "2"]))
+    X = np.concatenate([data.x_train, data.x_test])
+    library.write_embeddings("gpu.npz", X, X.reshape(len(X), -1)[:, ::5], name="large", trained_on="the web")
+    options = OPTIONS if method[0] == "--learner" else OPTIONS[4:]
+    poisonproof("run", folder, "--encoder", "gpu.npz", *method, *options, "--out", "run")
+    again = ("--retrain", 1) if method[0] == "--learner" else ()
+    outside_embeddings._tables.clear()
+    opened = []
+    monkeypatch.setattr(outside_embeddings, "open_arrays", lambda path, names: opened.append(path) or 1 / 0)
+    done = poisonproof("verify", "run", *again, code=5)
+    assert "and nothing is opened because a run says so" in " ".join(done.stderr.split())
+    assert "say so again: --encoder gpu.npz" in poisonproof("update", "run", "--remove", "1", code=2).stderr
+    manifest = Manifest.read(Path("run"))
+    manifest.but(asked={**manifest.asked, "encoder": "wordllama"}).write(Path("run"))
+    poisonproof("update", "run", "--remove", "1", code=2)
+    poisonproof("verify", "run", *again, code=3)
+    assert opened == []
+
+
 def test_plan_and_compare_take_an_encoder(folder, tmp_path):
     common = ("--encoder", SMALL, "--classes", "0,1,2", "--n-jobs", 1)
     done = poisonproof("compare", folder, *common, "--k", 3, "--classifiers", 6, "--rows", "dpa,finite", "--json")
@@ -268,7 +307,6 @@ def test_what_cannot_be_meant_is_one_sentence(folder, tmp_path, words, sentence)
     ("name", "sentence"),
     [
         ("nan", "gave NaN, infinity or nothing for a sample; it must give numbers"),
-        ("width", "it must give as many for every sample"),
         ("twice", "gave other numbers when it was asked about the same sample again"),
         ("raises", "raised on a sample (ValueError: no model here)"),
     ],
@@ -316,12 +354,12 @@ def test_a_map_of_our_own_beside_the_encoder(folder, tmp_path):
     assert answers.count("1") > 0.9 * len(answers)
 
 
-def test_an_unreadable_image_is_named(folder, tmp_path):
+def test_an_unreadable_image_is_left_out_and_named(folder, tmp_path):
     bad = shutil.copytree(folder, tmp_path / "shapes")
     (bad / "0" / "broken.png").write_bytes(b"no picture")
-    words = ("run", bad, "--encoder", SMALL, *OPTIONS, "--out", tmp_path / "run")
-    assert "broken.png" in poisonproof(*words, code=2).stderr
-    assert "16 test samples" in poisonproof(*words, "--skip-bad").stdout
+    done = poisonproof("run", bad, "--encoder", SMALL, *OPTIONS, "--out", tmp_path / "run")
+    assert "0/broken.png is not a whole image" in done.stderr
+    assert "16 test samples" in done.stdout
 
 
 def test_a_missing_extra_is_named(folder, tmp_path, monkeypatch):

@@ -102,26 +102,6 @@ def test_the_votes_of_digits_are_certified_without_anything_that_takes_long_to_l
     assert done.stderr.strip().splitlines()[-1] == "[]"
 
 
-def test_an_update_of_a_table_runs_neither_pandas_nor_statistics(tmp_path):
-    """A second of what scikit-learn imports on its way is put off, and here nobody comes to use it."""
-    lines = [
-        f"{x:.3f},{'rg'[int(y > 0)]},{'ab'[int(x > 0)]}" for x, y in np.random.default_rng(0).normal(size=(200, 2))
-    ]
-    (tmp_path / "t.csv").write_text("x,c,kind\n" + "\n".join(lines) + "\n")
-    invoke("run", tmp_path / "t.csv", "--label", "kind", "--learner", "table", "--k", "5", "--out", tmp_path / "run")
-    heavy = ("pandas.core", "scipy.stats._stats_py", "scipy.special._ufuncs", "pyarrow", "sklearn.linear_model",
-             "sklearn.ensemble", "sklearn.pipeline", "skops", "matplotlib", "PIL", "rich.progress")  # fmt: skip
-    code = (
-        "import sys; from poisonproof.cli import main\n"
-        "try: main()\n"
-        f"except SystemExit: print(sorted(set(sys.modules) & set({heavy!r})), file=sys.stderr)"
-    )
-    command = [sys.executable, "-c", code, "update", str(tmp_path / "run"), "--remove", "3", "--n-jobs", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert "were trained again" in done.stdout
-    assert done.stderr.strip().splitlines()[-1] == "[]"
-
-
 def test_the_package_is_the_command_line_too():
     command = [sys.executable, "-m", "poisonproof", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

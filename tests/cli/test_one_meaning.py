@@ -36,11 +36,10 @@ READ = ReadOptions(
     schema="schema.json",
     classes=["a", "b"],
     delimiter=";",
-    quotes="records",
+    lines=True,
     image_size=(8, 9),
     colour=False,
     n_features=12,
-    skip_bad=True,
     most_bytes=2_500_000_000,
 )
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import tracemalloc
 import warnings
 
@@ -14,7 +15,7 @@ from sklearn.naive_bayes import GaussianNB
 from command_line import poisonproof
 from poisonproof import FiniteAggregationClassifier
 from poisonproof.data import ReadOptions, streaming
-from poisonproof.data.streaming import RowStream
+from poisonproof.data.streaming import RowStream, in_place
 from poisonproof.data.user_files import read_part
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.schema import ArraySchema, ImageSchema, SparseSchema, read_schema
@@ -24,7 +25,7 @@ from poisonproof.training.member_list import UnansweredError
 from tables import wine_rows, write_csv
 
 NAMES, ROWS = wine_rows()
-OURS = ["sample", "prediction", "radius", "runner_up", "vote_share"]
+OURS = ["sample", "prediction", "radius", "runner_up", "vote_share", "reason"]
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +112,7 @@ def test_small_radii_are_withheld_and_the_feared_size_is_told(made):
     assert max(radii) > 0
     done = poisonproof("predict", run, table, "--n-jobs", 1, "--min-radius", 1, "--attack-size", 1)
     answers = answers_of(done.stdout)
-    assert list(answers[0])[: len(OURS) + 1] == [*OURS, "certified"]
+    assert list(answers[0])[: len(OURS) + 1] == [*OURS[:-1], "certified", "reason"]
     for before, answer in zip(full, answers, strict=True):
         enough = int(answer["radius"]) >= 1
         assert answer["certified"] == str(enough).lower()
@@ -204,6 +205,18 @@ def test_a_sample_that_nobody_can_answer_stops_no_stream(tmp_path):
 # Every kind of file, in blocks, is what it is when it is read whole
 
 
+def test_a_line_that_cannot_be_read_has_its_place_in_its_block(tmp_path):
+    lines = ["no:1", *(f"1 {at}:1" for at in range(4)), "1 x", "1 y", "1 0:1", "1 -1:2"]
+    (tmp_path / "s.svm").write_text("\n".join(lines))
+    for rows in (1, 2, 4, 100):
+        names = []
+        for block in RowStream(tmp_path / "s.svm", SparseSchema(5), ReadOptions(), 512)._of_svmlight(
+            tmp_path / "s.svm", SparseSchema(5), None, rows
+        ):
+            names += in_place(block.part.names, block.unread, lambda one: -one.name)
+        assert names == [-1, 2, 3, 4, 5, -6, -7, 8, -9]
+
+
 def joined(stream):
     blocks = list(stream)
     X = [block.part.X for block in blocks]
@@ -226,7 +239,7 @@ def test_npz_svmlight_and_folders_in_blocks(tmp_path):
     for at in range(23):
         Image.fromarray(rng.integers(0, 255, (4, 5)).astype(np.uint8)).save(tmp_path / "images" / f"{at:02}.png")
     (tmp_path / "images" / "03.png").write_bytes(b"no image")
-    options = ReadOptions(skip_bad=True, image_size=(5, 4))
+    options = ReadOptions(image_size=(5, 4))
     for name, schema in (
         ("a.npz", ArraySchema((3, 2), "float64")),
         ("f.npz", ArraySchema((6,), "float64")),
@@ -239,6 +252,42 @@ def test_npz_svmlight_and_folders_in_blocks(tmp_path):
             assert np.array_equal(values, as_rows(part.X)), name
             assert names == list(part.names)
             assert notes == part.notes
+
+
+@pytest.mark.posix
+@pytest.mark.parametrize("rows", [1, 3, 512])
+def test_a_sample_that_cannot_be_read_keeps_its_place(tmp_path, monkeypatch, rows):
+    """Pictures: the first, one in the middle and the last; the others have the answers they had."""
+    rng = np.random.default_rng(0)
+    for at in range(40):
+        (tmp_path / "images" / str(at % 2)).mkdir(parents=True, exist_ok=True)
+        pixels = rng.integers(0, 100, (4, 5)).astype(np.uint8) + np.uint8(100 * (at % 2))
+        Image.fromarray(pixels).save(tmp_path / "images" / str(at % 2) / f"{at:02}.png")
+    given = ("--k", 3, "--d", 1, "--n-jobs", 1, "--no-undefended", "--learner", "table")
+    poisonproof("run", tmp_path / "images", *given, "--out", tmp_path / "run")
+    monkeypatch.setattr(KeptRun, "rows_at_once", rows)
+    monkeypatch.setattr(streaming, "FEWEST_ROWS", 1)
+    new = tmp_path / "images" / "1"
+    whole = answers_of(poisonproof("predict", tmp_path / "run", new, "--n-jobs", 1).stdout)
+    assert {answer["reason"] for answer in whole} == {""}
+    for name in (b"00.png", b"12.png", b"zz \xff.png"):
+        (new / os.fsdecode(name)).write_bytes(b"no picture")
+    done = poisonproof("predict", tmp_path / "run", new, "--n-jobs", 1, "--attack-size", 1)
+    answers = answers_of(done.stdout)
+    places = [at for at, answer in enumerate(answers) if answer["reason"]]
+    assert places == [0, 7, len(whole) + 2]
+    assert answers[0] == dict.fromkeys(answers[0], "") | {
+        "sample": "00.png", "reason": "is not a whole image (UnidentifiedImageError)"
+    }  # fmt: skip
+    rest = [answer for answer in answers if not answer["reason"]]
+    assert [[one[name] for name in OURS] for one in rest] == [[one[name] for name in OURS] for one in whole]
+    assert "unread 3" in done.stderr
+    written = poisonproof("predict", tmp_path / "run", new, "--n-jobs", 1, "--json").stdout.splitlines()
+    assert [json.loads(line)["radius"] is None for line in written] == [bool(answer["reason"]) for answer in answers]
+    assert "3 of 23 images were left out; 00.png is not a whole image" in done.stderr
+    for item in new.iterdir():
+        item.write_bytes(b"no picture")
+    assert "holds no sample that can be read" in poisonproof("predict", tmp_path / "run", new, code=2).stderr
 
 
 def test_a_file_beyond_the_bound_of_whole_files_is_streamed(made, tmp_path, monkeypatch):

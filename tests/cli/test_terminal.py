@@ -35,8 +35,6 @@ from poisonproof.display.markup import in_latex, in_markdown
 from poisonproof.display.spreadsheet import as_cell
 from poisonproof.display.text import shown, shown_lines
 from poisonproof.estimators.base import warn
-from poisonproof.paper.figures import certified_curves, save
-from poisonproof.paper.tables import FORMATS, Table
 from poisonproof.premises import Premise, PremiseWarning
 from poisonproof.report.page import templates
 from poisonproof.system.files import (
@@ -46,6 +44,8 @@ from poisonproof.system.files import (
     write_arrays,
     write_record,
 )
+from research.paper.figures import certified_curves, save
+from research.paper.tables import FORMATS, Table
 
 CLI = Path(poisonproof.__file__).parent / "cli"
 # Cursor home, erase the line, colour; C1's own introducer; DEL; bidirectional, zero-width, tag and line-end characters;
@@ -144,11 +144,6 @@ def repr_of(value):
     [
         ["verify", "RUN"],
         ["verify", "RUN", "--json"],
-        ["table", "RUN"],
-        ["table", "RUN", "--table", "2", "--format", "markdown"],
-        ["table", "RUN", "--table", "2", "--format", "latex"],
-        ["table", "RUN", "--format", "json"],
-        ["plot", "RUN", "--out", "OUT.svg"],
         ["predict", "RUN", "DATA", "--out", "OUT.csv", "--n-jobs", "1"],
         ["predict", "RUN", "DATA", "--out", "OUT.csv", "--n-jobs", "1", "--json"],
         ["vote", "RUN", "DATA", "--out", "OUT.npy", "--n-jobs", "1"],

@@ -37,7 +37,8 @@ def test_run_says_what_it_decided(made):
     assert "learner: auto, because these are numbers and categories; --learner chooses another" in said
     assert "wine.csv: 1 rows with another number of cells than the header were left out" in said
     assert "premise: schema: number: alcohol, malic_acid" in said
-    assert "label: class; group: maker (chosen from this data)" in said
+    closest = "closest guess: column 'alcohol' as number; 4 odd contributors could have changed that"
+    assert f"label: class; group: maker; {closest} (chosen from this data)" in said
     assert (
         "premise: learner: AutoClassifier(), because these are numbers and categories (chosen from this data)" in said
     )
@@ -46,19 +47,18 @@ def test_run_says_what_it_decided(made):
     assert manifest["unit"] == "contributors"
     assert manifest["threat_model"]["change anything in the training samples of one contributor"] == 1
     assert manifest["files"]["schema.json"] == sha256_of(folder / "run" / "schema.json")
-    assert manifest["notes"] == ["wine.csv: 1 rows with another number of cells than the header were left out"]
+    note = "wine.csv: 1 rows with another number of cells than the header were left out; the first is line "
+    assert [said.startswith(note) for said in manifest["notes"]] == [True]
     assert set(manifest["settings"]["dataset"]) > {"groups"}
     assert "contributors" in (folder / "run" / "report.html").read_text()
 
 
-def test_a_run_goes_on_and_another_schema_is_another_run(made, tmp_path):
+def test_a_run_goes_on_and_with_another_schema_it_is_another(made):
     folder, table, _ = made
-    words = ("run", table, "--out", folder / "run", *SMALL, "--schema")
-    assert "going on with the run" in poisonproof(*words, folder / "run" / "schema.json").stderr
-    record = json.loads((folder / "run" / "schema.json").read_text())
-    record["columns"]["shade"] = "ignore"
-    (tmp_path / "other.json").write_text(json.dumps(record))
-    assert "holds another run: its dataset differs" in poisonproof(*words, tmp_path / "other.json", code=2).stderr
+    words = ("run", table, "--label", "class", "--group-column", "maker", "--out", folder / "run", *SMALL)
+    assert "going on with the run" in poisonproof(*words).stderr
+    declared = poisonproof(*words, "--schema", folder / "run" / "schema.json", code=2).stderr
+    assert "holds a run that was asked for with another --schema" in declared
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
@@ -80,8 +80,10 @@ def test_predict_answers_with_the_radii_of_the_model(made, tmp_path, suffix):
         if suffix == "jsonl"
         else list(csv.DictReader(text.splitlines()))
     )
-    assert list(answers[0]) == ["sample", "prediction", "radius", "runner_up", "vote_share", *order]
-    assert [int(answer["sample"]) for answer in answers] == [line for line in range(2, 32) if line != 9]
+    assert list(answers[0]) == ["sample", "prediction", "radius", "runner_up", "vote_share", "reason", *order]
+    assert [int(answer["sample"]) for answer in answers] == list(range(2, 32))
+    bad = answers.pop(7)
+    assert (bad["prediction"] or None, bad["reason"]) == (None, "with another number of cells than the header")
     model = FiniteAggregationClassifier.load(folder / "run" / "models")
     dataset = open_files(table, ReadOptions(schema=folder / "run" / "schema.json", test=table))
     X = dataset.x_train.iloc[[5 * at for at in range(30) if at != 7]]
@@ -160,13 +162,10 @@ def lines(*texts, end="\n"):
 DATA = [f"{i}.5,{'ab'[i % 2]}" for i in range(40)]
 GOOD = lines("x,y", *DATA)
 TEXTS = lines("x,y", *(f"so many words {row}" for row in DATA))
-IDS = lines("x,y", *(f"{i},{i}" for i in range(200)))
 T, Y = "t.csv", ["--label", "y"]
 WRONG = {
     "missing label column": (T, lines("x,clas", *DATA), ["--label", "class"], "no column 'class'; did you mean 'clas'"),
     "no label named": (T, GOOD, [], "holds the labels? Name it with --label"),
-    "one class": (T, lines("x,y", *["1,a"] * 40), Y, "have the label 'a'; two classes are needed"),
-    "three rows": (T, lines("x,y", *DATA[:3]), Y, "gives 3 training samples; at least 10"),
     "empty": (T, b"", Y, "is empty; the first line must name the columns"),
     "blank": (T, b"\n\n  \n", Y, "is empty; the first line must name the columns"),
     "no header": (T, lines(*DATA), Y, "its first line looks like data"),
@@ -174,13 +173,13 @@ WRONG = {
     "tab": (T, lines("x\ty", "1\ta"), Y, "try --delimiter 'tab'"),
     "odd delimiter": (T, GOOD, [*Y, "--delimiter", "ab"], "A delimiter is one character"),
     "duplicate names": (T, lines("x,x,y", "1,2,a"), Y, "2 columns named 'x'"),
-    "UTF-16": (T, "x,y\n1,a".encode("utf-16"), Y, "is in UTF-16; save it as UTF-8"),
+    "UTF-16": (T, "x,y\n1,a".encode("utf-16"), Y, "first line must name the columns, in UTF-8"),
     "UTF-16 without mark": (T, "x,y\n1,a".encode("utf-16-le"), Y, "has a header with NUL bytes"),
     "Latin header": (T, b"x,\xe4\n1,a", Y, "The header of"),
-    "open header": (T, b'x,"y\n1,a', Y, "opens a quote and does not close it"),
-    "many labels": (T, IDS, Y, "is this the right column"),
+    "open header": (T, b'x,"y\n1,a', Y, "has a header with faulty quotes (--lines takes such quotes as characters)"),
+    "no sample": (T, lines("x,y", "1,", "2,NA"), Y, "has no training samples (t.csv: 2 rows without a label were left"),
     "nothing to learn": (T, lines("x,y", *[",a", ",b"] * 20), Y, "there is nothing to learn from"),
-    "old Mac": (T, lines("x,y", *DATA, end="\r"), Y, "ends its lines with carriage returns"),
+    "old Mac": (T, lines("x,y", *DATA, end="\r"), Y, "must name the columns, in UTF-8, and end with a line feed"),
     "huge": (T, GOOD, [*Y, "--max-size", "1e-8"], "takes about 819 B of memory"),
     "label twice": (T, GOOD, [*Y, "--group-column", "y"], "both the label and the contributor"),
     "test and held-out": (T, GOOD, [*Y, "--test", T, "--held-out", "0.5"], "not both"),
@@ -199,6 +198,37 @@ WRONG = {
     "not npz": ("t.npz", b"x,y\n", [], "is not a whole npz file"),
     "options of a named set": (None, None, ["digits", "--label", "y"], "--label is for your own files"),
 }  # fmt: skip
+
+
+FEW_TESTS = lines("x,y,g", *(f"{i}.5,{i % 2},u{i % 9}" for i in range(20)))
+MANY = [f"{i}.5,{i % 2},u{i % 9}" for i in range(90)] + [f"{i},L{i},evil" for i in range(2000)]
+GOES_ON = {
+    # what: (training rows, options, the class list, what is said)
+    "a rare declared class without a sample": (
+        [f"{i},0,u" for i in range(40)], ["--classes", "0,1"], ["0", "1"], "have one label",
+    ),
+    "one class": ([f"{i},0,u" for i in range(40)], [], ["0"], "have one label"),
+    "three rows": (["0,0,u", "1,1,u", "2,0,u"], [], ["0", "1"], "base classifiers abstain"),
+    "a contributor with 2,000 labels": (MANY, ["--group-column", "g"], 1000, "have 2002 different labels"),
+    "a label of 4 MB": ([f"{i},{i % 2},u" for i in range(40)] + ["1," + "x" * 4_000_000 + ",u"], [], ["0", "1"], ""),
+    "spellings": (["1,1,u", "2,1.0,u", "3,1.0,u", "4,10,u", "5,2,u"] * 4, [], ["1.0", "2", "10"], ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", GOES_ON)
+@pytest.mark.parametrize("large", [[], ["--max-memory", "4"]], ids=["in memory", "out of core"])
+def test_what_a_few_rows_or_one_contributor_can_cause_stops_nothing(tmp_path, monkeypatch, what, large):
+    rows, words, classes, said = GOES_ON[what]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_bytes(lines("x,y,g", *rows))
+    (tmp_path / "test.csv").write_bytes(FEW_TESTS)
+    words = [*Y, *words, "--test", "test.csv", "--out", "run", "--no-undefended", *SMALL, *large]
+    done = poisonproof("run", "t.csv", *words)
+    assert said in done.stderr
+    named = json.loads((tmp_path / "run" / "votes.json").read_text())["classes"]["values"]
+    assert (len(named) if isinstance(classes, int) else named) == classes
+    poisonproof("predict", "run", "test.csv", "--out", "p.csv", "--target", f"{named[0].removesuffix('.0')}.0")
+    assert "VERIFIED" in poisonproof("verify", "run", "t.csv", "--test", "test.csv").stdout
 
 
 @pytest.mark.parametrize("what", WRONG)
@@ -244,7 +274,10 @@ def test_mixed_encodings_are_said_and_cost_nothing(tmp_path):
     body = lines("x,shade,y", *(f"{i},d\u00fcster,{'ab'[i % 2]}" for i in range(40)))
     (tmp_path / "t.csv").write_bytes(body + b"\n3,d\xfcster,a\n")
     dataset = open_files(tmp_path / "t.csv", ReadOptions(label="y"))
-    assert dataset.notes == ("t.csv: 1 rows are not UTF-8 and were read as Latin-1, each by itself (mixed encodings)",)
+    note = (
+        "t.csv: 1 rows are not UTF-8 and were read as Latin-1, each by itself (mixed encodings); the first is line 42"
+    )
+    assert dataset.notes == (note,)
     assert set(pd.concat([dataset.x_train, dataset.x_test])["shade"]) == {"d\u00fcster"}
 
 
@@ -273,3 +306,47 @@ def test_tsv_is_csv_with_tabs(tmp_path):
     odd = tmp_path / "odd.tsv"
     odd.write_text(text)
     assert open_files(odd, replace(how, delimiter=",")).digests() == comma.digests()
+
+
+WHOSE = {
+    "nothing but the data": (
+        ("digits",),
+        "classes",
+        "spread, split, learner, fitted before the split",
+    ),
+    "all that can be given": (
+        ("digits", "--k", 4, "--d", 2, "--learner", "table"),
+        "spread, classes, learner",
+        "split, fitted before the split",
+    ),
+    "a table": (
+        ("t.csv", "--label", "y"),
+        "",
+        "rows, spread, split, test samples, fitted before the split",
+    ),
+    "a table with all that can be given": (
+        ("t.csv", "--label", "y", "--k", 4, "--learner", "table", "--held-out", 0.3, "--classes", "a,b"),
+        "spread, learner, test samples, classes",
+        "rows, split, fitted before the split",
+    ),
+    "neighbours": (
+        ("t.csv", "--label", "y", "--method", "neighbours", "--n-neighbors", 3),
+        "number of neighbours",
+        "rows, test samples, fitted before the split",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WHOSE)
+def test_a_run_calls_declared_what_was_typed_and_nothing_else(tmp_path, case):
+    words, declared, by_default = WHOSE[case]
+    (tmp_path / "t.csv").write_bytes(lines("x,z,y", *(f"{i},{i % 7},{'ab'[i % 3 == 0]}" for i in range(60))))
+    words = [tmp_path / "t.csv" if word == "t.csv" else word for word in words]
+    poisonproof("run", *words, "--no-undefended", "--n-jobs", 1, "--out", tmp_path / "run")
+    premises = read_record(tmp_path / "run" / "manifest.json")["premises"]
+    said = {
+        word: {one.partition(":")[0] for one in premises if one.endswith(f"({word})")}
+        for word in ("declared", "by default")
+    }
+    assert said == {"declared": set(declared.split(", ")) - {""}, "by default": set(by_default.split(", ")) - {""}}
+    poisonproof("verify", tmp_path / "run", words[0])

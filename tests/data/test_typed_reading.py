@@ -1,5 +1,6 @@
 """Tables read by column are the tables read row by row: CSV as texts, Parquet typed from the file to the samples."""
 
+import csv
 import datetime
 from collections import Counter
 from decimal import Decimal
@@ -13,8 +14,10 @@ import pytest
 import row_by_row as slow
 from poisonproof import Split, read
 from poisonproof.data.readers.csvfile import CsvTable
+from poisonproof.data.readers.guessing import guess_schema
 from poisonproof.data.readers.parquet import ParquetTable
-from poisonproof.data.readers.tables import Tally, guess_schema, read_table
+from poisonproof.data.readers.part import LeftOut
+from poisonproof.data.readers.tables import Tally, read_table
 from poisonproof.samples.canonical import digest_of, to_samples
 from poisonproof.samples.schema import MISSING, TableSchema
 
@@ -126,7 +129,7 @@ def test_parquet_typed_is_parquet_written_out(tmp_path, seed):
     part = read_table(ParquetTable(path), schema, labelled=True, tally=tally)
     twin = slow.read(names, slow.parquet_records(path, faults), schema, faults)
     assert_same(part, tally, twin, faults, schema)
-    written = list(ParquetTable(path).records(seen := Counter()))
+    written = list(slow.records_of(ParquetTable(path), seen := LeftOut()))
     assert written == list(slow.parquet_records(path, again := Counter()))
     assert seen == again
 
@@ -142,10 +145,10 @@ def test_csv_by_column_is_csv_by_row(tmp_path, seed, monkeypatch):
         lines.append(";".join([*cells, str(rng.normal()), who, label]))
     path.write_text("\n".join(lines) + "\n")
     schema = TableSchema(roles_for(names, rng), MISSING if seed % 2 else WORDS[seed:], ";", decimal=",."[seed % 2])
-    monkeypatch.setattr("poisonproof.data.readers.pieces.ROWS_PER_PIECE", 7)
-    tally, faults, table = Tally(), Counter(), CsvTable(path, ";")
+    monkeypatch.setattr("poisonproof.data.readers.csvfile.BLOCK", 150)
+    tally, faults, table = Tally(), LeftOut(), CsvTable(path, ";")
     part = read_table(table, schema, labelled=True, tally=tally)
-    twin = slow.read(names, table.records(faults), schema, faults)
+    twin = slow.read(names, slow.records_of(table, faults), schema, faults)
     assert_same(part, tally, twin, faults, schema)
 
 
@@ -175,11 +178,10 @@ def test_a_schema_is_guessed_from_types_as_from_texts(tmp_path):
     odd_parquet(tmp_path / "odd.parquet", 3)
     table = ParquetTable(tmp_path / "odd.parquet")
 
-    class Texts:
-        path, header, unreadable = table.path, table.header, table.unreadable
-        records = staticmethod(table.records)
-
+    rows = [table.header, *(cells for _, cells in slow.records_of(table, LeftOut()))]
+    with (tmp_path / "odd.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
     guessed = guess_schema(table, "label", "who", "\t")
-    assert guessed.columns == guess_schema(Texts(), "label", "who", ",").columns
+    assert guessed.columns == guess_schema(CsvTable(tmp_path / "odd.csv"), "label", "who", ",").columns
     assert guessed.named("number")
     assert "nothing" in guessed.named("ignore")

@@ -1,8 +1,5 @@
 """Classifiers whose training samples vote: updates, files, real attacks, contributors, surroundings, Dask."""
 
-import warnings
-
-import joblib
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -250,20 +247,3 @@ def test_a_search_and_a_scaler_in_front_are_seen():
     assert not {p.what: p.declared for p in best.premises_}["number of neighbours"]
     with pytest.warns(PremiseWarning, match="in front of the vote"):
         make_pipeline(StandardScaler(), MODELS["neighbours"]()).fit(X, y)
-
-
-def test_dask_workers_count_shards(tmp_path):
-    distributed = pytest.importorskip("distributed")
-    expected = {name: make().fit(DIGITS[TRAIN], LABELS[TRAIN]).certify(DIGITS[TEST]) for name, make in MODELS.items()}
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None, silence_logs=50
-        ) as cluster,
-        distributed.Client(cluster),
-        joblib.parallel_config("dask"),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore", UserWarning)
-        for name in ("ballots", "neighbours"):
-            model = MODELS[name](n_jobs=2).fit(DIGITS[TRAIN], LABELS[TRAIN])
-            same(model.certify(DIGITS[TEST]), expected[name])

@@ -19,8 +19,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from ensembles import FirstSeen, first_seen
 from oracle import theorem_2
 from poisonproof import (
+    BallotClassifier,
     FiniteAggregationClassifier,
     PremiseWarning,
     Split,
@@ -79,6 +81,19 @@ def test_each_member_sees_its_subset_in_canonical_order_and_nothing_else():
         assert matrix[:, i].tolist() == tree.predict(X[TEST]).tolist()
         assert ensemble.subset_sizes_[i] == len(rows)
     assert ensemble.partition_sizes_.sum() == 180
+
+
+def test_a_learner_that_minds_the_order_of_its_rows_is_fed_them_by_their_content():
+    ensemble = model(FirstSeen(), classes=range(4))
+    expected = first_seen(X[TRAIN], Y[TRAIN], ensemble.fit(X[TRAIN], Y[TRAIN]).spread_, 60)
+    assert len(np.unique(expected)) == 4
+    assert np.array_equal(ensemble.votes(X[TEST]).matrix, expected)
+    assert np.array_equal(ensemble.fit(X[TRAIN][::-1], Y[TRAIN][::-1]).votes(X[TEST]).matrix, expected)
+    ensemble.update(remove=[3, 9], add=(X[TRAIN][[9, 3]], Y[TRAIN][[9, 3]]))
+    ensemble.update(remove=range(100))
+    kept = [*X[TRAIN][::-1][[row for row in range(180) if row not in (3, 9)]], *X[TRAIN][[9, 3]]][100:]
+    codes = np.array([*Y[TRAIN][::-1][[row for row in range(180) if row not in (3, 9)]], *Y[TRAIN][[9, 3]]])[100:]
+    assert np.array_equal(ensemble.votes(X[TEST]).matrix, first_seen(np.array(kept), codes, ensemble.spread_, 60))
 
 
 class Global(ClassifierMixin, BaseEstimator):
@@ -249,7 +264,7 @@ def test_premises_say_what_was_declared():
     assert "classes: 4 labels, 0, 1, 2, 3 (chosen from this data)" in said
     assert "number of features: 5 (chosen from this data)" in said
     declared = model(classes=range(4), split=Split(n_features=5)).fit(X[TRAIN], Y[TRAIN])
-    assert all(premise.declared for premise in declared.premises_)
+    assert all(premise.declared is not False for premise in declared.premises_)
     assert "Premise: split: content" in str(declared.certify(X[TEST]))
 
 
@@ -457,7 +472,7 @@ def test_text_labels_with_a_missing_one():
             model(classes=["ant", "bee", "cat", "dog"]).fit(np.vstack([X[TRAIN], X[:1]]), labels)
     with pytest.raises(ValueError, match="None of the 180 labels is one of the declared classes"):
         model(classes=["Ant", "Bee"]).fit(X[TRAIN], names)
-    with pytest.raises(ValueError, match="different labels, none of them missing"):
+    with pytest.raises(ValueError, match="must name different labels, and"):
         model(classes=[1, 1.0, 2]).fit(X[TRAIN], Y[TRAIN])
 
 
@@ -534,3 +549,37 @@ class CountsThreads(ClassifierMixin, BaseEstimator):
 
     def predict(self, X):
         return np.full(len(X), self.classes_[min(self.most_, len(self.classes_)) - 1])
+
+
+@pytest.mark.parametrize("make", [lambda: model(classes=None), lambda: BallotClassifier(near=3.0)])
+def test_a_label_with_half_a_surrogate_can_be_kept(tmp_path, make):
+    """`save` raised: no UTF-8 holds such a text."""
+    labels = [*map(str, Y[TRAIN]), "odd\ud800"]
+    fitted = make().fit(np.vstack([X[TRAIN], X[:1]]), labels)
+    fitted.save(tmp_path / "model")
+    loaded = type(fitted).load(tmp_path / "model")
+    assert loaded.classes_.tolist() == fitted.classes_.tolist()
+    assert loaded.classes_[-1] == "odd\ufffd"
+    assert fitted.certify(X[:5]).by_class(labels[:5], 1)
+    fitted.certify(X[:5]).save(tmp_path / "certificate.npz")
+
+
+def test_update_names_inferred_classes_as_a_fresh_fit_does():
+    spelled = [*Y[TRAIN].tolist()[:-6], "1", 1.0, "1", 2.0, 2.0, "2"]
+    learner = GaussianNB()
+    rows = [row for row, label in enumerate(spelled) if label == 1 and type(label) is int]
+    for remove in (rows, rows[1:], [len(spelled) - 6, len(spelled) - 4]):
+        fitted = FiniteAggregationClassifier(learner, k=4, d=2).fit(X[TRAIN], spelled)
+        fitted.update(remove=remove)
+        left = np.delete(np.arange(len(spelled)), remove)
+        fresh = FiniteAggregationClassifier(learner, k=4, d=2).fit(X[TRAIN][left], [spelled[row] for row in left])
+        assert list(map(repr, fitted.classes_.tolist())) == list(map(repr, fresh.classes_.tolist()))
+        assert (fitted.subset_digests_ == fresh.subset_digests_).all()
+
+
+def test_update_keeps_the_premise_that_somebody_else_typed_the_labels():
+    series, numbers = pd.Series(Y[TRAIN]), Y[TRAIN].tolist()
+    for labels, more in ((series, numbers[:1]), (numbers, series[:1])):
+        fitted = FiniteAggregationClassifier(GaussianNB(), k=4, d=2, classes=range(10)).fit(X[TRAIN], labels)
+        fitted.update(add=(X[:1], more))
+        assert [premise.declared for premise in fitted.premises_ if premise.what == "label types"] == [False]

@@ -4,7 +4,7 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from poisonproof import BallotClassifier, BlockBallotClassifier, FiniteAggregationClassifier, NeighborVoteClassifier
+from poisonproof import BallotClassifier, FiniteAggregationClassifier, NeighborVoteClassifier
 from poisonproof.learners.seed_averaged import SeedAveragedClassifier
 from poisonproof.learners.table import TableClassifier
 
@@ -17,7 +17,6 @@ from poisonproof.learners.table import TableClassifier
         BallotClassifier(near=1.0),
         BallotClassifier(near=1.0, one_sided=True),
         NeighborVoteClassifier(n_neighbors=5),
-        BlockBallotClassifier(near=1.2, k=3, directions=4),
         TableClassifier(),
         SeedAveragedClassifier(GaussianNB(), n_seeds=2, random_state=0),
     ]

@@ -177,6 +177,7 @@ def test_the_two_kinds_of_bounds_share_alpha(monkeypatch):
 
 def test_results_depend_on_neither_workers_nor_order_nor_parameters_set_later():
     def fitted(rows=TRAIN, **options):
+        options = {"seed": 0, **options}
         return BinomialSelectionClassifier(GaussianNB(), k=8, n_draws=60, classes=range(3), **options).fit(
             X[rows], Y[rows]
         )
@@ -190,6 +191,44 @@ def test_results_depend_on_neither_workers_nor_order_nor_parameters_set_later():
     assert later.radius.tolist() == certificate.radius.tolist()
     assert later.seed == 0
     assert fitted(seed=1).draws_.flat.tolist() != model.draws_.flat.tolist()
+
+
+def written_for(seed, n_rows=22, n_samples=1000, k=50, n_draws=1000):
+    """Rows of class B, chosen so that nearly every draw of a known seed holds one of them; the rest says A."""
+    candidates = 1 + np.arange(20_000)[:, None] / 40_000
+    held = drawn(candidates, np.ones(20_000), k, n_draws, seed)[0].holding.toarray().astype(bool)
+    free, chosen = np.ones(n_draws, bool), []
+    for _ in range(n_rows):
+        chosen.append(int(held[:, free].sum(axis=1).argmax()))
+        free &= ~held[chosen[-1]]
+    points = np.concatenate([-1 - np.arange(n_samples - n_rows)[:, None] / 8000, candidates[chosen]])
+    return points, np.repeat([0, 1], [n_samples - n_rows, n_rows])
+
+
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
+@pytest.mark.parametrize(
+    ("classifier", "false"), [(InfiniteAggregationClassifier, 3), (BinomialSelectionClassifier, 5)]
+)
+def test_nobody_can_write_rows_for_the_draws_of_a_seed_that_nobody_knows(classifier, false):
+    """The ideal classifier says A: most subsets, (1 - 1/50) ** 22 of them, hold none of the 22 rows that say B."""
+    assert 0.98**22 > 0.64
+    points, labels = written_for(0)
+    tree = DecisionTreeClassifier()
+    misled = classifier(tree, classes=range(2), seed=0).fit(points, labels)
+    said = misled.certify([[1.0]])
+    assert (said.prediction[0], said.abstained[0]) == (1, False)
+    assert said.radius[0] >= false, "who knows the seed writes a false certificate"
+    declared = [premise.value for premise in said.premises if premise.what == "seed" and premise.declared]
+    assert "it was a secret to all who wrote training data" in declared[0], "so that is the word of who gives one"
+    model = classifier(tree, classes=range(2)).fit(points, labels)
+    certificate = model.certify([[1.0]])
+    assert (certificate.prediction[0], certificate.abstained[0]) == (0, False)
+    (stated,) = [premise for premise in certificate.premises if premise.what == "seed"]
+    assert not stated.declared
+    assert stated.value.startswith("drawn from the system's secure source")
+    assert f"seed {certificate.seed}" in str(certificate)
+    assert classifier(tree, classes=range(2), seed=certificate.seed).fit(points, labels).seed_ == model.seed_
+    assert model.fit(points, labels).seed_ != certificate.seed
 
 
 def test_a_pooled_learner_serves_too():
@@ -315,8 +354,8 @@ def test_the_probability_is_never_rounded_up(alpha, said):
 @pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 @parametrize_with_checks(
     [
-        InfiniteAggregationClassifier(GaussianNB(), k=2, n_draws=7, conditionals=True),
-        CertifiedBaggingClassifier(GaussianNB(), subset_size=20, n_draws=7),
+        InfiniteAggregationClassifier(GaussianNB(), k=2, n_draws=7, conditionals=True, seed=0),
+        CertifiedBaggingClassifier(GaussianNB(), subset_size=20, n_draws=7, seed=0),
     ]
 )
 def test_scikit_learn_contract(estimator, check):
@@ -329,6 +368,21 @@ def test_a_certificate_whose_facts_are_not_there_is_refused_in_one_sentence(tmp_
     path = tmp_path / "certificate.npz"
     model.certify(X[:3]).save(path)
     arrays, facts = open_arrays(path)
+    for name, array, words in [
+        ("radius", np.array([0, -3, 0]), "'radius' holds -3"),
+        ("radius_changed", np.array([0]), "'radius_changed' is an array"),
+        ("abstained", np.array([0, 1, 0]), "'abstained' is an array"),
+        ("prediction", np.array([0, 7, 0]), "beyond its 3 classes"),
+    ]:
+        write_arrays(path, {**arrays, name: array}, facts)
+        with pytest.raises(DamagedFileError, match=words):
+            StochasticCertificate.load(path)
+    write_arrays(path, {**arrays, "abstained": np.full(3, True), "radius": np.full(3, 1)}, facts)
+    with pytest.raises(DamagedFileError, match="a radius where it abstains"):
+        StochasticCertificate.load(path)
+    write_arrays(path, arrays, {**facts, "failure_probability": -1})
+    with pytest.raises(DamagedFileError, match="fails with probability -1"):
+        StochasticCertificate.load(path)
     del facts["seed"]
     write_arrays(path, arrays, facts)
     with pytest.raises(DamagedFileError, match=r"certificate\.npz is damaged .*seed"):

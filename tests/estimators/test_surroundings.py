@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from joblib import parallel_config
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, cross_val_score
 from sklearn.naive_bayes import GaussianNB
@@ -10,16 +11,80 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from poisonproof import FiniteAggregationClassifier, PremiseWarning, check_pipeline
-from poisonproof.estimators.stochastic import CertifiedBaggingClassifier
+from poisonproof import (
+    BallotClassifier,
+    BinomialSelectionClassifier,
+    CertifiedBaggingClassifier,
+    FiniteAggregationClassifier,
+    NeighborVoteClassifier,
+    PremiseWarning,
+    Split,
+    Spread,
+    check_pipeline,
+)
+from poisonproof.cli.run import EnsembleOptions
+from poisonproof.maps.vectors import VectorFeatures
 
 X, Y = (part[:150] for part in load_digits(return_X_y=True))
 OURS = FiniteAggregationClassifier(DecisionTreeClassifier(), k=3, d=1, classes=range(10))
-NOTHING = "fitted before the split: nothing, by the caller's word (declared)"
+NOTHING = "fitted before the split: nothing, as far as can be seen (by default)"
 
 
 def stated(model):
     return {premise.what: str(premise) for premise in model.premises_}
+
+
+GIVEN = {"classes": range(10), "split": Split("content", n_features=64)}
+NOBODY_ASKED = {"fitted before the split": None, "split": None}
+OF_SAMPLES = {"fitted before the split": None, "classes": True, "number of features": True, "map": None}
+ORIGINS = {
+    "defaults": (
+        FiniteAggregationClassifier(),
+        {**NOBODY_ASKED, "spread": None, "learner": None, "classes": False, "number of features": False},
+    ),
+    "those of the command line": (
+        FiniteAggregationClassifier(GaussianNB(), k=EnsembleOptions.k, d=EnsembleOptions.d),
+        {**NOBODY_ASKED, "spread": None, "learner": True, "classes": False, "number of features": False},
+    ),
+    "all given": (
+        FiniteAggregationClassifier(GaussianNB(), k=5, d=2, **GIVEN),
+        {**NOBODY_ASKED, "spread": True, "learner": True, "classes": True, "number of features": True},
+    ),
+    "another split": (
+        FiniteAggregationClassifier(k=50, spread=Spread.random(50, 16, 1), split="pixel-sum"),
+        {**NOBODY_ASKED, "spread": True, "split": True, "learner": None, "classes": False, "number of features": False},
+    ),
+    "neighbours": (NeighborVoteClassifier(n_neighbors=5, **GIVEN), {**OF_SAMPLES, "number of neighbours": True}),
+    "ballots": (BallotClassifier(near=1, **GIVEN), {**OF_SAMPLES, "near": True, "class sizes": None}),
+    "a map and sizes": (
+        BallotClassifier(VectorFeatures(unit=2.0), near=1, class_sizes=dict.fromkeys(range(10), 9)),
+        {**OF_SAMPLES, "map": True, "near": True, "class sizes": True, "number of features": False},
+    ),
+    "draws": (
+        BinomialSelectionClassifier(GaussianNB()),
+        {
+            "fitted before the split": None,
+            **{"draws": None, "seed": None, "learner": True},
+            **dict.fromkeys(("classes", "number of features"), False),
+        },
+    ),
+    "a seed": (
+        CertifiedBaggingClassifier(GaussianNB(), subset_size=9, n_draws=30, seed=5, classes=range(10), n_features=64),
+        {
+            "fitted before the split": None,
+            **dict.fromkeys(("draws", "seed", "learner", "classes", "number of features"), True),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ORIGINS)
+@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
+def test_nothing_is_called_declared_that_the_user_did_not_give(case):
+    """Every premise that is printed, and whose word it is; what is not listed here fails too."""
+    model, origins = ORIGINS[case]
+    stated = {premise.what: premise.declared for premise in clone(model).fit(X, Y).premises_}
+    assert stated == origins
 
 
 def test_that_nothing_was_fitted_before_is_always_a_premise():

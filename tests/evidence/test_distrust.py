@@ -124,10 +124,6 @@ def no_limitations(record):
     record["metadata"]["component"]["modelCard"]["considerations"]["technicalLimitations"].pop(0)
 
 
-def other_data(record):
-    record["distribution"][0]["sha256"] = "0" * 64
-
-
 def another_result(record):
     record["predicate"]["passedTests"].append("blessing")
 
@@ -139,7 +135,6 @@ LIES = {
     "half a bill of materials": ("bom.cdx.json", lambda body: body[:900], "cannot be read as JSON"),
     "a figure of the card": ("model-card.md", lambda body: body.replace(b"| clean |", b"| clean | 1"), "model-card.md"),
     "the verdict of the page": ("evidence.html", lambda body: body.replace(b"VERIFIED", b"BLESSED"), "evidence.html"),
-    "a digest of the data": ("croissant.json", in_json(other_data), "croissant.json"),
     "a test that was never made": ("test-result.json", in_json(another_result), "test-result.json"),
 }
 

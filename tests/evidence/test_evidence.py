@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
+import warnings
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -35,22 +35,23 @@ from securesystemslib.signer import CryptoSigner, SSlibKey
 from sklearn.naive_bayes import GaussianNB
 from typer.testing import CliRunner
 
-from poisonproof import FiniteAggregationClassifier, Votes, certify, data, verify
+from poisonproof import FiniteAggregationClassifier, PremiseWarning, Votes, certify, data, verify
 from poisonproof.cli import app
+from poisonproof.data.dataset import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.evidence import gate as gates
 from poisonproof.evidence import signing
 from poisonproof.evidence.attest import ENVELOPES, attest
-from poisonproof.evidence.facts import UNSEEN, NotTrueError, figures, gather, half_of
+from poisonproof.evidence.facts import NotTrueError, figures, gather, half_of
 from poisonproof.evidence.model_card import model_card as card_of
-from poisonproof.evidence.model_signature import check_model_signature, sign_model
 from poisonproof.evidence.page import page as page_of
 from poisonproof.evidence.sealed import check_sealed
-from poisonproof.evidence.statement import PAYLOAD, schema, violation
-from poisonproof.evidence.tracking import log
+from poisonproof.evidence.statement import PAYLOAD, of_the_data, schema, violation
+from poisonproof.report.page import class_rows
+from poisonproof.report.summary import Summary
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
-from poisonproof.votes.votes import UNSEEN_LABEL
+from poisonproof.system.files import read_record
 from resigning import rewritten, signed_anew
 
 ROOT = Path(__file__).parents[2]
@@ -138,11 +139,47 @@ def test_labels_that_nobody_has_shown_count_as_wrong():
     from poisonproof import Spread
 
     votes = Votes([[0, 0], [1, 1], [0, 0]], Spread.random(2, 1), ["a", "b"], "content", classes_inferred=True)
-    found = figures(votes, certify(votes), np.array([0, 1, UNSEEN_LABEL]))
+    found = figures(votes, certify(votes), np.array([0, 1, 2]), ["a", "b", "c"])
     assert (found.right, found.n_test) == (2, 3)
-    assert [(row.label, row.right) for row in found.classes] == [("a", 1), ("b", 1), (UNSEEN, 0)]
+    assert [(row.label, row.right) for row in found.classes] == [("a", 1), ("b", 1), ("c", 0)]
     assert found.balanced_accuracy == pytest.approx(2 / 3)
-    assert figures(votes, certify(votes), np.array([0, UNSEEN_LABEL, UNSEEN_LABEL])).half is None
+    assert figures(votes, certify(votes), np.array([0, 2, 2]), ["a", "b", "c"]).half is None
+
+
+@pytest.fixture(scope="module")
+def unseen(tmp_path_factory):
+    """A run whose test samples have three labels more than its training samples; those of two classes are right."""
+    folder = tmp_path_factory.mktemp("unseen") / "run"
+    X, y = (np.repeat([0, 1000], 40) + np.arange(80))[:, None], np.repeat(["no", "yes"], 40)
+    of_test, labels = np.array([[0], [1000]] * 15), np.array(["no", "yes"] * 6 + ["x", "y", "z"] * 6)
+    dataset = Dataset("t", X, y, of_test, labels, None)
+    model = FiniteAggregationClassifier(GaussianNB(), k=4, d=1, n_jobs=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PremiseWarning)
+        outcome = run(dataset, model, folder, RunSettings(undefended=False))
+    return outcome, gather(folder, dataset, verify(folder, data=dataset))
+
+
+def test_gate_evidence_and_pages_have_the_figures_of_the_run_where_test_labels_are_unseen(unseen):
+    """Each label is a class of its own in the run; as one class together they had let a gate at 0.6 pass."""
+    outcome, facts = unseen
+    manifest = read_record(outcome.folder / "manifest.json")
+    assert manifest["balanced_accuracy"] == pytest.approx(2 / 5)
+    assert manifest["majority_share"] == pytest.approx(6 / 30)
+    evaluation = of_the_data(facts)["evaluation"]
+    assert evaluation["balanced_accuracy"] == manifest["balanced_accuracy"]
+    assert evaluation["majority"]["share"] == manifest["majority_share"]
+    summary = Summary.of(outcome, facts.figures.attack_sizes)
+    assert facts.figures.balanced == tuple(summary.balanced.tolist())
+    assert [row["label"] for row in evaluation["classes"]] == ["no", "yes", "x", "y", "z"]
+    rows = {one.label: (one.n_test, one.clean_accuracy) for one in summary.by_class}
+    assert {row["label"]: (row["samples"], row["right"] / row["samples"]) for row in evaluation["classes"]} == rows
+    assert {row.name: (row.n, row.right / row.n) for row in class_rows(outcome, 1)} == rows
+    assert facts.caution == outcome.certificate.caution(outcome.y_test)
+    for share, met in ((Fraction(2, 5), True), (Fraction(3, 5), False)):
+        (row,) = gates.conditions(facts, gates.Wanted(clean=share, balanced=True))
+        assert row.met is met
+    assert "balanced 20.0 %" in page_of(facts)
 
 
 def test_half_of_the_test_set_counts_those_that_are_wrong():
@@ -246,45 +283,6 @@ def test_the_model_card_has_front_matter_that_hubs_read(made, tmp_path):
     assert "<b>" not in body
     assert "VERIFIED" in body
     assert "chosen from this data" in body
-
-
-def test_the_data_are_referred_to_by_their_digests(made, tmp_path):
-    """MLCommons' own reader takes it, and finds the digests; it raises on any error against the format."""
-    import mlcroissant
-
-    _, facts = made
-    attest(facts, tmp_path)
-    read = mlcroissant.Dataset(jsonld=tmp_path / "croissant.json").metadata
-    assert {part.id: part.sha256 for part in read.distribution} == facts.digests
-    for part in read.distribution:
-        name = base64.urlsafe_b64decode(part.content_url.removeprefix("ni:///sha-256;") + "=").hex()
-        assert name == part.sha256
-    record = json.loads((tmp_path / "croissant.json").read_text())
-    assert record["conformsTo"] == "http://mlcommons.org/croissant/1.0"
-    assert {part["@id"]: part["sha256"] for part in record["distribution"]} == facts.digests
-    assert record["name"] == "digits"
-
-
-def test_figures_are_logged_to_mlflow_as_curves(made, tmp_path, monkeypatch):
-    import mlflow
-
-    _, facts = made
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    monkeypatch.chdir(tmp_path)
-    mlflow.set_tracking_uri((tmp_path / "mlruns").as_uri())
-    try:
-        attest(facts, tmp_path / "evidence")
-        said = log(facts, tmp_path / "evidence", "mlflow")
-        name = re.search("run ([0-9a-f]+)", said)[1]
-        client = mlflow.MlflowClient()
-        curve = {point.step: point.value for point in client.get_metric_history(name, "certified_fraction")}
-        assert curve == dict(zip(facts.figures.attack_sizes, facts.figures.certified_fractions, strict=True))
-        assert client.get_run(name).data.params["k"] == "6"
-        assert "evidence/statement.json" in {item.path for item in client.list_artifacts(name, "evidence")}
-    finally:
-        mlflow.set_tracking_uri(None)
-    with pytest.raises(PoisonproofError, match=r"--log must be one of mlflow\. Got 'wandb'"):
-        log(facts, tmp_path, "wandb")
 
 
 def test_a_forged_run_yields_no_evidence(made, digits, tmp_path):
@@ -454,49 +452,6 @@ def test_attest_anew_without_a_key_removes_the_old_signature(signed):
     assert not (evidence / ENVELOPES).exists()
 
 
-def test_the_files_of_a_run_are_signed_as_sigstore_signs_models(made, keys, tmp_path, monkeypatch):
-    """With a key file and no network; their own command verifies it, and ours names what was changed."""
-    folder, facts = made
-    copied = shutil.copytree(folder, tmp_path / "run")
-    pems = {}
-    for kind, key in keys.items():
-        pems[kind] = tmp_path / f"{kind}.pem"
-        pems[kind].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    public = tmp_path / "ecdsa.pub"
-    public.write_bytes(keys["ecdsa"].public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
-    bundle = sign_model(copied, facts.artefacts, pems["ecdsa"])
-    attest(facts, tmp_path / "evidence", keys["ecdsa"], bundle)
-    sealed = (copied, tmp_path / "evidence", keys["ecdsa"].public_key(), facts)
-    assert "model.sig is model_signing's signature of its files" in check_sealed(*sealed)
-    theirs = ["verify", "key", str(copied), "--signature", str(tmp_path / "evidence" / "model.sig")]
-    theirs += ["--public_key", str(public)]
-    from click.testing import CliRunner as ClickRunner
-    from model_signing._cli import main
-
-    done = ClickRunner().invoke(main, [*theirs, "--ignore_unsigned_files"])
-    assert done.exit_code == 0, done.output
-    (copied / "report.html").write_text("a report may be drawn anew")
-    check_model_signature(copied, tmp_path / "evidence" / "model.sig", keys["ecdsa"].public_key())
-    other = ec.generate_private_key(ec.SECP256R1()).public_key()
-    with pytest.raises(NotTrueError, match="with this key"):
-        check_model_signature(copied, tmp_path / "evidence" / "model.sig", other)
-    (copied / "votes.npy").write_bytes((copied / "votes.npy").read_bytes()[:-1] + b"9")
-    with pytest.raises(NotTrueError, match=r"model.sig is not model_signing's signature"):
-        check_model_signature(copied, tmp_path / "evidence" / "model.sig", keys["ecdsa"].public_key())
-    (tmp_path / "evidence" / "model.sig").write_bytes(bundle + b" ")
-    with pytest.raises(NotTrueError, match=r"model.sig in .* is not the document that the signed statement names"):
-        check_sealed(folder, *sealed[1:])
-    with pytest.raises(PoisonproofError, match="holds an ed25519 key"):
-        sign_model(folder, facts.artefacts, pems["ed25519"])
-    monkeypatch.setitem(sys.modules, "model_signing", None)
-    with pytest.raises(ImportError, match=r"needs model-signing; in a checkout of poisonproof: .*\[model-signing\]"):
-        sign_model(folder, facts.artefacts, pems["ecdsa"])
-    attest(facts, tmp_path / "evidence", keys["ecdsa"], bundle)
-    assert "model.sig was not looked at" in check_sealed(folder, *sealed[1:])
-    attest(facts, tmp_path / "evidence", keys["ecdsa"])
-    assert not (tmp_path / "evidence" / "model.sig").exists()
-
-
 def test_a_gate_compares_exactly(made):
     _, facts = made
     share = facts.certified_fraction(1)
@@ -656,7 +611,7 @@ def test_the_documented_sequences_from_run_to_gate(tmp_path, monkeypatch, block,
         at_the_command_line(line)
     folder = f"runs/{name}"
     assert {path.name for path in Path(f"{folder}-evidence").iterdir()} == {
-        *("bom.cdx.json", "croissant.json", "evidence.html", "evidence.intoto.jsonl", "model-card.md"),
+        *("bom.cdx.json", "evidence.html", "evidence.intoto.jsonl", "model-card.md"),
         *("statement.json", "test-result.json"),
     }
     at_the_command_line(f"poisonproof gate {folder} --attack-size 999 --certified-fraction 0.99 --json", 6)

@@ -108,25 +108,6 @@ def test_a_statement_cannot_claim_both_kinds_of_voters_or_neither(made, tmp_path
     assert "'k' is a required property" in violation(neither)
 
 
-def test_figures_are_logged_with_what_decides_the_election(made, tmp_path, monkeypatch):
-    import mlflow
-
-    from poisonproof.evidence.tracking import log
-
-    _, facts = made
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    monkeypatch.chdir(tmp_path)
-    mlflow.set_tracking_uri((tmp_path / "mlruns").as_uri())
-    try:
-        attest(facts, tmp_path / "evidence")
-        name = log(facts, tmp_path / "evidence", "mlflow").split()[1]
-        logged = mlflow.MlflowClient().get_run(name).data
-        assert logged.params["election.voters"] == "300"
-        assert logged.metrics["clean_accuracy"] == facts.figures.clean_accuracy
-    finally:
-        mlflow.set_tracking_uri(None)
-
-
 def without_the_map(record):
     record["predicate"]["premises"] = [p for p in record["predicate"]["premises"] if p["what"] != "map"]
 
@@ -206,7 +187,7 @@ def test_the_command_line_exits_with_3_and_writes_nothing(tmp_path):
     assert "No such file" in done.stderr
     done = poisonproof("attest", tmp_path / "elsewhere", code=2)
     assert "holds no run" in " ".join(done.stderr.split())
-    done = poisonproof("attest", tmp_path / "run", "--log", "wandb", "--out", tmp_path / "evidence", code=3)
+    done = poisonproof("attest", tmp_path / "run", "--out", tmp_path / "evidence", code=3)
     assert "NOT VERIFIED" in done.stderr
 
 
@@ -217,7 +198,7 @@ def test_where_the_samples_shaped_the_map_nothing_is_claimed_but_of_flips():
         FEW.x_train, FEW.y_train
     )
     votes = model._votes_of(model._heard(FEW.x_test))
-    found = figures(votes, certify(votes), FEW.y_test.astype(np.int64))
+    found = figures(votes, certify(votes), FEW.y_test.astype(np.int64), [*range(10)])
     acts = {row.act: row for row in found.acts}
     assert {row.target_median for row in found.classes} == {None}
     assert acts["insert_remove"].median_radius == acts["insert"].median_radius == 0

@@ -14,9 +14,7 @@ from poisonproof import certify
 from poisonproof.certificates.ballots import certify_counts
 from poisonproof.certificates.contributors import certify_voices
 from poisonproof.certificates.neighbours import certify_order
-from poisonproof.certificates.samples_vote import scores_and_radii
-from poisonproof.certificates.trusted_neighbours import certify_order_with_trusted
-from poisonproof.votes.ballots import Ballots, TrustedBallots, Voices
+from poisonproof.votes.ballots import Ballots, Voices
 from poisonproof.votes.neighbours import Neighbours
 
 MOST = 4
@@ -247,129 +245,9 @@ def contributing_neighbours(seed, verdict, *, target=False):
     verdict.compare(radius, attack, most, first == 1, (drawn, k, inferred, radius))
 
 
-def ballots_with_trusted(seed, verdict, *, target=False):
-    """Ballots beside those of trusted samples, which nobody can remove."""
-    draw = random.Random(f"trusted ballots {seed}")
-    one_sided, inferred = draw.random() < 0.4, draw.random() < 0.4
-    n_classes, n, n_trusted = draw.randint(2, 3), draw.randint(0, 6), draw.randint(1, 4)
-    near_share = draw.random()
-    near_of = {False: (0, 1), True: (-1, 2)}  # places near and far: of training samples, of trusted ones
-
-    def sample(trusted):
-        return near_of[trusted][int(draw.random() > near_share)], draw.randrange(n_classes)
-
-    drawn = [sample(False) for _ in range(n)] + [sample(True) for _ in range(n_trusted)]
-    if inferred:
-        present = sorted({label for _, label in drawn})
-        drawn = [(place, 1 + present.index(label)) for place, label in drawn]
-        n_classes = len(present)
-    n_labels = n_classes + inferred
-    sizes = [0] * n_labels
-    if not (inferred or one_sided) and draw.random() < 0.5:
-        sizes = [draw.randint(0, 4) for _ in range(n_labels)]
-    kinds = [(place, label) for place in (-1, 0, 1, 2) for label in range(n_labels)]
-    world = World(
-        drawn,
-        [place for place, _ in kinds],
-        [label for _, label in kinds],
-        n_labels,
-        sizes=sizes,
-        reach=0,
-        one_sided=one_sided,
-        inferred=inferred,
-        k=0,
-        trusted=(-1, 2),
-    )
-
-    def counted(*places):
-        return np.array([sum(s[0] in places and s[1] == c + inferred for s in drawn) for c in range(n_classes)])
-
-    trusted = TrustedBallots(counted(-1)[None], counted(-1, 2))
-    made = Ballots(
-        counted(0)[None],
-        counted(0, 1),
-        np.array(sizes[inferred:]),
-        np.arange(n_classes),
-        np.ones(1, np.bool_),
-        one_sided=one_sided,
-        classes_inferred=inferred,
-        trusted=trusted,
-    )
-    scores, radii = scores_and_radii(made)
-    what = (drawn, sizes, one_sided, inferred)
-    if target:
-        c = draw.randrange(n_classes)
-        against_target(made, c, verdict, lambda most: world.smallest_attack("insert_remove", most, c + inferred), what)
-        return
-    assert scores.argmax() == radii.prediction[0], what
-    assert radii.prediction[0] + inferred == world.prediction(), what
-    for threat in THREATS:
-        radius = int(getattr(radii, threat)[0])
-        most = min(3 if threat == "modify" else MOST, radius + 1, n if threat not in GROWING else MOST)
-        exact = threat in ("insert_remove", "insert", "remove") or not inferred
-        verdict.compare(radius, world.smallest_attack(threat, most), most, exact, (threat, *what, radius))
-
-
-def neighbours_with_trusted(seed, verdict, *, target=False):
-    """Neighbours of whom some are trusted: at places of their own, because their copies are left out."""
-    draw = random.Random(f"trusted neighbours {seed}")
-    inferred = draw.random() < 0.4
-    n_classes, n, n_trusted = draw.randint(2, 3), draw.randint(0, 6), draw.randint(1, 5)
-    k = draw.randint(1, 9)
-    first = int(draw.random() < 0.8)
-    far = draw.randint(first, 5)
-    drawn = [(2 * draw.randint(first, far), draw.randrange(n_classes)) for _ in range(n)]
-    drawn += [(2 * draw.randint(first, far) - 1, draw.randrange(n_classes)) for _ in range(n_trusted)]  # odd: trusted
-    if inferred:
-        present = sorted({label for _, label in drawn})
-        drawn = [(place, 1 + present.index(label)) for place, label in drawn]
-        n_classes = len(present)
-    n_labels = n_classes + inferred
-    kinds = [(place, label) for place in range(-1, 2 * far + 3) for label in range(n_labels)]
-    world = World(
-        drawn,
-        [place for place, _ in kinds],
-        [label for _, label in kinds],
-        n_labels,
-        sizes=[0] * n_labels,
-        reach=0,
-        one_sided=False,
-        inferred=inferred,
-        k=k,
-        trusted=range(-1, 2 * far + 3, 2),
-    )
-    drawn = sorted(drawn)
-    order = np.array([[label - inferred for _, label in drawn]], np.int64)
-    trusted = np.array([[place % 2 == 1 for place, _ in drawn]])
-    radii = certify_order_with_trusted(order, trusted, k, len(drawn), n_trusted, n_classes, inferred=inferred)
-    what = (drawn, k, inferred)
-    if target:
-        facts = (k, len(drawn), np.arange(n_classes))
-        whose = {"classes_inferred": inferred, "trusted": trusted, "n_trusted": n_trusted}
-        c = draw.randrange(n_classes)
-        against_target(
-            Neighbours(order, np.array([first == 1]), *facts, **whose),
-            c,
-            verdict,
-            lambda most: world.smallest_attack("insert_remove", most, c + inferred),
-            what,
-        )
-        return
-    assert radii.prediction[0] + inferred == world.prediction(), what
-    duplicates = len({place for place, _ in drawn if place % 2 == 0}) < n
-    for threat in THREATS:
-        radius = int(getattr(radii, threat)[0])
-        most = min({"modify": 3}.get(threat, MOST), radius + 1)
-        most = min(most, n if threat not in GROWING else MOST)
-        exact = first == 1 if threat in GROWING else threat != "modify" and not duplicates and not inferred
-        verdict.compare(radius, world.smallest_attack(threat, most), most, exact, (threat, *what, radius))
-
-
 FAMILIES = {
     "ballots": ballots,
     "neighbours": neighbours,
-    "ballots with trusted samples": ballots_with_trusted,
-    "neighbours with trusted samples": neighbours_with_trusted,
     "contributors": contributors,
     "contributing neighbours": contributing_neighbours,
 }

@@ -97,12 +97,9 @@ def _attacked(
     return False
 
 
-def acts_of(threat, places, labels, trusted=()):
-    """Everything one unit of a threat can do: (kind that goes or -1, kind that comes or -1).
-
-    Nothing happens to samples at trusted places, and what an attacker puts there is left out.
-    """
-    kinds = [kind for kind in range(len(places)) if places[kind] not in trusted]
+def acts_of(threat, places):
+    """Everything one unit of a threat can do: (kind that goes or -1, kind that comes or -1)."""
+    kinds = range(len(places))
     come, go = [(-1, kind) for kind in kinds], [(kind, -1) for kind in kinds]
     if threat == "insert_remove":
         return np.array(come + go)
@@ -117,9 +114,9 @@ def acts_of(threat, places, labels, trusted=()):
 
 
 class World:
-    """Training data by kinds, and the attacks on one prediction of theirs; ``trusted`` places are out of reach."""
+    """Training data by kinds, and the attacks on one prediction of theirs."""
 
-    def __init__(self, samples, places, labels, n_labels, *, sizes, reach, one_sided, inferred, k, trusted=()):
+    def __init__(self, samples, places, labels, n_labels, *, sizes, reach, one_sided, inferred, k):
         order = sorted(range(len(places)), key=lambda kind: (places[kind], labels[kind]))
         self.places = np.array([places[kind] for kind in order])
         self.labels = np.array([labels[kind] for kind in order])
@@ -127,7 +124,6 @@ class World:
         self.counts = np.zeros(len(order), np.int64)
         for sample in samples:
             self.counts[index[sample]] += 1
-        self.trusted = trusted
         self.rule = (np.array(sizes, np.int64), n_labels, reach, one_sided, inferred, k)
 
     def prediction(self):
@@ -135,7 +131,7 @@ class World:
 
     def smallest_attack(self, threat, most, wanted=ANYTHING):
         """The least size, at most ``most``, of an attack that succeeds; ``most`` + 1 if there is none."""
-        acts, before = acts_of(threat, self.places, self.labels, self.trusted), self.prediction()
+        acts, before = acts_of(threat, self.places), self.prediction()
         for size in range(1, most + 1):
             if _attacked(self.counts.copy(), 0, size, acts, before, wanted, self.places, self.labels, *self.rule):
                 return size

@@ -42,8 +42,10 @@ def read_frame(X: Any) -> list[SlowColumn]:
             continue
         cells, n_unreadable = np.empty(len(series), object), 0
         for row, value in enumerate(python_values(series)):
+            categorical = isinstance(series.dtype, pd.CategoricalDtype)
             try:
-                cells[row] = canonical_cell(value, "a table")
+                truth = categorical and isinstance(value, bool | np.bool_)
+                cells[row] = str(bool(value)) if truth else canonical_cell(value, "a table")
             except TypeError:
                 n_unreadable += 1
         columns.append(SlowColumn(name, cells, isinstance(series.dtype, pd.CategoricalDtype), n_unreadable))
@@ -52,7 +54,7 @@ def read_frame(X: Any) -> list[SlowColumn]:
 
 def read_by_roles(X: Any, roles: dict[str, str], missing: tuple[str, ...]) -> list[SlowColumn]:
     """The same by the roles of a schema."""
-    X, columns = as_frame(X, exact=True), []
+    X, columns = as_frame(X), []
     for name, role in roles.items():
         cells, n_unreadable = np.empty(len(X), object), 0
         for row, value in enumerate(python_values(X[name])):
@@ -70,7 +72,7 @@ def _number(value: Any, missing: tuple[str, ...]) -> tuple[float | None, bool]:
     except TypeError:
         return None, True
     if not isinstance(cell, str):
-        return cell, False
+        return (None if text_of(value, "a table") in missing else cell), False
     text = cell.strip()
     number = None if text in missing else number_in(text)
     return (None if number is None else number + 0.0), number is None and text not in missing
@@ -78,7 +80,7 @@ def _number(value: Any, missing: tuple[str, ...]) -> tuple[float | None, bool]:
 
 def _text(value: Any, missing: tuple[str, ...]) -> tuple[str | None, bool]:
     try:
-        text = str(bool(value)) if isinstance(value, bool | np.bool_) else text_of(value, "a table").strip()
+        text = text_of(value, "a table").strip()
     except TypeError:
         return None, True
     return (None if text in missing else text), False

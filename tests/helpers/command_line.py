@@ -36,16 +36,16 @@ def check_json(command, stdout):
             schema.validate(record)
 
 
-def poisonproof(*words, code=0):
-    """The command in this process, with its warnings shown as it shows them."""
+def poisonproof(*words, code=0, of=app):
+    """The command in this process, with its warnings shown as it shows them; ``of`` another command line."""
     with warnings.catch_warnings():
-        done = CliRunner().invoke(app, [str(word) for word in words])
+        done = CliRunner().invoke(of, [str(word) for word in words])
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     assert done.exit_code == code, (done.stdout, done.stderr)
     if code == 2:
         assert done.stdout == ""
-    elif "--json" in words and code in (0, 3, 5, 6) and done.stdout:
+    elif "--json" in words and code in (0, 3, 5, 6) and done.stdout and of is app:
         check_json(words[0], done.stdout)
     return done
 

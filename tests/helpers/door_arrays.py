@@ -149,8 +149,8 @@ def sparse(form: str) -> Callable[[tuple[Row, ...]], Any]:
         entries = [(at, index, value) for at, row in enumerate(rows) for index, value in row.cells["entries"]]
         width = max([N_FEATURES, *(index + 1 for _, index, _ in entries)])
         starts = np.cumsum([0, *(len(row.cells["entries"]) for row in rows)])
-        columns, values = np.array([e[1] for e in entries]), np.array([e[2] for e in entries])
-        places = np.array([e[0] for e in entries])
+        columns, values = np.array([e[1] for e in entries], np.int64), np.array([e[2] for e in entries], float)
+        places = np.array([e[0] for e in entries], np.int64)
         if form == "coo":
             return sp.coo_matrix((values, (places, columns)), (len(rows), width))
         if form == "csc":

@@ -8,6 +8,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,17 @@ def _line(row: Row, names: tuple[str, ...], delimiter: str, maker: bool = True) 
 def one_line(row: Row) -> bool:
     """Cells that a line can hold."""
     return b"\n" not in _line(row, FILE_TABLE, ",")
+
+
+def one_record(row: Row) -> bool:
+    """Whether a row ends in its own quotes, whatever else is wrong with it; a faulty one has no other lines."""
+    csv.field_size_limit(1 << 30)
+    line = _line(row, FILE_TABLE, ",").decode("latin-1").replace("\r", "x")
+    try:
+        list(csv.reader(io.StringIO(line, newline=""), strict=True))
+    except csv.Error as error:
+        return "unexpected end" not in str(error) and "\n" not in line
+    return True
 
 
 def write_csv(
@@ -111,11 +123,14 @@ def write_folder(rows: tuple[Row, ...], folder: Path) -> Path:
     for at, row in enumerate(rows):
         name, _, target = row.cells["name"].partition("@")
         place = home / str(row.label) / (name if name[0] == "." or "odd" in name.lower() else f"{at:03}{name}")
+        place = place.with_name(place.name.rstrip("|"))
+        if os.path.lexists(place):
+            place = place.with_name(f"{at:03}{place.name}")
         place.parent.mkdir(parents=True, exist_ok=True)
         if name.endswith("/"):
-            (home / str(row.label) / name).mkdir()
+            place.mkdir()
         elif name.endswith("|"):
-            os.mkfifo(place.with_name(name.removesuffix("|")))
+            os.mkfifo(place)
         elif target:
             siblings = sorted(item.name for item in place.parent.iterdir())
             linked = siblings[0] if target == "class" and siblings else target
@@ -178,5 +193,5 @@ def of_commands(write: Any, how: dict[str, Any], *, grouped: bool = False) -> An
 def _brought(dataset: Any, model: FiniteAggregationClassifier) -> Brought:
     premise = next(premise for premise in dataset.premises if premise.what == "schema")
     tested = (dataset.x_test, dataset.y_test)
-    schema = json.dumps(dataset.schema.as_dict())
+    schema = json.dumps(replace(dataset.schema, guessed="").as_dict())  # how close a guess was is not how rows are read
     return Brought(dataset.x_train, dataset.y_train, dataset.groups, model, tested, schema, premise.declared)

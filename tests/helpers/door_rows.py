@@ -40,7 +40,7 @@ class Row:
         return replace(self, cells={**self.cells, **cells})
 
 
-# What stands between the words of a text: blanks, or what quotes must hold for it; `records` has whole lines in quotes.
+# What stands between the words of a text: blanks, or what quotes must hold for it; `records` has whole rows in quotes.
 BREAKS = dict.fromkeys(("rows", "big", "images"), [" "] * 6) | {
     "breaks": [" ", "\n", '"\n', "\n\n", '""\n ', ',\n "x"'],
     "records": [" ", "\n", ',"\n', "\n1,2,3,4,Rome,w,u1,1\n", '\n"\n', '\n1,2,3,4,Rome,"w\n'],
@@ -264,6 +264,7 @@ ODD_ENTRIES: dict[str, list[tuple[int, float]]] = {
     "beyond": [(0, 1.0), (N_FEATURES + 3, 7.0)],
     "only beyond": [(N_FEATURES, 7.0)],
 }
+INNER = b'"w1\n' + b"1DELIMITER2DELIMITER3DELIMITER4DELIMITERRomeDELIMITERw1DELIMITERu1DELIMITER1\n" * 20 + b'w2"'
 ODD_LINES: dict[str, bytes] = {  # {} stands for the label, DELIMITER for what separates cells
     "too few cells": b"1DELIMITER2",
     "too many cells": b"DELIMITER".join([b"1"] * 30),
@@ -292,6 +293,12 @@ ODD_LINES: dict[str, bytes] = {  # {} stands for the label, DELIMITER for what s
     "doubled quotes": b'""""""',
     "a comment": b"# 1DELIMITER2",
     "above 4 MiB": b"1" * ((1 << 22) + 5),
+    "rows in quotes": b"1DELIMITER2DELIMITER3DELIMITER4DELIMITERRomeDELIMITER" + INNER + b"DELIMITERu1DELIMITER1",
+    "rows in quotes, too many cells": b"1DELIMITER" * 9 + INNER,
+    "rows in quotes, too few cells": INNER + b"DELIMITER2",
+    "rows in quotes, NUL": b"1DELIMITER2DELIMITER3DELIMITER4DELIMITER\0DELIMITER" + INNER + b"DELIMITERu1DELIMITER1",
+    "rows in quotes, a carriage return outside": b"1\r2DELIMITER" + INNER,
+    "rows in quotes, above 4 MiB": b"1" * (1 << 22) + b"DELIMITER" + INNER,
     "svmlight: no entries": b"1",
     "svmlight: twice": b"1 1:2 1:2.5",
     "svmlight: backwards": b"1 5:1 0:2 3:3",

@@ -45,6 +45,7 @@ from door_files import (
     of_commands,
     of_files,
     one_line,
+    one_record,
     single,
     write_csv,
     write_folder,
@@ -150,44 +151,28 @@ def _doors() -> Iterator[Door]:
             of_frames(lambda rows: decimals(rows).to_pandas(types_mapper=pd.ArrowDtype), grouped),
             ("row", "digits", "label", *more),
         )
-        yield Door(
-            f".csv of Windows{by}",
-            of_files(write_windows_csv, {"label": "class"}, None, grouped=grouped),
-            (*kinds, "cell", "category", "text", "line", *more),
-            holds=one_line,
-            alone=False,
-        )
-        for how in ("inferred", "command"):
-            bring = of_files if how == "inferred" else of_commands
-            more_of = (None,) if how == "inferred" else ()
+        lines = (*kinds, "cell", "category", "text", "line", *more)
+        for what, kind in (("", "rows"), (" with line breaks", "breaks"), (" with rows in quotes", "records")):
+            written = {f".csv{what}": (write_csv(), {}), f".csv of Windows{what}": (write_windows_csv, {})}
+            if kind == "rows":
+                written |= {f"{name} by lines": (write, {"lines": True}) for name, (write, _) in written.items()}
+            for name, (write, how) in written.items():
+                yield Door(
+                    f"{name}, inferred{by}",
+                    of_files(write, {"label": "class", **how}, None, grouped=grouped),
+                    lines,
+                    rows=kind,
+                    holds=one_line if how else one_record,
+                    alone=False,
+                )
             yield Door(
-                f".csv with line breaks, {how}{by}",
-                bring(write_csv(), {"label": "class"}, *more_of, grouped=grouped),
-                (*kinds, "cell", "category", "text", "line", *more),
-                rows="breaks",
+                f".csv{what}, command{by}",
+                of_commands(write_csv(), {"label": "class"}, grouped=grouped),
+                lines,
+                rows=kind,
+                holds=one_record,
                 alone=False,
             )
-        yield Door(
-            f".csv of Windows with line breaks{by}",
-            of_files(write_windows_csv, {"label": "class"}, None, grouped=grouped),
-            (*kinds, "cell", "category", "text", "line", *more),
-            rows="breaks",
-            alone=False,
-        )
-        yield Door(
-            f".csv, multiline{by}",
-            of_files(write_csv(), {"label": "class", "quotes": "records"}, None, grouped=grouped),
-            (*kinds, "cell", "category", "text", *more),
-            rows="records",
-            alone=False,
-        )
-        yield Door(
-            f".csv, no quotes{by}",
-            of_files(write_csv(), {"label": "class", "quotes": "none"}, None, grouped=grouped),
-            (*kinds, "cell", "category", "text", "line", *more),
-            holds=one_line,
-            alone=False,
-        )
         frame = (*kinds, "cell", "category", "flag", "time", *more)
         yield Door(f"pandas, inferred{by}", of_frames(records, grouped), frame, holds=_in_pandas_text)
         yield Door(f"pandas, concatenated{by}", of_frames(typed, grouped), frame, holds=_concatenable)
@@ -231,31 +216,14 @@ def _doors() -> Iterator[Door]:
             texts_too,
             holds=_text_of_pandas,
         )
-        lines = (*kinds, "cell", "category", "text", "line", *more)
-        for suffix, delimiter in ((".csv", ","), (".tsv", "\t")):
-            table = {"label": "class"}
-            write = write_csv(suffix, delimiter=delimiter)
-            yield Door(
-                f"{suffix}, inferred{by}",
-                of_files(write, table, None, grouped=grouped),
-                lines,
-                holds=one_line,
-                alone=False,
-            )
-            yield Door(
-                f"{suffix}, declared{by}",
-                of_files(write, table, None, grouped=grouped, declared="rows"),
-                lines,
-                holds=one_line,
-                alone=False,
-            )
-            yield Door(
-                f"{suffix}, command{by}",
-                of_commands(write, table, grouped=grouped),
-                lines,
-                holds=one_line,
-                alone=False,
-            )
+        tabs = write_csv(".tsv", delimiter="\t")
+        for name, make in (
+            (".csv, declared", of_files(write_csv(), {"label": "class"}, None, grouped=grouped, declared="rows")),
+            (".tsv, inferred", of_files(tabs, {"label": "class"}, None, grouped=grouped)),
+            (".tsv, declared", of_files(tabs, {"label": "class"}, None, grouped=grouped, declared="rows")),
+            (".tsv, command", of_commands(tabs, {"label": "class"}, grouped=grouped)),
+        ):
+            yield Door(f"{name}{by}", make, lines, holds=one_record, alone=False)
         numbers_only = write_csv(names=NUMBERS, maker=grouped)
         yield Door(
             f".csv of numbers, inferred{by}",
@@ -349,15 +317,16 @@ def _doors() -> Iterator[Door]:
     yield Door(".svm, command", of_commands(write_svm, {"n_features": N_FEATURES}), lines, holds=_word, alone=False)
     pictures = ("row", "picture", "label")
     for how, make in (
-        ("inferred", of_files(write_folder, {"skip_bad": True}, IMAGE_LEARNER)),
-        ("declared", of_files(write_folder, {"skip_bad": True}, IMAGE_LEARNER, declared="images")),
+        ("inferred", of_files(write_folder, {}, IMAGE_LEARNER)),
+        ("declared", of_files(write_folder, {}, IMAGE_LEARNER, declared="images")),
         (
             "in colour",
-            of_files(write_folder, {"skip_bad": True, "image_size": (3, 5), "colour": True}, IMAGE_LEARNER),
+            of_files(write_folder, {"image_size": (3, 5), "colour": True}, IMAGE_LEARNER),
         ),
-        ("command", of_commands(write_folder, {"skip_bad": True, "image_size": (4, 4), "colour": False})),
+        ("command", of_commands(write_folder, {"image_size": (4, 4), "colour": False})),
     ):
-        yield Door(f"image folder, {how}", make, pictures, rows="images", holds=folder_name, alone=False)
+        chosen = ("picture: another size", "picture: one pixel") if how == "inferred" else ()
+        yield Door(f"image folder, {how}", make, pictures, rows="images", holds=folder_name, alone=False, chosen=chosen)
 
 
 def _filled(rows: tuple[Row, ...]) -> np.ndarray:
@@ -413,8 +382,10 @@ def _whole_key(value: Any) -> bool:
 
 
 def _word(row: Row) -> bool:
-    """A label that is one word, as svmlight has it."""
-    return row.line is not None or (str(row.label).split() == [str(row.label)] and not surrogate(str(row.label)))
+    """One line, or a label that is one word, as svmlight has it."""
+    if row.line is not None:
+        return b"\n" not in row.line
+    return str(row.label).split() == [str(row.label)] and not surrogate(str(row.label))
 
 
 DOORS = {door.name: door for door in _doors()}

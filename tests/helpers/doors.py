@@ -16,7 +16,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +29,7 @@ from door_rows import N_TEST, SHARE, Odd, Row, honest_rows, odd_row, odd_rows
 from door_table import DOORS
 from poisonproof import FiniteAggregationClassifier
 from poisonproof.data.dataset import held_out
+from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.prepared import Prepared, prepare, split_of
 from poisonproof.samples.frames import as_values
 from poisonproof.samples.labels import label_cells
@@ -36,6 +37,8 @@ from poisonproof.samples.rows import count_rows, take_rows
 
 ACTS = ("insert", "remove", "replace", "remove another")
 PLACES = ("first", "middle", "last")
+OF_SCIKIT_LEARN = ("Expected 2D array", "Expected a 2-dim", "Found array with", "Unknown label type", "Input y")
+STOP, MANY = "stop", "all"  # the act that asks for nothing but whether anything stops; odd rows alone, or most of them
 
 
 @dataclass(frozen=True)
@@ -141,8 +144,33 @@ def _reading(door: Door, rows: tuple[Row, ...]) -> Reading:
     return _honest(door.name) if rows is honest_rows(door.rows) and DOORS.get(door.name) is door else read(door, rows)
 
 
+def stopped_by(case: Case, make: Odd) -> list[str]:
+    """Whether odd rows stop the reading: one in a place; or one alone, as many as all, and two for each honest row.
+
+    Only nothing left is an error, and that is one sentence of ours, or of scikit-learn's.
+    """
+    door, honest = case.door, honest_rows(case.door.rows)
+    if case.place != MANY:
+        lots = {"one row": change_of("insert", case.place, honest, make).after}
+    else:
+        odd = tuple(make(row, honest) for row in honest)
+        lots = {"most rows": (*odd, *honest, *odd), "all rows": odd, "a row alone": odd[:1]}
+    faults = []
+    for what, rows in lots.items():
+        try:
+            read(door, rows)
+        except Exception as error:
+            some_left = what in ("one row", "most rows") and not (what == "most rows" and case.odd in door.chosen)
+            sentence = isinstance(error, PoisonproofError) or str(error).startswith(OF_SCIKIT_LEARN)
+            if some_left or not sentence:
+                faults.append(f"{what} stop the training: {type(error).__name__}: {' '.join(str(error).split())[:150]}")
+    return faults
+
+
 def faults_of(case: Case, make: Odd | None = None) -> list[str]:
     """What this act moved that it had no right to; nothing, if the door is sound."""
+    if case.act == STOP:
+        return stopped_by(case, make or odd_row(case.odd))
     door, honest = case.door, honest_rows(case.door.rows)
     change = change_of(case.act, case.place, honest, make or odd_row(case.odd))
     try:
@@ -299,12 +327,18 @@ def pairs() -> list[tuple[Door, str]]:
     return [(door, odd) for door in DOORS.values() if here(door) for odd in odd_names(door.name)]
 
 
-def some_cases(count: int, seed: int = 0, trained: float = 0.02) -> Iterator[Case]:
-    """Every door with every odd row in turn, acts and places drawn; a share of them really trained."""
+def some_cases(count: int, seed: int = 0, trained: float = 0.02, stops: float = 0.1) -> Iterator[Case]:
+    """Every door with every odd row in turn, acts and places drawn; a share of them really trained, another asked only
+    whether anything stops."""
     rng = np.random.default_rng(seed)
     every = pairs()
     while count > 0:
         for at in rng.permutation(len(every))[:count]:
             door, odd = every[at]
-            yield Case(door, odd, str(rng.choice(ACTS)), str(rng.choice(PLACES)), bool(rng.random() < trained))
+            case = Case(door, odd, str(rng.choice(ACTS)), str(rng.choice(PLACES)), bool(rng.random() < trained))
+            yield (
+                replace(case, act=STOP, place=str(rng.choice([*PLACES, MANY])), train=False)
+                if (rng.random() < stops)
+                else case
+            )
         count -= len(every)

@@ -11,8 +11,10 @@ import numpy as np
 from sklearn.naive_bayes import GaussianNB
 
 from poisonproof import (
+    BallotClassifier,
     Certificate,
     FiniteAggregationClassifier,
+    NeighborVoteClassifier,
     Spread,
     Votes,
     certify,
@@ -22,8 +24,10 @@ from poisonproof.data import ReadOptions
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.table import TableClassifier
+from poisonproof.maps.choosing import map_for
 from poisonproof.maps.vectors import VectorFeatures
 from poisonproof.premises import Premise
+from poisonproof.report.page import write_report
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.outcome import threat_model
 from poisonproof.runs.run import run
@@ -37,6 +41,10 @@ from poisonproof.system.files import (
     write_whole,
 )
 from poisonproof.training.member_files import dumped, load_members, members_file, save_members
+from poisonproof.verification import claims
+from poisonproof.verification.recount import map_in_words
+from poisonproof.votes.ballots import Ballots
+from poisonproof.votes.votes import labels_to_json
 
 DIGITS = data.load("digits")
 DATA = data.Dataset(
@@ -49,9 +57,11 @@ N = 10
 # The runs that are forged
 
 
-def make(folder, estimator=None, dataset=DATA, classes=range(10), split="content", **options):
+def make(folder, estimator=None, dataset=DATA, classes=range(10), split="content", report=False, **options):
     model = FiniteAggregationClassifier(estimator or GaussianNB(), k=5, d=2, classes=classes, split=split)
-    run(dataset, model, folder, RunSettings(**options))
+    outcome = run(dataset, model, folder, RunSettings(**options))
+    if report:
+        write_report(outcome)
     return folder
 
 
@@ -67,12 +77,21 @@ def make_runs(folder):
     table = table_data(folder)
     pooled = KernelRidgeClassifier(VectorFeatures(unit=16.0))
     return {
-        "plain": (make(folder / "plain", rankings=True), DATA),
+        "plain": (make(folder / "plain", rankings=True, report=True), DATA),
         "inferred": (make(folder / "inferred", classes=None), DATA),
         "pooled": (make(folder / "pooled", estimator=pooled), DATA),
         "grouped": (make(folder / "grouped", dataset=GROUPED, split="group"), GROUPED),
         "table": (make(folder / "table", TableClassifier(), table, ["no", "yes"]), table),
+        "ballots": (let_samples_vote(folder / "ballots", BallotClassifier, near=2.1), DATA),
+        "neighbours": (let_samples_vote(folder / "neighbours", NeighborVoteClassifier, n_neighbors=7), DATA),
+        "contributors": (let_samples_vote(folder / "contributors", BallotClassifier, GROUPED, near=2.1), GROUPED),
     }
+
+
+def let_samples_vote(folder, kind, dataset=DATA, **rule):
+    model = kind(map_for(dataset), classes=range(10), **rule)
+    write_report(run(dataset, model, folder, RunSettings(undefended=False)))
+    return folder
 
 
 # What a forger can do
@@ -87,8 +106,10 @@ def sign(folder, edit=None):
         write_record(record, model)
     for block in (folder / "votes").glob("block-*.npz"):
         arrays, facts = open_arrays(block)
+        if facts.get("members") is None:
+            continue
         members = folder / "models" / members_file(folder / "models", facts["first_subset"] // 64)
-        if facts["members"] and members.exists():
+        if members.exists():
             write_arrays(block, arrays, {**facts, "members": sha256_of(members)})
     manifest = read_record(folder / "manifest.json")
     if edit:
@@ -221,7 +242,7 @@ def _describe_model(record, votes, digests):
         "split": votes.split.as_dict(),
         "premises": [[p.what, p.value, p.declared] for p in votes.premises],
         "subset_sizes": sizes.tolist(),
-        "classes": {"kind": votes.classes.dtype.kind, "values": votes.classes.tolist()},
+        "classes": labels_to_json(votes.classes),
         "classes_inferred": votes.classes_inferred,
     }
     if digests:
@@ -562,3 +583,114 @@ def seal_whole(path, body):
     seal = b"sha256 "
     whole = body[:-2] + (len(seal) + 64).to_bytes(2, "little") + seal
     path.write_bytes(whole + hashlib.sha256(whole).hexdigest().encode())
+
+
+# Where samples vote
+
+
+COUNTS = {"ballots": "ballots.npz", "neighbours": "neighbours.npz"}
+
+
+def counts(change, *, recertify=False):
+    """What samples said, changed in its file and in the blocks, and certified by poisonproof itself if wanted."""
+
+    def forge(folder):
+        (path,) = [folder / name for name in COUNTS.values() if (folder / name).exists()]
+        held, said = open_arrays(path)
+        held = {name: array.copy() for name, array in held.items()}
+        change(held, said)
+        write_arrays(path, held, said)
+        votes, own = ("near", "self_near") if path.stem == "ballots" else ("order", "first")
+        for block in (folder / "votes").glob("*.npz"):
+            write_arrays(block, {"votes": held[votes], "own": held[own]}, open_arrays(block)[1])
+        if recertify:
+            stated = Certificate.load(folder / "certificate.npz")
+            replace(certify(Ballots.load(path)), origin=stated.origin).save(folder / "certificate.npz")
+
+    return forge
+
+
+def one_more_near(held, said):
+    held["near"][3, int(held["near"][3].argmin())] += 1
+
+
+def no_copy_is_near(held, said):
+    held["self_near"][:] = False
+
+
+def another_runner_up(held):
+    held["runner_up"][0] = next(c for c in range(10) if c not in (held["runner_up"][0], held["prediction"][0]))
+
+
+def election(**changes):
+    """The rule of the vote in the settings of the manifest."""
+    return edited(lambda manifest: manifest["settings"]["election"].update(changes))
+
+
+def kept_voters(change):
+    def forge(folder):
+        held, said = open_arrays(folder / "models" / "voters.npz")
+        held = {name: array.copy() for name, array in held.items()}
+        change(held)
+        write_arrays(folder / "models" / "voters.npz", held, said)
+
+    return forge
+
+
+def kept_map(folder):
+    other = dumped(VectorFeatures(unit=1.0))
+    write_whole(folder / "models" / "map.skops", lambda file: file.write(other))
+
+
+def samples_state(change):
+    """Premises of samples that vote, changed in every file."""
+
+    def forge(folder):
+        (name,) = [name for name in COUNTS.values() if (folder / name).exists()]
+        for place in (name, "certificate.npz"):
+            held, said = open_arrays(folder / place)
+            premises = change([list(premise) for premise in said["premises"]])
+            write_arrays(folder / place, held, {**said, "premises": premises})
+        model(lambda record: record.update(premises=premises))(folder)
+        sign(folder, lambda manifest: manifest.update(premises=[claims.in_words(premise) for premise in premises]))
+
+    return forge
+
+
+def reworded(what, value):
+    return samples_state(lambda premises: [[name, value if name == what else old, d] for name, old, d in premises])
+
+
+def samples_are_read(**changes):
+    """The split, by which samples are read, changed in every file."""
+
+    def forge(folder):
+        (name,) = [name for name in COUNTS.values() if (folder / name).exists()]
+        for place in (name, "certificate.npz"):
+            held, said = open_arrays(folder / place)
+            write_arrays(folder / place, held, {**said, "split": said["split"] | changes})
+        model(lambda record: record["split"].update(changes))(folder)
+        sign(folder, lambda manifest: manifest["settings"]["split"].update(changes))
+
+    return forge
+
+
+def both_arrays(of_counts, of_certificate):
+    def forge(folder):
+        counts(of_counts)(folder)
+        arrays(of_certificate)(folder)
+
+    return forge
+
+
+def in_turn(*forged):
+    def forge(folder):
+        for one in forged:
+            one(folder)
+
+    return forge
+
+
+def reworded_map(folder):
+    value = map_in_words(read_record(folder / "manifest.json")["settings"]["election"])
+    reworded("map", value)(folder)

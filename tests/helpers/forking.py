@@ -2,7 +2,7 @@
 
 Run as a program it reads one JSON request a line (words, folder, environment, files for output and errors) and answers
 each with the exit code of a forked child that called `poisonproof.cli.main`. What imports cost, and that each is there,
-is tested elsewhere (`tests/system/test_importing.py`).
+is tested elsewhere (`tests/cli/test_habits.py`).
 """
 
 import atexit

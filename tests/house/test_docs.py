@@ -152,7 +152,7 @@ def test_the_picture_of_the_readme_is_small_and_real():
     assert "](docs/curve.svg)" in text
     picture = (ROOT / "docs" / "curve.svg").read_text()
     assert len(picture) < LARGEST_PICTURE
-    record = (ROOT / "src" / "poisonproof" / "paper" / "published.json").read_text()
+    record = (ROOT / "research" / "paper" / "published.json").read_text()
     for stated in re.findall(r"best published figures are ([\d.]+) %\s+and ([\d.]+) %", text):
         assert all(number in record for number in stated)
         assert all(f"{float(number):.1f}" in picture for number in stated)

@@ -14,9 +14,9 @@ from poisonproof.system.files import write_record
 ROOT = Path(__file__).parents[2]
 MAY = {  # how often, and why
     "CHANGELOG.md": 2,  # the story
-    "docs/draw_curve.py": 1,  # a salt of names inside a picture
+    "research/draw_curve.py": 1,  # a salt of names inside a picture
     "src/poisonproof/errors.py": 1,  # the refusal
-    "src/poisonproof/paper/figures.py": 1,
+    "research/paper/figures.py": 1,
     "src/poisonproof/partition/draws.py": 1,  # salts of draws and spreads: votes are what they were
     "src/poisonproof/partition/spread.py": 1,
     "src/poisonproof/report/figures.py": 1,

@@ -149,7 +149,7 @@ def test_what_every_sample_has_is_still_the_users_to_know():
     with pytest.raises(ValueError, match="Input y contains NaN or infinity: all 120 labels are missing"):
         fitted(GaussianNB(), X, [None] * 120, classes=None)
     with pytest.raises(ValueError, match="Unknown label type"):
-        fitted(GaussianNB(), X, X[:, 20] + 0.5, classes=None)
+        fitted(GaussianNB(), X, np.arange(120) + 0.5, classes=None)
     with pytest.raises(ValueError, match="needs whole numbers"):
         fitted(GaussianNB(), X + 0.5, Y, split="pixel-sum")
 

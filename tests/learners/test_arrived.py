@@ -260,7 +260,7 @@ def test_runs_state_it_and_verify_knows(tmp_path):
     model = FiniteAggregationClassifier(learner, k=3, d=1, classes=range(10), trusted_state=True)
     outcome = run(dataset, model, tmp_path / "run", RunSettings(undefended=False))
     assert any(premise.startswith(PREMISE) for premise in outcome.manifest.premises)
-    assert "fitted before the split: nothing, by the caller's word (declared)" in outcome.manifest.premises
+    assert "fitted before the split: nothing, as far as can be seen (by default)" in outcome.manifest.premises
     verdict = verify(tmp_path / "run", data=dataset, estimator=learner, retrain=3)
     assert verdict.ok, str(verdict)
     assert "what it was fitted on is the maker's word" in str(verdict)

@@ -3,13 +3,16 @@
 import json
 import shutil
 import sys
+from importlib.util import find_spec
 
+import numpy as np
 import pytest
 
 from command_line import as_process, poisonproof
 from fish import rows, write_rows
 from poisonproof.learners.brought import brought
 from poisonproof.system.files import read_record, write_record
+from poisonproof.training.member_files import types_of
 
 MODULE = '''
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -50,6 +53,22 @@ def raises():
 class Shelf:
     inner = instance
 '''
+NETWORK = """
+from skorch import NeuralNetClassifier
+from torch import nn
+
+
+class Line(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, X):
+        return self.layer(X.float())
+
+
+network = NeuralNetClassifier(Line, criterion=nn.CrossEntropyLoss, max_epochs=2, train_split=None, verbose=0)
+"""
 SHAPE = ("--label", "kind", "--classes", "cod,eel", "--k", 4, "--d", 2, "--n-jobs", 1)
 
 
@@ -121,6 +140,64 @@ def test_a_run_with_a_learner_of_ones_own_is_made_reopened_and_verified(folder):
     del sys.modules["my_learners"]
     said = poisonproof("vote", "run", *again, code=2).stderr
     assert "its module 'my_learners' does not import (ModuleNotFoundError" in said
+
+
+UNSAFE = """
+import functools
+import sklearn.naive_bayes
+
+
+class Printing(sklearn.naive_bayes.BernoulliNB):
+    def fit(self, X, y):
+        self.say_ = functools.partial(print, len(y))
+        return super().fit([[hash(str(row)) % 2] for row in X.to_numpy()], y)
+
+    def predict(self, X):
+        return super().predict([[0]] * len(X))
+
+
+class Late(Printing):
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.say_ = Helper()
+        return self
+
+
+class Helper:
+    pass
+
+
+told = Printing().set_params(class_prior=None)
+told.say = print
+"""
+
+
+@pytest.mark.parametrize("name", ["Printing", "Late", "network"])
+def test_base_classifiers_that_nobody_could_open_again_are_not_kept(folder, name):
+    """`run` had succeeded, `predict` had refused its folder, and `verify` had called it CONSISTENT."""
+    (folder / "my_learners.py").write_text(UNSAFE)
+    table = ("fish.csv", "--label", "kind", "--classes", "cod,eel")
+    if name == "network":
+        if not (find_spec("skorch") and find_spec("torch")):
+            pytest.skip("NOT TESTED: skorch and torch are not installed; pip install skorch torch")
+        (folder / "my_learners.py").write_text(NETWORK)
+        rng = np.random.default_rng(0)
+        np.savez(folder / "own.npz", X=(x := rng.normal(size=(120, 3))), y=np.where(x[:, 0] > 0, "cod", "eel"))
+        table = ("own.npz", "--classes", "cod,eel")
+    words = ("run", *table, "--learner", f"my_learners:{name}", "--k", 4, "--no-undefended", "--n-jobs", 1)
+    said = poisonproof(*words, "--out", "run", code=2).stderr
+    assert "cannot be kept, for nobody could open them again" in said
+    assert said.endswith("keep their votes alone by --votes-only, in another --out.\n")
+    assert name == "Late" or "partial" in said
+    poisonproof(*words, "--out", "votes", "--votes-only")
+
+
+def test_what_calls_anything_joins_no_trusted_list(folder):
+    (folder / "my_learners.py").write_text(UNSAFE)
+    sys.path.insert(0, str(folder))
+    from my_learners import told
+
+    assert types_of(told) == ["my_learners.Printing"]
 
 
 @pytest.fixture(scope="module")

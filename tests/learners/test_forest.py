@@ -90,7 +90,7 @@ def test_a_run_with_a_forest_answers_and_is_updated(table, tmp_path):
     assert (tmp_path / "answers.csv").read_text().count("\n") == (tmp_path / "less.csv").read_text().count("\n") > 178
 
 
-def test_kept_types_that_nobody_vouches_for_are_trained_again_by_an_update(table, tmp_path, monkeypatch):
+def test_base_classifiers_of_types_that_nobody_vouches_for_are_votes_only(table, tmp_path, monkeypatch):
     """A fitted forest of scikit-learn holds a type that its unfitted learner does not."""
     pytest.importorskip("pandas")
     (tmp_path / "mine.py").write_text(
@@ -98,12 +98,7 @@ def test_kept_types_that_nobody_vouches_for_are_trained_again_by_an_update(table
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     words = ("--label", "kind", "--k", 3, "--d", 2, "--n-jobs", 1, "--no-undefended", "--learner", "mine:learner")
-    again = ("--remove", "3", "--n-jobs", 1, "--learner", "mine:learner")
-    poisonproof("run", table, *words, "--out", tmp_path / "kept")
+    if "sklearn.tree._tree.Tree" in types_of(RandomForestClassifier(3).fit(*WINE)):  # older skops vouches for it
+        assert "--votes-only" in poisonproof("run", table, *words, "--out", tmp_path / "kept", code=2).stderr
     poisonproof("run", table, *words, "--votes-only", "--out", tmp_path / "votes")
-    said = poisonproof("update", tmp_path / "kept", *again).stderr
-    told = "holds types nobody vouched for (sklearn.tree._tree.Tree): it is computed again" in " ".join(said.split())
-    fitted = RandomForestClassifier(3).fit(*WINE)
-    assert told == ("sklearn.tree._tree.Tree" in types_of(fitted))  # older skops vouches for it
-    poisonproof("update", tmp_path / "votes", *again)
-    assert (tmp_path / "kept" / "votes.npy").read_bytes() == (tmp_path / "votes" / "votes.npy").read_bytes()
+    poisonproof("update", tmp_path / "votes", "--remove", "3", "--n-jobs", 1, "--learner", "mine:learner")

@@ -115,7 +115,7 @@ def test_together_and_alone_vote_the_same():
         assert member.failure is None
         fed = test.take(np.arange(60), member.form)
         votes = vote_of(member, fed, 60, 3)[0]
-        assert (rankings[:, i] == ranking_of(member, fed, votes, 3)).all()
+        assert (rankings[:, i] == ranking_of(member, fed, votes, 3)[0]).all()
         assert member.model.ridge_ == model.members_.raised.get(int(i), NAMED.ridge)
 
 

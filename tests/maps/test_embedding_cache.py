@@ -28,7 +28,7 @@ def images(n, seed=0):
 @pytest.fixture
 def encoder(tmp_path):
     Colours.asked = 0
-    return as_encoder(Colours()).cached(tmp_path / "cache")
+    return as_encoder(Colours(), 6).cached(tmp_path / "cache")
 
 
 def opened_anew():
@@ -43,7 +43,7 @@ def files(encoder):
 
 def test_every_distinct_sample_is_encoded_once(encoder):
     X = images(50)
-    plain = as_encoder(Colours())(X)
+    plain = as_encoder(Colours(), 6)(X)
     Colours.asked = 0
     assert np.array_equal(encoder(np.concatenate([X, X[:7]])), np.concatenate([plain, plain[:7]]))
     assert Colours.asked == 50
@@ -70,12 +70,13 @@ def test_an_interrupted_encoding_goes_on(encoder, monkeypatch):
         replace(encoder, function=Stopped())(X)
     before = Colours.asked
     opened_anew()
-    assert np.array_equal(encoder(X), as_encoder(Colours())(X))
+    assert np.array_equal(encoder(X), as_encoder(Colours(), 6)(X))
     assert Colours.asked - before - 40 <= 40 - 16  # two whole pieces of 8 were kept at least
 
 
+@pytest.mark.parametrize("anew", [True, False], ids=["opened anew", "while it is open"])
 @pytest.mark.parametrize("damage", ["bit", "cut", "name", "junk"])
-def test_damage_is_seen_and_mended(encoder, damage, caplog):
+def test_damage_is_seen_and_mended(encoder, damage, anew, caplog):
     X = images(30)
     rows = encoder(X)
     (path,) = files(encoder)
@@ -88,10 +89,12 @@ def test_damage_is_seen_and_mended(encoder, damage, caplog):
         path.write_bytes(b"junk")
     else:
         path.rename(path.with_name("0" * 64 + embedding_cache.SUFFIX))
-    opened_anew()
+    if anew:
+        opened_anew()
     assert np.array_equal(encoder(X), rows)
-    assert "is altered or damaged" in caplog.text
+    assert "is altered or damaged. It is deleted" in caplog.text
     assert Colours.asked == 60
+    assert len(files(encoder)) == 1
 
 
 def test_gone_means_gone(encoder):
@@ -122,9 +125,18 @@ def test_another_process_may_take_files_away(encoder):
 
 def test_encoders_do_not_share_embeddings(encoder, tmp_path):
     X = images(5)
-    other = as_encoder(lambda X: np.ones((len(X), 2))).cached(tmp_path / "cache")
+    other = as_encoder(lambda X: np.ones((len(X), 2)), 2).cached(tmp_path / "cache")
     assert encoder(X).shape == (5, 1, 6)
     assert other(X).shape == (5, 1, 2)
+
+
+def test_keys_of_mixed_rows_are_made_of_their_cells_and_not_of_where_those_lie():
+    """Bytes of an array of objects are addresses: another sample that came to lie there was given the embedding."""
+    rows = [np.array(["".join(["a", name]), 0.5, None], object) for name in "bcb"]
+    keys = [key.tobytes() for key in embedding_cache.sample_keys(rows)]
+    assert keys[0] == keys[2] != keys[1]
+    other = np.array(["".join(["a", "b"]), 0.5, None], object)
+    assert embedding_cache.sample_keys([other])[0].tobytes() == keys[0]
 
 
 def test_keys_tell_samples_apart():
@@ -167,6 +179,12 @@ def test_equal_samples_with_different_embeddings_have_none(tmp_path):
     assert np.array_equal(rows[3], rows[4])
     with pytest.raises(PoisonproofError, match="equal samples came with different ones"):
         table(tmp_path, ["a", "a"], [[1.0, 0], [0, 1.0]])
+
+
+@pytest.mark.parametrize("length", [40000, 0, np.nan])
+def test_the_length_of_embeddings_fits_their_whole_numbers(tmp_path, length):
+    with pytest.raises(PoisonproofError, match="'length' of embeddings must be from 1 to 4095"):
+        table(tmp_path, ["a"], [[1.0]], length=length)
 
 
 @pytest.mark.parametrize(

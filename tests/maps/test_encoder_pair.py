@@ -51,7 +51,7 @@ def test_no_batch_order_or_thread_changes_a_row(pair, images, rows, size, monkey
 def test_together_is_as_one_by_one(pair, images):
     """The slow twin: the way of every other encoder, a sample after the other."""
     samples = pair.read(images[0][:12])
-    assert np.array_equal(pair._encoded(samples), Encoder._encoded(pair, samples))
+    assert np.array_equal(pair._rows(samples), Encoder._rows(pair, samples))
 
 
 def test_names_and_records(pair):
@@ -87,12 +87,12 @@ def test_where_one_has_no_numbers(pair, tmp_path):
     X, _ = pictures(3, side=16)
     nothing = poisonproof.encoder(f"{tmp_path / 'nan.onnx'}+{OTHER}")
     with pytest.raises(PoisonproofError, match="gave NaN, infinity or nothing"):
-        nothing.check(X)
+        nothing.measured(X)
     behind = EncoderPair.of(poisonproof.encoder(OTHER), poisonproof.encoder(str(tmp_path / "nan.onnx")))
     first = poisonproof.encoder(OTHER)(X)[:, 0]
     rows = behind(X)[:, 0]
     assert np.array_equal(rows, side_by_side(first, np.zeros((3, rows.shape[1] - 1280)), 1.0, 2048.0))
-    assert np.array_equal(rows, Encoder._encoded(behind, behind.read(X)))
+    assert np.array_equal(rows, Encoder._rows(behind, behind.read(X)))
 
 
 def test_classifiers_take_it_name_both_and_come_back(pair, images, tmp_path):

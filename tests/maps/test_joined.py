@@ -53,7 +53,7 @@ def test_no_batch_order_or_thread_changes_a_row(encoder, size, monkeypatch):
 def test_together_is_as_one_by_one(encoder):
     """The slow twin: the way of every other encoder, a sample after the other."""
     X, _ = colours(12)
-    assert np.array_equal(encoder._encoded(encoder.read(X)), Encoder._encoded(encoder, encoder.read(X)))
+    assert np.array_equal(encoder._rows(encoder.read(X)), Encoder._rows(encoder, encoder.read(X)))
 
 
 def test_mirrored_maps_are_summed_over_the_mirror():
@@ -71,7 +71,7 @@ def test_a_picture_without_an_embedding_is_zeros_whatever_the_map_says(tmp_path)
     X, _ = colours(3)
     joined = poisonproof.encoder(f"{tmp_path / 'nan.onnx'}+signs")
     with pytest.raises(PoisonproofError, match="gave NaN, infinity or nothing"):
-        joined.check(X)
+        joined.measured(X)
     own, other = np.array([[3, 4], [0, 0]]), np.array([[0, 5], [0, 5]])
     assert side_by_side(own, other, 1.0, 100.0).tolist() == [[42, 57, 0, 71], [0, 0, 0, 0]]
     assert side_by_side(own, 0 * other, 1.0, 100.0).tolist() == [[60, 80, 0, 0], [0, 0, 0, 0]]

@@ -14,7 +14,7 @@ from poisonproof import BallotClassifier, NeighborVoteClassifier
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.maps.digits import DigitFeatures
 from poisonproof.maps.objects import Bank, ObjectFeatures
-from poisonproof.maps.trusted import TrustedFeatures, in_order, near_of, trusted_class_sizes
+from poisonproof.maps.trusted import TrustedFeatures, in_order, near_of
 from poisonproof.maps.vectors import VectorFeatures
 from poisonproof.maps.views import Views
 from poisonproof.maps.whitening import Whitening
@@ -109,14 +109,6 @@ def test_near_is_the_share_of_pairs() -> None:
     with pytest.raises(PoisonproofError, match="cannot be read off 1 samples"):
         near_of(some[:1], 0.5)
     assert np.array_equal(in_order(some), in_order(some[::-1]))
-
-
-def test_class_sizes_from_trusted_labels() -> None:
-    assert trusted_class_sizes(["a", "b", "a", "a"], 1000) == {"a": 750, "b": 250}
-    with pytest.raises(PoisonproofError, match="'total' of class sizes"):
-        trusted_class_sizes(["a"], -1)
-    with pytest.raises(PoisonproofError, match="no labels"):
-        trusted_class_sizes([], 10)
 
 
 @dataclass(frozen=True)

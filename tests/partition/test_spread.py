@@ -45,6 +45,7 @@ def test_a_table_of_shifts_is_recognised_and_any_balanced_table_taken():
     shifts = Spread(9, (0, 2, 5))
     assert Spread.from_table(shifts.as_table()[:, ::-1]) == shifts
     assert Spread.from_table(shifts.as_table()).shifts == (0, 2, 5)
+    assert Spread(9, None, shifts.as_table()) == shifts
     blocks = Spread.from_table([[0, 1], [0, 1], [2, 3], [2, 3]])
     assert blocks.shifts is None
     assert blocks.d == 2

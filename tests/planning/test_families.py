@@ -8,7 +8,7 @@ import pytest
 from sklearn.datasets import load_wine
 
 from command_line import poisonproof
-from poisonproof import BallotClassifier, NeighborVoteClassifier, PoisonproofError, load
+from poisonproof import BallotClassifier, Certificate, NeighborVoteClassifier, PoisonproofError, load
 from poisonproof.maps.choosing import map_for
 from poisonproof.planning import families
 from poisonproof.planning.families import Candidate, best_of_each, candidates, where_samples_vote
@@ -74,13 +74,15 @@ def test_one_question_gets_one_answer_which_is_a_premise_and_is_kept(table):
     assert choice["why"].startswith(choice["method"])
     what = {"neighbours": "number of neighbours", "ballots": "near", "ensemble": "spread"}[choice["method"]]
     (stated,) = [premise for premise in manifest["premises"] if premise.startswith(f"{what}: ")]
-    assert stated.endswith(", chosen by a pilot (chosen from this data)")
+    assert stated.endswith("(chosen from this data)")
     for family in ("neighbours", "ensemble"):
         assert family in choice["why"]
     assert "attack_size" in json.loads(done.stdout)
     again = poisonproof(*words)
     assert "going on with the run" in again.stderr
     assert "pilot" not in again.stderr  # a choice is made once, or an interrupted run could not go on
+    other = poisonproof(*words[:5], 9, *words[6:], code=2)
+    assert "another --attack-size (3 there, 9 now)" in other.stderr
     poisonproof("verify", table.parent / "run")
 
 
@@ -96,6 +98,27 @@ def test_what_does_not_go_together_is_said(table, words, sentence):
     assert sentence in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (("--attack-size", 2), "--attack-size (3 there, 2 now)"),
+        ((), "--attack-size (3 there, none now)"),
+        (("--attack-size", 3, "--classes", "c0,c1,c2"), "--classes (none there, c0,c1,c2 now)"),
+        (("--attack-size", 3, "--learner", "auto"), "--learner (none there, auto now)"),
+        (("--attack-size", 3, "--max-size", 5), None),
+    ],
+)
+def test_a_run_goes_on_only_with_the_same_question(table, tmp_path, changed, said):
+    """All of these would have gone on: the same votes, under another headline or other premises."""
+    words = ("run", table, "--label", "target", "--k", 8, "--no-undefended", "--votes-only", "--out", tmp_path / "run")
+    poisonproof(*words, "--attack-size", 3)
+    before = read_record(tmp_path / "run" / "manifest.json")
+    done = poisonproof(*words, *changed, code=0 if said is None else 2)
+    if said is not None:
+        assert f"asked for with another {said}" in done.stderr
+        assert read_record(tmp_path / "run" / "manifest.json") == before
+
+
 @pytest.mark.parametrize("k", [8, 20])
 def test_who_names_k_gets_base_classifiers_even_by_the_number_that_is_the_default(table, tmp_path, k):
     words = ("--k", k, "--attack-size", 6, "--no-undefended", "--out", tmp_path / "run")
@@ -103,17 +126,50 @@ def test_who_names_k_gets_base_classifiers_even_by_the_number_that_is_the_defaul
     assert "choice of method" not in done.stderr
     manifest = read_record(tmp_path / "run" / "manifest.json")
     assert manifest["settings"]["k"] == k
-    assert any(premise.startswith("spread: ") and premise.endswith("(declared)") for premise in manifest["premises"])
+    (spread,) = [premise for premise in manifest["premises"] if premise.startswith("spread: ")]
+    assert spread.endswith("(by default)" if k == 20 else "(declared)")
 
 
-def test_parameters_that_a_pilot_chose_for_base_classifiers_are_not_called_declared(table, tmp_path, monkeypatch):
-    best = Candidate("ensemble", {"k": 6, "d": 2}, 0.9, 0.8, 0.8)
-    monkeypatch.setattr(families, "candidates", lambda *given: [best])
-    words = ("--attack-size", 2, "--no-undefended", "--out", tmp_path / "run")
-    poisonproof("run", table, "--label", "target", *words)
-    premises = read_record(tmp_path / "run" / "manifest.json")["premises"]
-    assert any(re.fullmatch(r"spread: k = 6, d = 2, digest \w{16}, chosen by a pilot \(.*", one) for one in premises)
-    poisonproof("verify", tmp_path / "run")
+@pytest.mark.parametrize(
+    ("method", "parameters", "what"),
+    [
+        ("ensemble", {"k": 6, "d": 2}, r"spread: k = 6, d = 2, digest \w{16}"),
+        ("ballots", {"near": 2.1}, r"near: distance ≤ 2\.1, squared ≤ \d+ steps"),
+        ("neighbours", {"n_neighbors": 5}, "number of neighbours: 5"),
+    ],
+)
+def test_what_a_pilot_chose_is_run_changed_asked_verified_and_attested(
+    table, tmp_path, monkeypatch, method, parameters, what
+):
+    """Every family, end to end: one list of premises in every file, and what was chosen is not called declared."""
+    monkeypatch.setattr(families, "candidates", lambda *given: [Candidate(method, parameters, 0.9, 0.8, 0.8)])
+    run = tmp_path / "run"
+    declared = ("--label", "target", "--classes", "c0,c1,c2")
+    poisonproof("run", table, *declared, "--attack-size", 2, "--no-undefended", "--out", run)
+    for remove in (None, "3,17"):
+        if remove is not None:
+            poisonproof("update", run, "--remove", remove)
+        premises = read_record(run / "manifest.json")["premises"]
+        assert premises == [premise.words for premise in Certificate.load(run / "certificate.npz").premises]
+        assert any(re.fullmatch(rf"{what} \(chosen from this data\)", premise) for premise in premises), premises
+        poisonproof("predict", run, table, "--json")
+        assert poisonproof("verify", run).stdout.startswith("VERIFIED")
+        poisonproof("attest", run, "--json")
+
+
+def test_whether_there_are_rows_for_a_pilot_belongs_to_the_choice(table, tmp_path):
+    """Below 60 training rows, and with too few for neighbours, no pilot is made: k was called declared then."""
+    header, *lines = table.read_text().splitlines()
+    (tmp_path / "few.csv").write_text("\n".join([header, *lines[:168:7]]))
+    words = ("--attack-size", 9, "--no-undefended", "--votes-only", "--out", tmp_path / "run")
+    done = poisonproof("run", tmp_path / "few.csv", "--label", "target", *words)
+    assert "method: ensemble; no pilot could be made" in done.stderr
+    manifest = read_record(tmp_path / "run" / "manifest.json")
+    assert manifest["settings"]["k"] == 54
+    assert "choice of method: ensemble, without a pilot (chosen from this data)" in manifest["premises"]
+    (spread,) = [premise for premise in manifest["premises"] if premise.startswith("spread: ")]
+    assert spread.endswith("(chosen from this data)")
+    assert poisonproof("verify", tmp_path / "run", code=5).stdout.startswith("CONSISTENT")
 
 
 @pytest.mark.parametrize(("attack_size", "k"), [(2, 20), (3, 20), (4, 24), (10, 60)])

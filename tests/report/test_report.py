@@ -19,7 +19,6 @@ from poisonproof.report.gallery import (
     pixels,
 )
 from poisonproof.report.page import headline_size, write_report
-from poisonproof.report.published import published_for
 from poisonproof.report.summary import Summary
 
 
@@ -31,21 +30,7 @@ def test_a_large_run_fits_and_stands_alone(tmp_path):
     assert len(text.encode()) < 3_000_000
     assert "://" not in text
     assert text.count("data:image/png") == 2 * PICTURES.ends + PICTURES.between + PICTURES.wrong
-    assert "best published" in text
     assert text == write_report(done).read_text()
-
-
-def test_published_numbers_beyond_the_own_curve_are_not_hidden(tmp_path):
-    done = outcome(tmp_path, np.zeros((10_000, 5, 5)), [0, 1] * 5000, range(10), k=50, d=1, name="cifar10")
-    assert done.certificate.radius.max() == 25
-    assert 'max="26"' in write_report(done).read_text()
-    split_votes = np.tile(np.arange(50) % 2, (10_000, 1))
-    weak = outcome(tmp_path, done.x_test, done.y_test, range(10), votes=split_votes, k=50, d=1, name="cifar10")
-    text = write_report(weak).read_text()
-    assert weak.certificate.radius.max() == 0
-    assert 'max="21"' in text
-    assert "the largest radius is 0" in " ".join(text.split())
-    assert text.count('class="point') == 6 + 5 + 2
 
 
 def test_large_pictures_and_long_texts_are_cut(tmp_path):
@@ -63,7 +48,7 @@ def test_what_was_given_never_becomes_markup(tmp_path):
     assert len(re.findall("<script", text)) == len(re.findall("</script", text)) == 2
     assert "<!--" not in text
     embedded = json.loads(re.search(r'id="data">(.*?)</script>', text).group(1))
-    assert embedded["tiles"][0]["cells"][0][1] in [shown(text) for text in hostile]
+    assert embedded["tiles"][0]["cells"][0][1] in [shown(text).replace("\\ud800", "\ufffd") for text in hostile]
 
 
 def test_the_page_states_what_the_certificate_says(tmp_path):
@@ -257,14 +242,3 @@ def test_pictures_are_told_from_other_numbers():
     assert pixels(["a"], "texts") is None
     scaled = pixels(np.array([[-1.0, 0.0, 1.0, np.nan, 0.5]] * 5)[None], "floats")
     assert scaled[0, 0].tolist() == [0, 127, 255, 127, 191]
-
-
-def test_published_numbers_stand_only_beside_what_they_compare_to():
-    points = published_for("mnist", 10_000, "training samples", 1200)
-    assert [(cell.attack_size, cell.percent) for cell in points][:2] == [(50, 94.63), (100, 92.97)]
-    assert published_for("mnist", 9_999, "training samples", 1200) == ()
-    assert published_for("mnist", 10_000, "contributors", 1200) == ()
-    assert published_for("digits", 10_000, "training samples", 1200) == ()
-    assert {cell.k for cell in published_for("gtsrb", 12_630, "training samples", 50)} == {50}
-    assert {cell.k for cell in published_for("gtsrb", 12_630, "training samples", 60)} == {50, 100}
-    assert any(cell.disputed for cell in published_for("cifar10", 10_000, "training samples", 50))

@@ -175,3 +175,21 @@ def test_marks_say_nothing_of_the_label_and_differ_from_run_to_run():
     with pytest.raises(ValueError, match=r"rows of the training data, 0 … 2"):
         left.and_rows(one, [3])
     assert commitment(new_receipt(), one.digests()) != commitment(new_receipt(), one.digests())
+
+
+def test_no_undefended_figure_is_shown_of_other_data(run):
+    before = read_record(run / "manifest.json")
+    assert before["undefended_accuracy"] is not None
+    assert before["no_undefended"] is None
+    update(run)
+    assert read_record(run / "manifest.json")["undefended_accuracy"] == before["undefended_accuracy"]
+    said = json.loads(update(run, "--remove", "3", "--json").stdout)
+    after = read_record(run / "manifest.json")
+    for name in ("undefended_accuracy", "strong_undefended_accuracy", "strong_undefended"):
+        assert after[name] is said[name] is None
+    assert "none was trained since the training data changed" in after["no_undefended"]
+    assert said["no_undefended"] == after["no_undefended"]
+    assert "Not known: none was trained since the training data changed" in (run / "report.html").read_text()
+    update(run, "--undefended")
+    assert read_record(run / "manifest.json")["undefended_accuracy"] is not None
+    assert "VERIFIED" in poisonproof("verify", run).stdout

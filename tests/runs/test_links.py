@@ -10,8 +10,8 @@ import pytest
 from command_line import poisonproof
 from fish import rows, write_rows
 from poisonproof import FiniteAggregationClassifier, data
-from poisonproof.runs.batch import Wanted, run_together
 from poisonproof.runs.folder import only_writer
+from research.paper.together import Wanted, run_together
 
 pytestmark = pytest.mark.posix
 

@@ -12,6 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 from poisonproof import FiniteAggregationClassifier
 from poisonproof.samples.canonical import digest_of, to_samples
 from poisonproof.samples.frames import as_frame, as_values
+from poisonproof.samples.rows import join_rows
 
 N = 30
 RNG = np.random.default_rng(1)
@@ -107,3 +108,29 @@ def test_what_speaks_no_arrow_stays_as_it_is():
         assert as_frame(X) is X
     series = pd.Series([1])
     assert as_values(series) is series
+
+
+@pytest.mark.parametrize("form", ["table", "pandas of Arrow types", "categories", "categories of Arrow types"])
+@pytest.mark.parametrize("at", [0, 7, N - 1])
+def test_a_text_that_is_not_utf_8_stops_nothing_and_changes_no_other(form, at):
+    """Arrow takes whatever bytes a file calls a text; they are read as in CSV and Parquet files, each by itself."""
+    bodies = [f"w{i % 3}".encode() for i in range(N)]
+    plain = bodies.copy()
+    bodies[at], plain[at] = b"K\xf6ln", "Köln".encode()
+    samples = []
+    for some in (bodies, plain):
+        binary = pa.array(some, pa.binary())
+        column = pa.Array.from_buffers(pa.string(), N, binary.buffers())
+        table = pa.table({"word": column.dictionary_encode() if "categories" in form else column, "x": list(range(N))})
+        frame = table.to_pandas(types_mapper=pd.ArrowDtype) if "Arrow" in form else table
+        samples.append(to_samples(frame))
+        labels = as_values(pa.chunked_array([column]))
+        assert labels[at] == "Köln"
+    assert digest_of(samples[0]) == digest_of(samples[1])
+
+
+def test_a_fraction_joins_whole_numbers_that_no_double_holds():
+    """Arrow refuses to make one column of both, and one added row stopped an update."""
+    old = pd.DataFrame({"x": pd.Series([2**53 + 1, None, 3], dtype="int64[pyarrow]")})
+    joined = join_rows(old, pd.DataFrame({"x": pd.Series([0.5], dtype="double[pyarrow]")}))
+    assert joined["x"].tolist()[2:] == [3.0, 0.5]

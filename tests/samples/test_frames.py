@@ -99,13 +99,16 @@ def premise(model, what="schema"):
 
 
 def test_ids_that_are_numbers_are_somebody_elses_word_too(tmp_path):
-    """One bad id turns all of them to text in pd.read_csv, and nothing in the array says so."""
+    """One bad id turns all of them to text in pd.read_csv: a whole number is then still itself, and nothing else is."""
     X, y, clinics = by_pandas(written(tmp_path / "clean.csv"))
     numbers = model(kind="group").fit(X, y, clinics)
     assert premise(numbers, "contributor ids") == (
-        "contributor ids: numbers, as whoever read them typed them; texts depend on nobody (chosen from this data)"
+        "contributor ids: types were decided by whoever read this column (chosen from this data)"
     )
-    assert premise(model(kind="group").fit(X, y, clinics.astype(str)), "contributor ids") is None
+    assert premise(numbers, "label types").startswith("label types: types were decided by whoever read this column")
+    assert not len(changed(numbers, model(kind="group").fit(X, y, clinics.astype(str))))
+    mine = model(kind="group").fit(X, y.tolist(), clinics.tolist())
+    assert premise(mine, "contributor ids") is premise(mine, "label types") is None
 
 
 def test_our_reader_gives_what_a_row_holds_whatever_the_others_do(tmp_path):

@@ -68,9 +68,16 @@ def test_what_numpy_reads_as_numbers_is_left_to_numpy():
     assert read_loose([]) is None
 
 
-def test_cells_that_are_mostly_no_numbers_are_refused():
-    with pytest.raises(ValueError, match="Most cells of X are not numbers, such as 'red' of type str"):
+def test_only_cells_of_which_none_is_a_number_are_refused():
+    with pytest.raises(ValueError, match="No cell of X is a number, such as 'red' of type str"):
         to_samples([["red", "blue"], ["green", "red"]])
+    assert np.isfinite(to_samples([["red", "blue"], ["green", 1], ["red", "red"]]).take([1])).sum() == 1
+
+
+def test_texts_are_read_by_the_number_rule_of_files():
+    values = to_samples([["1_000", "\u0663", "2026-11-16"], [1, 2, 3]]).take([0])[0]
+    assert np.isnan(values[:2]).all()
+    assert values[2] == np.datetime64("2026-11-16", "us").astype(int)
 
 
 IMAGES = [np.arange(12.0).reshape(3, 4) + place for place in range(4)]

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from poisonproof import Split
+from poisonproof import PoisonproofError, Split
 from poisonproof.samples.canonical import canonical_rank, digest_of, to_samples
 from poisonproof.samples.cells import canonical_cell
-from poisonproof.samples.labels import label_cells, one_by_one
+from poisonproof.samples.labels import class_array, label_cells, one_by_one, read_labels
 from poisonproof.samples.rows import join_rows, take_rows
 from poisonproof.verification import content
 
@@ -235,7 +235,7 @@ def test_equal_hashes_are_told_apart_by_content_then_label():
         (pd.DataFrame({"x": []}), ValueError, "0 sample"),
         (np.array([[1 + 1j]]), ValueError, "Complex data not supported"),
         (np.array([(1, 2.0)], [("a", int), ("b", float)]), ValueError, "an array of records"),
-        (["a", 3], ValueError, "could not convert string to float"),
+        ([None, 3], ValueError, "No sample of X is a row of numbers or a text"),
     ],
 )
 def test_what_are_not_samples_is_refused_in_one_sentence(X, error, message):
@@ -389,3 +389,71 @@ def test_an_array_that_somebody_wrote_into_has_another_digest():
     assert digest_of(samples) == digest_of(to_samples(numbers)) != before[0]
     assert table.columns[0].numbers[0] == 0
     assert digest_of(table) == before[1]
+
+
+# Classes that are read off labels
+
+
+@pytest.mark.parametrize(
+    ("labels", "named"),
+    [
+        (["0", "1", "1"], ["0", "1"]),
+        ([0, 1, 3.0], [0, 1, 3.0]),
+        (["10", "2", "a", "1"], ["1", "2", "10", "a"]),
+        ([1, "1", "1"], ["1"]),
+        ([1, "1", 1.0, 1.0], [1.0]),
+        (["1.0", "1"], ["1"]),  # of two spellings that are used alike, the first in the order of texts
+        ([True, 1, False, 0], [0, 1, False, True]),
+        ([np.float64(-0.0), "0", 2], ["0", 2]),
+        (["x" * 1001, "a", None, "b"], ["a", "b"]),
+        ([10**400, 1], [1, 10**400]),
+    ],
+)
+def test_inferred_classes_have_the_spelling_that_most_use_whatever_comes_first(labels, named):
+    for order in (labels, labels[::-1]):
+        classes = read_labels(order).classes.tolist()
+        assert list(map(repr, classes)) == list(map(repr, named))
+
+
+def test_a_contributor_has_one_vote_on_classes_and_their_names():
+    labels = [*["1"] * 3, *["1.0"] * 50, *(f"L{i}" for i in range(70_000)), "2", "2"]
+    units = [*"abc", *["evil"] * 70_050, "d", "e"]
+    read = read_labels(labels, None, units)
+    assert len(read.classes) == 1000
+    assert read.classes[:2].tolist() == ["1", "2"]
+    assert read.classes.dtype == object
+    assert read_labels(labels).classes[0] == "1.0"
+    honest = [row for row, unit in enumerate(units) if unit != "evil"]
+    assert (read.codes[honest] == [0, 0, 0, 1, 1]).all()
+    assert read_labels(["a", "b", "c"], None, ["u", None, "v"]).classes.tolist() == ["a", "c"]
+
+
+def test_one_long_label_widens_no_array():
+    classes = read_labels(["0", "1", "x" * 1000] * 3).classes
+    assert classes.nbytes == 24
+    assert class_array(["a", "b" * 4_000_000]).nbytes == 16
+
+
+@pytest.mark.parametrize(
+    "classes", [[1, "1"], [1, 1.0], ["True", True], ["a\ud800", "a\udfff"], [None, 1], ["x" * 1001, "a"], [[1], [2]]]
+)
+def test_declared_classes_that_collide_or_are_no_labels_are_refused(classes):
+    with pytest.raises(PoisonproofError):
+        read_labels([1, "a"], classes)
+    with pytest.raises(PoisonproofError):
+        read_labels([], range(65_536))
+    assert len(read_labels([], range(65_535)).classes) == 65_535
+
+
+@pytest.mark.parametrize("declared", [["0", "1"], [0, 1], [0.0, 1.0], [1, "0"]])
+def test_declared_classes_keep_their_type(declared):
+    read = read_labels([0, "1", "1.0", 0.0, "odd", True], declared)
+    assert sorted(map(repr, read.classes.tolist())) == sorted(map(repr, declared))
+    assert read.codes.tolist() == [0, 1, 1, 0, -1, -1]
+
+
+def test_a_target_of_a_regression_is_refused_and_ratings_are_not():
+    with pytest.raises(ValueError, match="continuous"):
+        read_labels([i + 0.5 for i in range(20)])
+    assert len(read_labels([0.5, 1.5, 2.5] * 5).classes) == 3
+    assert len(read_labels([*(i + 0.5 for i in range(20)), 1]).classes) == 21  # a row that is none makes them classes

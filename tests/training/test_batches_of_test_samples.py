@@ -42,6 +42,40 @@ class LastBits(ClassifierMixin, BaseEstimator):
         return self.classes_[(bits % len(self.classes_)).astype(int)]
 
 
+def dense(X):
+    return X.toarray() if sp.issparse(X) else np.asarray(X, float)
+
+
+class LastBitsTable(TableClassifier):
+    """Derived from a learner whose answers do not depend on the batch; its own do, and it does not say otherwise."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        self.model_ = LastBits().fit(dense(X), y)
+        return self
+
+    def predict(self, X):
+        return self.model_.predict(dense(X))
+
+
+class FrozenClone(ClassifierMixin, BaseEstimator):
+    """A wrapper that hands on every attribute of what it holds, marks too."""
+
+    def __init__(self, learner):
+        self.learner = learner
+
+    def __getattr__(self, name):
+        return getattr(self.learner, name) if name == "answers_one_by_one" else super().__getattribute__(name)
+
+    def fit(self, X, y):
+        self.learner_ = LastBitsTable().fit(X, y)
+        self.classes_ = self.learner_.classes_
+        return self
+
+    def predict(self, X):
+        return self.learner_.predict(X)
+
+
 def companies(n):
     """Ways for samples 0 … n−1 to be asked: alone, in small batches, with one more before or behind, in reverse."""
     yield "alone", [[row] for row in range(0, n, 7)]
@@ -54,9 +88,13 @@ def companies(n):
 
 @pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix, pd.DataFrame], ids=["array", "sparse", "frame"])
-@pytest.mark.parametrize("learner", [None, MLPClassifier((9,), max_iter=3)], ids=["linear", "network"])
+@pytest.mark.parametrize(
+    "learner",
+    [LastBits(), LastBits(MLPClassifier((9,), max_iter=3)), LastBitsTable(), FrozenClone(LastBitsTable())],
+    ids=["linear", "network", "derived", "wrapped"],
+)
 def test_the_last_bits_of_a_sample_are_its_own(learner, form):
-    model = FiniteAggregationClassifier(LastBits(learner), k=3, d=1, classes=range(10)).fit(form(X[TRAIN]), Y[TRAIN])
+    model = FiniteAggregationClassifier(learner, k=3, d=1, classes=range(10)).fit(form(X[TRAIN]), Y[TRAIN])
     test = X[TEST][:301]
     expected = model.votes(form(test)).matrix
     assert len(np.unique(expected)) > 5

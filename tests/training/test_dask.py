@@ -7,9 +7,9 @@ from pathlib import Path
 import joblib
 import numpy as np
 import pytest
-from sklearn.naive_bayes import GaussianNB
 
-from poisonproof import FiniteAggregationClassifier, data
+from ensembles import FirstSeen, first_seen
+from poisonproof import FiniteAggregationClassifier, Spread, data
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.samples.kinds import NumberSamples
@@ -23,7 +23,7 @@ DIGITS = data.load("digits")
 FEW = data.Dataset("few", DIGITS.x_train, DIGITS.y_train, DIGITS.x_test[:9], DIGITS.y_test[:9], DIGITS.classes)
 
 
-class Trapped(GaussianNB):
+class Trapped(FirstSeen):
     """Kills the process that trains base classifier 70: once, or as long as there is a trap."""
 
     def __init__(self, trap="", once=True, random_state=None):
@@ -69,6 +69,8 @@ def test_dask_workers_die_and_nothing_is_lost(tmp_path, monkeypatch):
         start(tmp_path / "once", trap)
         assert not trap.exists()
         assert votes_of(tmp_path / "once") == votes_of(tmp_path / "alone")
+        expected = first_seen(DIGITS.x_train, DIGITS.y_train, Spread.random(50, 4), 9)
+        assert np.array_equal(np.load(tmp_path / "once" / "votes.npy"), expected)
         assert sorted(sent) == [9, len(DIGITS.x_train)]  # not once per task, of which there are four
 
         client.wait_for_workers(2, timeout=60)  # with a single one joblib would work in this process

@@ -6,21 +6,22 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import joblib
 import pytest
 from filelock import FileLock
-from joblib._parallel_backends import MultiprocessingBackend
+from sklearn.base import clone
 from sklearn.naive_bayes import GaussianNB
 
-from poisonproof import FiniteAggregationClassifier, data
+from poisonproof import BallotClassifier, FiniteAggregationClassifier, data
 from poisonproof.cli import main
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.runs.folder import only_writer
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.scratch import PREFIX, scratch_folder, sweep_scratch
-from poisonproof.system.workers import WorkerDiedError, dead_workers_told, full_disk, own_workers
+from poisonproof.system.workers import full_disk
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -41,7 +42,7 @@ class Slow(GaussianNB):
         time.sleep({nap})
         return super().fit(X, y)
 print("ready", flush=True)
-FiniteAggregationClassifier(Slow(), k={k}, d=1, classes=[0, 1], n_jobs=3).fit(X, X[:, 0] > 0)
+FiniteAggregationClassifier(Slow(), k={k}, d=1, classes=[False, True], n_jobs=3).fit(X, X[:, 0] > 0)
 print("done", flush=True)
 time.sleep(60)
 """
@@ -81,6 +82,7 @@ def test_workers_that_work_end_with_a_caller_that_was_killed_alone():
     process = started(FIT.format(nap=30, k=6))
     assert process.stdout.readline() == b"ready\n"
     while len(members_of(process.pid)) < 4:
+        assert process.poll() is None, "the caller ended by itself"
         time.sleep(0.05)
     time.sleep(2)
     kill_alone(process)
@@ -93,6 +95,7 @@ def test_workers_that_are_being_started_end_too(moment):
     process = started(FIT.format(nap=30, k=6))
     assert process.stdout.readline() == b"ready\n"
     while len(members_of(process.pid)) < 2:
+        assert process.poll() is None, "the caller ended by itself"
         time.sleep(0.01)
     time.sleep(moment)
     kill_alone(process)
@@ -183,14 +186,59 @@ def test_what_a_full_disk_looks_like():
     assert full_disk(ValueError("28")) is None
 
 
-def test_workers_of_a_cluster_are_not_told_to_end_with_a_process_of_this_machine(tmp_path):
-    """Ray's backend derives from joblib's, but its workers may be elsewhere, where our process's number is nobody's."""
-    theirs = type("RayBackend", (MultiprocessingBackend,), {"__module__": "ray.util.joblib.ray_backend"})
-    with joblib.parallel_config(theirs()), own_workers(tmp_path / "scratch", 2) as options:
-        assert options == {}
-    with joblib.parallel_config("multiprocessing"), own_workers(tmp_path / "scratch", 2) as options:
-        assert "initializer" in options
-    lost = type("RayActorError", (RuntimeError,), {"__module__": "ray.exceptions"})
-    told = pytest.raises(WorkerDiedError, match=r"^A worker process died, killed or out of memory \(RayActorError\)")
-    with told, dead_workers_told():
-        raise lost("the actor died")
+class Signed(GaussianNB):
+    """Leaves the number of the process that fits it."""
+
+    def __init__(self, folder=None):
+        super().__init__()
+        self.folder = folder
+
+    def fit(self, X, y):
+        time.sleep(0.05)  # so that one worker cannot be done with everything before the other has started
+        (Path(self.folder) / str(os.getpid())).touch()
+        return super().fit(X, y)
+
+
+def test_a_run_of_few_base_classifiers_uses_the_workers_that_were_asked_for(tmp_path):
+    votes = []
+    (tmp_path / "processes").mkdir()
+    for n_jobs in (1, 2):
+        learner = Signed(str(tmp_path / "processes"))
+        model = FiniteAggregationClassifier(learner, k=40, d=1, classes=range(10), n_jobs=n_jobs)
+        run(DIGITS, model, tmp_path / str(n_jobs), RunSettings(votes_only=True, undefended=False))
+        votes.append((tmp_path / str(n_jobs) / "votes.npy").read_bytes())
+        processes = {int(path.name) for path in (tmp_path / "processes").iterdir()}
+        assert processes == {os.getpid()} if n_jobs == 1 else len(processes - {os.getpid()}) == 2
+    assert votes[0] == votes[1]
+
+
+@pytest.mark.parametrize("name", ["pooled", "samples vote"])
+def test_threads_are_as_many_as_were_asked_for(name, tmp_path, monkeypatch):
+    """On eight cores: with n_jobs=1 nobody starts a thread, and what comes out is the same to the byte."""
+    most, result = [], []
+
+    def pool(threads):
+        most.append(threads)
+        return ThreadPoolExecutor(threads)
+
+    monkeypatch.setattr("poisonproof.system.threads.n_cores", lambda: 8)
+    monkeypatch.setattr("poisonproof.system.threads.ThreadPoolExecutor", pool)
+    for n_jobs, allowed in ((1, 0), (3, 3), (-1, 8), (-2, 7)):
+        if name == "pooled":
+            model = FiniteAggregationClassifier(
+                KernelRidgeClassifier(gamma=0.01), k=80, d=1, classes=range(10), n_jobs=n_jobs
+            )
+        else:
+            model = BallotClassifier(near=30, classes=range(10), n_jobs=n_jobs)
+        outcome = run(DIGITS, model, tmp_path / str(n_jobs), RunSettings(undefended=False))
+        assert max(most, default=0) <= allowed, (n_jobs, most)
+        assert name != "pooled" or max(most, default=0) == allowed, (n_jobs, most)
+        most.clear()
+        files = outcome.manifest.files
+        result.append([files[file] for file in sorted(files) if file in ("votes.npy", "ballots.npz")])
+        fitted = clone(model).fit(DIGITS.x_train, DIGITS.y_train)
+        (fitted.votes if name == "pooled" else fitted.predict)(DIGITS.x_test)
+        assert max(most, default=0) <= allowed, (n_jobs, most)
+        most.clear()
+    assert result[0]
+    assert all(other == result[0] for other in result)

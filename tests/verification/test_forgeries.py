@@ -37,7 +37,9 @@ def test_there_are_sixty_kinds_and_no_two_of_one_name():
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-@pytest.mark.parametrize("run", ["plain", "inferred", "pooled", "grouped", "table"])
+@pytest.mark.parametrize(
+    "run", ["plain", "inferred", "pooled", "grouped", "table", "ballots", "neighbours", "contributors"]
+)
 def test_honest_runs_are_verified_or_consistent(runs, run, column):
     folder, data = runs[run]
     verdict = verify(folder, **options(column, data, 10))

@@ -27,9 +27,10 @@ from poisonproof import (
     run,
     verify,
 )
-from poisonproof.certificates import kernels
+from poisonproof.certificates import theorem2
 from poisonproof.cli import app
 from poisonproof.errors import PoisonproofError
+from poisonproof.partition.spread import SpreadArrays
 from poisonproof.verification import formal, hints
 from poisonproof.verification.run_off_witness import write_run_off
 from poisonproof.verification.theorem import read_spread
@@ -379,8 +380,8 @@ def test_overlapping_spreads_are_proved_by_groups(checker):
 # Broken kernels
 
 BREAKAGES = {
-    "a wrong tie-break": (" - (c < winner or c == n_classes)", " - (c > winner)"),
-    "no tie-break": (" - (c < winner or c == n_classes)", ""),
+    "a wrong tie-break": (" - (below < above or below == len(counts) - 1)", " - (below > above)"),
+    "no tie-break": (" - (below < above or below == len(counts) - 1)", ""),
     "off by one": ("return fitted + affordable", "return fitted + affordable + 1"),
     "a vote lost": ("first[i] = one + (votes[i] == plus)", "first[i] = 0 + (votes[i] == plus)"),
 }
@@ -389,7 +390,7 @@ BREAKAGES = {
 @pytest.mark.parametrize("what", BREAKAGES)
 def test_a_broken_kernel_is_caught(checker, what):
     old, new = BREAKAGES[what]
-    source = inspect.getsource(kernels)
+    source = inspect.getsource(theorem2)
     assert old in source
     namespace = {}
     exec(re.sub(r"@njit\(.*\)\n", "", source.replace(old, new)), namespace)
@@ -399,8 +400,8 @@ def test_a_broken_kernel_is_caught(checker, what):
     votes = Votes(matrix, spread, ["a", "b", "c"])
     right = certify(votes)
     found = [np.empty(200, np.int64) for _ in range(4)]
-    table = spread.as_table()
-    namespace["certify_rows"](votes.matrix, np.empty(0, np.int64), table, 3, False, np.empty(0, np.int64), *found)
+    arrays = SpreadArrays(np.empty(0, np.int64), spread.as_table())
+    namespace["certify_rows"](votes.matrix, arrays, 3, False, np.empty(0, np.int64), *found)
     prediction, _, _, radius = found
     wrong = (radius > right.radius) | (prediction != right.prediction)
     assert wrong.any()
@@ -574,6 +575,18 @@ def test_runs_in_which_samples_vote_are_machine_checked(checker, tmp_path, monke
     n_test = len(outcome.certificate)
     assert f"Machine-checked: {n_test} of {n_test} radii were accepted by poisonproof-check" in verdict.verdict
     assert "Trusted: " in verdict.verdict
+
+
+@pytest.mark.parametrize("within", [[], [1, 2], "all"])
+def test_radii_within_reachable_partitions_are_machine_checked(checker, saved, monkeypatch, within):
+    folder, votes = saved
+    monkeypatch.setenv(formal.SETTING, str(checker))
+    within = range(votes.spread.n_partitions) if within == "all" else within
+    certify(votes, reachable=list(within)).save(folder / "within.npz")
+    verdict = verify(folder / "within.npz", votes=folder / "votes.npy", formal=True)
+    assert verdict.word == "CONSISTENT", str(verdict)
+    assert "8 of 8 radii were accepted" in verdict.verdict
+    assert "end_to_end_reachable in proofs/Checker.v" in verdict.verdict
 
 
 def test_verify_fails_where_the_checker_refuses(checker, saved, monkeypatch):

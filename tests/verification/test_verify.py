@@ -32,12 +32,15 @@ from poisonproof import (
     verify,
 )
 from poisonproof.cli import app
+from poisonproof.learners.describe import describe
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.presets import preset
 from poisonproof.maps.vectors import VectorFeatures
+from poisonproof.runs.layout import damage
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.outcome import threat_model
 from poisonproof.runs.run import run
-from poisonproof.system.files import open_arrays, read_record
+from poisonproof.system.files import open_arrays, read_record, sha256_of, write_record
 from poisonproof.verification import claims, coverage, omissions
 from poisonproof.verification.content import data_digests, partitions
 from poisonproof.verification.coverage import attack_exists
@@ -106,6 +109,10 @@ def test_theorem_2_agrees_with_the_slow_twin():
         assert row.prediction == counted.prediction
         assert {**row._asdict(), "margin": counted.margin, "rivals": None} == {**twin, "rivals": None}
         bound = certify(Votes(votes[None], spread, range(n_classes), classes_inferred=unseen), "dpa-bound")
+        within = np.flatnonzero(rng.random(spread.n_partitions) < rng.random())
+        some = certify(Votes(votes[None], spread, range(n_classes), classes_inferred=unseen), reachable=within)
+        among = theorem_2(votes, plain, n_classes, unseen, np.isin(np.arange(spread.n_partitions), within))
+        assert (among.radius, among.runner_up) == (some.radius[0], some.runner_up[0])
         plain_bound = dpa_bound(row, spread.d)
         assert (plain_bound.radius, plain_bound.runner_up) == (bound.radius[0], bound.runner_up[0])
         top = np.sort(counted.counts)
@@ -286,6 +293,21 @@ def test_a_preset_is_known_by_its_description(tmp_path):
     assert "that it names are gone" in found.checks[0].words
 
 
+@pytest.mark.parametrize("name", ["numbers", "images", "sparse", "texts", "table", "groups"])
+def test_the_default_learner_of_every_kind_of_samples_is_kept_by_its_name(tmp_path, name):
+    """What stands in the record is the learner that was resolved, never None: it depends on the samples."""
+    X, split = kinds_of_samples()[name]
+    groups = [f"maker {i % 6}" for i in range(30)] if split.kind == "group" else None
+    labels = np.arange(30) % 3
+    dataset = data.Dataset(name, X, labels, X[:5], labels[:5], np.arange(3), split.dtype, groups)
+    model = FiniteAggregationClassifier(k=2, d=1, classes=range(3), split=split)
+    run(dataset, model, tmp_path / "run", RunSettings(undefended=False))
+    found = verify(tmp_path / "run", data=dataset, retrain=1)
+    assert found.word == "VERIFIED", str(found)
+    kept = FiniteAggregationClassifier.load(tmp_path / "run" / "models")
+    assert describe(kept.estimator) == read_record(tmp_path / "run" / "manifest.json")["settings"]["learner"]
+
+
 def test_a_sample_of_radii_says_how_likely_it_misses(honest):
     verdict = verify(honest, sample=10, seed=0)
     assert verdict.consistent
@@ -416,6 +438,32 @@ def test_loose_certificates_of_every_method(loose, method):
     alone = verify(folder / "certificate.npz")
     assert alone.verdict.startswith("NOT VERIFIED: cannot check spread: the certificate comes without votes")
     assert alone.exit_code == 3
+
+
+@pytest.mark.parametrize("within", [[], [3, 4, 5, 9], range(0, 21, 2), range(21)])
+def test_certificates_within_reachable_partitions_are_computed_again(loose, within):
+    """The premise carries the partitions, so that nobody is called a liar for trusting the others (Theorem 4)."""
+    folder, votes = loose
+    certificate = certify(votes, reachable=list(within))
+    certificate.save(folder / "certificate.npz")
+    found = verify(folder / "certificate.npz", votes=folder / "votes.npy")
+    assert found.word == "CONSISTENT", str(found)
+    assert f"within {len(within)} reachable partitions (Theorem 4)" in found.verdict
+    assert omissions.REACHABLE in found.unchecked
+
+    def forged(**changes):
+        replace(certificate, **changes).save(folder / "certificate.npz")
+        return verify(folder / "certificate.npz", votes=folder / "votes.npy").verdict
+
+    *_, stated = certificate.premises
+    assert "base classifiers reckon with all partitions" in forged(method="dpa-bound")
+    assert "is written" in forged(premises=(replace(stated, value=f"{stated.value} "),))
+    lower = np.maximum(certificate.radius - 1, 0)
+    assert "is stated as" in forged(radius=np.where(certificate.radius > 0, lower, 1))
+    if 0 < len(within) < 21:
+        assert "is stated as" in forged(premises=())
+        others = sorted({*range(21)} - {*within})
+        assert "is stated as" in forged(premises=certify(votes, reachable=others).premises)
 
 
 def test_a_tight_radius_that_is_too_large_is_refuted_by_an_attack(loose):
@@ -597,6 +645,60 @@ def test_the_command_finds_the_file_that_the_run_was_made_from(tmp_path):
     assert (done.exit_code, "is no regular file" in done.stderr) == (5, True), done.output
 
 
+@pytest.fixture(scope="module")
+def by_command(tmp_path_factory):
+    """A run made by the command line, with its report, and its data."""
+    folder = tmp_path_factory.mktemp("by-command")
+    table_data(folder)
+    words = ["--label", "answer", "--k", "3", "--d", "1", "--no-undefended", "--out", str(folder / "run")]
+    made = CliRunner().invoke(app, ["run", str(folder / "table.csv"), *words])
+    assert made.exit_code == 0, made.output
+    return folder / "run", folder / "table.csv"
+
+
+def test_a_report_may_be_gone_but_not_altered(by_command, tmp_path):
+    honest, table = by_command
+    folder = tmp_path / "run"
+    shutil.copytree(honest, folder)
+    report = folder / "report.html"
+    assert read_record(folder / "manifest.json")["files"]["report.html"] == sha256_of(report)
+    assert damage(folder) == []
+    assert omissions.WHAT_THE_REPORT_SAYS in cli(folder, table).stdout  # what it says is named all the same
+    page = report.read_text()
+    report.write_text(page.replace("</title>", " VERIFIED</title>"))
+    done = cli(folder, table)
+    assert done.exit_code == 3, done.output
+    assert "report.html was altered" in done.stdout
+    assert damage(folder) == [f"{report} is altered or missing."]
+    report.unlink()
+    done = cli(folder, table)
+    assert done.exit_code == 0, done.output
+    assert "gone ('report.html')" in done.stdout
+    assert damage(folder) == []
+    for again in (["run", table, "--label", "answer", "--k", 3, "--d", 1, "--no-undefended", "--out", folder],
+                  ["vote", folder], ["update", folder, "--remove", "3"]):  # fmt: skip
+        assert CliRunner().invoke(app, [str(word) for word in again]).exit_code == 0
+        assert read_record(folder / "manifest.json")["files"]["report.html"] == sha256_of(report)
+        assert cli(folder).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["blessed_by", "asked", "settings", "files", "status", "premises", "n_train"])
+def test_whatever_a_manifest_says_there_is_a_verdict(by_command, tmp_path, name):
+    """With the data given too: exit code 2 is for the user's own words, and the manifest is the forger's."""
+    honest, table = by_command
+    shutil.copytree(honest, tmp_path / "run")
+    manifest = read_record(honest / "manifest.json")
+    for nonsense in (5, None, [], {"a": []}, "x"):
+        write_record(tmp_path / "run" / "manifest.json", {**manifest, name: nonsense})
+        for words in ((), (table,), ("--retrain", 1)):
+            done = cli(tmp_path / "run", *words)
+            if name == "blessed_by":
+                assert done.exit_code == 0, (nonsense, done.output)
+                assert "entries of manifest.json that this checker does not know ('blessed_by')" in done.stdout
+            else:
+                assert done.exit_code in (3, 5), (nonsense, words, done.output, done.exception)
+
+
 def test_the_checker_shares_nothing_with_what_it_checks(honest, tmp_path):
     np.savez(
         tmp_path / "data.npz", **{name: getattr(DATA, name) for name in ("x_train", "y_train", "x_test", "y_test")}
@@ -610,7 +712,8 @@ data = SimpleNamespace(dtype="float64", **np.load({str(tmp_path / "data.npz")!r}
 verdict = verify({str(honest)!r}, data=data, ask=False)
 print(verdict.verdict)
 ours = [name for name in sys.modules if name.startswith("poisonproof.")]
-loaded = [name for name in ours if not name.startswith("poisonproof.verification") and name != "poisonproof.errors"]
+shared = ("poisonproof.errors", "poisonproof.system", "poisonproof.system.opening")  # what encoders may open
+loaded = [name for name in ours if not name.startswith("poisonproof.verification") and name not in shared]
 print(loaded, sorted({{"numba", "scipy", "sklearn"}} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_digits, load_iris
@@ -21,8 +22,10 @@ from poisonproof import (
 )
 from poisonproof.cli import app
 from poisonproof.estimators.prepared import prepare
+from poisonproof.learners.auto import AutoClassifier
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.seed_averaged import SeedAveragedClassifier
+from poisonproof.learners.text import TextClassifier
 from poisonproof.maps.vectors import VectorFeatures
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
@@ -122,7 +125,7 @@ class Odd(ClassifierMixin, BaseEstimator):
 
 def rankings_of(member, X, n_classes=6):
     votes = vote_of(member, X, len(X), n_classes)[0]
-    return ranking_of(member, X, votes, n_classes).tolist()
+    return ranking_of(member, X, votes, n_classes)[0].tolist()
 
 
 def odd(scores):
@@ -164,6 +167,25 @@ def test_a_base_classifier_without_scores_gets_one_sentence(tmp_path):
     with pytest.raises(ValueError, match=message):
         run(data.load("digits"), ensemble(OnlyVotes()), tmp_path / "run", RunSettings(rankings=True))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("learner", [AutoClassifier(["text"]), TextClassifier(["text"])], ids=["auto", "text"])
+def test_columns_of_texts_are_ranked_by_score(learner):
+    """`AutoClassifier` had scores and what it chose for such tables had none: classes stood in their order, unsaid."""
+    words = ["red", "green", "blue"]
+    frame = pandas.DataFrame({"text": [f"{words[i % 3]} thing {i}" for i in range(60)], "n": np.arange(60.0)})
+    fitted = FiniteAggregationClassifier(learner, k=2, d=1, classes=range(3)).fit(frame, np.arange(60) % 3)
+    asked = pandas.DataFrame({"text": ["green green blue", "blue blue red", "red red green"], "n": [1.0, 2.0, 3.0]})
+    assert fitted.votes(asked, rankings=True).rankings.tolist() == [[[1, 2, 0]] * 2, [[2, 0, 1]] * 2, [[0, 1, 2]] * 2]
+
+
+@pytest.mark.parametrize("scores", ["nan", "narrow", "raise"])
+def test_scores_that_nobody_gives_are_not_swallowed(scores):
+    X, y = np.full((60, 1), 2.0), np.arange(60) % 3
+    model = FiniteAggregationClassifier(Odd(scores), k=2, d=1, classes=range(3)).fit(X + np.arange(60)[:, None], y)
+    model.votes(X)
+    with pytest.raises(ValueError, match="None of the 2 base classifiers could answer any of the 60 samples"):
+        model.votes(X, rankings=True)
 
 
 def test_seed_averaging_is_the_mean_of_its_models():

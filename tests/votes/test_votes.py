@@ -1,11 +1,8 @@
 import numpy as np
 import pytest
 
-from poisonproof import Split, Spread, Votes
-from poisonproof.errors import PoisonproofError
+from poisonproof import Split, Spread, Votes, certify
 from poisonproof.premises import Premise
-from poisonproof.samples.labels import read_once
-from poisonproof.votes.votes import class_indices
 
 SPREAD = Spread.random(4, 2)
 
@@ -49,14 +46,43 @@ def test_saved_votes_come_back_mapped_and_whole(tmp_path, classes):
         SPREAD,
         votes.split,
         True,
-        (premise,),
+        votes.premises,
     )
+    assert premise in votes.premises
 
 
-def test_a_table_spread_is_saved_too(tmp_path):
+@pytest.mark.parametrize(("split", "inferred"), [(None, False), ("content", True)])
+def test_votes_made_by_hand_list_their_premises_like_every_other(split, inferred):
+    stated = {premise.what: premise for premise in some_votes(split=split, classes_inferred=inferred).premises}
+    assert str(stated["spread"]) == f"spread: {SPREAD}; the subsets were made with this spread (declared)"
+    assert str(stated["split"]) == ("split: content, float64 (declared)" if split else "split: not known (by default)")
+    assert stated["classes"].declared is not inferred
+    assert stated["votes"].value.startswith("made elsewhere: column i is a function of subset i")
+    own = Premise("model", "public", declared=True)
+    assert {premise.what for premise in some_votes(premises=[own]).premises} == {*stated, "model"}
+
+
+def test_another_spread_than_that_of_the_subsets_makes_radii_too_large_and_is_a_premise(tmp_path):
+    """The spread that somebody types cannot be checked against votes; what `split` writes carries its own."""
+    spread, other, rng = Spread.random(10, 4), Spread.paper(10, 4), np.random.default_rng(0)
+    truth = rng.integers(3, size=1000)
+    matrix = np.where(rng.random((1000, 40)) < 0.5, truth[:, None], rng.integers(3, size=(1000, 40)))
+    spread.save(tmp_path / "subsets.npz")
+    right = certify(Votes.from_subsets(matrix, tmp_path / "subsets.npz", range(3)))
+    assert right.radius.tolist() == certify(Votes(matrix, spread, range(3))).radius.tolist()
+    wrong = certify(Votes(matrix, other, range(3)))
+    assert (wrong.radius > right.radius).any()
+    assert f"spread: {other}; the subsets were made with this spread (declared)" in map(str, wrong.premises)
+    assert f"spread: {spread}; as it was written with the subsets (declared)" in map(str, right.premises)
+
+
+def test_a_table_spread_is_saved_too_and_one_that_shifts_describe(tmp_path):
     spread = Spread.from_table([[0, 1], [0, 1], [2, 3], [2, 3]])
     Votes([[0, 1, 0, 1]], spread, list("ab")).save(tmp_path / "v.npy")
     assert Votes.load(tmp_path / "v.npy").spread == spread
+    circulant = Spread(4, None, Spread(4, (0, 1)).as_table())
+    Votes([[0, 1, 0, 1]], circulant, list("ab")).save(tmp_path / "c.npy")
+    assert Votes.load(tmp_path / "c.npy").spread == circulant == Spread(4, (0, 1))
 
 
 def test_every_altered_byte_is_found_and_the_file_named(tmp_path):
@@ -116,7 +142,7 @@ def test_a_read_only_folder_keeps_what_it_had(tmp_path, monkeypatch):
         (lambda: Votes(np.full((2, 8), 3), SPREAD, list("ab")), "Got 3"),
         (lambda: Votes(np.zeros((2, 8), int), SPREAD, ["a"]), "at least two classes"),
         (lambda: Votes(np.zeros((2, 8), int), SPREAD, ["a", "a"]), "different labels"),
-        (lambda: Votes(np.zeros((2, 8), int), SPREAD, [["a"], ["b"]]), "list of labels"),
+        (lambda: Votes(np.zeros((2, 8), int), SPREAD, [["a"], ["b"]]), "must name labels"),
         (
             lambda: Votes(np.zeros((2, 8), int), SPREAD, list("ab"), "magic"),
             "'content', 'pixel-sum' and 'group'",
@@ -144,36 +170,6 @@ def test_votes_are_counted_alike_however_many_classes(n_classes):
     matrix[3] = n_classes  # all abstain
     counts = Votes(matrix, spread, range(n_classes)).counts()
     assert counts.tolist() == [np.bincount(row, minlength=n_classes + 1)[:-1].tolist() for row in matrix]
-
-
-def test_labels_that_stay_as_they_are_are_read_once(monkeypatch):
-    from poisonproof.votes import votes as module
-
-    labels = np.array(["b", "a", "b", "new"], object)
-    fixed = read_once(labels)
-    for classes, inferred in ((np.array(["a", "b"], object), True), (np.array(["b", "a", "new"], object), False)):
-        expected = class_indices(labels, classes, inferred=inferred)
-        for _ in range(2):
-            indices = class_indices(fixed, classes, inferred=inferred)
-            assert (indices == expected).all()
-            indices[:] = 7  # the caller's own
-        part = class_indices(fixed[1:3], classes, inferred=inferred)
-        assert part.tolist() == expected[1:3].tolist()
-    read = []
-    places = module.places_of_labels
-    monkeypatch.setattr(module, "places_of_labels", lambda *given: read.append(1) or places(*given))
-    class_indices(fixed, np.array(["a", "b"], object), inferred=True)
-    assert read == []
-    class_indices(labels, np.array(["a", "b"], object), inferred=True)
-    assert read == [1]
-    labels[0] = "a"
-    assert fixed[0] == "b"
-    with pytest.raises(ValueError, match="read-only"):
-        fixed[0] = "a"
-    with pytest.raises(PoisonproofError, match="'new' is not one of the 2 classes"):
-        class_indices(fixed, np.array(["a", "b"], object))
-    assert class_indices(read_once(np.array([1, 0])), np.array([0, 1])).tolist() == [1, 0]
-    assert read_once([1, "a"]) == [1, "a"]
 
 
 def test_the_share_of_right_votes_is_that_of_all():

@@ -26,12 +26,13 @@ from poisonproof.auditing.report import Attack, AuditReport, few
 from poisonproof.auditing.sample_audit import audit_samples
 from poisonproof.certificates.methods import Certificate, certify
 from poisonproof.errors import PoisonproofError
-from poisonproof.estimators.blocks import BlockBallotClassifier
+from poisonproof.estimators.ballots import BallotClassifier
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+from poisonproof.estimators.neighbours import NeighborVoteClassifier
 from poisonproof.estimators.prepared import Prepared, prepare
 from poisonproof.estimators.samples_vote import SampleVoteClassifier
 from poisonproof.premises import PremiseWarning
-from poisonproof.samples.labels import label_cells, one_by_one
+from poisonproof.samples.labels import label_cells, named, one_by_one
 from poisonproof.samples.rows import count_rows, join_rows, take_rows
 from poisonproof.system.progress import counted
 from poisonproof.training.engine import engine_of
@@ -85,8 +86,10 @@ def audit(
         Of the choice of targets and of everything random in the attacks.
     """
     if isinstance(model, SampleVoteClassifier):
-        if isinstance(model, BlockBallotClassifier):
-            raise PoisonproofError("An audit attacks base classifiers, ballots or neighbours, not blocks of ballots.")
+        if not isinstance(model, BallotClassifier | NeighborVoteClassifier):
+            raise PoisonproofError(
+                f"An audit attacks base classifiers, ballots or neighbors. Got {type(model).__name__}."
+            )
         if method != "finite-aggregation":
             raise PoisonproofError(f"Method {method!r} is of base classifiers, and here training samples vote.")
         plain = take_rows(X_test, _chosen(targets, count_rows(X_test), seed))
@@ -138,6 +141,7 @@ class _Course:
         self.wanted = wanted
         self.n_bystanders = self.n_attacks = 0
         self.base = base = self._prepare(model, self.X, self.labels, self.groups)
+        self.labels = named(self.labels, base.classes)
         # The class list is a premise: the attacks are judged with it as it stands.
         self.model = clone(model).set_params(classes=base.classes.tolist())
         plain = take_rows(X_test, _chosen(wanted.targets, count_rows(X_test), wanted.seed))

@@ -20,7 +20,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.samples_vote import SampleVoteClassifier
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.frames import as_frame
-from poisonproof.samples.labels import one_by_one
+from poisonproof.samples.labels import named, one_by_one
 from poisonproof.samples.rows import count_rows, join_rows, take_rows
 from poisonproof.system.progress import counted
 from poisonproof.votes.voters import Known
@@ -75,6 +75,7 @@ class _Course:
         labels, owners = one_by_one(y), None if groups is None else list(groups)
         self.n_bystanders = 0
         fitted = self._fitted(model, X, labels, owners, None)
+        labels = named(labels, fitted.classes_)
         # A map that was made from the rows is a premise: the attacks are judged with it as it stands.
         self.model = type(model)(**model.get_params(deep=False)).set_params(
             features=fitted.map_.features, scale=fitted.map_.scale

@@ -81,7 +81,6 @@ def certify_counts(
     *,
     one_sided: bool,
     inferred: bool,
-    lasting: NDArray[np.bool_] | None = None,
 ) -> Radii:
     """Exact radii from counts.
 
@@ -91,20 +90,15 @@ def certify_counts(
         How many training samples of each class are near each test sample.
     totals : array (n_classes,)
         How many training samples each class has.
-    sizes : array (n_classes,) or (n_test, n_classes)
-        Constants from outside, added to the scores: declared class sizes, zero with inferred classes, and what trusted
-        samples say of each test sample.
+    sizes : array (n_classes,)
+        Constants from outside, added to the scores: declared class sizes, zero with inferred classes.
     one_sided : bool
         Far samples count 0 instead of −1.
     inferred : bool
         Whether the class list was read off the training data: then one more rival stands for any class that an
         attacker invents, and a class vanishes with its last sample.
-    lasting : array (n_classes,) of bool, optional
-        Classes that cannot vanish, because a trusted sample has them; the others have no constant where classes are
-        inferred.
     """
     near, totals = np.asarray(near, np.int64), np.asarray(totals, np.int64)
-    lasts = np.zeros(len(totals), np.bool_) if lasting is None else lasting
     far = totals - near
     scores = near + sizes if one_sided else near - far + sizes
     standing = Leads.of(scores, inferred)
@@ -114,7 +108,7 @@ def certify_counts(
         standing.margin,
         insert_remove=standing.margin.copy(),
         insert=standing.margin.copy(),
-        remove=_removals(near, far, totals, standing, one_sided, inferred, lasts),
+        remove=_removals(near, far, totals, standing, one_sided, inferred),
         label_flip=_changes(near, totals, standing, one_sided, inferred, features_too=False),
         modify=_changes(near, totals, standing, one_sided, inferred, features_too=True),
         exact=np.ones(len(near), np.bool_),
@@ -128,22 +122,20 @@ def _removals(
     standing: Leads,
     one_sided: bool,
     inferred: bool,
-    lasts: NDArray[np.bool_],
 ) -> Counts:
     """Removing a near sample of p or a far one of the rival costs 1, anything else nothing or less.
 
     The lead is lost at once with more than m such samples; with fewer, never. Where classes are inferred, a rival must
-    keep one sample to be there, and p vanishes with its last one, unless a trusted sample has that class.
+    keep one sample to be there, and p vanishes with its last one.
     """
     rows, n_classes = np.arange(len(near)), near.shape[1]
     leads = standing.leads[:, :n_classes]
     useful = near[rows, standing.prediction][:, None] + (0 if one_sided else far)
     if inferred and not one_sided:
-        useful = useful - ((near == 0) & ~lasts)
+        useful = useful - (near == 0)
     radius = np.where(useful > leads, leads, NEVER).min(axis=1)
     if inferred and n_classes > 1:
-        last_of_p = np.where(lasts, NEVER, totals - 1)
-        radius = np.minimum(radius, last_of_p[standing.prediction])
+        radius = np.minimum(radius, totals[standing.prediction] - 1)
     return np.minimum(radius, totals.sum())
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.certificates.kernels import sum_of_largest
+from poisonproof.certificates.theorem2 import sum_of_largest
 from poisonproof.system.compiled import copy_into, njit
 
 SAFE, ATTACK, UNKNOWN = 0, 1, 2

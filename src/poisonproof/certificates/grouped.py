@@ -52,7 +52,7 @@ from poisonproof.certificates.cover import (
     UNKNOWN,
     branch_and_bound,
 )
-from poisonproof.certificates.kernels import sum_of_largest
+from poisonproof.certificates.theorem2 import sum_of_largest
 from poisonproof.system.compiled import njit
 
 

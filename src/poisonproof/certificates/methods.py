@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from poisonproof.certificates.certificate import Certificate
 from poisonproof.certificates.reachable import reachable_partitions, reachable_premise
 from poisonproof.certificates.target_certificate import TargetCertificate
-from poisonproof.certificates.theorem import certify_few
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.partition.spread import Spread
 from poisonproof.premises import Premise
@@ -83,7 +82,7 @@ def certify(
     target : label, optional
         Ask another question: how many poisons until the prediction could become this class? The answer is a
         `TargetCertificate`, whose radii are never below those against any change
-        (see `poisonproof.certificates.target_kernels`, and `poisonproof.certificates.target_of_samples` where samples
+        (see `poisonproof.certificates.theorem2`, and `poisonproof.certificates.target_of_samples` where samples
         vote: there they are exact).
     reachable : indices or boolean mask of partitions, optional
         The only partitions that an attacker can poison (Theorem 4), because the sources of all others are trusted; a
@@ -163,19 +162,14 @@ def _against_target(
 ) -> TargetCertificate:
     from poisonproof.certificates import target as against
 
+    if method in ("tight", "run-off"):
+        raise PoisonproofError(
+            f"A target is certified by 'finite-aggregation' or 'dpa-bound'. Got {method!r} instead; the radius of "
+            f"'{method}' against any change holds against every target too."
+        )
     code = against.target_code(votes, target)
-    if method == "run-off":
-        prediction, _, _, radius = _run_off(votes, n_jobs)[0]
-        bounds = against.by_runoff(votes, code, prediction, radius, n_jobs)
-    elif method == "tight":
-        from poisonproof.certificates.tight_tables import tight_tables
-
-        tables = tight_tables(votes.spread)
-        bounds = against.by_overlap(votes, code, tables, _limits(votes.spread, tables.block_size), n_jobs)
-    elif method == "dpa-bound":
-        bounds = against.by_the_bound(votes, code)
-    else:
-        bounds = against.by_votes(votes, code, n_jobs, within)
+    by_bound = method == "dpa-bound"
+    bounds = against.by_the_bound(votes, code) if by_bound else against.by_votes(votes, code, n_jobs, within)
     return TargetCertificate(
         bounds.prediction,
         code,
@@ -226,19 +220,18 @@ def _run_off(votes: Votes, n_jobs: int) -> tuple[list[NDArray[np.int64]], NDArra
             "give Votes(..., rankings=...), or make them by FiniteAggregationClassifier.votes(X, rankings=True)."
         )
     rankings, spread = votes.rankings, votes.spread
-    shifts = np.array(spread.shifts or (), np.int64)
-    feeding = np.array([spread.partitions_of(i) for i in range(spread.n_subsets)], np.int64)
     # One type for all, whatever the number of classes, d, or the file: the kernel is compiled once.
-    table = np.array(spread.as_table())
     small = np.empty(0, np.promote_types(np.uint16, np.min_scalar_type(3 * spread.d)))
     arrays = [np.empty(votes.n_test, np.int64) for _ in range(4)]
     exact = np.empty(votes.n_test, np.bool_)
 
     def work(start: int, stop: int) -> None:
-        rows = np.array(rankings[start:stop], np.uint16)
+        rows = np.minimum(rankings[start:stop], len(votes.classes), dtype=np.uint16)
         prediction, runner_up, margin, radius = (array[start:stop] for array in arrays)
         outputs = (prediction, runner_up, margin, radius, exact[start:stop])
-        certify_runoff_rows(rows, len(votes.classes), shifts, table, feeding, votes.classes_inferred, small, *outputs)
+        certify_runoff_rows(
+            rows, len(votes.classes), spread.arrays, spread.feeding, votes.classes_inferred, small, *outputs
+        )
 
     in_threads(votes.n_test, 8, work, n_jobs)
     return arrays, exact
@@ -248,26 +241,66 @@ def _finite_aggregation(votes: Votes, n_jobs: int, within: NDArray[np.int64] | N
     spread = votes.spread
     n_steps = votes.n_test * spread.n_partitions * len(votes.classes) * (spread.d + SORTING)
     if within is None and n_steps <= MOST_STEPS and "numba" not in sys.modules:
-        return certify_few(votes.matrix, spread.as_table(), len(votes.classes), unseen_class=votes.classes_inferred)
-    from poisonproof.certificates.kernels import certify_rows
+        return certify_in_numpy(
+            votes.matrix, spread.as_table(), len(votes.classes), unseen_class=votes.classes_inferred
+        )
+    from poisonproof.certificates.theorem2 import certify_rows
 
-    shifts = np.array(spread.shifts or (), np.int64)
-    table = spread.table if spread.table is not None else np.empty((0, 0), np.int64)
-    if within is not None:
-        shifts, table = np.empty(0, np.int64), spread.as_table()[within]
+    reached = spread.arrays if within is None else spread.arrays.within(within)
     small = np.empty(0, np.min_scalar_type(2 * spread.d))
     arrays = [np.empty(votes.n_test, np.int64) for _ in range(4)]
 
     def work(start: int, stop: int) -> None:
         rows = np.ascontiguousarray(votes.matrix[start:stop])
         parts = [array[start:stop] for array in arrays]
-        certify_rows(rows, shifts, table, len(votes.classes), votes.classes_inferred, small, *parts)
+        certify_rows(rows, reached, len(votes.classes), votes.classes_inferred, small, *parts)
 
     row_bytes = spread.n_subsets * votes.matrix.itemsize
     in_threads(votes.n_test, max(1, min(512, BYTES_PER_TASK // row_bytes)), work, n_jobs)
     if within is not None and len(within) == 0:
         arrays[3][:] = spread.n_partitions
     return arrays
+
+
+def certify_in_numpy(
+    votes: NDArray[Any], table: NDArray[np.int64], n_classes: int, *, unseen_class: bool
+) -> list[NDArray[np.int64]]:
+    """Theorem 2 for votes so few that loading compiled code would take longer: what `theorem2.certify_rows` fills.
+
+    Every Δ of every rival is written out, sorted and added up.
+
+    ``table`` holds the d subsets of every partition. ``unseen_class`` adds one rival without votes that wins ties; its
+    code is ``n_classes``.
+    """
+    n_test, rivals = len(votes), n_classes + unseen_class
+    counts = np.stack([(votes == c).sum(axis=1) for c in range(rivals)], axis=1)
+    counts[:, n_classes:] = 0  # what stands there are abstentions
+    prediction = counts[:, :n_classes].argmax(axis=1)
+    votes_won = counts[np.arange(n_test), prediction]
+    reach = sums_by_partition(1 + (votes == prediction[:, None]), table)
+    margins, radii = np.full((2, n_test, rivals), np.iinfo(np.int64).max)
+    for c in range(rivals):
+        lead = votes_won - counts[:, c] - ((c < prediction) | (c == n_classes))
+        hits = sums_by_partition(votes == c, table) if c < n_classes else 0
+        spent = np.cumsum(np.sort(reach - hits, axis=1, kind="stable")[:, ::-1], axis=1, dtype=np.int64)
+        rival = prediction != c
+        margins[rival, c] = lead[rival]
+        radii[rival, c] = (spent <= lead[:, None]).sum(axis=1)[rival]
+    radius = radii.min(axis=1)
+    among = np.where(radii == radius[:, None], margins, np.iinfo(np.int64).max)
+    return [prediction, among.argmin(axis=1), np.maximum(margins.min(axis=1), 0), radius]
+
+
+def sums_by_partition(weight: NDArray[Any], table: NDArray[np.int64]) -> NDArray[Any]:
+    """Σ over the subsets of each partition of weight[t, subset], which is 2 at the most.
+
+    In short numbers where they hold the sums: NumPy sorts those by radix.
+    """
+    short = np.int16 if 2 * table.shape[1] <= np.iinfo(np.int16).max else np.int64
+    weight, sums = weight.astype(short), np.zeros((len(weight), len(table)), short)
+    for subsets in table.T:
+        sums += weight[:, subsets]
+    return sums
 
 
 def _dpa_bound(votes: Votes) -> list[NDArray[np.int64]]:

@@ -111,7 +111,8 @@ def most_voted(labels: NDArray[Any], n_classes: int) -> int:
     """The class that stands most often among the labels; ties go to the smaller one."""
     counts = np.zeros(n_classes, np.int64)
     for label in labels:
-        counts[label] += 1
+        if 0 <= label < n_classes:  # the caller may have written into the array since it was checked
+            counts[label] += 1
     winner = 0
     for c in range(1, n_classes):
         if counts[c] > counts[winner]:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.premises import Premise
-
-RUNS_IN_WORDS = 12
 
 
 def reachable_partitions(reachable: ArrayLike, n_partitions: int) -> NDArray[np.int64]:
@@ -35,10 +31,7 @@ def reachable_partitions(reachable: ArrayLike, n_partitions: int) -> NDArray[np.
 
 
 def reachable_premise(partitions: NDArray[np.int64], n_partitions: int) -> Premise:
-    """The premise: how many, and which (their digest, if they are too scattered to be listed)."""
+    """The premise: how many, and which, all of them, so that a reader can compute the radii again."""
     runs = np.split(partitions, np.flatnonzero(np.diff(partitions) > 1) + 1) if len(partitions) else []
-    if len(runs) <= RUNS_IN_WORDS:
-        names = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs) or "none"
-    else:
-        names = f"SHA-256 of the indices {hashlib.sha256(partitions.astype('<i8').tobytes()).hexdigest()}"
+    names = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs) or "none"
     return Premise("reachable partitions", f"{len(partitions)} of {n_partitions}: {names}", declared=True)

@@ -52,14 +52,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.certificates.kernels import (
-    _add_reach,
-    _count,
-    _subtract_hits,
-    how_many_fit,
-)
-from poisonproof.certificates.runoff_attacks import attack_on_round_1, attack_on_round_2, gap_between
+from poisonproof.certificates.theorem2 import count_values, degree, how_many_fit, sums_over_spread, weigh, write_twice
+from poisonproof.partition.spread import SpreadArrays
 from poisonproof.system.compiled import copy_into, njit
+
+
+@njit(nogil=True, cache=True)
+def gap_between(above: int, below: int, counts: NDArray[np.int64]) -> int:
+    """What class ``below`` lacks to stand above ``above`` in round 1; the code of no class is a new label."""
+    n_classes = len(counts) - 1
+    votes = counts[below] if below < n_classes else 0
+    return counts[above] - votes + (above < below < n_classes)
 
 
 @njit(nogil=True, cache=True)
@@ -209,23 +212,122 @@ def _enough_members(
 @njit(nogil=True, cache=True)
 def _sums_histogram(
     weight: NDArray[Any],
-    shifts: NDArray[np.int64],
-    table: NDArray[np.int64],
+    spread: SpreadArrays,
     delta: NDArray[Any],
     lanes: NDArray[np.int64],
     histogram: NDArray[np.int64],
 ) -> None:
     """Histogram of the sums of a weight over spread(j); ``weight`` is written twice in a row."""
-    _add_reach(weight, shifts, table, delta)
-    _count(delta, lanes, histogram)
+    sums_over_spread(weight, spread, delta)
+    count_values(delta, lanes, histogram)
+
+
+# Attacks that are looked for, so that a radius can be called exact: greedy, and checked by the conditions above.
+# What is found is an attack, and nothing follows from finding none.
+
+
+@njit(nogil=True, cache=True)
+def greedy_attack(
+    size: int, gaps: NDArray[np.int64], weights: NDArray[np.int64], table: NDArray[np.int64], feeding: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """The base classifiers reached by ``size`` partitions, each chosen for what it adds towards all gaps.
+
+    None of them if the cover of every row of ``weights`` does not come to its gap.
+    """
+    n = len(table)
+    reached = np.zeros(n, np.bool_)
+    rest = gaps.copy()
+    gains = np.zeros((len(gaps), n), np.int64)
+    for q in range(len(gaps)):
+        for j in range(n):
+            for i in table[j]:
+                gains[q, j] += weights[q, i]
+    for _ in range(size):
+        best, most = 0, -1.0
+        for j in range(n):
+            value = 0.0
+            for q in range(len(gaps)):
+                if rest[q] > 0:
+                    value += min(gains[q, j], rest[q]) / gaps[q]
+            if value > most:
+                best, most = j, value
+        for i in table[best]:
+            if reached[i]:
+                continue
+            reached[i] = True
+            for q in range(len(gaps)):
+                rest[q] -= weights[q, i]
+                for j in feeding[i]:
+                    gains[q, j] -= weights[q, i]
+    if rest.max() > 0:
+        reached[:] = False
+    return reached
+
+
+@njit(nogil=True, cache=True)
+def attack_on_round_1(
+    size: int,
+    p: int,
+    a: int,
+    b: int,
+    votes: NDArray[Any],
+    counts: NDArray[np.int64],
+    table: NDArray[np.int64],
+    feeding: NDArray[np.int64],
+) -> bool:
+    """Whether an attack of this size was found that pushes p out of round 1 by a and b."""
+    n_classes = len(counts) - 1
+    gaps = np.array(
+        [gap_between(p, a, counts), gap_between(p, b, counts), gap_between(p, a, counts) + gap_between(p, b, counts)]
+    )
+    weights = np.ones((3, len(votes)), np.int64)
+    for i in range(len(votes)):
+        for_p, for_a, for_b = int(votes[i] == p), int(votes[i] == a < n_classes), int(votes[i] == b < n_classes)
+        weights[0, i] += for_p - for_a
+        weights[1, i] += for_p - for_b
+        weights[2, i] += 2 * for_p - for_a - for_b
+    return bool(greedy_attack(size, gaps, weights, table, feeding).any())
+
+
+@njit(nogil=True, cache=True)
+def attack_on_round_2(
+    size: int,
+    p: int,
+    s: int,
+    c: int,
+    lead: int,
+    relation: NDArray[Any],
+    votes: NDArray[Any],
+    counts: NDArray[np.int64],
+    table: NDArray[np.int64],
+    feeding: NDArray[np.int64],
+) -> bool:
+    """Whether an attack of this size was found after which c stands above every class but p, and beats p."""
+    n_classes = len(counts) - 1
+    gaps = np.array([lead, 0 if c == s else gap_between(s, c, counts)])
+    weights = np.ones((2, len(votes)), np.int64)
+    for i in range(len(votes)):
+        weights[0, i] = relation[i]
+        weights[1, i] += int(votes[i] == s < n_classes) - int(votes[i] == c < n_classes)
+    reached = greedy_attack(size, gaps, weights, table, feeding)
+    if not reached.any():
+        return False
+    after = counts.copy()
+    for i in range(len(votes)):
+        if reached[i]:
+            after[votes[i]] -= 1
+    ours = reached.sum() + (after[c] if c < n_classes else 0)
+    stands_above = 0
+    for x in range(n_classes):
+        stands_above += x not in (p, c) and after[x] + (x < c < n_classes) > ours
+    return stands_above == 0
 
 
 @njit(nogil=True, cache=True)
 def certify_runoff_rows(
     rankings: NDArray[Any],
     n_classes: int,
-    shifts: NDArray[np.int64],
-    table: NDArray[np.int64],
+    spread: SpreadArrays,
     feeding: NDArray[np.int64],
     unseen_class: bool,
     small: NDArray[Any],
@@ -237,17 +339,14 @@ def certify_runoff_rows(
 ) -> None:
     """Fill winner, the class that sets the radius, lead in round 2, radius, and whether it was shown to be exact.
 
-    ``rankings`` hold the first places, all of them or fewer. ``table`` is the spread, ``feeding`` its inverse, and
-    ``shifts`` describe it too or are empty. ``unseen_class`` reckons with a new label, whose code is the number of
-    classes. ``small`` is an empty array whose dtype holds 3d.
+    ``rankings`` hold the first places, all of them or fewer. ``feeding`` is the inverse of the spread. ``unseen_class``
+    reckons with a new label, whose code is the number of classes. ``small`` is an empty array whose dtype holds 3d.
     """
-    n = rankings.shape[1]
-    d = table.shape[1]
+    n, d, table = rankings.shape[1], degree(spread), spread.table
     counts = np.zeros(n_classes + 1, np.int64)
     row = np.empty(2 * n, rankings.dtype)
     weight = np.empty(2 * n, small.dtype)
-    reach, reach_s = np.empty(n, small.dtype), np.empty(n, small.dtype)
-    both, delta = np.empty(n, small.dtype), np.empty(n, small.dtype)
+    delta, both = np.empty(n, small.dtype), np.empty(n, small.dtype)
     reach_histogram, both_histogram = np.zeros(2 * d + 1, np.int64), np.zeros(3 * d + 1, np.int64)
     histogram = np.zeros(3 * d + 1, np.int64)
     lanes = np.zeros((4, max(n_classes, 3 * d) + 1), np.int64)
@@ -259,16 +358,11 @@ def certify_runoff_rows(
     pushers, pushers_need = np.empty(n_classes + 1, np.int64), np.empty(n_classes + 1, np.int64)
 
     for t in range(rankings.shape[0]):
-        copy_into(row[:n], rankings[t, :, 0])
-        copy_into(row[n:], row[:n])
-        _count(row[:n], lanes, counts)
+        write_twice(rankings[t, :, 0], n_classes, row)
+        count_values(row[:n], lanes, counts)
         p, s = _finalists(rankings[t], counts)
         unknown = _relate(rankings[t], p, n_classes, d, least, most)
         _raise(rankings[t], p, n_classes, 1, raised)
-        if s < n_classes:
-            for i in range(2 * n):
-                weight[i] = 1 + (row[i] == s)
-            _add_reach(weight, shifts, table, reach_s)
         n_rivals = _leads(rankings[t], p, s, n_classes, unseen_class, least, rivals, rivals_lead)
 
         # p loses round 2. The other finalist first: it usually sets the radius and prunes the rest.
@@ -281,13 +375,11 @@ def certify_runoff_rows(
                 continue
             _given(c, most, raised, weight[:n])
             copy_into(weight[n:], weight[:n])
-            _sums_histogram(weight, shifts, table, delta, lanes, histogram)
+            _sums_histogram(weight, spread, delta, lanes, histogram)
             needed = _need(lead, histogram, n)
             if entry > 0 and needed < best:
-                copy_into(delta, reach_s)
-                if c < n_classes and counts[c] > 0:
-                    _subtract_hits(row, c, shifts, table, delta)
-                _count(delta, lanes, histogram)
+                weigh(row, s, c if c < n_classes and counts[c] else s, weight)
+                _sums_histogram(weight, spread, delta, lanes, histogram)
                 needed = max(needed, _need(entry, histogram, n))
             if needed < best:
                 kinds[:] = 0
@@ -300,12 +392,11 @@ def certify_runoff_rows(
                 best, setter = needed, c
 
         # p is pushed out of round 1 by two classes. Of those without votes the first two are the strongest.
-        for i in range(2 * n):
-            weight[i] = 1 + (row[i] == p)
-        _sums_histogram(weight, shifts, table, reach, lanes, reach_histogram)
+        weigh(row, p, p, weight)
+        _sums_histogram(weight, spread, delta, lanes, reach_histogram)
         for j in range(n):
-            both[j] = 2 * reach[j] - d
-        _count(both, lanes, both_histogram)
+            both[j] = 2 * delta[j] - d
+        count_values(both, lanes, both_histogram)
         n_pushers = without_votes = 0
         for c in range(n_classes + unseen_class):
             if c < n_classes and counts[c] == 0 and c != p:
@@ -315,10 +406,8 @@ def certify_runoff_rows(
             gap = gap_between(p, c, counts)
             if c == p or _need(gap, reach_histogram, n) >= best:
                 continue
-            copy_into(delta, reach)
-            if c < n_classes and counts[c] > 0:
-                _subtract_hits(row, c, shifts, table, delta)
-            _count(delta, lanes, histogram)
+            weigh(row, p, c if c < n_classes and counts[c] else p, weight)
+            _sums_histogram(weight, spread, delta, lanes, histogram)
             pushers[n_pushers], pushers_need[n_pushers] = c, _need(gap, histogram, n)
             n_pushers += 1
         for first in range(n_pushers):
@@ -328,11 +417,9 @@ def certify_runoff_rows(
                 needed = max(pushers_need[first], pushers_need[second])
                 if needed >= best or _need(gap_a + gap_b, both_histogram, n) >= best:
                     continue
-                copy_into(delta, both)
-                for c in (a, b):
-                    if c < n_classes and counts[c] > 0:
-                        _subtract_hits(row, c, shifts, table, delta)
-                _count(delta, lanes, histogram)
+                for i in range(2 * n):
+                    weight[i] = 1 + 2 * (row[i] == p) - (row[i] == a < n_classes) - (row[i] == b < n_classes)
+                _sums_histogram(weight, spread, delta, lanes, histogram)
                 needed = max(needed, _need(gap_a + gap_b, histogram, n))
                 if needed < best:
                     best = needed

@@ -15,7 +15,6 @@ from poisonproof.certificates.neighbours import certify_order
 from poisonproof.certificates.target import target_code
 from poisonproof.certificates.target_certificate import TargetCertificate
 from poisonproof.certificates.target_of_samples import by_ballots, by_neighbours
-from poisonproof.certificates.trusted_neighbours import certify_order_with_trusted
 from poisonproof.errors import PoisonproofError
 from poisonproof.votes.ballots import Ballots
 from poisonproof.votes.neighbours import Neighbours
@@ -31,12 +30,10 @@ def certify_ballots(ballots: Ballots, *, n_jobs: int = -1) -> Certificate:
 def scores_and_radii(ballots: Ballots, *, n_jobs: int = -1) -> tuple[NDArray[np.int64], Radii]:
     """The score of every class, an array (n_test, n_classes), and all radii."""
     one_sided, inferred, voices = ballots.one_sided, ballots.classes_inferred, ballots.voices
-    if voices is None:
-        scores = (ballots.near if one_sided else 2 * ballots.near - ballots.totals) + ballots.constants
-        lasting = None if ballots.trusted is None else ballots.trusted.totals > 0
-        counts = (ballots.near, ballots.totals, ballots.constants)
-        return scores, certify_counts(*counts, one_sided=one_sided, inferred=inferred, lasting=lasting)
     counts = (ballots.near, ballots.totals, ballots.sizes)
+    if voices is None:
+        scores = (ballots.near if one_sided else 2 * ballots.near - ballots.totals) + ballots.sizes
+        return scores, certify_counts(*counts, one_sided=one_sided, inferred=inferred)
     return certify_voices(*counts, voices, one_sided=one_sided, inferred=inferred, n_jobs=n_jobs)
 
 
@@ -58,9 +55,6 @@ def certify_neighbours(neighbours: Neighbours, *, n_jobs: int = -1) -> Certifica
 def _radii(neighbours: Neighbours, n_jobs: int) -> Radii:
     order, k, n_samples = neighbours.order, neighbours.n_neighbors, neighbours.n_samples
     n_classes, inferred = len(neighbours.classes), neighbours.classes_inferred
-    if neighbours.trusted is not None:
-        counts = (k, n_samples, neighbours.n_trusted, n_classes)
-        return certify_order_with_trusted(order, neighbours.trusted, *counts, inferred=inferred, n_jobs=n_jobs)
     contributors = neighbours.contributors
     return certify_order(order, k, n_samples, n_classes, inferred=inferred, contributors=contributors, n_jobs=n_jobs)
 
@@ -92,24 +86,19 @@ def election_of(votes: Ballots | Neighbours) -> dict[str, Any]:
     if isinstance(votes, Ballots):
         voters = "contributors" if votes.voices else "training samples"
         count = len(votes.voices.starts) - 1 if votes.voices else int(votes.totals.sum())
-        n_trusted = 0 if votes.trusted is None else int(votes.trusted.totals.sum())
-        beside = f" and {n_trusted} trusted ones" if n_trusted else ""
         return {
             "kind": "one-sided ballots" if votes.one_sided else "ballots",
-            "words": f"{count} {voters}{beside} vote, near +1 and far {0 if votes.one_sided else -1}",
-            "n_voters": count + n_trusted,
-            "n_trusted": n_trusted,
+            "words": f"{count} {voters} vote, near +1 and far {0 if votes.one_sided else -1}",
+            "n_voters": count,
             "sizes": votes.sizes.tolist(),
             "voices": votes.voices.most if votes.voices else None,
             **votes.rule,
         }
     voters = "contributors" if votes.contributors else "training samples"
-    among = f", {votes.n_trusted} of them trusted" if votes.n_trusted else ""
     return {
         "kind": "neighbours",
-        "words": f"the {votes.n_neighbors} nearest of {votes.n_samples} {voters}{among} vote",
+        "words": f"the {votes.n_neighbors} nearest of {votes.n_samples} {voters} vote",
         "n_voters": votes.n_samples,
-        "n_trusted": votes.n_trusted,
         "n_neighbors": votes.n_neighbors,
         **votes.rule,
     }

@@ -37,9 +37,8 @@ class ClassShare:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for a file."""
-        label = self.label.item() if isinstance(self.label, np.generic) else self.label
         return {
-            "label": label if isinstance(label, str | int | float | bool) else str(label),
+            "label": plain(self.label),
             "test_samples": self.n_test,
             "clean_accuracy": self.clean_accuracy,
             "certified_fraction": self.certified_fraction.tolist(),
@@ -107,19 +106,18 @@ class Figures:
     def by_class(self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]) -> tuple[ClassShare, ...]:
         """For each class that occurs in ``y``: its size, its clean accuracy and its certified fraction (pointwise)."""
         right, truth = self.right(y), self._truth(y)
-        codes, counts, certified = shares_by_class(truth, right, self.radius, attack_sizes)
-        clean = shares_by_class(truth, right, self.radius, 0)[2]
-        labels = one_by_one(y)
-        first = [int(np.flatnonzero(truth == code)[0]) for code in codes]
+        codes, counts, held = counts_by_class(truth, right, self.radius, attack_sizes)
+        clean = counts_by_class(truth, right, self.radius, 0)[2]
+        labels = labels_of_codes(self.classes, y, truth)
         return tuple(
-            ClassShare(labels[row], int(count), float(share), fractions)
-            for row, count, share, fractions in zip(first, counts, clean, certified, strict=True)
+            ClassShare(labels[code], int(count), float(right_of_class / count), certified / count)
+            for code, count, right_of_class, certified in zip(codes, counts, clean, held, strict=True)
         )
 
     def caution(self, y: ArrayLike) -> Caution | None:
         """What must be said before any figure: that a constant answer would do as well, or is what is given."""
         codes = self._truth(y)
-        return caution(self.prediction, codes, self.right(y), _names(self.classes, y, codes))
+        return caution(self.prediction, codes, self.right(y), labels_of_codes(self.classes, y, codes))
 
     def _truth(self, y: ArrayLike) -> NDArray[np.int64]:
         return own_codes(y, self.classes, inferred=self.classes_inferred)
@@ -137,9 +135,15 @@ def shares_that_withstand(
     radii: NDArray[np.int64], attack_sizes: int | Sequence[int] | NDArray[Any], n_test: int
 ) -> NDArray[np.float64]:
     """For each attack size, how many of these radii reach it, as a share of all test samples."""
-    sizes = checked_sizes(attack_sizes)
+    return number_that_withstand(radii, attack_sizes) / n_test
+
+
+def number_that_withstand(
+    radii: NDArray[np.int64], attack_sizes: int | Sequence[int] | NDArray[Any]
+) -> NDArray[np.int64]:
+    """For each attack size, how many of these radii reach it."""
     held = np.sort(radii)
-    return (len(held) - np.searchsorted(held, sizes)) / n_test
+    return np.asarray(len(held) - np.searchsorted(held, checked_sizes(attack_sizes)))
 
 
 def share_of_majority(truth: NDArray[np.int64]) -> float:
@@ -148,22 +152,18 @@ def share_of_majority(truth: NDArray[np.int64]) -> float:
     return int(counts.max()) / len(truth)
 
 
-def shares_by_class(
+def counts_by_class(
     truth: NDArray[np.int64],
     right: NDArray[np.bool_],
     radius: NDArray[np.int64],
     attack_sizes: int | Sequence[int] | NDArray[Any],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """The codes that occur, in increasing order; how often each does; and its certified fractions.
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """The codes that occur, in increasing order; how often each does; and how many are right with each radius.
 
     The last is an array (classes that occur, \\*shape of the attack sizes).
     """
     codes, counts = np.unique(_present(truth), return_counts=True)
-    shares = [
-        shares_that_withstand(radius[right & (truth == code)], attack_sizes, int(count))
-        for code, count in zip(codes, counts, strict=True)
-    ]
-    return codes, counts, np.stack(shares)
+    return codes, counts, np.stack([number_that_withstand(radius[right & (truth == c)], attack_sizes) for c in codes])
 
 
 def balanced_shares(
@@ -173,16 +173,18 @@ def balanced_shares(
     attack_sizes: int | Sequence[int] | NDArray[Any],
 ) -> NDArray[np.float64]:
     """The certified fraction (pointwise) at each attack size, as the mean over the classes that occur in ``truth``."""
-    return np.asarray(shares_by_class(truth, right, radius, attack_sizes)[2].mean(axis=0))
+    _, counts, held = counts_by_class(truth, right, radius, attack_sizes)
+    return np.asarray((held.T / counts).T.mean(axis=0))
 
 
 def caution(
-    prediction: NDArray[np.int64], truth: NDArray[np.int64], right: NDArray[np.bool_], names: Sequence[str]
+    prediction: NDArray[np.int64], truth: NDArray[np.int64], right: NDArray[np.bool_], labels: Sequence[Any]
 ) -> Caution | None:
     """What must be said before any figure, or None where the model tells classes apart.
 
-    ``right`` may be false where prediction and truth agree (an abstention); ``names[c]`` is the label of code c.
+    ``right`` may be false where prediction and truth agree (an abstention); ``labels[c]`` is the label of code c.
     """
+    names = [str(label) for label in labels]
     codes, counts = np.unique(_present(truth), return_counts=True)
     n, most = len(truth), int(counts.max())
     frequent = shown(names[int(codes[counts.argmax()])])
@@ -230,13 +232,17 @@ def caution(
     return None
 
 
-def _names(classes: NDArray[Any], y: ArrayLike, codes: NDArray[np.int64]) -> list[str]:
-    """The label of each code of `own_codes`, as text: the classes, then labels that the training data has not shown."""
-    names = [str(label) for label in classes.tolist()]
-    labels = one_by_one(y)
-    for code in range(len(names), int(codes.max(initial=-1)) + 1):
-        names.append(str(labels[int(np.flatnonzero(codes == code)[0])]))
-    return names
+def labels_of_codes(classes: NDArray[Any], y: ArrayLike, codes: NDArray[np.int64]) -> list[Any]:
+    """The label of each code of `own_codes`: the classes, then labels that the training data has not shown."""
+    given = one_by_one(y)
+    unseen = range(len(classes), int(codes.max(initial=-1)) + 1)
+    return [*classes.tolist(), *(given[int(np.flatnonzero(codes == code)[0])] for code in unseen)]
+
+
+def plain(label: Any) -> str | int | float | bool:
+    """A label as a plain value, for a file."""
+    label = label.item() if isinstance(label, np.generic) else label
+    return label if isinstance(label, str | int | float | bool) else str(label)
 
 
 def _present(truth: NDArray[np.int64]) -> NDArray[np.int64]:

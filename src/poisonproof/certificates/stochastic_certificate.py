@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poisonproof.certificates.shares import Figures
+from poisonproof.certificates.voters import check_arrays
 from poisonproof.display.text import shown
-from poisonproof.errors import PoisonproofError, check_format
+from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.partition.split import Threat
 from poisonproof.premises import Premise, from_records, to_records
 from poisonproof.system.files import open_arrays, reading, write_arrays
@@ -125,7 +126,7 @@ class StochasticCertificate(Figures):
         arrays, facts = open_arrays(path, ARRAYS)
         check_format(path, facts.get("format"), FORMAT)
         with reading(path):
-            return cls(
+            certificate = cls(
                 **arrays,
                 method=facts["method"],
                 classes=labels_from_json(facts["classes"]),
@@ -134,6 +135,18 @@ class StochasticCertificate(Figures):
                 n_draws=facts["n_draws"],
                 premises=from_records(facts["premises"]),
             )
+            certificate._check(path)
+        return certificate
+
+    def _check(self, path: str | Path) -> None:
+        """One sentence if what a file holds cannot be a certificate's."""
+        check_arrays(path, {name: getattr(self, name) for name in ARRAYS}, len(self))
+        if self.prediction.max(initial=0) >= len(self.classes):
+            raise DamagedFileError(f"{path} is altered: it names a class beyond its {len(self.classes)} classes.")
+        if (self.radius[self.abstained] > 0).any() or (self.radius_changed[self.abstained] > 0).any():
+            raise DamagedFileError(f"{path} is altered: it states a radius where it abstains.")
+        if not 0 < self.failure_probability < 1:
+            raise DamagedFileError(f"{path} is altered: it fails with probability {self.failure_probability}.")
 
     def _repr_html_(self) -> str:
         """For notebooks."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,14 +39,13 @@ class TargetCertificate:
     target : int
         The class index that the attacker wants.
     margin : array (n_test,)
-        The prediction's lead over the target, less one where a tie would go to the target; with method "run-off" the
-        lead if the two met in the final. 0 where the target is predicted.
+        The prediction's lead over the target, less one where a tie would go to the target. 0 where
+        the target is predicted.
     radius : array (n_test,)
         The largest attack size proved not to turn the prediction to the target. 0 where the target is predicted
         already: there is nothing left to defend, and `withstands` does not count such samples.
     exact : array (n_test,) of bool, or None
-        With method "tight": where an attack of size radius + 1 was found that turns the prediction to the target. With
-        ballots and neighbours: where such an attack is known.
+        Ballots and neighbours: where an attack of size radius + 1 is known that turns the prediction to the target.
     spread : Spread, or None
         What base classifiers were made with; None where training samples vote.
     election : dict, or None
@@ -124,6 +123,8 @@ class TargetCertificate:
         """
         if threat == "insert_remove":
             return self.radius
+        if threat not in get_args(Threat):
+            raise PoisonproofError(f"A threat is one of {list(get_args(Threat))}. Got {threat!r} instead.")
         if self.election is not None:
             return self.radius if self.unit == "contributors" else self.radius // 2
         if self.split is None:

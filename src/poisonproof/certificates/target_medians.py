@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from poisonproof.certificates.certificate import Certificate
-from poisonproof.certificates.methods import certify
+from poisonproof.certificates.methods import Method, certify
 from poisonproof.certificates.samples_vote import FLIPS_ALONE
 from poisonproof.votes.ballots import Ballots
 from poisonproof.votes.neighbours import Neighbours
 from poisonproof.votes.votes import Votes
-
-BY_THEOREM_2 = ("finite-aggregation", "tight")  # the same predictions, and radii that hold for "tight" too
 
 
 def median_radii_against_targets(
@@ -20,15 +18,17 @@ def median_radii_against_targets(
     """For each class: half of the predictions of other classes withstand that many poisons without becoming it.
 
     None where every prediction is this class, and where nothing is claimed but of flipped labels. ``certificate`` is
-    the one of these votes: its method says who is elected.
+    the one of these votes: its method says who is elected. In a run-off its radii stand for those against a target,
+    which are never smaller: to become the target a prediction must change.
     """
     if not isinstance(votes, Votes) and votes.rule.get(FLIPS_ALONE):
         return (None,) * len(certificate.classes)
-    method = certificate.method if isinstance(votes, Votes) else "finite-aggregation"
-    asked = "finite-aggregation" if method in BY_THEOREM_2 else method
     medians: list[int | None] = []
-    for label in certificate.classes.tolist():
-        against = certify(votes, asked, target=label)  # type: ignore[call-overload]
-        held = against.radius[~against.already]
+    for target, label in enumerate(certificate.classes.tolist()):
+        held = certificate.radius[certificate.prediction != target]
+        if certificate.method != "run-off":
+            method: Method = "dpa-bound" if certificate.method == "dpa-bound" else "finite-aggregation"
+            against = certify(votes, method, target=label)
+            held = against.radius[~against.already]
         medians.append(int(np.percentile(held, 50, method="lower")) if len(held) else None)
     return tuple(medians)

@@ -11,10 +11,9 @@ cheaper: the smallest attack is the least a + Σ_x min((F_x − F_c + [x < c] �
 
 *Neighbours.* Nothing serves c better than copies of the test sample labelled c, and removals of others: of e such
 copies and q removals the voters are the e copies and the first M = K − e + q others less q of them. With n_x(M) of
-class x among the first M, c can win exactly if Σ_x (n_x(M) − n_c(M) − e + [x < c])⁺ ≤ q ≤ M − n_c(M), and if so many
-of each class are there to be removed, trusted samples left out. e + q counts samples; a contributor may do both at
-once, so with contributors e and q may each be as large as the attack. **Exact** where a copy of the test sample comes
-first.
+class x among the first M, c can win exactly if Σ_x (n_x(M) − n_c(M) − e + [x < c])⁺ ≤ q ≤ M − n_c(M). e + q counts
+samples; a contributor may do both at once, so with contributors e and q may each be as large as the attack. **Exact**
+where a copy of the test sample comes first.
 
 *Voices.* One class x that stays above c is enough, so the largest radius over all x of the election between x and c is
 sound. It is exact where the contributors that cost x most, turned to c, make it win: that attack is tried.
@@ -43,11 +42,9 @@ def by_ballots(ballots: Ballots, target: int, n_jobs: int = -1) -> TargetRadii:
     """Radii of ballots, of samples or of contributors."""
     if ballots.voices is not None:
         return _by_voices(ballots, target, n_jobs)
-    scores = (ballots.near if ballots.one_sided else 2 * ballots.near - ballots.totals) + ballots.constants
+    scores = (ballots.near if ballots.one_sided else 2 * ballots.near - ballots.totals) + ballots.sizes
     gaps, prediction, margin = _gaps(scores, target)
     ends = ballots.totals if ballots.classes_inferred else np.full(len(ballots.totals), NO_END)
-    if ballots.trusted is not None:  # a class with a trusted sample stays
-        ends = np.where(ballots.trusted.totals > 0, NO_END, ends)
     smallest = np.full(len(scores), NO_END, np.int64)
     # The cost is piecewise linear in a: it is least where some class is level with c, or as cheap to remove as to pass.
     for lifted in [np.zeros(len(scores), np.int64), *gaps.T, *(gaps - ends).T]:
@@ -62,18 +59,14 @@ def by_neighbours(neighbours: Neighbours, target: int, n_jobs: int = -1) -> Targ
     _, prediction, margin = _gaps(neighbours.counts(), target)
     radius = np.zeros(neighbours.n_test, np.int64)
 
-    trusted = neighbours.trusted
-
     def work(start: int, stop: int) -> None:
         codes = neighbours.order[start:stop].astype(np.int64)
-        fixed = np.zeros(codes.shape, np.bool_) if trusted is None else np.ascontiguousarray(trusted[start:stop])
         facts = (neighbours.n_neighbors, neighbours.n_samples, len(neighbours.classes), neighbours.contributors)
-        _target_rows(codes, fixed, target, *facts, prediction[start:stop], radius[start:stop])
+        _target_rows(codes, target, *facts, prediction[start:stop], radius[start:stop])
 
     in_threads(neighbours.n_test, ROWS_PER_TASK, work, n_jobs)
     listed = neighbours.order.shape[1] >= min(2 * neighbours.n_neighbors, neighbours.n_samples)
-    everybody = neighbours.n_trusted == 0  # trusted voters count as removable here: sound, and not exact
-    return _found(prediction, target, margin, radius, neighbours.first & listed & everybody)
+    return _found(prediction, target, margin, radius, neighbours.first & listed)
 
 
 def _by_voices(ballots: Ballots, target: int, n_jobs: int) -> TargetRadii:
@@ -116,7 +109,6 @@ def _found(prediction: Counts, target: int, margin: Counts, radius: Counts, exac
 @njit(nogil=True, cache=True)
 def _target_rows(
     order: NDArray[Any],
-    fixed: NDArray[np.bool_],
     target: int,
     k: int,
     n_samples: int,
@@ -128,19 +120,17 @@ def _target_rows(
     """Bisection over the size of the attack: one more copy of the test sample never hurts the target."""
     n_listed = order.shape[1]
     running = np.zeros((n_listed + 1, n_classes), np.int64)
-    removable = np.zeros((n_listed + 1, n_classes), np.int64)
     for t in range(len(order)):
         if prediction[t] == target:
             continue
         for at in range(n_listed):
             running[at + 1] = running[at]
-            running[at + 1, order[t, at]] += 1
-            removable[at + 1] = removable[at]
-            removable[at + 1, order[t, at]] += not fixed[t, at]
+            if 0 <= order[t, at] < n_classes:  # the caller may have written into the array since it was checked
+                running[at + 1, order[t, at]] += 1
         withstood, lost = 0, k  # K copies outvote everybody
         while lost - withstood > 1:
             size = (withstood + lost) // 2
-            if _turned(running, removable, target, k, n_samples, size, contributors):
+            if _turned(running, target, k, n_samples, size, contributors):
                 lost = size
             else:
                 withstood = size
@@ -148,9 +138,7 @@ def _target_rows(
 
 
 @njit(nogil=True, cache=True)
-def _turned(
-    running: Counts, removable: Counts, target: int, k: int, n_samples: int, size: int, contributors: bool
-) -> bool:
+def _turned(running: Counts, target: int, k: int, n_samples: int, size: int, contributors: bool) -> bool:
     """Whether some attack of this size gives the target; beyond what is listed, none is ruled out."""
     n_listed, n_classes = len(running) - 1, running.shape[1]
     for removed in range(size + 1):
@@ -163,14 +151,11 @@ def _turned(
         if ours == 0 and target > 0:
             continue
         others = lacking = 0
-        possible = True
         for x in range(n_classes):
             if x != target:
-                mine = removable[min(first, n_listed), x]
-                above = max(0, votes[x] - ours + (x < target))
-                others, lacking = others + mine, lacking + above
-                possible = possible and above <= mine
-        if possible and lacking <= removed <= others:
+                others += votes[x]
+                lacking += max(0, votes[x] - ours + (x < target))
+        if lacking <= removed <= others:
             return True
     return False
 

@@ -43,7 +43,7 @@ from poisonproof.certificates.grouped import (
     picks_to_bound,
     raise_by_blocks,
 )
-from poisonproof.certificates.kernels import how_many_fit
+from poisonproof.certificates.theorem2 import how_many_fit
 from poisonproof.system.compiled import njit, nth_smallest
 
 GRID = 256
@@ -154,7 +154,7 @@ def tighten_rows(
         row = votes[t]
         counts[:] = 0
         for vote in row:
-            counts[vote] += 1
+            counts[min(vote, n_classes)] += 1
         p = prediction[t]
         # Theorem 2's runner-up first: it usually sets this radius too, and bounds the work on the others.
         first = runner_up[t]

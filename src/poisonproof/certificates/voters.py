@@ -47,7 +47,7 @@ def voters_of(facts: dict[str, Any]) -> dict[str, Any]:
 def check_arrays(path: str | Path, arrays: Mapping[str, NDArray[Any]], n_test: int) -> None:
     """One sentence if arrays of a file are not, each, one number from 0 on, or one yes or no, for every test sample."""
     for name, array in arrays.items():
-        kind = "b" if name == "exact" else "iu"
+        kind = "b" if name in ("exact", "abstained") else "iu"
         if array.shape != (n_test,) or array.dtype.kind not in kind:
             raise DamagedFileError(f"{path} is altered: '{name}' is an array {array.shape} of {array.dtype}.")
         if kind == "iu" and array.min(initial=0) < 0:

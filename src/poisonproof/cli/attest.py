@@ -9,8 +9,7 @@ import typer
 
 from poisonproof.cli import encoding, options
 from poisonproof.cli.facts import Brought, DataName, Retrain, verified_facts
-from poisonproof.cli.reopening import Learner, Run
-from poisonproof.errors import PoisonproofError
+from poisonproof.cli.reopening import Learner, Run, Test
 
 EXAMPLES = "Example: `poisonproof attest runs/digits --out runs/digits-evidence --key key.pem`"
 
@@ -24,47 +23,28 @@ def command(
         Path | None,
         typer.Option("--key", help="Private key (PEM; ed25519 or ECDSA) to sign with. See docs/evidence.md."),
     ] = None,
-    model_signing: Annotated[
-        bool,
-        typer.Option(
-            "--model-signing",
-            help="Also sign the files of the run as sigstore's model_signing does, with --key (ECDSA), offline.",
-        ),
-    ] = False,
     dataset: DataName = None,
+    test: Test = None,
     data_dir: options.DataDir = None,
     learner: Learner = None,
     encoder: encoding.Again = None,
     retrain: Retrain = 0,
-    log: Annotated[
-        str | None,
-        typer.Option("--log", help="`mlflow`: also log parameters, curves and the evidence to a tracking server."),
-    ] = None,
     json: options.Json = False,
 ) -> None:
     """Verify a run, compute every figure again, and write evidence about it.
 
     `statement.json` (in-toto statement v1), `test-result.json` (the verdict, in-toto test result), `bom.cdx.json`
-    (CycloneDX 1.6 with a model card), `croissant.json` (a reference for the data), `model-card.md`, `evidence.html`,
-    with `--key` `evidence.intoto.jsonl`, both statements signed (DSSE), and with `--model-signing` `model.sig`. Base
-    classifiers may have voted or the training samples themselves. A run about which something is false yields no
-    evidence: exit code 3.
+    (CycloneDX 1.6 with a model card), `model-card.md`, `evidence.html` and, with `--key`, `evidence.intoto.jsonl`,
+    both statements signed (DSSE). Base classifiers may have voted or the training samples themselves. A run about which
+    something is false yields no evidence: exit code 3.
     """
     from poisonproof.evidence.attest import attest, folder_beside
-    from poisonproof.evidence.model_signature import sign_model
     from poisonproof.evidence.signing import private_key
 
     signer = None if key is None else private_key(key)
-    if model_signing and key is None:
-        raise PoisonproofError("--model-signing signs with a key file; give --key FILE too.")
-    facts = verified_facts(run, dataset, data_dir, retrain, Brought(learner, encoder))
+    facts = verified_facts(run, dataset, data_dir, retrain, Brought(learner, encoder, test))
     folder = folder_beside(run) if out is None else out
-    model_signature = sign_model(run, facts.artefacts, key) if model_signing and key is not None else None
-    written = attest(facts, folder, signer, model_signature)
-    if log is not None:
-        from poisonproof.evidence.tracking import log as log_to
-
-        options.note(f"logged as {log_to(facts, folder, log)}")
+    written = attest(facts, folder, signer)
     if json:
         options.print_json({"out": str(folder), "verdict": facts.verdict.word, "sha256": written})
         return

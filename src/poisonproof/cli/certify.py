@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from poisonproof.votes.neighbours import Neighbours
 
 EXAMPLES = (
-    "Example: `poisonproof certify votes.npy --spread paper:50,16 --classes 10 --labels y_test.npy`; `poisonproof "
+    "Example: `poisonproof certify votes.npy --spread subsets.npz --classes 10 --labels y_test.npy`; `poisonproof "
     "certify runs/my/ballots.npz --against label_flip`"
 )
 DEFAULT_METHOD = "finite-aggregation"
@@ -69,9 +69,10 @@ def command(
     With `--target LABEL`, the radius says how many poisons it takes at least until the prediction could become that
     class; within it the prediction may still become a third one.
 
-    Column i must be base classifier i. Votes that poisonproof saved know their spread; for any others it must be
-    named, because a wrong spread gives wrong radii. Rankings for `run-off` are read from NAME.rankings.npy beside
-    NAME.npy, an array (test samples, base classifiers, classes) of classes from best to worst.
+    Column i must be base classifier i. Votes that poisonproof saved know their spread. Of votes made from subsets that
+    `poisonproof split` wrote, that file holds spread and split (`--spread subsets.npz`). For any others the spread must
+    be named, and is a premise, because a wrong one gives wrong radii. Rankings for `run-off` are read from
+    NAME.rankings.npy beside NAME.npy, an array (test samples, base classifiers, classes) of classes from best to worst.
 
     Where training samples vote, a run keeps what they said, with the map and all other premises, in `ballots.npz` or
     `neighbours.npz`; their certificate is the one of docs/ballots.md, exact, and a radius for each kind of attack
@@ -103,7 +104,7 @@ def command(
         _print(certificate if against is None else _against(certificate, against), truth, json, against)
     else:
         _print_target(certificate, truth, json)
-    if votes.suffix == ".npz" and not json:
+    if not json:
         for premise in certificate.premises:
             options.note(f"premise: {premise}")
 
@@ -134,12 +135,14 @@ def open_said(path: Path, given: dict[str, str | None], classes: str | None) -> 
 
 
 def named_class(text: str, classes: Any) -> Any:
-    """The class that a word of the command line names; one sentence if there is none, or more than one."""
-    named = [label for label in classes.tolist() if str(label) == text]
-    if len(named) != 1:
+    """The class that a word of the command line names; one sentence if there is none."""
+    from poisonproof.samples.labels import label_cells, places_of
+
+    code = int(places_of(label_cells([text]), label_cells(classes.tolist()))[0])
+    if code < 0:
         known = ", ".join(str(label) for label in classes.tolist()[:10]) + (", …" if len(classes) > 10 else "")
         raise PoisonproofError(f"--target '{text}' must name one of the {len(classes)} classes ({known}).")
-    return named[0]
+    return classes.tolist()[code]
 
 
 def open_votes(
@@ -153,6 +156,7 @@ def open_votes(
 ) -> Votes:
     """Votes that know their spread, or a plain matrix with the spread named on the command line."""
     from poisonproof import Votes
+    from poisonproof.partition.subsets import made_with
     from poisonproof.votes.votes import rankings_file
 
     if not path.exists():
@@ -171,16 +175,25 @@ def open_votes(
         raise PoisonproofError(f"{path} is not a .npy matrix of votes of base classifiers.")
     if spread is None:
         raise PoisonproofError(
-            f"{path.name} does not say which spread made it, and a wrong one gives wrong radii; name it: "
-            "--spread paper:K,D, random:K,D,SEED, a file, or dpa:K if every sample reached one base classifier (d = 1)."
+            f"{path.name} does not say which spread made it, and a wrong one gives wrong radii; give what `poisonproof "
+            "split` wrote, --spread subsets.npz, or name it: paper:K,D, random:K,D,SEED, or dpa:K if every sample "
+            "reached one base classifier (d = 1)."
         )
-    matrix = _array(path)
-    named = options.parse_spread(spread)
+    matrix, named = _array(path), options.parse_spread(spread)
+    of_file = made_with(spread)[1] if Path(spread).is_file() else None
+    if of_file is not None and split not in (None, of_file.kind):
+        raise PoisonproofError(f"{spread} was made with another split than --split says; leave --split out.")
+
+    def made(classes: Any, **more: Any) -> Votes:
+        if of_file is not None:
+            return Votes.from_subsets(matrix, spread, classes, **more)
+        return Votes(matrix, named, classes, split, **more)
+
     ranked = _array(rankings_file(path)) if rankings and rankings_file(path).exists() else None
     if classes is not None:
         names = options.named_classes(classes)
         declared = range(len(names)) if classes.strip().isdecimal() else names
-        return Votes(matrix, named, declared, split, rankings=ranked)
+        return made(declared, rankings=ranked)
     if ranked is not None:
         n_places = ranked.shape[-1]
         if not _are_whole(ranked):
@@ -188,10 +201,10 @@ def open_votes(
                 f"{rankings_file(path).name} has {n_places} places and codes up to {int(ranked.max())}, so it does "
                 "not tell whether rankings end or were cut; say how many classes there are: --classes N."
             )
-        return Votes(matrix, named, range(n_places), split, classes_inferred=True, rankings=ranked)
+        return made(range(n_places), classes_inferred=True, rankings=ranked)
     seen = [array for array in (matrix, _array(labels) if labels else matrix) if array.dtype.kind in "iu"]
     largest = max((int(array.max(initial=0)) for array in seen), default=0)
-    return Votes(matrix, named, range(largest + 1), split, classes_inferred=True)
+    return made(range(largest + 1), classes_inferred=True)
 
 
 def _are_whole(ranked: Any) -> bool:
@@ -207,16 +220,22 @@ def _are_whole(ranked: Any) -> bool:
 
 def _names(classes: str, known: Any) -> bool:
     """Whether `--classes` says what votes say themselves: their number, or the labels."""
+    from poisonproof.samples.labels import label_cells
+
     names = options.named_classes(classes)
-    return len(names) == len(known) and (classes.strip().isdecimal() or names == [str(label) for label in known])
+    return len(names) == len(known) and (
+        classes.strip().isdecimal() or label_cells(names) == label_cells(known.tolist())
+    )
 
 
 def open_labels(path: Path | None, votes: Votes | Ballots | Neighbours) -> Any:
     """The label of each test sample, from class indices if the classes are not whole numbers."""
+    from poisonproof.samples.labels import label_cells
+
     if path is None:
         return None
     truth = _array(path)
-    if truth.dtype.kind not in "iu" or votes.classes.dtype.kind in "iu":
+    if truth.dtype.kind not in "iu" or not any(isinstance(cell, str) for cell in label_cells(votes.classes.tolist())):
         return truth
     wrong = truth[(truth < 0) | (truth >= len(votes.classes))]
     if len(wrong):

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from poisonproof.premises import Premise
 
 PREMISE = "choice of method"
-BY_PILOT = ", chosen by a pilot"
+DEFAULT_K = 20
+VOTES_PER_POISON = 6  # k for an attack size: it is withstood by a lead of a third of the votes; benchmarks/RESULTS.md
+
+
+def k_for(attack_size: int) -> int:
+    """The k for an attack size where no pilot chooses it."""
+    return max(DEFAULT_K, VOTES_PER_POISON * attack_size)
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,8 @@ def choose(ensemble: EnsembleOptions, read: ReadOptions, attack_size: int | None
         best, *others = candidates(samples, estimator, attack_size, features)
     except PoisonproofError as error:
         options.note(f"method: {ENSEMBLE}; no pilot could be made ({str(error).removesuffix('.')})")
-        return Choice(ENSEMBLE, {}, f"{ENSEMBLE}, without a pilot", encoder, out, samples)
+        parameters: dict[str, float] = {"k": k_for(attack_size), "d": 1}
+        return Choice(ENSEMBLE, parameters, f"{ENSEMBLE}, without a pilot", encoder, out, samples)
     figures = ", ".join(f"{one.words} {100 * one.certified_balanced:.1f} %" for one in others)
     why = (
         f"{best.words}: on held-out training samples it certifies most at attack size {attack_size}, "
@@ -88,6 +95,7 @@ def with_premise(dataset: Dataset, choice: dict[str, Any]) -> Dataset:
 
 
 def _of_parameters(choice: dict[str, Any]) -> list[Premise]:
+    from poisonproof.estimators.prepared import spread_premise
     from poisonproof.partition.spread import Spread
     from poisonproof.planning.voting import PARAMETERS
     from poisonproof.premises import Premise
@@ -96,11 +104,9 @@ def _of_parameters(choice: dict[str, Any]) -> list[Premise]:
     if not parameters:
         return []
     if choice["method"] == ENSEMBLE:
-        spread = Spread.random(int(parameters["k"]), int(parameters["d"]))
-        value = f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}"
-        return [Premise("spread", f"{value}{BY_PILOT}", declared=False)]
+        return [spread_premise(Spread.random(int(parameters["k"]), int(parameters["d"])), declared=False)]
     (value,) = parameters.values()
-    return [Premise(PARAMETERS[choice["method"]], f"{value:g}{BY_PILOT}", declared=False)]
+    return [Premise(PARAMETERS[choice["method"]], f"{value:g}", declared=False)]
 
 
 def _earlier(out: Path) -> dict[str, Any] | None:

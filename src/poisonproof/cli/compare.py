@@ -57,7 +57,15 @@ def command(
     learner: options.Learner = None,
     encoder: encoding.Name = None,
     data_dir: options.DataDir = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the methods that draw their subsets.")] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            min=0,
+            help="Of the methods that draw their subsets. It must have been a secret to whoever wrote training data or "
+            "chose test samples; otherwise each draws its own.",
+        ),
+    ] = None,
     n_jobs: options.Jobs = -1,
     json: options.Json = False,
     *,

@@ -22,15 +22,17 @@ Name = Annotated[
         "--encoder",
         autocompletion=completion.of_encoders,
         help="A fixed map in front of the learner, a premise of every radius: `efficientnet-lite0` (also 1 and 2; "
-        "`@160` sets the pixels), `wordllama`, `minilm`, FILE.onnx with FILE.json beside it, embeddings.npz, the "
-        "FOLDER of a model of sentence-transformers, transformers or timm, your own `MODULE:OBJECT`, or `none`. "
+        "`@160` sets the pixels), `wordllama`, `minilm`, FILE.onnx with FILE.json beside it, embeddings.npz, your "
+        "own `MODULE:OBJECT`, or `none`. "
         "Behind one of pictures `+2*signs` sets our own map beside it, twice as long; `+efficientnet-lite2` another.",
     ),
 ]
 Again = Annotated[
     str | None,
     typer.Option(
-        "--encoder", help="The encoder of your own that the run was made with, `MODULE:OBJECT`; its module is imported."
+        "--encoder",
+        help="The encoder of your own that the run was made with: `MODULE:OBJECT` (it is imported), FILE.onnx or "
+        "embeddings.npz.",
     ),
 ]
 
@@ -38,6 +40,13 @@ Again = Annotated[
 def is_own(name: str | None) -> bool:
     """Whether this names an object of the user's own module."""
     return name is not None and ":" in name and not Path(name).exists()
+
+
+def must_be_named(name: str | None) -> bool:
+    """Whether a run's encoder is somebody's own, a function or a file: it is opened only if the user names it again."""
+    from poisonproof.maps.named_encoders import is_public
+
+    return name not in (None, NONE) and not is_public(str(name))
 
 
 def encoder_of(name: str, *, cached: bool = True) -> Encoder:
@@ -81,13 +90,17 @@ def for_data(schema: Any, name: str | None, learner: str | None) -> str | None:
 
 
 def checked_again(run: Path, of_run: str | None, given: str | None) -> str | None:
-    """The run's encoder; one of the user's own must be named again, because importing it runs its code."""
+    """The run's encoder; one of the user's own must be named again, because a stranger's run may name anything.
+
+    A file may lie elsewhere now: its digest tells whether it is the one.
+    """
     of_run = None if of_run == NONE else of_run
-    if given is not None and given != of_run:
+    files = must_be_named(of_run) and must_be_named(given) and not is_own(of_run) and not is_own(given)
+    if given is not None and given != of_run and not files:
         raise PoisonproofError(f"The run in {run} was made with the encoder '{of_run}', not '{given}'.")
-    if is_own(of_run) and given is None:
+    if must_be_named(of_run) and given is None:
         raise PoisonproofError(
-            f"The run in {run} was made with an encoder of somebody's own; if its module is yours, say so again: "
+            f"The run in {run} was made with an encoder of somebody's own; if it is yours, say so again: "
             f"--encoder {of_run}."
         )
-    return of_run
+    return given or of_run

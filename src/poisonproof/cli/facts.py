@@ -25,10 +25,11 @@ Retrain = Annotated[
 
 
 class Brought(NamedTuple):
-    """What of a run was somebody's own and has to be named again, because importing it runs its code."""
+    """What of a run has to be named again: somebody's own code, because importing it runs it, and a file of tests."""
 
     learner: str | None = None
     encoder: str | None = None
+    test: Path | None = None
 
 
 def verified_facts(
@@ -40,8 +41,8 @@ def verified_facts(
 
     if not (run / "manifest.json").exists():
         raise PoisonproofError(f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.")
-    data = at_hand(run, dataset, data_dir, given=dataset is not None, needed=retrain > 0)
-    learner, encoder = brought or Brought()
+    learner, encoder, test = brought or Brought()
+    data = at_hand(run, dataset, data_dir, given=dataset is not None, needed=retrain > 0, test=test)
     with progress_bar("checking") as progress:
         verdict = verify(
             run,

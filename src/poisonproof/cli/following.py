@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from poisonproof.cli import options
+
 if TYPE_CHECKING:
     from poisonproof.data import Dataset
 
@@ -19,9 +21,12 @@ PlanFile = Annotated[
 
 
 def with_premise(samples: Dataset, followed: dict[str, Any] | None) -> Dataset:
-    """The data set, with what a followed plan chose from it among the premises."""
+    """The data set, with the premise that a pilot chose the spread: who could poison it could change the choice."""
     if followed is None:
         return samples
-    from poisonproof.planning.plan import followed_premise
+    from poisonproof.estimators.prepared import spread_premise
+    from poisonproof.partition.spread import Spread
 
-    return samples.but(premises=(*samples.premises, followed_premise(followed)))
+    random = followed["spread"] == "random"
+    spread = Spread.random(followed["k"], followed["d"]) if random else options.parse_spread(followed["spread"])
+    return samples.but(premises=(*samples.premises, spread_premise(spread, declared=False)))

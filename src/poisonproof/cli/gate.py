@@ -10,7 +10,7 @@ import typer
 
 from poisonproof.cli import encoding, options
 from poisonproof.cli.facts import Brought, DataName, Retrain, verified_facts
-from poisonproof.cli.reopening import Learner, Run
+from poisonproof.cli.reopening import Learner, Run, Test
 from poisonproof.cli.verify import manifest_of
 from poisonproof.display.numbers import percent
 from poisonproof.errors import PoisonproofError
@@ -51,6 +51,7 @@ def command(
         ),
     ] = False,
     dataset: DataName = None,
+    test: Test = None,
     data_dir: options.DataDir = None,
     learner: Learner = None,
     encoder: encoding.Again = None,
@@ -75,10 +76,10 @@ def command(
         tuple(zip(sizes, shares, strict=True)),
         None if clean is None else _share(clean, "--clean"),
         balanced,
-        None if max_drop_from is None else _drop(max_drop_from, dataset, data_dir, Brought(learner, encoder)),
+        None if max_drop_from is None else _drop(max_drop_from, dataset, data_dir, Brought(learner, encoder, test)),
         require_verified,
     )
-    facts = verified_facts(run, dataset, data_dir, retrain, Brought(learner, encoder))
+    facts = verified_facts(run, dataset, data_dir, retrain, Brought(learner, encoder, test))
     checked = conditions(facts, wanted)
     if junit is not None:
         write_bytes(junit, as_junit(facts, checked))
@@ -102,7 +103,8 @@ def _drop(given: tuple[Path, str], dataset: str | None, data_dir: Path | None, b
 
     other, most = given
     share, asked = _share(most, "--max-drop-from"), manifest_of(other).get("asked") or {}
-    same = {name: value if asked.get(name) == value else None for name, value in brought._asdict().items()}
+    named = {**asked, "test": brought.test if (asked.get("options") or {}).get("test") else None}
+    same = {name: value if named.get(name) == value else None for name, value in brought._asdict().items()}
     return Drop(verified_facts(other, dataset, data_dir, brought=Brought(**same)), share)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from poisonproof.cli import encoding, options
@@ -43,9 +44,11 @@ def with_learner(
     if name is None and samples.schema is not None:
         if not quiet:
             options.note(f"learner: {picked}, because {why}; --learner chooses another")
-        declared = next(premise.declared for premise in samples.premises if premise.what == "schema")
-        premise = Premise("learner", f"{describe(estimator)}, because {why}", declared=declared)
-        samples = samples.but(premises=(*samples.premises, premise))
+        guessed = any(premise.what == "schema" and not premise.declared for premise in samples.premises)
+        premise = Premise("learner", f"{describe(estimator)}, because {why}", declared=False if guessed else None)
+        return samples.but(premises=(*samples.premises, premise)), estimator
+    if name is None:
+        samples = samples.but(premises=(*samples.premises, Premise("learner", describe(estimator), declared=None)))
     return samples, estimator
 
 
@@ -54,7 +57,8 @@ def _behind_encoder(samples: Dataset, name: str | None, encoder: str, *, quiet: 
     from poisonproof.learners.describe import describe
     from poisonproof.learners.encoded import in_front
     from poisonproof.learners.presets import HEAD, TEXT_LEARNERS, preset
-    from poisonproof.premises import Premise
+    from poisonproof.maps.declared import is_default
+    from poisonproof.premises import Premise, declared_if
 
     if name in TEXT_LEARNERS and name != "auto":
         raise PoisonproofError(
@@ -63,8 +67,10 @@ def _behind_encoder(samples: Dataset, name: str | None, encoder: str, *, quiet: 
     chosen = encoding.encoder_of(encoder)
     head = preset(HEAD) if name is None else brought(name) if ":" in name else preset(name)
     estimator = in_front(chosen, head)
-    premises = [*samples.premises, chosen.premise]
-    if name is not None and ":" in name:
+    premises = [*samples.premises, replace(chosen.premise, declared=declared_if(not is_default(chosen)))]
+    if name is None:
+        premises.append(Premise("learner", describe(estimator), declared=None))
+    elif ":" in name:
         premises.append(Premise("learner", f"{describe(estimator)}, brought as {name}", declared=True))
     if name is None and not quiet:
         options.note(f"encoder: {encoder}, {chosen.record.trained_on}; learner: {HEAD}; both are premises")

@@ -70,13 +70,14 @@ Download = Annotated[
 DataDir = Annotated[
     Path | None, typer.Option("--data-dir", envvar="POISONPROOF_DATA", help="Folder that holds the data files.")
 ]
-Jobs = Annotated[int, typer.Option("--n-jobs", help="Worker processes; -1 means one per core.")]
+Jobs = Annotated[int, typer.Option("--n-jobs", help="Workers: processes or threads; -1 means one per core.")]
 SpreadName = Annotated[
     str | None,
     typer.Option(
         "--spread",
         autocompletion=completion.of_spreads,
-        help="FILE, `paper:K,D`, `random:K,D[,SEED]`, `dpa:K` (d = 1), or designed for the tight certificate: "
+        help="FILE (of a spread, or what `split` wrote), `paper:K,D`, `random:K,D[,SEED]`, `dpa:K` (d = 1), or "
+        "designed for the tight certificate: "
         "`plane:Q,BLOCKS`, `quartic:P,BLOCKS`, `difference:V,BLOCKS,R1,R2,…` (`poisonproof spread K D` suggests some).",
     ),
 ]

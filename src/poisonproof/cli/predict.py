@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from poisonproof.data import ReadOptions
-    from poisonproof.data.readers.part import Part
     from poisonproof.data.streaming import RowBlock, RowStream
     from poisonproof.serving.kept import KeptRun, Question
     from poisonproof.serving.tally import AnswerTally
@@ -32,7 +31,7 @@ EXAMPLES = (
 SAMPLE = "sample"
 
 
-@options.taking("read", reading.read_options, only=("skip_bad", "max_size"))
+@options.taking("read", reading.read_options, only=("max_size",))
 def command(
     run: Annotated[Path, typer.Argument(help="Directory of a complete run that kept its base classifiers.")],
     data: Annotated[Path, typer.Argument(help="New samples, of the kind that the run was trained on.")],
@@ -68,6 +67,7 @@ def command(
 
     The file is read by the schema of the run, block by block, so that it may be larger than memory; it needs no labels.
     `sample` is the line of a CSV file, the row of a Parquet file, the picture of a folder, or the index in an array.
+    A sample that cannot be read keeps its place: its answer is empty, and `reason` says why.
     After the answers come the columns of the file; one that has the name of ours is called `input_NAME`. In CSV, an
     apostrophe stands before text that a spreadsheet would run as a formula (it begins with `=`, `+`, `-`, `@`, a tab or
     a line end and is no number).
@@ -94,8 +94,12 @@ def command(
 
     def write(file: IO[bytes]) -> None:
         with progress_bar("samples") as progress:
+            waiting = b""  # nothing is written before there is an answer
             for text in form.texts(answered(asked, question, tally)):
-                file.write(text.encode())
+                waiting += text.encode("utf-8", "backslashreplace")  # a file may have any name
+                if len(tally):
+                    file.write(waiting)
+                    waiting = b""
                 progress(len(tally), None)
         if not len(tally):
             raise PoisonproofError(f"{data} holds no sample that can be read.")
@@ -141,7 +145,7 @@ def votes_on(asked: Asked, data: Path) -> Votes | Ballots | Neighbours:
 
     model = asked.kept.model
     answers = model._heard if isinstance(model, SampleVoteClassifier) else lambda X: asked.kept.votes(X).matrix
-    blocks: list[Any] = [answers(block.part.X) for block in asked.stream]
+    blocks: list[Any] = [answers(block.part.X) for block in asked.stream if len(block.part)]
     for note in asked.stream.notes:
         options.note(note)
     if not blocks:
@@ -163,7 +167,9 @@ def types_vouched_for(run: Path, user_code: OwnCode) -> list[str]:
         return []
     asked = Manifest.read(run).asked or {}
     learner = reopening.checked_learner(run, asked.get("learner"), user_code.learner)
-    encoder = encoding.checked_again(run, asked.get("encoder"), user_code.encoder)
+    of_run = asked.get("encoder")
+    named = encoding.is_own(of_run) or user_code.encoder is not None  # of others, the model that was kept is opened
+    encoder = encoding.checked_again(run, of_run, user_code.encoder) if named else None
     types = types_of(brought(learner)) if learner is not None and is_brought(learner) else []
     if encoder is not None and encoding.is_own(encoder):
         types += types_of(encoding.encoder_of(encoder, cached=False))
@@ -175,20 +181,32 @@ def _same_size(schema: Any) -> tuple[int, int] | None:
 
 
 class _Answered(NamedTuple):
-    """A block of the file with its answers, row by row."""
+    """A sample of the file: what it is called, its answer, and its cells as the file has them."""
 
-    part: Part
-    cells: list[list[str]]
-    rows: list[tuple[Any, ...]]
+    name: int | str
+    answer: tuple[Any, ...]
+    cells: Sequence[str]
 
 
-def answered(asked: Asked, question: Question, tally: AnswerTally) -> Iterator[_Answered]:
+def answered(asked: Asked, question: Question, tally: AnswerTally) -> Iterator[list[_Answered]]:
     """The file's samples with their answers, block by block; all are counted."""
+    from poisonproof.data.streaming import Unread, in_place
+
     label = _label_column(asked)
+    no_cells = [""] * len(asked.stream.columns)
+
+    def unanswered(one: Unread) -> _Answered:
+        return _Answered(one.name, question.unanswered(one.reason), no_cells)
+
     for block in asked.stream:
-        answers = asked.kept.answers(block.part.X, question)
-        tally.add(answers, None if label is None else label(block))
-        yield _Answered(block.part, block.cells, list(answers.rows()))
+        rows: list[_Answered] = []
+        if len(block.part):
+            answers = asked.kept.answers(block.part.X, question)
+            tally.add(answers, None if label is None else label(block))
+            cells = block.cells or [no_cells] * len(block.part)
+            rows = list(map(_Answered, block.part.names, answers.rows(), cells))
+        tally.unread += len(block.unread)
+        yield list(in_place(rows, block.unread, unanswered))
 
 
 def _label_column(asked: Asked) -> Callable[[RowBlock], Sequence[str | None]] | None:
@@ -217,7 +235,7 @@ class _Form:
                 name = f"input_{name}"
             self.names.append(name)
 
-    def texts(self, blocks: Iterator[_Answered]) -> Iterator[str]:
+    def texts(self, blocks: Iterator[list[_Answered]]) -> Iterator[str]:
         """The text of each block; the first begins with the header of CSV."""
         import csv
         import io
@@ -226,10 +244,9 @@ class _Form:
         from poisonproof.display.spreadsheet import as_cell
 
         header = not self.as_json
-        for part, cells, rows in blocks:
+        for rows in blocks:
             text = io.StringIO()
-            given: Any = cells if self.passes else [()] * len(rows)
-            lines = ((name, *row, *more) for name, row, more in zip(part.names, rows, given, strict=True))
+            lines = ((row.name, *row.answer, *(row.cells if self.passes else ())) for row in rows)
             if self.as_json:
                 text.writelines(dumps(dict(zip(self.names, line, strict=True))) + "\n" for line in lines)
             else:

@@ -57,18 +57,12 @@ def read_options(
             "--delimiter", help="What separates the cells of CSV; `,` unless you say otherwise.", rich_help_panel=OWN
         ),
     ] = None,
-    multiline: Annotated[
+    lines: Annotated[
         bool,
         typer.Option(
-            "--multiline",
-            help="CSV: quotes may span any lines. A premise: a program wrote the file, and every row closes its own.",
+            "--lines",
+            help="CSV: every line is a row, whatever quotes it holds. For files to which others append raw lines.",
             rich_help_panel=OWN,
-        ),
-    ] = False,
-    no_quotes: Annotated[
-        bool,
-        typer.Option(
-            "--no-quotes", help="CSV: a quote is a character like any other, a line is a row.", rich_help_panel=OWN
         ),
     ] = False,
     image_size: Annotated[
@@ -83,9 +77,6 @@ def read_options(
     n_features: Annotated[
         int | None, typer.Option("--n-features", help="Number of features of svmlight rows.", rich_help_panel=OWN)
     ] = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave out images that cannot be read.", rich_help_panel=OWN)
-    ] = False,
     max_size: Annotated[
         float | None,
         typer.Option(
@@ -100,10 +91,6 @@ def read_options(
 
     if max_size is not None and not max_size > 0:
         raise PoisonproofError(f"--max-size must be above 0. Got {max_size}.")
-    if multiline and no_quotes:
-        raise PoisonproofError(
-            "--multiline goes by quotes, and --no-quotes says there are none; leave one of them out."
-        )
     return ReadOptions(
         label=label,
         group_column=group_column,
@@ -112,11 +99,10 @@ def read_options(
         schema=schema,
         classes=None if classes is None else options.named_classes(classes),
         delimiter=delimiter,
-        quotes="records" if multiline else "none" if no_quotes else None,
+        lines=lines,
         image_size=None if image_size is None else _size(image_size),
         colour=colour,
         n_features=n_features,
-        skip_bad=skip_bad,
         most_bytes=None if max_size is None else int(max_size * 1e9),
     )
 
@@ -131,12 +117,10 @@ def words_of(read: ReadOptions) -> dict[str, Any]:
         "group-column": read.group_column,
         "classes": None if read.classes is None else ",".join(read.classes),
         "delimiter": read.delimiter,
-        "multiline": read.quotes == "records" or None,
-        "no-quotes": read.quotes == "none" or None,
+        "lines": read.lines or None,
         "image-size": None if read.image_size is None else "{}x{}".format(*read.image_size),
         "colour": {None: None, True: "colour", False: "grey"}[read.colour],
         "n-features": read.n_features,
-        "skip-bad": read.skip_bad or None,
         "max-size": None if read.most_bytes is None else read.most_bytes / 1e9,
     }
     return {name: value for name, value in words.items() if value is not None}
@@ -190,7 +174,7 @@ def large_source(name: str, read: ReadOptions) -> Source | None:
     from poisonproof.data.large_source import Source
 
     path = Path(name)
-    if name in data.DATASETS or not path.exists() or data.kind_of(path) != "table":
+    if name in data.DATASETS or not path.exists() or data.kind_of(path, read) != "table":
         return None
     return Source.of(path, read)
 

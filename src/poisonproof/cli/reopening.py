@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import choosing, encoding, following, options, reading, trusting
+from poisonproof.cli import choosing, encoding, following, options, reading
 from poisonproof.cli.learning import with_learner
 from poisonproof.errors import PoisonproofError
 
@@ -28,6 +28,7 @@ Data = Annotated[
 ]
 
 
+Test = Annotated[Path | None, typer.Option("--test", help="File or folder with the test samples.")]
 Learner = Annotated[
     str | None,
     typer.Option(
@@ -59,15 +60,20 @@ class Reopened(NamedTuple):
     left_out: LeftOut | None
 
 
-def begun(run: Path) -> tuple[Manifest, dict[str, Any], ReadOptions]:
-    """The manifest of a run that has its ensemble, what was asked for, and how its data are read."""
+def begun(run: Path, *, strict: bool = True) -> tuple[Manifest, dict[str, Any], ReadOptions]:
+    """The manifest of a run that has its ensemble, what was asked for, and how its data are read.
+
+    They are read by the run's own schema, whatever would be guessed from them now. Entries of the manifest that no run
+    writes are refused, or, if not ``strict``, left out.
+    """
     from poisonproof.runs.manifest import Manifest
     from poisonproof.runs.plain import check_plain
+    from poisonproof.samples.schema import schema_from_dict
 
     check_plain(run)
     if not (run / "manifest.json").exists():
         raise PoisonproofError(f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.")
-    manifest = Manifest.read(run)
+    manifest = Manifest.read(run, strict=strict)
     asked = manifest.asked
     if asked is None:
         raise PoisonproofError(
@@ -79,28 +85,43 @@ def begun(run: Path) -> tuple[Manifest, dict[str, Any], ReadOptions]:
             f"The run in {run} is not complete; the `poisonproof run` command that began it goes on with it."
         )
     read = reading.options_of(asked["options"])
-    if read.schema is not None and not Path(str(read.schema)).exists():
-        read = replace(read, schema=run / "schema.json")
-    return manifest, asked, read
+    stated = manifest.settings.schema
+    return manifest, asked, read if stated is None else replace(read, schema=schema_from_dict(stated))
 
 
 def reopen_data(
-    run: Path, data: str | None, data_dir: Path | None, learner: str | None = None, encoder: str | None = None
+    run: Path,
+    data: str | None,
+    data_dir: Path | None,
+    learner: str | None = None,
+    encoder: str | None = None,
+    test: Path | None = None,
+    *,
+    strict: bool = True,
 ) -> ReopenedData:
-    """The data set read as for the run, with its premises. Nothing that only the run's files name is imported."""
+    """The data set read as for the run, with its premises. Nothing that only the run's files name is imported.
+
+    ``test`` is where the file with the run's test samples is now.
+    """
+    from poisonproof.data.user_files import held_out_premise
     from poisonproof.learners.brought import is_brought
 
-    manifest, asked, read = begun(run)
+    manifest, asked, read = begun(run, strict=strict)
     by_samples = manifest.settings.election is not None
-    source, estimator = reading.open_data(data or asked["data"], data_dir, read), None
-    own_encoder = encoding.is_own(asked.get("encoder")) and encoder != asked.get("encoder")
+    if test is not None and read.test is None:
+        raise PoisonproofError(f"The test samples of the run in {run} come with its data; leave --test out.")
+    at_hand = read if test is None else replace(read, test=test)
+    source, estimator = reading.open_data(data or asked["data"], data_dir, at_hand), None
+    if test is not None:
+        stated = {premise.what: premise for premise in (*source.premises, held_out_premise(read))}
+        source = source.but(premises=tuple(stated.values()))
+    of_run = asked.get("encoder")
+    own_encoder = encoding.must_be_named(of_run) and encoder is None
     named = not is_brought(asked["learner"]) or learner == asked["learner"]
     if named and not own_encoder and not by_samples:
-        of_run = asked.get("encoder")
-        chosen = None if of_run == encoding.NONE else of_run
+        chosen = encoding.checked_again(run, of_run, encoder)
         source, estimator = with_learner(source, asked["learner"], chosen, quiet=True)  # nothing is chosen any more
     source = with_choices(source, asked)
-    source = trusting.again(run, source, asked)
     if data is not None:
         return ReopenedData(manifest, source, source, None, estimator)
     dataset, left_out = _less_left_out(run, source, asked, manifest.settings.digests)
@@ -118,15 +139,20 @@ def reopen(
     """The data set read as for the run, and its classifier, not yet fitted."""
     from poisonproof import FiniteAggregationClassifier, Split, Spread
     from poisonproof.runs.election import classifier_of
+    from poisonproof.system.opening import opening_only
 
     manifest, dataset, source, left_out, estimator = reopen_data(run, data, data_dir, learner, encoder)
     checked_learner(run, (manifest.asked or {})["learner"], learner)
-    trusting.check_same(run, dataset, manifest.asked or {})
-    encoding.checked_again(run, (manifest.asked or {}).get("encoder"), encoder)
+    stated = ((manifest.settings.election or {}).get("map") or {}).get("of")
+    of_run = encoding.checked_again(run, (manifest.asked or {}).get("encoder", stated), encoder)
     split = Split.from_dict(manifest.settings.split)
     classes = None if dataset.classes is None else dataset.classes.tolist()
     if manifest.settings.election is not None:
-        voters = classifier_of(manifest.settings.election, split=split, classes=classes, n_jobs=n_jobs)
+        at_hand = None if of_run is None else encoding.encoder_of(of_run)
+        with opening_only(at_hand):
+            voters = classifier_of(
+                manifest.settings.election, split=split, classes=classes, n_jobs=n_jobs, encoder=at_hand
+            )
         return Reopened(manifest, dataset, voters, source, left_out)
     spread = Spread.load(run / "spread.npz")
     model = FiniteAggregationClassifier(estimator, spread=spread, split=split, classes=classes, n_jobs=n_jobs)

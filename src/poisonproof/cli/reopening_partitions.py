@@ -7,7 +7,6 @@ Other files are read in one pass, as for `poisonproof run --max-memory`, and the
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +16,8 @@ from poisonproof.cli.reopening import Reopened, begun, checked_learner, with_cho
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof.data import Dataset, ReadOptions
+    from poisonproof.data import Dataset
     from poisonproof.data.large import Removal, StoredDataset
-    from poisonproof.data.large_source import Source
-    from poisonproof.runs.manifest import Manifest
     from poisonproof.runs.removal import LeftOut
 
 DEFAULT_BOUND = "4GB"
@@ -46,7 +43,7 @@ def reopen_partitions(
     if not (run / PARTITIONS).is_dir():
         return None
     manifest, asked, read = begun(run)
-    source = reading.large_source(data or asked["data"], _by_schema_of(manifest, read) if data is None else read)
+    source = reading.large_source(data or asked["data"], read)
     if source is None:
         return None
     name = checked_learner(run, asked["learner"], learner)
@@ -54,22 +51,13 @@ def reopen_partitions(
     left_out = LeftOut.from_dict(asked["left_out"]) if data is None and "left_out" in asked else None
     stated = manifest.settings.digests if data is None else None
     spread, split = Spread.load(run / "spread.npz"), Split.from_dict(manifest.settings.split)
-
-    def outlined(source: Source) -> tuple[Removal, Dataset, Any]:
-        outline, estimator = with_learner(source.outline(), name, of_run, quiet=True)
-        outline = with_choices(outline, asked).but(name=manifest.settings.name)
-        removal = Removal(source, split, spread.n_partitions, run / PARTITIONS, not accepts_nan(estimator))
-        return removal, outline, estimator
-
-    removal, outline, estimator = outlined(source)
-    standing = removal.opened(_words(left_out), outline)
-    if standing is None:  # other files, which may be of another schema
-        source = reading.large_source(data or asked["data"], read)
-        assert source is not None
-        removal, outline, estimator = outlined(source)
-        dataset, left_out = _read_again(removal, left_out, outline, bound_of(asked), stated)
-    else:
+    outline, estimator = with_learner(source.outline(), name, of_run, quiet=True)
+    outline = with_choices(outline, asked).but(name=manifest.settings.name)
+    removal = Removal(source, split, spread.n_partitions, run / PARTITIONS, not accepts_nan(estimator))
+    if (standing := removal.opened(_words(left_out), outline)) is not None:
         dataset = standing
+    else:
+        dataset, left_out = _read_again(removal, left_out, outline, bound_of(asked), stated)
     if remove and of_run is not None:
         raise PoisonproofError(
             f"The run in {run} keeps embeddings of its rows besides its partitions; delete the rows from the file and "
@@ -80,17 +68,6 @@ def reopen_partitions(
     classes = None if outline.classes is None else outline.classes.tolist()
     model = FiniteAggregationClassifier(estimator, spread=spread, split=split, classes=classes, n_jobs=n_jobs)
     return Reopened(manifest, dataset, model, dataset, left_out)
-
-
-def _by_schema_of(manifest: Manifest, read: ReadOptions) -> ReadOptions:
-    """How to read files that are what they were: by the schema that the run states, which need not be guessed again."""
-    from poisonproof.samples.schema import TableSchema, schema_from_dict
-
-    stated = manifest.settings.schema
-    schema = None if stated is None else schema_from_dict(stated)
-    if not isinstance(schema, TableSchema):
-        return read
-    return replace(read, schema=replace(schema, guessed=read.schema is None))
 
 
 def _read_again(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import choosing, encoding, following, options, reading, trusting
+from poisonproof.cli import choosing, encoding, following, options, reading
 from poisonproof.cli.learning import with_learner
 from poisonproof.cli.progress import progress_bar
 from poisonproof.cli.voters import AUTO, VoterOptions, voting_samples
@@ -29,9 +29,7 @@ EXAMPLES = (
     "--method neighbours --n-neighbors 200`"
 )
 
-DEFAULT_K = 20
 OF_BASE_CLASSIFIERS = ("k", "d", "spread", "split", "max_memory", "plan", "learner")
-VOTES_PER_POISON = 6  # k for an attack size: it is withstood by a lead of a third of the votes; benchmarks/RESULTS.md
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class EnsembleOptions:
     """What `poisonproof run` and `poisonproof train` are told about the ensemble and its folder."""
 
     data: options.Data
-    k: options.K = DEFAULT_K
+    k: options.K = choosing.DEFAULT_K
     d: options.D = 1
     out: Annotated[Path | None, typer.Option("--out", help="Run directory; an interrupted run goes on there.")] = None
     spread: options.SpreadName = None
@@ -151,7 +149,7 @@ def command(
             and not chosen
             and not {"k", "plan", "spread"} & {*ensemble.given_of_base_classifiers}
         ):
-            ensemble = replace(ensemble, k=max(DEFAULT_K, VOTES_PER_POISON * attack_size))
+            ensemble = replace(ensemble, k=choosing.k_for(attack_size))
         asked = prepare(ensemble, read, opened)
     if choice is not None:
         asked = asked._replace(what=(choosing.with_premise(asked.what[0], choice.as_dict()), *asked.what[1:]))
@@ -202,8 +200,6 @@ def prepare(ensemble: EnsembleOptions, read: ReadOptions, opened: Dataset | None
     if source is not None:
         asked["max_memory"] = ensemble.max_memory
     if planned is not None:
-        if source is None:
-            planned.check(samples, estimator)
         asked["plan"] = planned.followed()
         samples = following.with_premise(samples, asked["plan"])
     if samples.groups is not None and ensemble.split != "content":
@@ -225,6 +221,8 @@ def prepare(ensemble: EnsembleOptions, read: ReadOptions, opened: Dataset | None
     folder = ensemble.out or Path("runs") / name
     if source is not None and most is not None:
         samples = partitioned(source, samples, model, spread, folder, most)
+    if planned is not None:
+        planned.check(samples, estimator)
     return Asked((samples, model, folder), {"asked": asked, "max_memory": most})
 
 
@@ -265,17 +263,8 @@ def prepare_samples(
     ensemble.refuse_for(f"--method {voters.method}")
     samples = opened or reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
     asked: dict[str, Any] = {"data": ensemble.data, "learner": None, "options": reading.words_of(read)}
-    if voters.trusted is not None:
-        labelled = str(voters.class_sizes).startswith(trusting.SIZES)
-        samples = trusting.with_trusted(samples, trusting.read_trusted(voters.trusted, samples, labelled=labelled))
-        stated = trusting.premise_of(samples.trusted).value
-        asked["trusted"] = {"file": str(voters.trusted), "labelled": labelled, "premise": stated}
+    asked["encoder"] = encoding.NONE if ensemble.encoder is None else ensemble.encoder
     model = voting_samples(voters, samples, ensemble.learner, ensemble.n_jobs, ensemble.encoder)
-    if voters.trusted is not None and not labelled and trusting.OF_TRUSTED not in getattr(model.features, "origin", ""):
-        raise PoisonproofError(
-            "--trusted rows give units to the map `table`, or class sizes with --class-sizes trusted:TOTAL; here they "
-            "would shape nothing."
-        )
     folder = ensemble.out or Path("runs") / f"{samples.name}-{voters.method}"
     return Asked((samples, model, folder), {"asked": asked})
 

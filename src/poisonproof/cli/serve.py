@@ -26,9 +26,6 @@ def command(
     port: Annotated[int, typer.Option("--port", min=0, help="Port to listen on; 0 lets the system choose.")] = PORT,
     max_body: Annotated[float, typer.Option("--max-body", help="Megabytes of the body of one request.")] = 4.0,
     max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="Rows of one request.")] = 4096,
-    rate: Annotated[
-        float, typer.Option("--rate", min=0, help="Requests a second that one client may make; 0 means any number.")
-    ] = 1000.0,
     timeout: Annotated[
         float, typer.Option("--timeout", help="Seconds for the head of a request to arrive, and again for its body.")
     ] = 10.0,
@@ -51,7 +48,7 @@ def command(
         if not number > 0:
             raise PoisonproofError(f"{name} must be above 0. Got {number}.")
     options.warnings_as_notes()
-    settings = ServeSettings(host, port, int(max_body * 1e6), max_rows, rate, timeout)
+    settings = ServeSettings(host, port, int(max_body * 1e6), max_rows, timeout)
     with progress_bar("opening"):
         kept = KeptRun.open(run, predict.types_vouched_for(run, predict.OwnCode(learner, encoder)))
     if not settings.is_loopback:

@@ -54,15 +54,15 @@ def command(
 
     The .npz file holds `rows` and `starts`: subset i is `rows[starts[i]:starts[i + 1]]`, in canonical order;
     `partition`, the partition of each sample; and, of files that are read row by row, `names`: the line, row or picture
-    that each sample is. `OUT.spread.npz` holds the spread that `poisonproof certify` needs.
+    that each sample is. It holds the spread and the split too, with digests: `poisonproof certify votes.npy --spread
+    OUT` takes them from there.
     """
     import numpy as np
 
     from poisonproof import Split
     from poisonproof.partition.spread import resolve_spread
-    from poisonproof.partition.subsets import Subsets
+    from poisonproof.partition.subsets import Subsets, save_subsets
     from poisonproof.samples.labels import read_labels
-    from poisonproof.system.files import write_arrays
 
     chosen = resolve_spread(options.parse_spread(spread) if spread else None, k, d, unless=(50, 16))
     given = _read(data, data_dir, read, dtype)
@@ -74,19 +74,11 @@ def command(
     if len(codes) != len(samples):
         raise PoisonproofError(f"{data} holds {len(samples)} samples but {len(codes)} labels.")
     subsets = Subsets.of(samples, codes, how.partitions(samples, chosen.n_partitions, groups=given.groups), chosen)
-    starts = np.concatenate(([0], np.cumsum(subsets.sizes)))
-    rows = np.concatenate([subsets.rows(i) for i in range(len(subsets))])
-    facts = {"format": "poisonproof subsets 1", "spread_digest": chosen.digest, "split": how.as_dict()}
-    arrays = {"rows": rows, "starts": starts, "partition": subsets.partition}
-    if given.names is not None:
-        arrays["names"] = np.array(given.names)
-    write_arrays(out, arrays, facts)
-    spread_file = out.with_suffix(".spread.npz")
-    chosen.save(spread_file)
+    save_subsets(out, subsets, how, given.names)
     empty = int((subsets.sizes == 0).sum())
     summary = {
         "out": str(out),
-        "spread": str(spread_file),
+        "spread": f"{spread or 'random'}, {chosen}",
         "samples": len(samples),
         "subsets": len(subsets),
         "smallest": int(subsets.sizes.min()),
@@ -99,6 +91,7 @@ def command(
         options.print_table(
             f"{Path(data).name} → {out.name}", list(summary)[2:], [[str(v) for v in list(summary.values())[2:]]]
         )
+        options.print_line(f"spread: {summary['spread']}; {out.name} holds it, for `poisonproof certify --spread`")
     if empty:
         options.note(f"{empty} of {len(subsets)} subsets are empty; their base classifiers must abstain")
 
@@ -130,7 +123,7 @@ def _read(name: str, data_dir: Path | None, read: ReadOptions, dtype: str) -> _G
     if name in sets.DATASETS:
         known = reading.open_data(name, data_dir, read)
         return _Given(known.x_train, known.y_train, known.dtype, n_features=known.n_features)
-    part, schema = read_rows(path, kind_of(path), read, labelled=True)
+    part, schema = read_rows(path, kind_of(path, read), read, labelled=True)
     for note in part.notes:
         options.note(note)
     if schema.kind == "table" and not read.schema:

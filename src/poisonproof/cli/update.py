@@ -8,7 +8,6 @@ import typer
 
 from poisonproof.cli import encoding, options, reopening
 from poisonproof.cli.progress import progress_bar
-from poisonproof.cli.reopening_known import reopen_known
 from poisonproof.cli.reopening_partitions import bound_of, reopen_partitions
 
 if TYPE_CHECKING:
@@ -44,38 +43,33 @@ def command(
     n_jobs: options.Jobs = -1,
     json: options.Json = False,
 ) -> None:
-    """Make a run what it would be on changed data; train only the base classifiers whose subset changed.
+    """Make a run what it would be on changed data, read by its own schema; train only what that changes.
 
     Where training samples vote, nothing is trained: samples come and go, only new ones are described, and votes are
     counted. A map whose units were read off the data stays as it is.
 
     DATA is the data as it should be now: your file with rows added, deleted or corrected. What was concluded from
-    the old data is deleted first; votes and base classifiers that saw a removed sample are overwritten. Without DATA, a
-    table that is still what the run read, to the byte, is not read whole: only the rows that are trained on again.
+    the old data is deleted first; votes and base classifiers that saw a removed sample are overwritten.
 
     Interrupted, the same command goes on, and so does `poisonproof update RUN`. Repeated, it changes nothing: rows are
     numbered as in the data itself, also after some of them were left out.
     """
-    from poisonproof.system.importing import put_off
-
-    with put_off():
-        from poisonproof.report.page import write_report
-        from poisonproof.runs.manifest import RunSettings
-        from poisonproof.runs.run import run as run_again
-        from poisonproof.system.progress import watched
+    from poisonproof.report.page import write_report
+    from poisonproof.runs.manifest import RunSettings
+    from poisonproof.runs.run import run as run_again
+    from poisonproof.system.progress import watched
 
     options.warnings_as_notes()
     rows = [] if remove is None else reopening.row_numbers(remove)
     stored = reopen_partitions(run, data, rows, n_jobs, learner, encoder)
-    known = reopen_known(run, rows, n_jobs, learner) if stored is None and data is None and not undefended else None
-    reopened = stored or known or reopening.reopen(run, data, data_dir, n_jobs, learner, encoder)
+    reopened = stored or reopening.reopen(run, data, data_dir, n_jobs, learner, encoder)
     before, settings = reopened.manifest.asked or {}, reopened.manifest.settings
-    kept = ("data", "learner", "encoder", "options", "plan", "choice", "attack_size", "trusted", "max_memory")
+    kept = ("data", "learner", "encoder", "options", "plan", "choice", "attack_size", "max_memory")
     asked: dict[str, Any] = {name: before[name] for name in kept if name in before}
     if data is not None:
         asked["data"] = data
     dataset, left_out = reopened.dataset, reopened.left_out
-    if rows and stored is None and known is None:
+    if rows and stored is None:
         dataset, left_out = _less(reopened, rows)
     if left_out is not None:
         asked["left_out"] = left_out.as_dict()
@@ -93,7 +87,7 @@ def command(
                 max_memory=None if stored is None else bound_of(before),
             ),
         )
-    if stored is None and known is None:
+    if stored is None:
         _forget(reopened, left_out)
     write_report(outcome)
     changes = list(outcome.manifest.changes)
@@ -119,7 +113,7 @@ def _forget(reopened: reopening.Reopened, left_out: LeftOut | None) -> None:
     from poisonproof.learners.encoded import encoder_in
     from poisonproof.samples.rows import take_rows
 
-    encoder = encoder_in(getattr(reopened.model, "estimator", None))
+    encoder = encoder_in(getattr(reopened.model, "estimator", reopened.model))
     if encoder is None or left_out is None:
         return
     gone = encoder.forget(take_rows(reopened.source.x_train, left_out.rows(reopened.source)))

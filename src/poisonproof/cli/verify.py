@@ -48,6 +48,7 @@ def command(
         options.data_argument("Data to check against; by default what the run was made from, if it is still there."),
     ] = None,
     votes: Annotated[Path | None, typer.Option("--votes", help="The votes (.npy) of a loose certificate.")] = None,
+    test: reopening.Test = None,
     data_dir: options.DataDir = None,
     learner: reopening.Learner = None,
     encoder: encoding.Again = None,
@@ -103,7 +104,9 @@ def command(
     if not max_size > 0:
         raise PoisonproofError(f"--max-size must be above 0. Got {max_size}.")
     given = data is not None or typed(context, "data_dir")
-    data_at_hand = at_hand(path, data, data_dir, given=given, needed=retrain > 0)
+    if test is not None and data is None:
+        raise PoisonproofError("--test names the test samples that go with DATA; give DATA too.")
+    data_at_hand = at_hand(path, data, data_dir, given=given, needed=retrain > 0, test=test)
     if data_at_hand.dataset is None and path.is_dir():
         options.note(data_at_hand.source)
     with progress_bar("checking") as progress:
@@ -166,10 +169,12 @@ def _seal(path: Path, signature: Path, evidence: Path | None, dataset: Dataset |
         return Seal(signed=False, signature=str(error))
 
 
-def at_hand(path: Path, data: str | None, data_dir: Path | None, *, given: bool, needed: bool) -> AtHand:
+def at_hand(
+    path: Path, data: str | None, data_dir: Path | None, *, given: bool, needed: bool, test: Path | None = None
+) -> AtHand:
     """The data that were given; otherwise those that the run names, if they are there and have its digests."""
     if given:
-        return AtHand(_data(path, data, data_dir), "the data given")
+        return _given(path, data, data_dir, test)
     if not needed and not os.path.lexists(path / "manifest.json"):
         return AtHand(None, "no data")
     try:
@@ -180,15 +185,40 @@ def at_hand(path: Path, data: str | None, data_dir: Path | None, *, given: bool,
         return AtHand(None, f"the data that the run names could not be read ({error}); give DATA.")
     if named is None:
         return AtHand(None, "the data that the run names no longer have the digests that it states; give DATA.")
-    return AtHand(named, NAMED)
+    return _with_words(named, NAMED)
+
+
+def _with_words(dataset: Dataset, source: str, test: Path | None = None) -> AtHand:
+    """These data, with where they and their test samples come from."""
+    tests = [f"from {test.name}"] if test else [one.value for one in dataset.premises if one.what == "test samples"]
+    return AtHand(dataset, f"{source} (test samples: {tests[0]})" if tests else source)
+
+
+def _given(path: Path, data: str | None, data_dir: Path | None, test: Path | None) -> AtHand:
+    """The data that were given, unless the run does not say how to read them: that is a fault of its files."""
+    why = "the data given were not read, because the run does not say how"
+    try:
+        recipe = manifest_of(path).get("asked")
+        own_tests = bool(recipe) and reopening.begun(path, strict=False)[2].test is not None
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        return AtHand(None, f"{why} ({error})")
+    try:
+        if own_tests and data is not None and test is None:
+            return AtHand(None, "the test samples of the run are no part of DATA; name their file with --test.")
+        return _with_words(_data(path, data, data_dir, test), "the data given", test)
+    except (TypeError, LookupError, AttributeError) as error:
+        return AtHand(None, f"{why} ({error})")
+    except PoisonproofError as error:
+        if recipe or not path.is_dir():
+            raise
+        return AtHand(None, f"{why} ({error})")
 
 
 def _named_data(path: Path, data_dir: Path | None) -> Dataset | None:
     """The data that a manifest names, which may be anybody's; None if their digests are not those that it states."""
     manifest = manifest_of(path)
     asked = manifest.get("asked") or {}
-    trusted = (asked.get("trusted") or {}).get("file")
-    for name in (asked.get("data"), trusted, *(asked.get("options", {}).get(option) for option in ("test", "schema"))):
+    for name in (asked.get("data"), *(asked.get("options", {}).get(option) for option in ("test", "schema"))):
         if name is not None:
             _refuse_odd_files(Path(name))
     named = _data(path, None, data_dir)
@@ -226,10 +256,11 @@ def learner_of(path: Path, learner: str | None, encoder: str | None) -> Any:
     from poisonproof.learners.encoded import in_front
     from poisonproof.learners.presets import HEAD, LEARNERS, preset
 
-    asked = manifest_of(path).get("asked") or {}
+    asked = manifest_of(path).get("asked")
+    asked = asked if isinstance(asked, dict) else {}
     of_run, name = asked.get("encoder"), asked.get("learner")
     head = None if learner is None else brought(learner)
-    if encoder is None and (of_run in (None, encoding.NONE) or encoding.is_own(of_run)):
+    if encoder is None and (of_run in (None, encoding.NONE) or encoding.must_be_named(of_run)):
         return head
     if head is None and (is_brought(name) or name not in (None, *LEARNERS)):
         return None
@@ -238,13 +269,13 @@ def learner_of(path: Path, learner: str | None, encoder: str | None) -> Any:
     return head if encoder is None else in_front(encoding.encoder_of(encoder, cached=False), head)
 
 
-def _data(path: Path, given: str | None, data_dir: Path | None) -> Dataset:
+def _data(path: Path, given: str | None, data_dir: Path | None, test: Path | None = None) -> Dataset:
     """The data at hand: of a run, read as the run read it; of a loose certificate, by name."""
     from poisonproof.data import load
 
     manifest = manifest_of(path)
     if manifest.get("asked"):
-        return reopening.reopen_data(path, given, data_dir).dataset
+        return reopening.reopen_data(path, given, data_dir, test=test, strict=False).dataset
     name = given or manifest.get("settings", {}).get("dataset", {}).get("name")
     if name is None:
         raise PoisonproofError(f"{path} does not say which data it was made from; give DATA.")

@@ -27,7 +27,7 @@ EXAMPLES = (
 )
 
 
-@options.taking("read", reading.read_options, only=("skip_bad", "max_size"))
+@options.taking("read", reading.read_options, only=("max_size",))
 def command(
     run: reopening.Run,
     data: Annotated[

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from poisonproof.cli import completion, encoding, options
-from poisonproof.cli.trusting import SIZES
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -68,9 +67,8 @@ class VoterOptions:
         str | None,
         typer.Option(
             "--class-sizes",
-            help="Ballots: how large classes are, from outside this data: `yes=300,no=700`, or a JSON file; "
-            "`trusted:TOTAL`, TOTAL samples in the proportions of --trusted labels. `rows` takes them from the data, "
-            "with the one-sided radius, which is half.",
+            help="Ballots: how large classes are, from outside this data: `yes=300,no=700`, or a JSON file. "
+            "`rows` takes them from the data, with the one-sided radius, which is half.",
             rich_help_panel=PANEL,
         ),
     ] = None
@@ -108,16 +106,6 @@ class VoterOptions:
             "--units",
             help="Map `table`: what counts as 1 in each column, and from where, `age=10@40,job=category`, or a JSON "
             "file. Otherwise they are read off the data, which is a premise.",
-            rich_help_panel=PANEL,
-        ),
-    ] = None
-
-    trusted: Annotated[
-        Path | None,
-        typer.Option(
-            "--trusted",
-            help="Rows that nobody can poison, in a file like the data; labels are needed for `--class-sizes "
-            "trusted:TOTAL` only. Map `table`: they give the columns their units. They do not vote, and are a premise.",
             rich_help_panel=PANEL,
         ),
     ] = None
@@ -184,9 +172,6 @@ def voting_samples(
     if voters.voices is not None and dataset.groups is None:
         raise PoisonproofError("--voices are those of contributors; give --group-column too.")
     sizes = None if voters.class_sizes is None else class_sizes(voters.class_sizes, dataset)
-    origin = voters.class_sizes_from
-    if origin is None and str(voters.class_sizes).startswith(SIZES):
-        origin = f"labels of {dataset.trusted.words}, for {voters.class_sizes}"
     if voters.class_sizes_from is not None and not isinstance(sizes, dict):
         raise PoisonproofError("--class-sizes-from says where declared sizes come from; give --class-sizes too.")
     if isinstance(sizes, dict):
@@ -195,7 +180,7 @@ def voting_samples(
         features,
         near=near,
         class_sizes=sizes,
-        class_sizes_from=origin,
+        class_sizes_from=voters.class_sizes_from,
         one_sided=voters.one_sided,
         voices=1 if voters.voices is None else voters.voices,
         **common,
@@ -216,8 +201,7 @@ def map_of_options(voters: VoterOptions, dataset: Dataset, learner: str | None, 
         name = learner
     units = None if voters.units is None else column_units(voters.units)
     if encoder in (None, encoding.NONE):
-        rows = None if dataset.trusted is None or units is not None else dataset.trusted.X
-        return map_for(dataset, name, unit=voters.unit, units=units, trusted=rows)
+        return map_for(dataset, name, unit=voters.unit, units=units)
     if name is not None or units is not None or voters.unit is not None:
         raise PoisonproofError(f"--encoder {encoder} is the map, too; leave --features and units out.")
     return encoding.encoder_of(str(encoder))
@@ -225,42 +209,31 @@ def map_of_options(voters: VoterOptions, dataset: Dataset, learner: str | None, 
 
 def class_sizes(text: str, dataset: Dataset) -> dict[Any, int] | str:
     """The sizes of `--class-sizes`, by label; "rows" stays what it is."""
-    from poisonproof.samples.labels import one_by_one
+    from poisonproof.samples.labels import label_cell, one_by_one
 
     if text == "rows":
         return text
-    given = named_values("--class-sizes", text) if not text.startswith(SIZES) else trusted_sizes(text, dataset)
+    given = named_values("--class-sizes", text)
     labels = one_by_one(dataset.y_train if dataset.classes is None else dataset.classes)
-    known = {str(label): label for label in labels}
-    if dataset.classes is not None and set(given) != set(known):
-        odd = next(iter([*(set(given) - set(known)), *(set(known) - set(given))]))
+    known = {label_cell(label): label for label in labels}
+    cells = {label_cell(name): name for name in given}
+    if dataset.classes is not None and cells.keys() != known.keys():
+        odd = next(iter([*(cells.keys() - known.keys()), *(known.keys() - cells.keys())]))
         raise PoisonproofError(
-            f"--class-sizes must name the {len(known)} classes and no others; '{odd}' is "
-            f"{'none of them' if odd not in known else 'missing'}."
+            f"--class-sizes must name the {len(known)} classes and no others; "
+            + (f"'{known[odd]}' is missing." if odd in known else f"'{cells[odd]}' is none of them.")
         )
     sizes: dict[Any, int] = {}
     for name, size in given.items():
         try:
-            sizes[known.get(name, name)] = int(str(size))
+            sizes[known.get(label_cell(name), name)] = int(str(size))
         except ValueError:
             sentence = f"--class-sizes: the size of '{name}' must be a whole number. Got '{size}'."
             raise PoisonproofError(sentence) from None
-    unseen = [name for name in given if name not in known]
+    unseen = [name for cell, name in cells.items() if cell not in known]
     if unseen:
         options.note(f"no training sample has the label '{unseen[0]}' that --class-sizes names")
     return sizes
-
-
-def trusted_sizes(text: str, dataset: Dataset) -> dict[str, Any]:
-    """The sizes of `--class-sizes trusted:TOTAL`, in the proportions of the trusted labels; unseen classes have 0."""
-    total = text.removeprefix(SIZES)
-    if dataset.trusted is None or dataset.trusted.y is None or not total.isdecimal():
-        raise PoisonproofError(
-            f"--class-sizes {text} takes a whole number of samples after the colon, and --trusted rows with labels."
-        )
-    sizes = {str(label): size for label, size in dataset.trusted.class_sizes(int(total)).items()}
-    known = [] if dataset.classes is None else dataset.classes.tolist()
-    return {**{str(label): 0 for label in known}, **sizes}
 
 
 def column_units(text: str) -> dict[str, float | str | tuple[float, float]]:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.data.origin import Origin
 from poisonproof.errors import PoisonproofError
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
@@ -48,10 +47,6 @@ class Dataset:
         What reading took as given; they stand in place of the model's own of the same name.
     notes : tuple of str
         What was left out of the files, and why.
-    trusted : TrustedSamples or None
-        Rows beside the data that nobody can poison; they are not trained on.
-    origin : Origin or None
-        Where the rows lie in a table of the user's, if single ones can be read again.
     """
 
     name: str
@@ -66,8 +61,6 @@ class Dataset:
     n_features: int | None = None
     premises: tuple[Premise, ...] = ()
     notes: tuple[str, ...] = ()
-    trusted: Any = None
-    origin: Origin | None = None
 
     @cached_property
     def train(self) -> Samples:
@@ -95,8 +88,6 @@ class Dataset:
 
     def but(self, **changes: Any) -> Dataset:
         """The same data set but for these entries; what stays in canonical form is not made again."""
-        if self.origin is not None and {"x_train", "y_train", "x_test", "y_test", "groups"} & set(changes):
-            changes = {"origin": None, **changes}
         other = replace(self, **changes)
         for part in ("train", "test"):
             if part in vars(self) and not {f"x_{part}", "dtype", "n_features"} & set(changes):
@@ -121,7 +112,6 @@ class Dataset:
             x_train=take_rows(self.x_train, stay),
             y_train=self.y_train[stay],
             groups=None if self.groups is None else self.groups[stay],
-            origin=None if self.origin is None else self.origin.without(gone),
         )
 
 

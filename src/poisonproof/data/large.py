@@ -22,8 +22,10 @@ from poisonproof.data.readers.part import Part, texts
 from poisonproof.data.readers.several import Notes
 from poisonproof.data.user_files import (
     judged_test,
+    label_notes,
     labels_of,
     read_part,
+    records_premise,
 )
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.partition.split import Split
@@ -185,6 +187,7 @@ def _dataset(source: Source, outline: Dataset, store: PartitionStore) -> StoredD
         notes += test.notes
     else:
         test = _test_of(store)
+    notes += label_notes(record["labels"], sum(record["counts"]), outline.classes is not None)
     test, more = judged_test(test, record["labels"], outline.classes, options.test or source.path)
     dataset = StoredDataset(
         outline.name,
@@ -195,7 +198,7 @@ def _dataset(source: Source, outline: Dataset, store: PartitionStore) -> StoredD
         outline.classes,
         groups=outline.groups,
         schema=source.schema,
-        premises=outline.premises,
+        premises=records_premise(record["spanning"], source.schema) + outline.premises,
         notes=notes + more,
         store=store,
     )

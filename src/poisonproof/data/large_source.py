@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,8 @@ import numpy as np
 
 from poisonproof.data.dataset import Dataset
 from poisonproof.data.options import ReadOptions
-from poisonproof.data.readers.lines import FREE_EXPANSION, MOST_EXPANSION
+from poisonproof.data.readers.lines import FREE_EXPANSION, MOST_EXPANSION, is_gzip
 from poisonproof.data.readers.several import check_columns
-from poisonproof.data.readers.some_rows import table_files
 from poisonproof.data.readers.tables import Table
 from poisonproof.data.user_files import (
     kind_of,
@@ -20,9 +20,12 @@ from poisonproof.data.user_files import (
     schema_for,
     schema_premises,
     share_of,
+    table_files,
 )
 from poisonproof.errors import PoisonproofError
+from poisonproof.samples.labels import class_array
 from poisonproof.samples.schema import FEATURES, TableSchema
+from poisonproof.system.files import sha256_of
 
 ANY_SIZE = 1 << 60
 FIRST_BYTES = 1 << 20
@@ -35,7 +38,6 @@ class Source:
     path: Path
     options: ReadOptions
     schema: TableSchema
-    declared: bool
     tables: tuple[Table, ...]
 
     @classmethod
@@ -43,9 +45,9 @@ class Source:
         """The tables of a file or a folder; nothing but their headers, and what a schema is guessed from, is read."""
         if options.test is not None and options.held_out is not None:
             raise PoisonproofError("Give --test or --held-out, not both.")
-        kind = kind_of(path)
+        kind = kind_of(path, options)
         unbounded = replace(options, most_bytes=_allowed(path, options))
-        schema, declared = schema_for(path, kind, unbounded)
+        schema = schema_for(path, kind, unbounded)
         if not isinstance(schema, TableSchema):
             raise PoisonproofError(
                 f"{path} holds {kind}; only tables (CSV, Parquet, a folder of Parquet files) may be larger than memory."
@@ -56,7 +58,7 @@ class Source:
             )
         tables = tuple(open_table(file, schema, unbounded) for file in table_files(path))
         check_columns(tables, schema)
-        return cls(path, options, schema, declared, tables)
+        return cls(path, options, schema, tables)
 
     @property
     def grouped(self) -> bool:
@@ -66,25 +68,29 @@ class Source:
     def outline(self) -> Dataset:
         """A data set without samples: what there is to know before the pass."""
         nobody = np.zeros(0, object)
-        premises = schema_premises(self.schema, self.options, declared=self.declared, grouped=self.grouped)
+        premises = schema_premises(self.schema, self.options, grouped=self.grouped)
         return Dataset(
             self.path.name,
             nobody,
             nobody,
             nobody,
             nobody,
-            None if self.options.classes is None else np.array(list(self.options.classes), object),
+            None if self.options.classes is None else class_array(self.options.classes),
             groups=nobody if self.grouped else None,
             schema=self.schema,
             premises=premises,
         )
 
+    @cached_property
+    def files(self) -> list[list[str]]:
+        """Names and SHA-256 of the files."""
+        return [[table.path.name, sha256_of(table.path)] for table in self.tables]
+
     def made_of(self) -> dict[str, Any]:
-        """What the rows are a function of, without reading them: files by name, size and time, and how to read them."""
-        files = [[table.path.name, table.path.stat().st_size, table.path.stat().st_mtime_ns] for table in self.tables]
+        """What the rows are a function of: files by name and content, and how to read them."""
         test = self.options.test
         return {
-            "files": files,
+            "files": self.files,
             "schema": self.schema.as_dict(),
             "held_out": None if test is not None else share_of(self.options),
             "classes": None if self.options.classes is None else list(self.options.classes),
@@ -100,7 +106,7 @@ def _allowed(path: Path, options: ReadOptions) -> int:
     """How many bytes may be read: any number that is there, and of compressed files a bounded multiple."""
     if options.most_bytes is not None:
         return options.most_bytes
-    if path.name.lower().endswith(".gz"):
+    if is_gzip(path):
         return max(FREE_EXPANSION, MOST_EXPANSION * path.stat().st_size)
     return ANY_SIZE
 
@@ -111,7 +117,7 @@ def _rows_in(table: Table) -> int | None:
         import pyarrow.parquet as pq
 
         return int(pq.read_metadata(table.path).num_rows)
-    if table.path.suffix.lower() == ".gz":
+    if is_gzip(table.path):
         return None
     with table.path.open("rb") as file:
         first = file.read(FIRST_BYTES)

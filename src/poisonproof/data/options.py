@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from poisonproof.samples.schema import Quotes, Schema
+    from poisonproof.samples.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -29,15 +29,13 @@ class ReadOptions:
         The labels that may occur.
     delimiter : str
         For CSV; a `.tsv` file has tabs unless this says otherwise.
-    quotes : "lines", "records" or "none"
-        How quotes join lines of CSV; see `poisonproof.data.readers.csvfile.CsvTable`.
+    lines : bool
+        Whether every line of CSV is a row, whatever quotes it holds; see `poisonproof.data.readers.csvfile.CsvTable`.
     image_size : (width, height)
     colour : bool
         For folders of images.
     n_features : int
         For svmlight.
-    skip_bad : bool
-        Leave out images that cannot be read.
     most_bytes : int
         How much may be read.
     """
@@ -49,9 +47,8 @@ class ReadOptions:
     schema: str | Path | Mapping[str, str] | Schema | None = None
     classes: Sequence[str] | None = None
     delimiter: str | None = None
-    quotes: Quotes | None = None
+    lines: bool = False
     image_size: tuple[int, int] | None = None
     colour: bool | None = None
     n_features: int | None = None
-    skip_bad: bool = False
     most_bytes: int | None = None

@@ -50,7 +50,6 @@ from poisonproof.system.files import FULL, write_arrays
 from poisonproof.system.memory import resident_bytes
 from poisonproof.system.progress import progress
 
-MOST_LABELS = 1 << 16
 SHARE_FOR_TEST = 4  # of the bound, one part for the test samples
 SHARE_FOR_SPILL = 16  # what is spilled is there several times while it is joined and sorted
 SORTED = 6  # of a partition: as it is read, joined, in order, and as it is written
@@ -120,6 +119,7 @@ class Pass:
                 "test_bytes": test_bytes,
                 "done": done,
                 "form": form,
+                "spanning": getattr(self.source.tables[0], "spanning", None),
                 "ended": ended,
             }
 
@@ -135,12 +135,8 @@ class Pass:
                     aside.append((samples.subset(here), labels_of(part)[here].tolist()))
                     n_test += len(here)
                     test_bytes += size_of(aside[-1][0])
-                for label in labels_of(part)[train].tolist():
-                    if label not in places:
-                        places[label] = len(labels)
-                        labels.append(label)
-                self._check_labels(labels)
                 full = spiller.add(self._incoming(samples, part, train, places))
+                labels = list(places)
                 done += len(part)
                 if not self.needed:
                     self._check_space(spiller.bytes / max(1, len(train)))
@@ -157,7 +153,10 @@ class Pass:
             return np.zeros(len(samples), np.bool_)
         return held_out(samples, share_of(self.source.options), groups=groups)
 
-    def _incoming(self, samples: Samples, part: Any, rows: NDArray[np.int64], places: dict[str, int]) -> Incoming:
+    def _incoming(
+        self, samples: Samples, part: Any, rows: NDArray[np.int64], places: dict[str | None, int]
+    ) -> Incoming:
+        """Some rows as they are spilled; ``places`` gets labels that nobody had, None for all that are no label."""
         arriving = samples.subset(rows)
         labels = labels_of(part)[rows]
         groups = None if part.groups is None else part.groups[rows]
@@ -171,7 +170,8 @@ class Pass:
             **({} if groups is None else {"groups-content": label_digests(groups)}),
         }
         partition = self.split.partitions(arriving, self.n_partitions, cells, groups)
-        codes = np.fromiter((places[label] for label in labels.tolist()), np.int64, len(labels))
+        read = (None if cell is None else label for label, cell in zip(labels.tolist(), cells, strict=True))
+        codes = np.fromiter((places.setdefault(label, len(places)) for label in read), np.int64, len(labels))
         return Incoming(arriving, codes, partition, about)
 
     def _sealed(self, spiller: Spiller) -> PartitionStore:
@@ -179,8 +179,9 @@ class Pass:
         facts, declared = spiller.facts, self.source.options.classes
         labels, counts = facts["labels"], self._counts(spiller)
         self._check_partitions(spiller)
-        check_labels(self.source.path, labels, int(counts.sum()), declared is not None)
-        codes = read_labels(labels, declared).codes
+        check_labels(self.source.path, int(counts.sum()), Notes(facts["notes"]).sentences())
+        classes = self._classes(spiller, labels, counts) if declared is None else None
+        codes = read_labels(labels, declared, known=classes).codes
         sealing = Sealing(codes, self.complete_only, facts["form"])
         tests = [arrays for spill in spiller.spills if (arrays := spill.read(TEST)) is not None]
         if tests:
@@ -193,8 +194,10 @@ class Pass:
         )
         sealed = {
             "labels": labels,
+            "classes": classes,
             "counts": counts.tolist(),
             "notes": facts["notes"],
+            "spanning": facts["spanning"],
             "n_read": spiller.n_rows,
             "n_incomplete": incomplete if self.complete_only else 0,
         }
@@ -207,6 +210,20 @@ class Pass:
             if (arrays := spill.read(ROWS)) is not None:
                 counts += np.bincount(arrays["label"], minlength=len(counts))
         return counts
+
+    def _classes(self, spiller: Spiller, labels: list[str | None], counts: NDArray[np.int64]) -> list[Any]:
+        """The classes that are read off the labels: of most rows or, where there are contributors, of most of those."""
+        uses: set[tuple[int, bytes]] = set()
+        for spill in spiller.spills:
+            arrays = spill.read(ROWS)
+            if arrays is None or "groups-content" not in arrays:
+                continue
+            uses.update(zip(arrays["label"].tolist(), map(bytes, arrays["groups-content"]), strict=True))
+        if not uses:
+            return read_labels(labels, counts=counts.tolist()).classes.tolist()
+        nobody = bytes(label_digests([None])[0])
+        units = [None if unit == nobody else unit for _, unit in uses]
+        return read_labels([labels[place] for place, _ in uses], units=units).classes.tolist()
 
     def _check_partitions(self, spiller: Spiller) -> None:
         """Refuse a bound in which the largest partition cannot be sorted, and say which one would do."""
@@ -221,13 +238,6 @@ class Pass:
                 f"--max-memory {in_bytes(self.max_memory, up=True)} is not enough: the largest of {self.n_partitions} "
                 f"partitions holds {in_bytes(lengths.max())}, and to sort it takes about {in_bytes(need, up=True)}; "
                 "give at least that, or a larger k, which makes partitions smaller."
-            )
-
-    def _check_labels(self, labels: Sequence[str]) -> None:
-        if len(labels) > MOST_LABELS:
-            raise PoisonproofError(
-                f"The training samples of {self.source.path} have more than {MOST_LABELS} different labels, such as "
-                f"'{labels[0]}'; a label must name a class, so is this the right column?"
             )
 
     def _check_space(self, row_bytes: float) -> None:

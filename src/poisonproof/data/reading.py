@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from poisonproof.data.options import ReadOptions
 from poisonproof.data.user_files import kind_of, read_rows
-from poisonproof.samples.schema import Quotes, Schema
+from poisonproof.samples.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def read(
     schema: str | Path | Mapping[str, str] | Schema | None = None,
     labelled: bool = True,
     delimiter: str | None = None,
-    quotes: Quotes | None = None,
+    lines: bool = False,
 ) -> Rows:
     """Samples, labels and contributors of one file or folder; how a row is read is a function of it and the schema.
 
@@ -69,10 +69,11 @@ def read(
         Whether the file has labels; False for samples to be answered.
     delimiter : str, optional
         What separates the cells of CSV; a tab in `.tsv`, otherwise a comma.
-    quotes : "lines", "records" or "none", optional
-        How quotes join lines of CSV; see `poisonproof.data.readers.csvfile.CsvTable`.
+    lines : bool
+        Whether every line of CSV is a row, whatever quotes it holds. Otherwise a row is a record of RFC 4180, which may
+        span lines: a premise, see `poisonproof.data.readers.csvfile.CsvTable`.
     """
     path = Path(path)
-    options = ReadOptions(label=label, group_column=group, schema=schema, delimiter=delimiter, quotes=quotes)
-    part, used = read_rows(path, kind_of(path), options, labelled=labelled)
+    options = ReadOptions(label=label, group_column=group, schema=schema, delimiter=delimiter, lines=lines)
+    part, used = read_rows(path, kind_of(path, options), options, labelled=labelled)
     return Rows(part.X, part.labels, part.groups, used, part.notes)

@@ -12,21 +12,21 @@ from numpy.typing import NDArray
 
 from poisonproof.data.dataset import Dataset, held_out
 from poisonproof.data.options import ReadOptions
-from poisonproof.data.origin import Origin
 from poisonproof.data.readers.csvfile import CsvTable
 from poisonproof.data.readers.folder import guess_image_schema, read_folder
+from poisonproof.data.readers.guessing import guess_schema
 from poisonproof.data.readers.npz import layout_of, names_in, read_npz
 from poisonproof.data.readers.parquet import ParquetTable
 from poisonproof.data.readers.part import Part
 from poisonproof.data.readers.several import SeveralTables
-from poisonproof.data.readers.some_rows import single_rows_of, table_files
 from poisonproof.data.readers.svmlight import guess_sparse_schema, read_svmlight
-from poisonproof.data.readers.tables import Table, guess_schema, read_table
+from poisonproof.data.readers.tables import Table, read_table
 from poisonproof.display.text import nearest
 from poisonproof.errors import PoisonproofError
-from poisonproof.premises import Premise
+from poisonproof.premises import Premise, declared_if
 from poisonproof.samples.canonical import to_samples
 from poisonproof.samples.kinds import NumberSamples
+from poisonproof.samples.labels import class_array, label_cells, places_of
 from poisonproof.samples.rows import take_rows
 from poisonproof.samples.schema import (
     FEATURES,
@@ -51,24 +51,37 @@ KINDS = {
     ".libsvm": "sparse",
 }
 HELD_OUT = 0.2
-FEWEST_SAMPLES = 10
 FEW_LABELS = 50
-BY_QUOTES = Premise(
-    "rows", "every row closes its own quotes, as a program writes them; none reaches into the next", declared=True
+BY_RECORDS = (
+    "CSV records, written by RFC 4180: "
+    "cells that hold quotes, delimiters or line breaks are quoted, inner quotes doubled"
 )
-QUOTE_OPTIONS = {"records": "--multiline", "none": "--no-quotes"}
 
 
-def kind_of(path: Path) -> str:
-    """What a file or folder holds, by its name."""
+def kind_of(path: Path, how: ReadOptions | Schema | None = None) -> str:
+    """What a file or folder holds, by its name.
+
+    Of a folder, what the schema or the column of labels says: one file of another kind in it does not decide.
+    """
     if not path.exists():
         raise PoisonproofError(f"There is no file or folder {path}.")
     if path.is_dir():
-        return "table" if table_files(path) else "images"
+        label = isinstance(how, ReadOptions) and how.label is not None
+        schema = how.schema if isinstance(how, ReadOptions) else how
+        known = "table" if label else None if schema is None else to_schema(schema).kind
+        images = any(item.is_dir() for item in path.iterdir()) if known is None else known == "images"
+        return "table" if not images and table_files(path) else "images"
     for suffix, kind in KINDS.items():
         if path.name.lower().endswith(suffix):
             return kind
     raise PoisonproofError(f"{path} is of no known kind; there are {', '.join(KINDS)} and folders of images.")
+
+
+def table_files(path: Path) -> list[Path]:
+    """The files of a table: the file itself, or the Parquet files of a folder, by name."""
+    if not path.is_dir():
+        return [path]
+    return sorted(item for item in path.glob("*.parquet") if item.is_file() and not item.name.startswith("."))
 
 
 def open_files(path: str | Path, options: ReadOptions) -> Dataset:
@@ -80,11 +93,10 @@ def open_files(path: str | Path, options: ReadOptions) -> Dataset:
     if options.test is not None and options.held_out is not None:
         raise PoisonproofError("Give --test or --held-out, not both.")
     path = Path(path)
-    kind = kind_of(path)
-    origin = Origin.begun(path) if kind == "table" and single_rows_of(path) else None
-    schema, declared = schema_for(path, kind, options)
+    kind = kind_of(path, options)
+    schema = schema_for(path, kind, options)
     part, inside = _read_all(path, schema, options)
-    numbers = part.names
+    spanning = part.spanning
     dtype = "uint8" if schema.kind == "images" or getattr(schema, "dtype", None) == "uint8" else "float64"
     notes = part.notes
     if options.test is not None:
@@ -93,16 +105,18 @@ def open_files(path: str | Path, options: ReadOptions) -> Dataset:
     elif inside is not None:
         test = inside
     else:
-        _check_enough(path, part, options.classes is not None)
+        check_labels(path, len(part), part.notes)
         if part.samples is None and part.groups is None:
             part = replace(part, samples=to_samples(part.X, dtype=dtype))
         aside = held_out(
             part.X if part.samples is None else part.samples, share_of(options), groups=part.groups, dtype=dtype
         )
         part, test = _rows(part, np.flatnonzero(~aside)), _rows(part, np.flatnonzero(aside))
-    _check_enough(path, part, options.classes is not None)
-    classes = None if options.classes is None else np.array(list(options.classes), object)
-    test, more = judged_test(test, labels_of(part).tolist(), classes, options.test or path)
+    check_labels(path, len(part), part.notes)
+    classes = None if options.classes is None else class_array(options.classes)
+    different = list(dict.fromkeys(labels_of(part).tolist()))
+    notes += label_notes(different, len(part), classes is not None)
+    test, more = judged_test(test, different, classes, options.test or path)
     notes += more
     dataset = Dataset(
         path.name,
@@ -115,13 +129,9 @@ def open_files(path: str | Path, options: ReadOptions) -> Dataset:
         part.groups,
         schema,
         schema.n_features if isinstance(schema, SparseSchema) else None,
-        schema_premises(
-            schema, options, declared=declared, of_file=inside is not None, grouped=part.groups is not None
-        ),
+        records_premise(spanning, schema)
+        + schema_premises(schema, options, of_file=inside is not None, grouped=part.groups is not None),
         notes,
-        origin=None
-        if origin is None or part.groups is not None
-        else origin.of(numbers, part.names, None if options.test is not None else test.names),
     )
     return dataset.knowing(part.samples, test.samples)
 
@@ -133,9 +143,9 @@ def judged_test(
 
     With inferred classes one training sample more could bring such samples back, so they stay, as wrong.
     """
-    known = set(trained if classes is None else classes.tolist())
+    known = label_cells(trained if classes is None else classes.tolist())
     notes: tuple[str, ...] = ()
-    rows = np.flatnonzero([label in known for label in labels_of(test).tolist()])
+    rows = np.flatnonzero(places_of(label_cells(labels_of(test).tolist()), [c for c in known if c is not None]) >= 0)
     if len(rows) < len(test):
         notes = (f"{len(test) - len(rows)} test samples have a label {_fate(classes is not None)}",)
         test = test if classes is None else _rows(test, rows)
@@ -146,20 +156,15 @@ def judged_test(
 
 def read_part(path: Path, schema: Schema, *, labelled: bool, options: ReadOptions) -> Part:
     """The samples of one more file, read by a schema that is already there."""
-    kind = kind_of(path)
+    kind = kind_of(path, schema)
     if kind != schema.kind:
         raise PoisonproofError(f"{path} holds {kind}, but the schema reads {schema.kind}; give data of the same kind.")
     if isinstance(schema, TableSchema):
-        return read_table(open_table(path, schema, options), schema, labelled=labelled)
+        table = open_table(path, schema, options)
+        part = read_table(table, schema, labelled=labelled)
+        return replace(part, spanning=table.spanning) if isinstance(table, CsvTable) else part
     if isinstance(schema, ImageSchema):
-        return read_folder(
-            path,
-            schema,
-            labelled=labelled,
-            resize=_resizes(options),
-            skip_bad=options.skip_bad,
-            most_bytes=options.most_bytes,
-        )
+        return read_folder(path, schema, labelled=labelled, resize=_resizes(options), most_bytes=options.most_bytes)
     if isinstance(schema, SparseSchema):
         return read_svmlight(path, schema, labelled=labelled, most_bytes=options.most_bytes)
     x, y = ("X", "y") if "X" in names_in(path) else ("x_test", "y_test")
@@ -168,34 +173,33 @@ def read_part(path: Path, schema: Schema, *, labelled: bool, options: ReadOption
 
 def read_rows(path: Path, kind: str, options: ReadOptions, *, labelled: bool) -> tuple[Part, Schema]:
     """The samples of one file with their labels, if it has some, and the schema that read them."""
-    schema = schema_for(path, kind, options, labelled=labelled)[0]
+    schema = schema_for(path, kind, options, labelled=labelled)
     part = _read_all(path, schema, options)[0] if labelled else read_part(path, schema, labelled=False, options=options)
     return part, schema
 
 
-def schema_for(path: Path, kind: str, options: ReadOptions, *, labelled: bool = True) -> tuple[Schema, bool]:
-    """The schema, and whether the user declared it."""
+def schema_for(path: Path, kind: str, options: ReadOptions, *, labelled: bool = True) -> Schema:
+    """The schema that the user declares, or the one guessed from the data, which says so."""
     _refuse_what_does_not_apply(path, kind, options)
     if options.schema is not None:
         schema = to_schema(options.schema)
         if schema.kind != kind:
             name = options.schema if isinstance(options.schema, str | Path) else "This"
             raise PoisonproofError(f"{name} is a schema for {schema.kind}, but {path} holds {kind}.")
-        return _with_keys(path, schema, options, labelled), not getattr(schema, "guessed", False)
+        return _with_keys(path, schema, options, labelled)
     if kind == "table":
         if options.label is None:
             raise PoisonproofError(f"Which column of {path} holds the labels? Name it with --label.")
-        delimiter, quotes = _delimiter(path, ",", options), options.quotes or "lines"
-        table = open_table(path, TableSchema((), delimiter=delimiter, quotes=quotes), options)
-        return guess_schema(table, options.label, options.group_column, delimiter, quotes), False
+        delimiter = _delimiter(path, ",", options)
+        table = open_table(path, TableSchema((), delimiter=delimiter), options)
+        return guess_schema(table, options.label, options.group_column, delimiter, lines=options.lines)
     if kind == "images":
-        declared = options.image_size is not None and options.colour is not None
-        return guess_image_schema(path, options.image_size, options.colour), declared
+        return guess_image_schema(path, options.image_size, options.colour)
     if kind == "sparse":
         if options.n_features is not None:
-            return SparseSchema(options.n_features), True
-        return guess_sparse_schema(path, options.most_bytes), False
-    return read_npz(path, layout_of(path)[0], None, None, None, options.most_bytes)[1], False
+            return SparseSchema(options.n_features)
+        return guess_sparse_schema(path, options.most_bytes)
+    return read_npz(path, layout_of(path)[0], None, None, None, options.most_bytes)[1]
 
 
 def _with_keys(path: Path, schema: Schema, options: ReadOptions, labelled: bool) -> Schema:
@@ -210,7 +214,7 @@ def _with_keys(path: Path, schema: Schema, options: ReadOptions, labelled: bool)
         if schema.label is None and labelled:
             raise PoisonproofError('No column has the role "label" in the schema; one must.')
         delimiter = _delimiter(path, schema.delimiter, options)
-        return replace(schema, delimiter=delimiter, quotes=options.quotes or schema.quotes)
+        return replace(schema, delimiter=delimiter, lines=options.lines or schema.lines)
     return schema
 
 
@@ -219,7 +223,7 @@ def _refuse_what_does_not_apply(path: Path, kind: str, options: ReadOptions) -> 
         "--label": (options.label, ("table",)),
         "--group-column": (options.group_column, ("table", "arrays")),
         "--delimiter": (options.delimiter, ("table",)),
-        QUOTE_OPTIONS.get(options.quotes or "lines", "--quotes"): (options.quotes, ("table",)),
+        "--lines": (options.lines or None, ("table",)),
         "--image-size": (options.image_size, ("images",)),
         "--colour": (options.colour, ("images",)),
         "--n-features": (options.n_features, ("sparse",)),
@@ -251,7 +255,7 @@ def open_table(path: Path, schema: TableSchema, options: ReadOptions, most_bytes
     if path.name.lower().endswith(".parquet"):
         return ParquetTable(path, most_bytes)
     delimiter = _delimiter(path, schema.delimiter, options)
-    return CsvTable(path, delimiter, most_bytes, options.quotes or schema.quotes)
+    return CsvTable(path, delimiter, most_bytes, lines=options.lines or schema.lines)
 
 
 def _delimiter(path: Path, otherwise: str, options: ReadOptions) -> str:
@@ -262,7 +266,7 @@ def _delimiter(path: Path, otherwise: str, options: ReadOptions) -> str:
 
 
 def _resizes(options: ReadOptions) -> bool:
-    return options.image_size is not None or options.schema is not None
+    return options.image_size is not None or (options.schema is not None and not to_schema(options.schema).guessed)
 
 
 def share_of(options: ReadOptions) -> float:
@@ -292,30 +296,20 @@ def labels_of(part: Part) -> NDArray[np.object_]:
     return part.labels
 
 
-def _check_enough(path: Path, part: Part, declared: bool) -> None:
-    """Refuse what cannot be meant; how many labels there are says nothing where the classes are declared."""
-    labels = labels_of(part).tolist()
-    check_labels(path, list(dict.fromkeys(labels)), len(labels), declared, part.notes)
-
-
-def check_labels(
-    path: Path, different: Sequence[str], n_samples: int, declared: bool, notes: Sequence[str] = ()
-) -> None:
-    """The same by the different labels, in the order in which they appear, of so many training samples."""
+def check_labels(path: Path, n_samples: int, notes: Sequence[str] = ()) -> None:
+    """Refuse data of which nothing is left; anything else that a few rows could bring about stops nothing."""
     if not n_samples:
         noted = f" ({'; '.join(notes)})" if notes else ""
-        raise PoisonproofError(f"{path} has no rows{noted}; at least {FEWEST_SAMPLES} are needed.")
-    if n_samples < FEWEST_SAMPLES:
-        raise PoisonproofError(f"{path} gives {n_samples} training samples; at least {FEWEST_SAMPLES} are needed.")
-    if len(different) < 2:
-        raise PoisonproofError(
-            f"All {n_samples} training samples of {path} have the label '{different[0]}'; two classes are needed."
-        )
-    if not declared and len(different) > max(FEW_LABELS, n_samples / 2):
-        raise PoisonproofError(
-            f"The {n_samples} training samples of {path} have {len(different)} different labels, such as "
-            f"'{different[0]}'; a label must name a class, so is this the right column?"
-        )
+        raise PoisonproofError(f"{path} has no training samples{noted}; give it some.")
+
+
+def label_notes(labels: Sequence[Any], n_samples: int, declared: bool) -> tuple[str, ...]:
+    """What a reader should know of these different labels of so many training samples."""
+    if len(labels) < 2:
+        return (f"all {n_samples} training samples have one label, so nothing here tells classes apart",)
+    if not declared and len(labels) > max(FEW_LABELS, n_samples / 2):
+        return (f"the {n_samples} training samples have {len(labels)} different labels; is this the right column?",)
+    return ()
 
 
 def _fate(declared: bool) -> str:
@@ -326,28 +320,37 @@ def _fate(declared: bool) -> str:
 
 
 def schema_premises(
-    schema: Schema, options: ReadOptions, *, declared: bool, of_file: bool = False, grouped: bool = False
+    schema: Schema, options: ReadOptions, *, of_file: bool = False, grouped: bool = False
 ) -> tuple[Premise, ...]:
     """What reading takes as given: the schema, where the test samples come from, and what the schema says besides."""
     where = held_out_premise(options, of_file=of_file, grouped=grouped)
-    return (Premise("schema", str(schema), declared=declared), where, *more_premises(schema, declared))
+    return (Premise("schema", str(schema), declared=not schema.guessed), where, *more_premises(schema))
 
 
-def held_out_premise(options: ReadOptions, *, of_file: bool, grouped: bool) -> Premise:
+def records_premise(spanning: Sequence[int] | None, schema: Schema) -> tuple[Premise, ...]:
+    """That rows are records, of which so many span lines, the first on this line; nothing where every line is a row."""
+    if spanning is None:
+        return ()
+    count, first = spanning
+    how_many = f"{count} of them span lines, the first on line {first}" if count else "none of them spans lines"
+    return (Premise("rows", f"{BY_RECORDS}; {how_many}", declared=declared_if(not schema.guessed)),)
+
+
+def held_out_premise(options: ReadOptions, *, of_file: bool = False, grouped: bool = False) -> Premise:
     """Where the test samples come from."""
     if options.test is not None:
         return Premise("test samples", f"from {options.test.name}", declared=True)
     if of_file:
         return Premise("test samples", "those of the file", declared=True)
     by = "contributor" if grouped else "content"
-    return Premise("test samples", f"{share_of(options):g} of all, held out by a hash of their {by}", declared=True)
+    value = f"{share_of(options):g} of all, held out by a hash of their {by}"
+    return Premise("test samples", value, declared=declared_if(options.held_out is not None))
 
 
-def more_premises(schema: Schema, declared: bool) -> tuple[Premise, ...]:
+def more_premises(schema: Schema) -> tuple[Premise, ...]:
     """What the model would otherwise list as chosen from the data, though the schema says it."""
+    declared = not schema.guessed
     width = Premise("number of features", str(_width(schema)), declared=declared)
-    if isinstance(schema, TableSchema) and schema.quotes == "records":
-        return (BY_QUOTES, *more_premises(replace(schema, quotes="lines"), declared))
     if not isinstance(schema, TableSchema) or set(schema.named(*FEATURES)) == set(schema.named("number")):
         return (width,)
     categories = Premise("categorical columns", ", ".join(schema.named("category")) or "none", declared=declared)

@@ -13,11 +13,10 @@ from poisonproof.certificates.samples_vote import certify_ballots, scores_and_ra
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.samples_vote import DEFAULT_SCALE, Heard, SampleVoteClassifier
 from poisonproof.partition.split import Split
-from poisonproof.premises import Premise
-from poisonproof.samples.hashing import among
+from poisonproof.premises import Premise, declared_if
 from poisonproof.samples.labels import label_cells
-from poisonproof.votes.across import count_everywhere
-from poisonproof.votes.ballots import Ballots, TrustedBallots, Voices
+from poisonproof.system.threads import at_most_threads
+from poisonproof.votes.ballots import Ballots, Voices
 from poisonproof.votes.nearness import STEPS, Metric, Nearness
 from poisonproof.votes.voters import count_cells
 
@@ -82,7 +81,7 @@ class BallotRules(SampleVoteClassifier):
 
     def _sizes_premise(self) -> Premise:
         if not self.sizes_.any():
-            return Premise("class sizes", "none declared: all classes count as equally large", declared=True)
+            return Premise("class sizes", "none declared: all classes count as equally large", declared=None)
         listed = zip(self.classes_[:12].tolist(), self.sizes_[:12].tolist(), strict=True)
         sizes = ", ".join(f"{label}: {size}" for label, size in listed) + (", …" if len(self.classes_) > 12 else "")
         return Premise(
@@ -130,10 +129,6 @@ class BallotClassifier(BallotRules):
     voices : int
         With contributors (``groups`` of `fit`): what the ballots of each are cut to, in sum. Class sizes then count
         voices.
-    trusted : TrustedSamples or (X, y), optional
-        Samples that no attacker can touch, a premise. With labels they vote like training samples and can never be
-        removed, and training samples with the same content are left out; ``classes`` must be declared then. Without a
-        map, a table's units are read off them.
     scale : float
         Steps per unit to which plain numbers are rounded.
     split : str or Split
@@ -167,7 +162,6 @@ class BallotClassifier(BallotRules):
         one_sided: bool = False,
         classes: Sequence[Any] | None = None,
         voices: int = 1,
-        trusted: Any = None,
         scale: float = DEFAULT_SCALE,
         split: str | Split = "content",
         n_jobs: int | None = None,
@@ -181,7 +175,6 @@ class BallotClassifier(BallotRules):
         self.one_sided = one_sided
         self.classes = classes
         self.voices = voices
-        self.trusted = trusted
         self.scale = scale
         self.split = split
         self.n_jobs = n_jobs
@@ -193,25 +186,16 @@ class BallotClassifier(BallotRules):
 
     def _heard(self, X: Any) -> Heard:
         """Near samples of every class, and whether a copy of each sample would be near it."""
-        (samples, test), limit = self._asked(X), self._limit()
+        test, limit = self._describe_test(X), self._limit()
         cells, n_cells, _, _ = self._cells()
-        near = count_everywhere(self.voters_, cells, n_cells, test, self._nearness, limit, self.n_jobs)
+        with at_most_threads(self.n_jobs):
+            near = count_cells(self.voters_, cells, n_cells, test, self._nearness, limit)
         self_near = (self._nearness.own(test.lengths) <= limit) & test.readable
-        trusted = self.trusted_voters_
-        if trusted is None:
-            return Heard(near, self_near)
-        self_near &= ~among(samples.content_hashes, self.trusted_hashes_)  # copies of trusted samples are left out
-        theirs = count_cells(trusted, trusted.codes, len(self.classes_), test, self._nearness, limit)
-        return Heard(near, self_near, theirs)
+        return Heard(near, self_near)
 
     def _votes_of(self, heard: Heard) -> Ballots:
         """Ballots of what was heard."""
-        self._check_heard(heard)
         _, _, totals, voices = self._cells()
-        trusted = None
-        if self.trusted_voters_ is not None and heard.trusted is not None:
-            counts = np.bincount(self.trusted_voters_.codes, minlength=len(self.classes_)).astype(np.int64)
-            trusted = TrustedBallots(heard.trusted, counts)
         limit = self._limit()
         return Ballots(
             heard.said,
@@ -223,7 +207,6 @@ class BallotClassifier(BallotRules):
             classes_inferred=self.classes_inferred_,
             split=self.split_,
             voices=voices,
-            trusted=trusted,
             rule={**self._rule, "near": float(self.near), "limit": limit},
             premises=self._premises_in_use,
         )
@@ -237,7 +220,7 @@ class BallotClassifier(BallotRules):
         ballots = self.ballots(X)
         if ballots.voices is not None:
             return scores_and_radii(ballots)[0]
-        return (ballots.near if ballots.one_sided else 2 * ballots.near - ballots.totals) + ballots.constants
+        return (ballots.near if ballots.one_sided else 2 * ballots.near - ballots.totals) + ballots.sizes
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Shares of the ballots that speak for each class; no probabilities.
@@ -246,8 +229,7 @@ class BallotClassifier(BallotRules):
         nothing speaks at all.
         """
         scores = self._scores(X)
-        beside = 0 if self.trusted_voters_ is None else len(self.trusted_voters_)
-        most = self.voices * len(self.contributors_) if self.contributors_ else len(self.voters_) + beside
+        most = self.voices * len(self.contributors_) if self.contributors_ else len(self.voters_)
         least = 0 if self._one_sided else most
         speaking = scores + least
         total = speaking.sum(axis=1, keepdims=True)
@@ -290,7 +272,7 @@ class BallotClassifier(BallotRules):
         premises = super()._own_premises()
         if self.split_.kind == "group":
             voices = f"{self.voices} for each contributor; ids are authenticated"
-            premises.append(Premise("voices", voices, declared=True))
+            premises.append(Premise("voices", voices, declared=declared_if(self.voices != 1)))
         return premises
 
     def _sizes_premise(self) -> Premise:

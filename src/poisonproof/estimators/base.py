@@ -20,18 +20,19 @@ from poisonproof.estimators.surroundings import NOTHING_BEFORE, seen_around
 from poisonproof.learners.arrived import PREMISE as ARRIVED
 from poisonproof.learners.arrived import arrived_parts, refuse_arrived, words
 from poisonproof.learners.describe import describe
-from poisonproof.learners.encoded import check_encoder, encoder_in, in_front
+from poisonproof.learners.encoded import encoder_in, for_samples, in_front
 from poisonproof.learners.presets import HEAD, preset
 from poisonproof.learners.table import TableClassifier
 from poisonproof.partition.split import Split
 from poisonproof.partition.store import PartitionStore
-from poisonproof.premises import Premise, PremiseWarning
+from poisonproof.premises import Premise, PremiseWarning, declared_if
 from poisonproof.samples.columns import Column
-from poisonproof.samples.frames import as_frame, is_frame
+from poisonproof.samples.frames import as_frame, is_arrow_column, is_frame
 from poisonproof.samples.kinds import Samples, TableSamples, TextSamples
-from poisonproof.samples.labels import Cell, read_labels
+from poisonproof.samples.labels import LONGEST_LABEL, Cell, id_cells, label_cells, one_by_one, places_of, read_labels
 from poisonproof.samples.schema import WORDS_OF_A_TEXT
-from poisonproof.system.importing import is_a
+from poisonproof.system.environment import is_a
+from poisonproof.votes.votes import labels_in_words
 
 ROWS_TO_LOOK_AT = 100
 
@@ -40,7 +41,8 @@ ROWS_TO_LOOK_AT = 100
 class TrainingData:
     """Training samples in canonical form, with the code and the cell of each label; -1 for those to leave out.
 
-    ``oddities`` are sentences about what was left out, counts as missing, or is a text that nobody reads as one.
+    ``oddities`` are sentences about what was left out, counts as missing, or is a text that nobody reads as one;
+    ``typed`` are premises about labels and contributor ids.
     """
 
     learner: Any
@@ -51,6 +53,7 @@ class TrainingData:
     oddities: tuple[str, ...]
     n_features: int
     feature_names: NDArray[Any] | None
+    typed: tuple[Premise, ...] = ()
 
 
 class CertifiedClassifier(ClassifierMixin, BaseEstimator):
@@ -64,6 +67,12 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
     kind_of_samples_: str
     n_dropped_: int
     premises_: tuple[Premise, ...]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of samples whose prediction is the given label, by value: 1, 1.0 and "1" are one label."""
+        cells = label_cells(self.classes_.tolist())
+        answers, truth = (places_of(label_cells(one_by_one(labels)), cells) for labels in (self.predict(X), y))
+        return float(np.average(answers == truth, weights=sample_weight))
 
     def _repr_html_inner(self) -> str:
         """scikit-learn's diagram, and beneath it what is certified; for notebooks."""
@@ -183,12 +192,11 @@ def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, group
         raise PoisonproofError(f"{type(model).__name__} requires y to be passed, but the target y is None.")
     X = as_frame(X)
     samples = split.samples(X)
-    learner = learner_of(model, samples)
-    if (encoder := encoder_in(learner)) is not None:
-        check_encoder(encoder, samples)
+    learner = for_samples(learner_of(model, samples), samples)
     width = BaseEstimator()  # takes down what scikit-learn finds
     validate_data(width, outline(X, samples), skip_check_array=True)
-    classes, codes, cells = read_labels(y, model.classes)
+    ids = id_cells(groups if split.kind == "group" else None)
+    classes, codes, cells = read_labels(y, model.classes, ids)
     if len(codes) != len(samples):
         raise PoisonproofError(f"There are {len(samples)} samples but {len(codes)} labels; give one label per sample.")
     complete = np.ones(len(samples), np.bool_) if accepts_nan(learner) else samples.complete()
@@ -197,19 +205,13 @@ def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, group
             f"Input X contains NaN or infinity in every sample, and {type(learner).__name__} takes no missing "
             "values; put an imputer before it, in a pipeline."
         )
-    named = split.named(len(samples), groups)
-    if len(named) != len(samples):
-        raise PoisonproofError(f"There are {len(samples)} samples but {len(named)} groups; give one per sample.")
-    labelled = np.array([cell is not None for cell in cells], np.bool_)
+    named = np.array([cell is not None for cell in (codes if ids is None else ids)], np.bool_)
     faults = {
-        "have no label (it is missing, NaN or infinite)": (codes < 0) & ~labelled,
-        "have a label that is not one of the classes": (codes < 0) & labelled,
+        **label_faults(codes, cells),
         "have no contributor": ~named,
         f"have missing values, which {type(learner).__name__} does not take,": ~complete,
     }
-    left_out = (
-        f"{int(rows.sum())} training samples {fault} and were left out" for fault, rows in faults.items() if rows.any()
-    )
+    left_out = (words for fault, rows in faults.items() if (words := left_out_words(fault, rows)))
     return TrainingData(
         learner,
         samples,
@@ -219,7 +221,23 @@ def read_training(model: EnsembleClassifier, X: Any, y: Any, split: Split, group
         (*samples.oddities, *left_out, *_unread_texts(model, samples)),
         int(vars(width)["n_features_in_"]),
         getattr(width, "feature_names_in_", None),
+        typed_premises(y, groups),
     )
+
+
+def left_out_words(fault: str, rows: NDArray[np.bool_]) -> str:
+    """How many training samples were left out for this reason, and which was the first; nothing if none was."""
+    count = int(rows.sum())
+    return f"{count} training samples {fault} and were left out; the first is row {int(rows.argmax())}" if count else ""
+
+
+def label_faults(codes: NDArray[np.int64], cells: Sequence[Cell]) -> dict[str, NDArray[np.bool_]]:
+    """Which samples are left out for their label, by what is the matter with it."""
+    labelled = np.array([cell is not None for cell in cells], np.bool_)
+    return {
+        f"have no label (it is missing, NaN, infinite or of more than {LONGEST_LABEL} characters)": ~labelled,
+        "have a label that is not one of the classes": (codes < 0) & labelled,
+    }
 
 
 def _unread_texts(model: EnsembleClassifier, samples: Samples) -> list[str]:
@@ -255,7 +273,9 @@ def _is_text(column: Column) -> bool:
 def read_stored(model: EnsembleClassifier, store: PartitionStore, like: Samples) -> TrainingData:
     """The same of samples on disk, where those to be left out are not among them; ``like`` are others of their form."""
     learner, (n_features, names_of_features) = _checked_learner(model), _features_of(like)
-    classes, codes, cells = read_labels(store.record["labels"], model.classes)
+    if (encoder := encoder_in(learner)) is not None and encoder.needs_width:  # its only reason to read the store here
+        learner = for_samples(learner, store.samples)
+    classes, codes, cells = read_labels(store.record["labels"], model.classes, known=store.record["classes"])
     faults = {
         "have a label that is not one of the classes": int(np.array(store.record["counts"])[codes < 0].sum()),
         f"have missing values, which {type(learner).__name__} does not take,": store.record["n_incomplete"],
@@ -267,26 +287,6 @@ def read_stored(model: EnsembleClassifier, store: PartitionStore, like: Samples)
         cells,
         classes,
         tuple(f"{count} training samples {fault} and were left out" for fault, count in faults.items() if count),
-        n_features,
-        names_of_features,
-    )
-
-
-def read_known(
-    model: EnsembleClassifier, samples: Samples, names: Sequence[str], labels: NDArray[np.int64], like: Samples
-) -> TrainingData:
-    """The same of samples that are read when they are asked for; ``labels`` are places in ``names``."""
-    learner, (n_features, names_of_features) = _checked_learner(model), _features_of(like)
-    classes, codes, cells = read_labels(names, model.classes)
-    if (codes[labels] < 0).any():
-        raise PoisonproofError("Rows whose labels are none of the classes cannot be told from what is kept of them.")
-    return TrainingData(
-        learner,
-        samples,
-        codes[labels],
-        cells,
-        classes,
-        (),
         n_features,
         names_of_features,
     )
@@ -313,22 +313,22 @@ def _checked_learner(model: EnsembleClassifier) -> Any:
 
 def shared_premises(model: EnsembleClassifier, data: TrainingData, split: Split) -> list[Premise]:
     """The premises that every ensemble has: learner, classes, form of the samples, what was fitted before."""
+    given = model.estimator is not None or getattr(model, "encoder", None) is not None
     premises = [
-        Premise("learner", describe(data.learner), declared=True),
+        Premise("learner", describe(data.learner), declared=declared_if(given)),
         *data_premises(data.classes, model.classes is not None, data.samples, split),
     ]
     if (encoder := encoder_in(data.learner)) is not None:
-        premises.insert(1, encoder.premise)
+        premises[1:1] = encoder.premises
     if parts := arrived_parts(data.learner):
         premises.append(Premise(ARRIVED, words(parts), declared=True))
-    return premises + table_premises(data.samples, split)
+    return [*premises, *table_premises(data.samples, split), *data.typed]
 
 
 def data_premises(classes: NDArray[Any], declared: bool, samples: Samples, split: Split) -> list[Premise]:
     """Classes, form of the samples, and what was fitted before; ``declared`` says whether the class list is."""
-    labels = f"{len(classes)} labels, {', '.join(map(str, classes[:12]))}{', …' if len(classes) > 12 else ''}"
     return [
-        Premise("classes", labels, declared=declared),
+        Premise("classes", labels_in_words(classes), declared=declared),
         Premise(
             "number of features", str(samples.n_features), declared=split.n_features is not None or _by_schema(split)
         ),
@@ -347,6 +347,15 @@ def table_premises(samples: Samples, split: Split) -> list[Premise]:
 
 def _by_schema(split: Split) -> bool:
     return split.schema is not None and not split.schema.guessed
+
+
+def typed_premises(labels: Any, ids: Any) -> tuple[Premise, ...]:
+    """That another library decided on the type of a column of labels or ids, which one odd cell can change for all."""
+    return tuple(
+        Premise(what, "types were decided by whoever read this column", declared=False)
+        for what, column in (("label types", labels), ("contributor ids", ids))
+        if is_arrow_column(column) or (hasattr(column, "astype") and not isinstance(column, np.ndarray))
+    )
 
 
 def _schema_premise(samples: TableSamples, split: Split) -> Premise:

@@ -18,15 +18,16 @@ import xxhash
 from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError, WrongTypeError
-from poisonproof.estimators.base import accepts_nan, learner_of
+from poisonproof.estimators.base import accepts_nan, learner_of, typed_premises
 from poisonproof.estimators.prepared import DEFAULT_D, DEFAULT_K, Prepared, common_to, premises_of, split_of, tell
 from poisonproof.partition.spread import resolve_spread
 from poisonproof.partition.store import known_by
 from poisonproof.partition.subsets import Subsets, subset_digests
+from poisonproof.premises import Premise
 from poisonproof.samples.canonical import canonical_rank
 from poisonproof.samples.frames import as_frame, as_values, is_frame
 from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, TextSamples
-from poisonproof.samples.labels import label_cells, one_by_one, read_labels
+from poisonproof.samples.labels import id_cells, label_cells, one_by_one, places_of, read_labels
 from poisonproof.samples.packed import form_of_pack, joined
 from poisonproof.samples.rows import count_rows, join_rows, row_numbers, take_rows
 from poisonproof.samples.sparse import entries_by_row, is_sparse
@@ -41,6 +42,7 @@ class Given:
     X: Any
     y: Any
     groups: Any = None
+    typed: tuple[Premise, ...] = ()
 
     @classmethod
     def of(cls, given: Any, name: str) -> Given:
@@ -56,7 +58,7 @@ class Given:
         X, y, groups = (*given, None)[:3]
         if count_rows(X) != len(y):
             raise PoisonproofError(f"The '{name}' of update has {count_rows(X)} samples but {len(y)} labels.")
-        return cls(referred(as_frame(X)), referred(y), as_values(groups))
+        return cls(referred(as_frame(X)), referred(y), as_values(groups), typed_premises(y, groups))
 
     def __len__(self) -> int:
         return count_rows(self.X)
@@ -70,12 +72,14 @@ class Given:
         """The rows that stay; where ``samples`` hold the same numbers in the same array, that is kept once."""
         shared = isinstance(samples, NumberSamples) and isinstance(self.X, np.ndarray)
         X = samples.values if shared else _rows_left(self.X, change)  # type: ignore[union-attr]
-        return Given(X, _less(self.y, change), None if self.groups is None else _less(self.groups, change))
+        groups = None if self.groups is None else _less(self.groups, change)
+        return Given(X, _less(self.y, change), groups, self.typed)
 
     def and_more(self, more: Given) -> Given:
         """These samples, and others after them."""
         groups = None if self.groups is None else [*one_by_one(self.groups), *one_by_one(more.groups)]
-        return Given(join_rows(self.X, more.X), [*one_by_one(self.y), *one_by_one(more.y)], groups)
+        typed = tuple(dict.fromkeys((*self.typed, *more.typed)))
+        return Given(join_rows(self.X, more.X), [*one_by_one(self.y), *one_by_one(more.y)], groups, typed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +158,10 @@ class Known:
         digests[retrained] = subset_digests(before.spread, contents, before.common, retrained.tolist())
         given = self.given.less(change, samples if change.added is None else None)
         given = given if change.added is None else given.and_more(change.added)
-        data = replace(data, samples=samples, codes=codes, cells=[*_less(data.cells, change), *arriving.cells])
+        if before.classes_inferred and not _same_classes(given, before):
+            return None
+        cells = [*_less(data.cells, change), *arriving.cells]
+        data = replace(data, samples=samples, codes=codes, cells=cells, typed=given.typed)
         tell(data, subsets)
         prepared = replace(
             before,
@@ -163,7 +170,7 @@ class Known:
             data=data,
             digests=digests,
             contents=contents,
-            premises=premises_of(model, data, before.spread, before.split, given.groups),
+            premises=premises_of(model, data, before.spread, before.split),
         )
         return Known.of(given, prepared)
 
@@ -191,12 +198,11 @@ class _Arriving:
             samples = split.samples(more.X)
         except (ValueError, TypeError, ArithmeticError):  # odd alone; among the others it may be one odd row
             return None
-        places = {cell: code for code, cell in enumerate(label_cells(data.classes.tolist()))}
         cells = label_cells(one_by_one(more.y))
-        codes = np.array([places.get(cell, -1) for cell in cells], np.int64)
+        codes = places_of(cells, label_cells(data.classes.tolist()))
         if len(codes) != len(samples) or (codes < 0).any() or samples.oddities or not _alike(samples, data.samples):
             return None
-        if not split.named(len(samples), more.groups).all():
+        if split.kind == "group" and None in label_cells(one_by_one(more.groups)):
             return None
         if not accepts_nan(data.learner) and not samples.complete().all():
             return None
@@ -214,17 +220,12 @@ def _touches_few(known: Known, model: Any, change: Change) -> bool:
         return False  # refused where all samples hold fractions, which other rows decide
     if (data.codes[change.removed] < 0).any():
         return False
-    if (data.codes >= 0).sum() == len(change.removed):
-        return False
-    return not before.classes_inferred or _same_classes(data.classes, data.codes, change.removed)
+    return bool((data.codes >= 0).sum() != len(change.removed))
 
 
-def _same_classes(classes: NDArray[Any], codes: NDArray[np.int64], removed: NDArray[np.int64]) -> bool:
-    """Whether classes that are read off the data stay: each is named by its first label, which must not go."""
-    if any(isinstance(label, float) and not label.is_integer() for label in classes.tolist()):
-        return False  # such labels are refused where most of them are fractions
-    firsts = [int(np.argmax(codes == code)) for code in np.unique(codes[removed])]
-    return not np.isin(firsts, removed).any()
+def _same_classes(given: Given, prepared: Prepared) -> bool:
+    """Whether classes that were read off other data are those of this data, by the same names."""
+    return repr(read_labels(given.y, None, id_cells(given.groups)).classes.tolist()) == repr(prepared.classes.tolist())
 
 
 def _same_ensemble(model: Any, before: Prepared) -> bool:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.certificates.methods import Certificate, certify
-from poisonproof.estimators.base import EnsembleClassifier, warn
+from poisonproof.estimators.base import EnsembleClassifier, typed_premises, warn
 from poisonproof.estimators.changes import Change, Given, Known, referred
 from poisonproof.estimators.prepared import DEFAULT_D, DEFAULT_K, Prepared, prepare, votes_of
 from poisonproof.partition.split import Split
@@ -65,7 +65,8 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         are read off ``y``, which is a premise, and every certificate reckons with one more class.
         Samples with other labels are left out, one by one.
     n_jobs : int, optional
-        Workers, as in joblib; ``joblib.parallel_config`` chooses the backend.
+        Workers, as in joblib; ``joblib.parallel_config`` chooses the backend. Of a pooled learner, threads: None means
+        one per core.
     verbose : int
         Passed to joblib.
     trusted_state : bool
@@ -85,6 +86,8 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         Whether they were read off the training data; then radii mind labels that nobody has used yet.
     spread_ : Spread
     split_ : Split
+    estimator_ : scikit-learn classifier
+        The learner: the one given, or the default for samples of this kind; behind the encoder, if there is one.
     estimators_ : list
         The fitted base classifiers, as scikit-learn names them; number i belongs to subset i, and is None where that
         has fewer than two classes. A pooled learner has none: it solves its subsets together.
@@ -139,7 +142,8 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         groups : array (n_samples,), optional
             Contributor ids, for split="group".
         """
-        self._train(self._read(Given(referred(as_frame(X)), referred(y), referred(groups))), None)
+        given = Given(referred(as_frame(X)), referred(y), referred(groups), typed_premises(y, groups))
+        self._train(self._read(given), None)
         return self
 
     def update(self, add: Any = None, remove: Any = None, *, data: Any = None) -> Update:
@@ -175,17 +179,17 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         return Update(len(change.removed), change.n_added, retrained)
 
     def _read(self, given: Given) -> Known:
-        return Known.of(given, prepare(self, given.X, given.y, given.groups))
+        return Known.of(given, prepare(self, given.X, given.y, given.groups).with_premises(given.typed))
 
     def _train(self, known: Known, earlier: tuple[Any, NDArray[np.uint8]] | None) -> NDArray[np.int64]:
         """Train what ``earlier`` base classifiers, with their digests, do not already give; which ones that was."""
-        stated = {premise.what: premise for premise in getattr(self, "premises_", ()) if not premise.declared}
+        stated = {premise.what: premise for premise in getattr(self, "premises_", ()) if premise.declared is False}
         prepared = known.prepared
         self._set_prepared(prepared)
         if earlier is None:
             self._see_surroundings()
         else:  # what a search chose, or learned before the split, stays so
-            self.premises_ = tuple(stated.get(p.what, p) if p.declared else p for p in self.premises_)
+            self.premises_ = tuple(stated.get(p.what, p) if p.declared is not False else p for p in self.premises_)
         digests = prepared.digests
         same = np.zeros(len(digests), np.bool_)
         if earlier is not None and earlier[1].shape == digests.shape:  # with another k, every subset is another
@@ -203,6 +207,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         self.spread_, self.split_, self.premises_ = prepared.spread, prepared.split, prepared.premises
         self.subset_sizes_, self.partition_sizes_ = prepared.subsets.sizes, prepared.subsets.partition_sizes
         self.subset_digests_, self.n_dropped_ = prepared.digests, prepared.n_dropped
+        self.estimator_ = prepared.training.estimator
         self.classes_inferred_ = prepared.classes_inferred
 
     @property
@@ -225,7 +230,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         check_is_fitted(self, "members_")
         samples = self._read_test(X, self.split_)
         if rankings:
-            self.members_.check_ranks(self._learner())
+            self.members_.check_ranks(self.estimator_)
         answers = self.members_.votes(
             samples, len(self.classes_), rankings=rankings, n_jobs=self.n_jobs, verbose=self.verbose
         )

@@ -13,12 +13,12 @@ from poisonproof.certificates.samples_vote import certify_neighbours
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.base import warn
 from poisonproof.estimators.samples_vote import DEFAULT_SCALE, Heard, SampleVoteClassifier
-from poisonproof.estimators.trusted_voters import nearest_with_trusted
 from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
-from poisonproof.votes.across import nearest_everywhere
+from poisonproof.system.threads import at_most_threads
 from poisonproof.votes.nearness import Metric
 from poisonproof.votes.neighbours import Neighbours
+from poisonproof.votes.voters import nearest_voters
 from poisonproof.votes.votes import vote_dtype
 
 
@@ -42,10 +42,6 @@ class NeighborVoteClassifier(SampleVoteClassifier):
     classes : sequence, optional
         The labels that may occur. The strict way. Otherwise they are read off ``y``, which is a premise, and every
         certificate reckons with one more class, without votes.
-    trusted : TrustedSamples or (X, y), optional
-        Samples that no attacker can touch, a premise. With labels they vote like training samples and can never be
-        removed, and training samples with the same content are left out; ``classes`` must be declared then. Without a
-        map, a table's units are read off them.
     scale : float
         Steps per unit to which plain numbers are rounded.
     split : str or Split
@@ -75,7 +71,6 @@ class NeighborVoteClassifier(SampleVoteClassifier):
         n_neighbors: int,
         metric: Metric = "euclidean",
         classes: Sequence[Any] | None = None,
-        trusted: Any = None,
         scale: float = DEFAULT_SCALE,
         split: str | Split = "content",
         n_jobs: int | None = None,
@@ -85,7 +80,6 @@ class NeighborVoteClassifier(SampleVoteClassifier):
         self.n_neighbors = n_neighbors
         self.metric = metric
         self.classes = classes
-        self.trusted = trusted
         self.scale = scale
         self.split = split
         self.n_jobs = n_jobs
@@ -102,18 +96,13 @@ class NeighborVoteClassifier(SampleVoteClassifier):
         """Labels of the nearest voters in order, and whether a copy of each sample would come before all of them."""
         test = self._describe_test(X)
         most = max(self.n_neighbors, n_listed or 2 * self.n_neighbors)
-        nearest = nearest_everywhere(
-            self.voters_, test, self._nearness, most, one_per_owner=self._grouped, n_jobs=self.n_jobs
-        )
-        trusted = None
-        if self.trusted_voters_ is not None:
-            nearest, trusted = nearest_with_trusted(nearest, self.trusted_voters_, test, self._nearness, most)
+        with at_most_threads(self.n_jobs):
+            nearest = nearest_voters(self.voters_, test, self._nearness, most, one_per_owner=self._grouped)
         first = nearest.distances[:, 0] > self._nearness.own(test.lengths)
-        return Heard(nearest.codes.astype(vote_dtype(len(self.classes_))), first & test.readable, trusted)
+        return Heard(nearest.codes.astype(vote_dtype(len(self.classes_))), first & test.readable)
 
     def _votes_of(self, heard: Heard) -> Neighbours:
         """Neighbours as they were heard."""
-        self._check_heard(heard)
         return Neighbours(
             heard.said,
             heard.own,
@@ -121,8 +110,6 @@ class NeighborVoteClassifier(SampleVoteClassifier):
             self._n_voters,
             self.classes_,
             contributors=self._grouped,
-            trusted=heard.trusted,
-            n_trusted=0 if self.trusted_voters_ is None else len(self.trusted_voters_),
             classes_inferred=self.classes_inferred_,
             split=self.split_,
             rule=self._rule,
@@ -139,9 +126,8 @@ class NeighborVoteClassifier(SampleVoteClassifier):
 
     @property
     def _n_voters(self) -> int:
-        voters, trusted = self.voters_, self.trusted_voters_
-        untrusted = len(np.unique(voters.owners[: len(voters)])) if self._grouped else len(voters)
-        return untrusted + (0 if trusted is None else len(trusted))
+        voters = self.voters_
+        return len(np.unique(voters.owners[: len(voters)])) if self._grouped else len(voters)
 
     def _scores(self, X: Any) -> NDArray[np.int64]:
         """Votes of each class among the K nearest; an array (n, classes)."""

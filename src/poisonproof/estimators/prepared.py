@@ -10,31 +10,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.data import Dataset
-from poisonproof.data.known import KnownDataset
 from poisonproof.data.large import StoredDataset
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.base import (
     EnsembleClassifier,
     TrainingData,
-    read_known,
     read_stored,
     read_training,
     shared_premises,
     warn,
 )
 from poisonproof.learners.describe import describe
+from poisonproof.learners.encoded import encoder_in
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread, resolve_spread
 from poisonproof.partition.store import StoredSubsets
 from poisonproof.partition.subsets import Subsets, subset_digests
-from poisonproof.premises import Premise
+from poisonproof.premises import Premise, declared_if, restated
 from poisonproof.samples.kinds import Samples
-from poisonproof.samples.labels import label_cells, one_by_one
 from poisonproof.training.work import Training
 from poisonproof.votes.votes import Votes
 
 DEFAULT_K = 50
 DEFAULT_D = 16
+DEFAULTS = ((DEFAULT_K, DEFAULT_D), (20, 1))  # of the estimator, and of the command line
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +91,7 @@ class Prepared:
 
     def with_premises(self, others: tuple[Premise, ...]) -> Prepared:
         """These premises in place of those of the same name, and besides the rest."""
-        premises = {premise.what: premise for premise in (*self.premises, *others)}
-        return replace(self, premises=tuple(premises.values()))
+        return replace(self, premises=restated(self.premises, others))
 
 
 def prepare(model: Any, X: Any, y: Any, groups: Any = None) -> Prepared:
@@ -112,7 +110,7 @@ def prepare(model: Any, X: Any, y: Any, groups: Any = None) -> Prepared:
         subsets,
         data,
         split,
-        premises_of(model, data, spread, split, groups),
+        premises_of(model, data, spread, split),
         n_dropped,
         model.classes is None,
         subsets.contents(samples, codes),
@@ -135,33 +133,10 @@ def prepare_stored(model: Any, dataset: StoredDataset) -> Prepared:
         subsets,
         data,
         split,
-        tuple(_premises(model, replace(data, samples=dataset.test), spread, split)),
+        premises_of(model, replace(data, samples=dataset.test), spread, split),
         int(store.record["n_read"] - store.sizes.sum()),
         model.classes is None,
         subsets.contents(),
-    )
-
-
-def prepare_known(model: Any, dataset: KnownDataset) -> Prepared:
-    """The same where little has changed: partitions that did are read and digested, of the others all is known."""
-    spread = resolve_spread(model.spread, model.k, model.d, unless=(DEFAULT_K, DEFAULT_D))
-    split, known = split_of(model), dataset.known
-    samples, test = dataset.samples_for("train", split), dataset.samples_for("test", split)
-    data = read_known(model, samples, known.names, known.labels, test)
-    subsets, contents = Subsets(spread, known.partition, known.rank), list(known.contents)
-    changed = np.array(dataset.changed, np.int64)
-    for j, content in zip(changed.tolist(), subsets.contents(samples, data.codes, changed), strict=True):
-        contents[j] = content
-    tell(data, subsets)
-    return _prepared(
-        Training(data.learner, samples, data.codes, subsets),
-        subsets,
-        data,
-        split,
-        tuple(_premises(model, replace(data, samples=test), spread, split)),
-        0,
-        model.classes is None,
-        contents,
     )
 
 
@@ -185,7 +160,9 @@ def _prepared(
 
 def common_to(samples: Samples, learner: Any, classes: NDArray[Any]) -> str:
     """What all base classifiers of an ensemble have in common: the form of their samples, learner and classes."""
-    return f"{samples.layout} {describe(learner)} {classes.tolist()}"
+    encoder = encoder_in(learner)
+    width = "" if encoder is None or encoder.measured_width is None else f" of {encoder.measured_width} numbers"
+    return f"{samples.layout} {describe(learner)}{width} {classes.tolist()}"
 
 
 def tell(data: TrainingData, subsets: Subsets | StoredSubsets) -> None:
@@ -203,8 +180,6 @@ def prepare_dataset(model: Any, dataset: Dataset) -> Prepared:
     """The same on a data set, whose samples are put into canonical form once, whoever asks for them."""
     if isinstance(dataset, StoredDataset):
         return prepare_stored(model, dataset).with_premises(dataset.premises)
-    if isinstance(dataset, KnownDataset):
-        return prepare_known(model, dataset).with_premises(dataset.premises)
     X = dataset.samples_for("train", split_of(model))
     return prepare(model, X, dataset.y_train, dataset.groups).with_premises(dataset.premises)
 
@@ -239,25 +214,20 @@ def votes_of(
     )
 
 
-def premises_of(
-    model: EnsembleClassifier, data: TrainingData, spread: Spread, split: Split, groups: Any
-) -> tuple[Premise, ...]:
+def premises_of(model: EnsembleClassifier, data: TrainingData, spread: Spread, split: Split) -> tuple[Premise, ...]:
     """What every certificate of an ensemble takes as given."""
-    return (*_premises(model, data, spread, split), *_about_ids(split, groups))
-
-
-def _premises(model: EnsembleClassifier, data: TrainingData, spread: Spread, split: Split) -> list[Premise]:
-    return [
-        Premise("spread", f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}", declared=True),
-        Premise("split", f"{split.kind}, {split.dtype}{', labels hashed' if split.hash_labels else ''}", declared=True),
+    return (
+        spread_premise(spread),
+        Premise(
+            "split",
+            str(split),
+            declared=declared_if((split.kind, split.dtype, split.hash_labels) != ("content", "float64", False)),
+        ),
         *shared_premises(model, data, split),
-    ]
+    )
 
 
-def _about_ids(split: Split, groups: Any) -> tuple[Premise, ...]:
-    """That somebody else decided on numbers for contributors' ids: one odd id would have turned them all to text."""
-    cells = label_cells(one_by_one(groups)) if split.kind == "group" else []
-    if all(cell is None or isinstance(cell, str) for cell in cells):
-        return ()
-    value = "numbers, as whoever read them typed them; texts depend on nobody"
-    return (Premise("contributor ids", value, declared=False),)
+def spread_premise(spread: Spread, *, declared: bool = True, defaults: Sequence[tuple[int, int]] = DEFAULTS) -> Premise:
+    """Which spread it is; pseudo-random shifts for one of these k and d are a default, unless they were chosen."""
+    by_default = declared and any(spread == Spread.random(k, d) for k, d in defaults)
+    return Premise("spread", str(spread), declared=None if by_default else declared)

@@ -14,7 +14,6 @@ import numpy as np
 
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.learners.encoded import check_function, map_without_cache
-from poisonproof.maps.trusted_samples import KeptTrusted
 from poisonproof.partition.split import Split
 from poisonproof.premises import from_records, to_records
 from poisonproof.system.files import (
@@ -33,7 +32,7 @@ from poisonproof.votes.voters import Voters
 from poisonproof.votes.votes import labels_from_json, labels_to_json
 
 FORMAT = "poisonproof voters 1"
-RECORD, VOTERS, MAP, TRUSTED = "model.json", "voters.npz", "map.skops", "trusted.npz"
+RECORD, VOTERS, MAP = "model.json", "voters.npz", "map.skops"
 ARRAYS = ("rows", "codes", "hashes", "owners", "places")
 PLAIN = ("n_features_in_", "n_dropped_", "kind_of_samples_", "classes_inferred_")
 OF_BLOCKS = ("k", "d", "directions", "exponent", "near_share")
@@ -42,7 +41,6 @@ OWN_MAPS = (
     "poisonproof.maps.encoders.EncoderRecord",
     "poisonproof.maps.image_encoders.ImageEncoder",
     "poisonproof.maps.image_encoders.Picture",
-    "poisonproof.maps.model_folders.FolderEncoder",
     "poisonproof.maps.outside_embeddings.OutsideEmbeddings",
     "poisonproof.maps.sentence_encoders.SentenceEncoder",
     "poisonproof.maps.text_encoders.TokenSumEncoder",
@@ -64,11 +62,6 @@ def save_model(model: Any, path: str | Path) -> None:
     arrays = {name: getattr(voters, name) for name in ARRAYS if name != "places"}
     write_arrays(folder / VOTERS, arrays | {"places": model.places_}, {"format": FORMAT})
     write_bytes(folder / MAP, dumped(map_without_cache(model.map_.features)))
-    files = [VOTERS, MAP]
-    if model.trusted_voters_ is not None:
-        arrays = {name: getattr(model.trusted_voters_, name) for name in ARRAYS if name != "places"}
-        write_arrays(folder / TRUSTED, arrays | {"places": np.arange(len(arrays["codes"]))}, {"format": FORMAT})
-        files.append(TRUSTED)
     sizes = getattr(model, "class_sizes", None)
     names = getattr(model, "feature_names_in_", None)
     write_record(
@@ -84,8 +77,7 @@ def save_model(model: Any, path: str | Path) -> None:
             "contributors": [[cell, number] for cell, number in model.contributors_.items()],
             "feature_names": None if names is None else [str(name) for name in names],
             "premises": to_records(model.premises_),
-            "files": {name: sha256_of(folder / name) for name in files},
-            "trusted": [int(hash_) for hash_ in model.trusted_hashes_],
+            "files": {name: sha256_of(folder / name) for name in (VOTERS, MAP)},
             **{name: getattr(model, name) for name in PLAIN},
         },
     )
@@ -106,7 +98,7 @@ def load_model(cls: Any, path: str | Path, trusted: Sequence[str]) -> Any:
 
 
 def _check_files(folder: Path, record: Mapping[str, Any]) -> None:
-    if not {VOTERS, MAP} <= set(record["files"]) <= {VOTERS, MAP, TRUSTED}:
+    if set(record["files"]) != {VOTERS, MAP}:
         raise DamagedFileError(f"{folder / RECORD} is altered: it states {', '.join(sorted(record['files']))}.")
     for name in record["files"]:
         if sha256_of(folder / name) != record["files"][name]:
@@ -132,17 +124,13 @@ def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[
     for name in PLAIN:
         setattr(model, name, record[name])
     model.classes_, model.split_ = classes, model.split
-    model.map_ = Map(features, float(record["steps_per_unit"]))
+    mirrored = bool(getattr(features, "mirrored", False))
     model.contributors_ = {cell: int(number) for cell, number in record["contributors"]}
     model.premises_ = from_records(record["premises"])
     if record["feature_names"] is not None:
         model.feature_names_in_ = np.array(record["feature_names"], object)
-    model.voters_, model.places_ = _voters(folder / VOTERS, len(classes), model.map_.mirrored)
-    model.trusted_hashes_ = np.array(record["trusted"], np.uint64)
-    if len(model.trusted_hashes_):
-        model.trusted = KeptTrusted(len(model.trusted_hashes_))
-    if TRUSTED in record["files"]:
-        model.trusted_voters_ = _voters(folder / TRUSTED, len(classes), model.map_.mirrored)[0]
+    model.voters_, model.places_ = _voters(folder / VOTERS, len(classes), mirrored)
+    model.map_ = Map(features, float(record["steps_per_unit"]), model.voters_.width)
     model._check_parameters()
     model._check_classes()
     return model

@@ -14,27 +14,46 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from poisonproof.certificates.certificate import Certificate
 from poisonproof.certificates.samples_vote import FLIPS_ALONE
 from poisonproof.errors import PoisonproofError, WrongTypeError
-from poisonproof.estimators.base import CertifiedClassifier, data_premises, outline, table_premises, warn
+from poisonproof.estimators.base import (
+    CertifiedClassifier,
+    data_premises,
+    label_faults,
+    left_out_words,
+    outline,
+    table_premises,
+    typed_premises,
+    warn,
+)
 from poisonproof.estimators.surroundings import seen_around
-from poisonproof.estimators.trusted_voters import trusted_premises, voters_of_trusted
 from poisonproof.learners.describe import describe
-from poisonproof.learners.encoded import as_encoder, check_encoder
-from poisonproof.maps.encoders import Encoder
+from poisonproof.learners.encoded import as_encoder
+from poisonproof.maps.declared import is_default
+from poisonproof.maps.encoders import WIDTH, Encoder
 from poisonproof.maps.tables import TableFeatures
 from poisonproof.maps.trusted import TrustedFeatures
-from poisonproof.maps.trusted_samples import TrustedSamples
 from poisonproof.partition.split import Split
-from poisonproof.premises import Premise
-from poisonproof.samples.frames import as_frame, as_values
-from poisonproof.samples.hashing import among
-from poisonproof.samples.kinds import Samples, TableSamples
-from poisonproof.samples.labels import Cell, label_cells, one_by_one, read_labels
+from poisonproof.premises import Premise, declared_if
+from poisonproof.samples.cells import order_of_cell
+from poisonproof.samples.frames import as_frame
+from poisonproof.samples.kinds import Samples
+from poisonproof.samples.labels import (
+    MOST_INFERRED,
+    Cell,
+    class_array,
+    id_cells,
+    label_cells,
+    one_by_one,
+    places_of,
+    read_labels,
+)
 from poisonproof.samples.rows import row_numbers
+from poisonproof.system.threads import at_most_threads
 from poisonproof.votes.ballots import Ballots
 from poisonproof.votes.describing import Map
 from poisonproof.votes.nearness import Metric, Nearness
 from poisonproof.votes.neighbours import Neighbours
 from poisonproof.votes.voters import Described, Known, Voters
+from poisonproof.votes.votes import labels_in_words
 
 DEFAULT_SCALE = 64.0
 OF_THE_RULE = ("map", "near", "class sizes", "voices", "number of neighbours")
@@ -52,23 +71,16 @@ class Heard(NamedTuple):
     """What the voters say of some test samples, in whole numbers: all that depends on those samples.
 
     ``said``: counts by class, or labels in order of distance. ``own``: whether a copy of a test sample would be near
-    it, or come first: then its radius is exact. ``trusted``: where trusted samples vote, counts of theirs by class, or
-    which of those in order they are.
+    it, or come first: then its radius is exact.
     """
 
     said: NDArray[Any]
     own: NDArray[np.bool_]
-    trusted: NDArray[Any] | None = None
 
     @classmethod
     def joined(cls, parts: Sequence[Heard]) -> Heard:
         """What was heard of several lots of samples, one after the other."""
-        trusted = [part.trusted for part in parts if part.trusted is not None]
-        return cls(
-            np.concatenate([part.said for part in parts]),
-            np.concatenate([part.own for part in parts]),
-            np.concatenate(trusted) if trusted else None,
-        )
+        return cls(np.concatenate([part.said for part in parts]), np.concatenate([part.own for part in parts]))
 
 
 class Arrivals(NamedTuple):
@@ -96,12 +108,7 @@ class SampleVoteClassifier(CertifiedClassifier):
     scale: float
     split: str | Split
     n_jobs: int | None
-    trusted: Any
     voters_: Voters
-    trusted_voters_: Voters | None = None
-    """Trusted samples that vote; no update removes them."""
-    trusted_hashes_: NDArray[np.uint64]
-    """The content of all trusted samples."""
     map_: Map
     split_: Split
     _oddities: list[str]
@@ -127,30 +134,30 @@ class SampleVoteClassifier(CertifiedClassifier):
         groups : array (n_samples,), optional
             Contributor ids. Then contributors vote, and radii count them.
         """
-        return self._fit(X, y, groups)
+        with at_most_threads(self.n_jobs):
+            return self._fit(X, y, groups)
 
     def _fit(self, X: Any, y: Any, groups: Any = None, known: Known | None = None) -> Self:
         """As `fit`; samples whose features are known are not described again. They must be this map's."""
         self._check_parameters()
         if y is None:
             raise PoisonproofError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        split, groups = self._split_for(groups), as_values(groups)
+        split, typed = self._split_for(groups), typed_premises(y, groups)
         X = as_frame(X)
         samples = split.samples(X)
         validate_data(self, outline(X, samples), skip_check_array=True)
         declared = self._declared_classes()
-        self.classes_, codes, _ = read_labels(y, declared)
+        ids = id_cells(groups)
+        self.classes_, codes, cells = read_labels(y, declared, ids)
         self.classes_inferred_ = declared is None
         self.split_, self.kind_of_samples_ = split, samples.kind
-        trusted = TrustedSamples.of(getattr(self, "trusted", None))
-        self.map_ = Map.of(self._features_by(trusted, samples), self.scale, samples)
+        self.map_ = Map.of(self._chosen_map(), self.scale, samples)
         Nearness(self.metric, self.map_.mirrored)
         if self.metric == "cosine" and hasattr(self.map_.features, "views"):
             raise PoisonproofError("A feature map with several views of a sample needs the metric 'euclidean'.")
-        self._hear_trusted(trusted)
         self._check_classes()
         self.contributors_ = {}
-        arrived = self._arrived(samples, codes, groups, first=True, known=known)
+        arrived = self._arrived(samples, codes, cells, ids, first=True, known=known)
         kept = np.flatnonzero(arrived.kept)
         if len(kept) == 0:
             raise PoisonproofError(f"None of the {len(codes)} training samples can vote: {'; '.join(self._oddities)}.")
@@ -161,7 +168,7 @@ class SampleVoteClassifier(CertifiedClassifier):
         if self.classes_inferred_ and self.n_dropped_:
             self._settle_classes()
         of_data = data_premises(self.classes_, declared is not None, samples, split)
-        self.premises_ = (*self._own_premises(), *trusted_premises(trusted), *of_data, *table_premises(samples, split))
+        self.premises_ = (*self._own_premises(), *of_data, *table_premises(samples, split), *typed)
         self._report_dropped()
         self._see_surroundings()
         return self
@@ -169,6 +176,7 @@ class SampleVoteClassifier(CertifiedClassifier):
     def update(self, add: Any = None, remove: Any = None) -> Change:
         """Add and remove training samples; give exactly what `fit` on the new data, with the same map, would give.
 
+        Only inferred classes keep the names that they have, and no more come once there are 1,000.
         Nothing is trained: a voter comes or goes. Nothing of a removed sample stays in the model. A map whose units
         were read off the training data stays as it is, as the premise says.
 
@@ -188,7 +196,7 @@ class SampleVoteClassifier(CertifiedClassifier):
         if staying + (0 if added is None else int(added.kept.sum())) == 0:
             raise PoisonproofError("Nothing would be left to vote; at least one training sample must stay.")
         if new_classes:  # behind the others for now; `_settle_classes` puts them in order
-            self.classes_ = np.array([*self.classes_.tolist(), *new_classes], object)
+            self.classes_ = class_array([*self.classes_.tolist(), *new_classes])
         self._remove(rows)
         if added is not None:
             kept = np.flatnonzero(added.kept)
@@ -200,7 +208,7 @@ class SampleVoteClassifier(CertifiedClassifier):
             self._settle_classes()
         self.n_dropped_ = int((self.places_ < 0).sum())
         self._forget()
-        self._restate()
+        self._restate(() if add is None else typed_premises(add[1], add[2] if len(add) > 2 else None))
         self._report_dropped()
         return Change(len(rows), 0 if added is None else len(added.kept))
 
@@ -274,17 +282,21 @@ class SampleVoteClassifier(CertifiedClassifier):
         features = self.map_.features
         chosen = isinstance(features, TableFeatures) and not features.trusted
         words = features.words if isinstance(features, TableFeatures) else describe(features)
-        premises = [Premise("map", f"{words}, {self.map_.scale:g} steps per unit, {self.metric}", declared=not chosen)]
+        value = f"{words}, {self.map_.scale:g} steps per unit, {self.metric}"
+        premises = [Premise("map", value, declared=False if chosen else declared_if(not is_default(features)))]
         if isinstance(features, TrustedFeatures):
             premises.append(features.premise)
         encoder = features.features if isinstance(features, TrustedFeatures) else features
-        return [*premises, encoder.premise] if isinstance(encoder, Encoder) else premises
+        if isinstance(encoder, Encoder):
+            premises.append(replace(encoder.premise, declared=declared_if(not is_default(encoder))))
+        return [*premises, *([Premise(WIDTH, self.map_.measured_by, declared=False)] if self.map_.measured_by else [])]
 
     @property
     def _premises_in_use(self) -> tuple[Premise, ...]:
         """Those of the fit, with the rule of the vote as it stands now: what `certify` asks for may be set after it."""
-        now = {premise.what: premise.value for premise in self._own_premises() if premise.what in OF_THE_RULE}
-        return tuple(replace(premise, value=now.get(premise.what, premise.value)) for premise in self.premises_)
+        now = {premise.what: premise for premise in self._own_premises() if premise.what in OF_THE_RULE}
+        rule = [(premise, now.get(premise.what, premise)) for premise in self.premises_]
+        return tuple(before if before.value == after.value else after for before, after in rule)
 
     @property
     def _flips_alone(self) -> bool:
@@ -298,14 +310,11 @@ class SampleVoteClassifier(CertifiedClassifier):
 
     # Reading
 
-    def _chosen_map(self, samples: Samples) -> Any:
-        """The map that was given, by either name; an encoder is held to what it takes."""
+    def _chosen_map(self) -> Any:
+        """The map that was given, by either name."""
         if self.encoder is not None and self.features is not None:
             raise PoisonproofError(f"Give {type(self).__name__} a map as 'features' or 'encoder', not both.")
-        chosen = self.features if self.encoder is None else as_encoder(self.encoder)
-        if isinstance(chosen, Encoder):
-            check_encoder(chosen, samples)
-        return chosen
+        return self.features if self.encoder is None else as_encoder(self.encoder)
 
     @property
     def _nearness(self) -> Nearness:
@@ -314,27 +323,14 @@ class SampleVoteClassifier(CertifiedClassifier):
 
     def _describe_test(self, X: Any) -> Described:
         """Test samples by the map; those that it cannot read are told of, and described by zeros."""
-        return self._asked(X)[1]
-
-    def _asked(self, X: Any) -> tuple[Samples, Described]:
         check_is_fitted(self, "voters_")
         samples = self._read_test(X, self.split_)
-        described = self.map_.with_views(samples, self.map_.describe(samples))
-        if described.rows.shape[1] != self.voters_.width:
-            raise PoisonproofError(
-                f"The feature map gave {described.rows.shape[1]} numbers per sample, and {self.voters_.width} when the "
-                "model was fitted."
-            )
+        with at_most_threads(self.n_jobs):
+            described = self.map_.with_views(samples, self.map_.describe(samples))
         if not described.readable.all():
             n = int((~described.readable).sum())
             warn(f"{n} samples to be answered cannot be read by the feature map and count as zeros.")
-        return samples, described
-
-    def _check_heard(self, heard: Heard) -> None:
-        if (heard.trusted is None) != (self.trusted_voters_ is None):
-            raise PoisonproofError(
-                "What was heard lacks the trusted samples that vote; such a model is certified by itself, not in a run."
-            )
+        return described
 
     def _split_for(self, groups: Any) -> Split:
         split = Split.of(self.split)
@@ -348,69 +344,45 @@ class SampleVoteClassifier(CertifiedClassifier):
         return split if groups is None else replace(split, kind="group")
 
     def _arrived(
-        self, samples: Samples, codes: NDArray[np.int64], groups: Any, *, first: bool, known: Known | None = None
+        self,
+        samples: Samples,
+        codes: NDArray[np.int64],
+        cells: list[Cell],
+        ids: list[Cell] | None,
+        *,
+        first: bool,
+        known: Known | None = None,
     ) -> Arrivals:
         """Describe samples, number their contributors, and say who is left out and why."""
         if len(codes) != len(samples):
             raise PoisonproofError(
                 f"There are {len(samples)} samples but {len(codes)} labels; give one label per sample."
             )
-        ids = [] if groups is None else label_cells(one_by_one(groups))
-        if groups is not None and len(ids) != len(samples):
+        if ids is not None and len(ids) != len(samples):
             raise PoisonproofError(f"There are {len(samples)} samples but {len(ids)} groups; give one per sample.")
         described = (
             self.map_.describe(samples, twice=first) if known is None else self.map_.describe_new(samples, known)
         )
-        named = np.array([cell is not None for cell in ids], np.bool_) if ids else np.ones(len(samples), np.bool_)
+        named = (
+            np.array([cell is not None for cell in ids], np.bool_)
+            if ids is not None
+            else np.ones(len(samples), np.bool_)
+        )
         kept = (codes >= 0) & named & described.readable
         numbers, following = self.contributors_, 1 + max(self.contributors_.values(), default=-1)
         owners = np.zeros(len(samples), np.int64)
-        for row in np.flatnonzero(kept) if ids else ():
-            number = numbers.setdefault(ids[row], following)
-            following = max(following, number + 1)
-            owners[row] = number
-        copies = among(samples.content_hashes, self.trusted_hashes_)
-        if self.trusted_voters_ is not None:
-            kept &= ~copies
+        for row, cell in enumerate(ids or ()):
+            if kept[row]:
+                owners[row] = numbers.setdefault(cell, following)
+                following = max(following, int(owners[row]) + 1)
         faults = {
-            "have a label that is not one of the classes": codes < 0,
+            **label_faults(codes, cells),
             "have no contributor": ~named,
             "cannot be read by the feature map": ~described.readable,
         }
-        self._oddities = list(samples.oddities) + [
-            f"{int(rows.sum())} training samples {fault} and were left out"
-            for fault, rows in faults.items()
-            if rows.any()
-        ]
-        if copies.any():
-            fate = "vote" if self.trusted_voters_ is None else "were left out, because those vote already"
-            self._oddities.append(
-                f"{int(copies.sum())} training samples are copies of trusted ones and {fate}; whoever wrote them has "
-                "seen those, so make sure that they cannot be touched"
-            )
+        words = [left_out_words(fault, rows) for fault, rows in faults.items()]
+        self._oddities = [*samples.oddities, *filter(None, words)]
         return Arrivals(samples, described, codes, owners, kept)
-
-    def _features_by(self, trusted: TrustedSamples | None, samples: Samples) -> Any:
-        """The map as given; without one, trusted rows give a table its units."""
-        if self.features is self.encoder is None and trusted is not None and isinstance(samples, TableSamples):
-            return trusted.units(scale=float(self.scale))
-        return self._chosen_map(samples)
-
-    def _hear_trusted(self, trusted: TrustedSamples | None) -> None:
-        """Make voters of trusted samples with labels, and know the content of all."""
-        self.trusted_voters_, self.trusted_hashes_ = None, np.zeros(0, np.uint64)
-        if trusted is None:
-            return
-        samples = self._read_test(trusted.X, self.split_)
-        self.trusted_hashes_ = samples.content_hashes
-        if trusted.y is None:
-            return
-        if self.classes_inferred_ or self.split_.kind == "group":
-            raise PoisonproofError(
-                "Trusted samples vote among declared classes and beside single samples: give 'classes', and no groups, "
-                "or leave their labels out."
-            )
-        self.trusted_voters_ = voters_of_trusted(samples, trusted.y, self.classes_, self.map_)
 
     def _voters_of(self, arrived: Arrivals, kept: NDArray[np.int64]) -> Voters:
         described, all_of_them = arrived.described, len(kept) == len(arrived.kept)
@@ -437,11 +409,12 @@ class SampleVoteClassifier(CertifiedClassifier):
         more = []
         if self.classes_inferred_:
             for label, cell in zip(labels, cells, strict=True):
-                if cell is not None and cell not in known:
+                if cell is not None and cell not in known and len(known) < MOST_INFERRED:
                     known[cell] = len(known)
                     more.append(label)
         codes = np.array([known.get(cell, -1) for cell in cells], np.int64)
-        return self._arrived(samples, codes, as_values(groups), first=False), more
+        ids = id_cells(groups)
+        return self._arrived(samples, codes, cells, ids, first=False), more
 
     def _remove(self, rows: NDArray[np.int64]) -> None:
         places = self.places_[rows]
@@ -451,17 +424,12 @@ class SampleVoteClassifier(CertifiedClassifier):
 
     def _settle_classes(self) -> None:
         """With inferred classes: those that voters have, in their order, as a fit on these samples would find them."""
-        voters = self.voters_
-        codes = voters.codes[: len(voters)]
-        held = np.flatnonzero(np.bincount(codes, minlength=len(self.classes_)))
-        read = read_labels([self.classes_.tolist()[code] for code in held])
-        if len(held) == len(self.classes_) and (read.codes == held).all():
-            self.classes_ = read.classes
-            return
-        new = np.full(len(self.classes_), -1, np.int64)
-        new[held] = read.codes
-        voters.codes[: len(voters)] = new[codes]
-        self.classes_ = read.classes
+        voters, names = self.voters_, self.classes_.tolist()
+        codes, cells = voters.codes[: len(voters)], label_cells(names)
+        held = np.flatnonzero(np.bincount(codes, minlength=len(names))).tolist()
+        held.sort(key=lambda code: order_of_cell(cells[code]))
+        voters.codes[: len(voters)] = places_of(range(len(names)), held)[codes]
+        self.classes_ = class_array([names[code] for code in held])
 
     def _forget(self) -> None:
         """Drop what was known of contributors who have no sample left."""
@@ -469,13 +437,10 @@ class SampleVoteClassifier(CertifiedClassifier):
             held = set(np.unique(self.voters_.owners[: len(self.voters_)]).tolist())
             self.contributors_ = {cell: number for cell, number in self.contributors_.items() if number in held}
 
-    def _restate(self) -> None:
-        """The premises after an update: classes may be others, and what was chosen stays so."""
-        classes = f"{len(self.classes_)} labels, {', '.join(map(str, self.classes_[:12]))}"
-        classes += ", …" if len(self.classes_) > 12 else ""
-        self.premises_ = tuple(
-            Premise(p.what, classes, declared=p.declared) if p.what == "classes" else p for p in self.premises_
-        )
+    def _restate(self, more: tuple[Premise, ...]) -> None:
+        """The premises after an update, with ``more``: classes may be others, and what was chosen stays so."""
+        classes, premises = labels_in_words(self.classes_), dict.fromkeys((*self.premises_, *more))
+        self.premises_ = tuple(replace(p, value=classes) if p.what == "classes" else p for p in premises)
 
     def _report_dropped(self) -> None:
         for oddity in self._oddities:

@@ -6,7 +6,9 @@ estimate. See `poisonproof.certificates.methods.StochasticCertificate` for what 
 
 from __future__ import annotations
 
+import inspect
 import operator
+import secrets
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
@@ -29,7 +31,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.base import EnsembleClassifier, read_training, shared_premises, warn
 from poisonproof.partition.draws import Draws
 from poisonproof.partition.split import Split
-from poisonproof.premises import Premise
+from poisonproof.premises import Premise, declared_if
 from poisonproof.samples.canonical import canonical_rank
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import Cell
@@ -38,6 +40,12 @@ from poisonproof.training.work import Training
 from poisonproof.votes.counting import count_rows
 
 CONDITIONAL_SHARE = 0.5  # of alpha, spent on the conditionals of Theorem 3
+SEED_BITS = 64
+GIVEN_SEED = "its numbers count as random, and it was a secret to all who wrote training data or chose test samples"
+DRAWN_SEED = (
+    "drawn from the system's secure source when the training data was given; its numbers count as random, and nobody "
+    "knew it who chose test samples"
+)
 
 
 class DrawnEnsembleClassifier(EnsembleClassifier):
@@ -50,11 +58,16 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
     method: ClassVar[str]
     n_draws: int
     alpha: float
-    seed: int
+    seed: int | None
     dtype: str
     n_features: int | None
     n_jobs: int | None
     verbose: int
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.seed is None
+        return tags
 
     def fit(self, X: Any, y: Any) -> Self:
         """Draw the subsets and train one base classifier on each.
@@ -73,15 +86,18 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
         self.n_dropped_ = len(codes) - len(rows)
         if self.n_dropped_:
             samples, codes, cells = samples.subset(rows), codes[rows], [cells[row] for row in rows]
-        self.seed_, self.classes_inferred_ = operator.index(self.seed), self.classes is None
+        self.seed_ = secrets.randbits(SEED_BITS) if self.seed is None else operator.index(self.seed)
+        self.classes_inferred_ = self.classes is None
         draws = self._draw(samples, cells, canonical_rank(samples, codes))
         self.split_, self.draws_, self.subset_sizes_ = split, draws, draws.sizes
         self.premises_ = (
-            Premise("draws", f"{self.n_draws} subsets, {self._how_drawn()}, seed {self.seed}", declared=True),
             Premise(
-                "seed",
-                "its numbers count as random, and nobody knew it who wrote training data or chose test samples",
-                declared=True,
+                "draws",
+                f"{self.n_draws} subsets, {self._how_drawn()}, seed {self.seed_}",
+                declared=self._declared_draws,
+            ),
+            Premise(
+                "seed", DRAWN_SEED if self.seed is None else GIVEN_SEED, declared=declared_if(self.seed is not None)
             ),
             *shared_premises(self, data, split),
         )
@@ -148,6 +164,13 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
     def _draw(self, samples: Samples, labels: list[Cell], rank: NDArray[np.int64]) -> Draws:
         """The subsets."""
 
+    @property
+    def _declared_draws(self) -> bool | None:
+        """Whether number and size of the subsets are the user's, or both are defaults."""
+        defaults = inspect.signature(type(self)).parameters
+        names = [name for name in ("n_draws", "k", "subset_size") if name in defaults]
+        return declared_if(any(getattr(self, name) != defaults[name].default for name in names))
+
     @abstractmethod
     def _how_drawn(self) -> str:
         """How each subset is drawn, for a reader of the certificate."""
@@ -169,7 +192,8 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
 
     def _check_parameters(self) -> None:
         self._check_whole("n_draws", 1, 1 << 31)
-        self._check_whole("seed", 0, (1 << 64) - 1)
+        if self.seed is not None:
+            self._check_whole("seed", 0, (1 << SEED_BITS) - 1)
         if not 0 < self.alpha < 1:
             self._refuse("alpha", "lie strictly between 0 and 1")
 
@@ -220,9 +244,11 @@ class InfiniteAggregationClassifier(_BernoulliClassifier):
         Number of subsets, and of base classifiers.
     alpha : float
         The probability that a certificate may fail.
-    seed : int
-        What the subsets are drawn from. Choose it after the training data is fixed, and keep it from whoever
-        writes training data or chooses test samples.
+    seed : int, optional
+        What the subsets are drawn from. By default `fit` draws it from the system's secure source, when the training
+        data is fixed, and ``seed_`` keeps it. One that you give must have been a secret to whoever wrote training data,
+        and either must be to whoever chooses test samples: someone who knows it can write data on which these very
+        draws mislead.
     conditionals : bool
         Whether to spend half of alpha on how the votes change with each training sample, as Theorem 3 allows.
         That needs many draws that hold a sample (n_draws / k) to gain anything; otherwise it loses a little.
@@ -253,7 +279,7 @@ class InfiniteAggregationClassifier(_BernoulliClassifier):
         k: int = 50,
         n_draws: int = 1000,
         alpha: float = 0.001,
-        seed: int = 0,
+        seed: int | None = None,
         conditionals: bool = False,
         classes: Sequence[Any] | None = None,
         dtype: str = "float64",
@@ -311,7 +337,7 @@ class BinomialSelectionClassifier(_BernoulliClassifier):
         k: int = 50,
         n_draws: int = 1000,
         alpha: float = 0.001,
-        seed: int = 0,
+        seed: int | None = None,
         classes: Sequence[Any] | None = None,
         dtype: str = "float64",
         n_features: int | None = None,
@@ -359,7 +385,7 @@ class CertifiedBaggingClassifier(DrawnEnsembleClassifier):
         subset_size: int = 50,
         n_draws: int = 1000,
         alpha: float = 0.001,
-        seed: int = 0,
+        seed: int | None = None,
         classes: Sequence[Any] | None = None,
         dtype: str = "float64",
         n_features: int | None = None,

@@ -16,10 +16,10 @@ from sklearn.utils import get_tags
 
 from poisonproof.learners.arrived import arrived_parts
 from poisonproof.premises import Premise
-from poisonproof.system.importing import is_a
+from poisonproof.system.environment import is_a
 
 BEFORE = "fitted before the split"
-NOTHING_BEFORE = Premise(BEFORE, "nothing, by the caller's word", declared=True)
+NOTHING_BEFORE = Premise(BEFORE, "nothing, as far as can be seen", declared=None)
 STATELESS = (  # they learn nothing, and scikit-learn 1.6 does not say so of the second
     "sklearn.feature_extraction._hash.FeatureHasher",
     "sklearn.feature_extraction.text.HashingVectorizer",

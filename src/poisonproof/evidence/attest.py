@@ -8,35 +8,29 @@ from pathlib import Path
 from typing import Any
 
 from poisonproof.evidence.bom import bom
-from poisonproof.evidence.croissant import croissant
 from poisonproof.evidence.facts import Facts
 from poisonproof.evidence.model_card import model_card
-from poisonproof.evidence.model_signature import MODEL_SIGNATURE
 from poisonproof.evidence.page import page
 from poisonproof.evidence.signing import sign
 from poisonproof.evidence.statement import PAYLOAD, statement, test_result
 from poisonproof.system.files import write_bytes
 
 STATEMENT, TEST_RESULT, ENVELOPES = "statement.json", "test-result.json", "evidence.intoto.jsonl"
-BOM, CARD, PAGE, DATA = "bom.cdx.json", "model-card.md", "evidence.html", "croissant.json"
-DOCUMENTS = (BOM, CARD, PAGE, DATA, TEST_RESULT)
+BOM, CARD, PAGE = "bom.cdx.json", "model-card.md", "evidence.html"
+DOCUMENTS = (BOM, CARD, PAGE, TEST_RESULT)
 
 
-def attest(facts: Facts, folder: Path, key: Any = None, model_signature: bytes | None = None) -> dict[str, str]:
+def attest(facts: Facts, folder: Path, key: Any = None) -> dict[str, str]:
     """Write the evidence, signed if a private key is given; the SHA-256 of every file.
 
-    Whatever stood there under these names is replaced; signatures of earlier evidence are removed. ``model_signature``
-    is what `sign_model` gave; the statement names it.
+    Whatever stood there under these names is replaced; signatures of earlier evidence are removed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     bodies = documents(facts)
     result = bodies[TEST_RESULT]
-    if model_signature is not None:
-        bodies[MODEL_SIGNATURE] = model_signature
     stated = _json(statement(facts, {name: hashlib.sha256(body).hexdigest() for name, body in bodies.items()}))
     bodies[STATEMENT] = stated
-    for name in (ENVELOPES, MODEL_SIGNATURE):
-        (folder / name).unlink(missing_ok=True)
+    (folder / ENVELOPES).unlink(missing_ok=True)
     if key is not None:
         envelopes = [sign(body, PAYLOAD, key) for body in (stated, result)]
         bodies[ENVELOPES] = "".join(json.dumps(envelope) + "\n" for envelope in envelopes).encode()
@@ -51,7 +45,6 @@ def documents(facts: Facts) -> dict[str, bytes]:
         BOM: bom(facts).encode(),
         CARD: model_card(facts).encode(),
         PAGE: page(facts).encode("utf-8", "replace"),
-        DATA: _json(croissant(facts)),
         TEST_RESULT: _json(test_result(facts)),
     }
 

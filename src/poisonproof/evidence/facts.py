@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 from poisonproof.certificates.certificate import Act, Certificate, attack_sizes
 from poisonproof.certificates.methods import certify
-from poisonproof.certificates.shares import Caution, caution
+from poisonproof.certificates.shares import (
+    Caution,
+    balanced_shares,
+    caution,
+    counts_by_class,
+    labels_of_codes,
+    plain,
+    share_of_majority,
+)
 from poisonproof.certificates.target_medians import median_radii_against_targets
 from poisonproof.data.dataset import Dataset
 from poisonproof.errors import PoisonproofError
@@ -24,9 +32,8 @@ from poisonproof.verification.verdict import Verdict
 from poisonproof.votes.ballots import Ballots
 from poisonproof.votes.kept import load_said
 from poisonproof.votes.neighbours import Neighbours
-from poisonproof.votes.votes import UNSEEN_LABEL, Votes, class_indices
+from poisonproof.votes.votes import Votes, own_codes
 
-UNSEEN = "(labels the training data has not shown)"
 MANIFEST = "manifest.json"
 ACTS: dict[Act, str] = {
     "insert_remove": "insert and remove",
@@ -109,7 +116,7 @@ class Facts:
     """Everything that evidence is made from.
 
     ``artefacts`` are the files of the run with their SHA-256, ``digests`` those of the data that were at hand,
-    ``truth`` the class index of every test sample.
+    ``truth`` the code of every test label (see `own_codes`), ``labels`` the label of each code.
     """
 
     name: str
@@ -119,17 +126,17 @@ class Facts:
     artefacts: dict[str, str]
     digests: dict[str, str]
     truth: NDArray[np.int64]
+    labels: list[Any]
     verdict: Verdict
 
     def certified_fraction(self, attack_size: int, *, balanced: bool = False) -> Fraction:
         """Share of test samples that are right and have this radius (pointwise), or its mean over classes; exact."""
-        held = (self.certificate.prediction == self.truth) & (self.certificate.radius >= attack_size)
+        right = self.certificate.prediction == self.truth
+        _, counts, held = counts_by_class(self.truth, right, self.certificate.radius, attack_size)
         if not balanced:
-            return Fraction(int(held.sum()), len(held))
-        classes = [self.truth == code for code in np.unique(self.truth)]
-        return sum(
-            (Fraction(int(held[of_class].sum()), int(of_class.sum())) for of_class in classes), Fraction(0)
-        ) / len(classes)
+            return Fraction(int(held.sum()), int(counts.sum()))
+        shares = [Fraction(*pair) for pair in zip(held.tolist(), counts.tolist(), strict=True)]
+        return sum(shares, Fraction(0)) / len(shares)
 
     @property
     def headline_size(self) -> int:
@@ -147,9 +154,8 @@ class Facts:
     @property
     def caution(self) -> Caution | None:
         """What must be said before any figure: that a constant answer would do as well, or is what is given."""
-        names = [*map(str, self.certificate.classes.tolist()), UNSEEN]
-        truth = np.where(self.truth == UNSEEN_LABEL, len(names) - 1, self.truth)
-        return caution(self.certificate.prediction, truth, self.certificate.prediction == truth, names)
+        prediction = self.certificate.prediction
+        return caution(prediction, self.truth, prediction == self.truth, self.labels)
 
     @property
     def dataset(self) -> str:
@@ -185,15 +191,17 @@ def gather(folder: Path, data: Dataset | None, verdict: Verdict) -> Facts:
         raise NotTrueError(f"The predictions and radii of {folder} do not follow from its votes.")
     if certificate.split is None:
         raise PoisonproofError(f"The votes of {folder} do not say how the training samples were split.")
-    truth = class_indices(data.y_test, votes.classes, inferred=votes.classes_inferred)
+    truth = own_codes(data.y_test, votes.classes, inferred=votes.classes_inferred)
+    labels = labels_of_codes(votes.classes, data.y_test, truth)
     return Facts(
         folder.resolve().name,
         manifest,
         certificate,
-        figures(votes, certificate, truth),
+        figures(votes, certificate, truth, labels),
         artefacts,
         data.digests(),
         truth,
+        labels,
         verdict,
     )
 
@@ -227,31 +235,31 @@ def artefacts_of(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:
     return {MANIFEST: sha256_of(folder / MANIFEST), **dict(sorted(present.items()))}
 
 
-def figures(votes: Votes | Ballots | Neighbours, certificate: Certificate, truth: NDArray[np.int64]) -> Figures:
-    """Counts from the certificate and the true class index of every test sample (`UNSEEN_LABEL` for none)."""
+def figures(
+    votes: Votes | Ballots | Neighbours, certificate: Certificate, truth: NDArray[np.int64], labels: list[Any]
+) -> Figures:
+    """The figures of the certificate, as `poisonproof.certificates.shares` counts them, from the code of every test
+    label (see `own_codes`) and the label of each code.
+    """
     right, radius = certificate.prediction == truth, certificate.radius
     sizes = attack_sizes(certificate)
-    names = dict(enumerate(certificate.classes.tolist()))
-    if (truth == UNSEEN_LABEL).any():
-        names[UNSEEN_LABEL] = UNSEEN
+    codes, counts, held = counts_by_class(truth, right, radius, [0, *sizes])
+    counted = dict(zip(codes.tolist(), zip(counts.tolist(), held.tolist(), strict=True), strict=True))
     medians = dict(enumerate(median_radii_against_targets(votes, certificate)))
     classes = []
-    for code, label in names.items():
-        of_class = truth == code
-        held = tuple(int((right & of_class & (radius >= size)).sum()) for size in sizes)
-        median = medians.get(code)
-        classes.append(ClassFigures(label, int(of_class.sum()), int((right & of_class).sum()), held, median))
-    tested = [row for row in classes if row.n_test]
-    largest = max(tested, key=lambda row: row.n_test)
+    for code, label in enumerate(labels):
+        n_test, (n_right, *certified) = counted.get(code, (0, [0] * (1 + len(sizes))))
+        classes.append(ClassFigures(plain(label), n_test, n_right, tuple(certified), medians.get(code)))
+    n_right, *certified = held.sum(axis=0).tolist()
     return Figures(
         len(certificate),
-        int(right.sum()),
+        n_right,
         tuple(sizes),
-        tuple(int((right & (radius >= size)).sum()) for size in sizes),
-        tuple(sum(row.certified[at] / row.n_test for row in tested) / len(tested) for at in range(len(sizes))),
-        sum(row.right / row.n_test for row in tested) / len(tested),
-        largest.label,
-        largest.n_test / len(certificate),
+        tuple(certified),
+        tuple(balanced_shares(truth, right, radius, sizes).tolist()),
+        float(balanced_shares(truth, right, radius, 0)),
+        classes[int(codes[counts.argmax()])].label,
+        share_of_majority(truth),
         _median(radius),
         tuple(
             ActFigures(act, _median(certificate.radius_against(act)), half_of(right, certificate.radius_against(act)))

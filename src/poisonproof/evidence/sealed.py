@@ -14,10 +14,9 @@ from poisonproof.certificates.certificate import Certificate
 from poisonproof.errors import PoisonproofError
 from poisonproof.evidence.attest import BOM, DOCUMENTS, ENVELOPES, STATEMENT, TEST_RESULT, documents
 from poisonproof.evidence.facts import MANIFEST, Facts, NotTrueError, artefacts_of
-from poisonproof.evidence.model_signature import MODEL_SIGNATURE, check_model_signature
 from poisonproof.evidence.signing import key_id, opened
 from poisonproof.evidence.statement import PAYLOAD, of_the_data, of_the_run, violation
-from poisonproof.runs.layout import COUNTS
+from poisonproof.runs.layout import COUNTS, REPORT
 from poisonproof.system.archives import read_whole
 from poisonproof.system.files import read_record, sha256_of
 from poisonproof.verification.verdict import Verdict
@@ -47,13 +46,10 @@ def check_sealed(run: Path, folder: Path, key: Any, facts: Facts | None) -> str:
     for name, value in expected.items():
         _check_same(name, record["predicate"][name], value)
     others = "" if facts is None else _check_what_documents_say(folder, record["predicate"], facts)
-    model = ""
-    if MODEL_SIGNATURE in record["predicate"]["documents"]:
-        model = f"; {check_model_signature(run, folder / MODEL_SIGNATURE, key)}"
     figures = "" if facts is not None else "; its figures were not compared, because the data are not at hand"
     return (
         f"The evidence in {folder} was signed with this key (SHA-256 {key_id(key)[:16]}…) and is true of the run: "
-        f"{len(record['subject'])} files, {len(expected['premises'])} premises{model}{figures}{others}."
+        f"{len(record['subject'])} files, {len(expected['premises'])} premises{figures}{others}."
     )
 
 
@@ -92,7 +88,8 @@ def _check_subjects(run: Path, record: dict[str, Any]) -> None:
     names = {MANIFEST, "certificate.npz", "votes.npy", *COUNTS.values()} & set(artefacts)
     if not any(stated.get(name) == artefacts[name] for name in names):
         raise NotTrueError(f"The statement is about another run: {', '.join(sorted(names))} of {run} are other files.")
-    differing = sorted(name for name in {*stated, *artefacts} if stated.get(name) != artefacts.get(name))
+    names = {*stated, *artefacts} - ({REPORT} - set(artefacts))  # people take the page away before they share a run
+    differing = sorted(name for name in names if stated.get(name) != artefacts.get(name))
     if differing:
         more = f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
         raise NotTrueError(f"{differing[0]} of {run} is not the file that was signed{more}.")

@@ -62,7 +62,6 @@ def _samples(certificate: Certificate, manifest: dict[str, Any], learner: str) -
         {
             "election": {
                 "voters": election["n_voters"],
-                "trusted_voters": election["n_trusted"],
                 "words": election["words"],
                 **settings,
             }

@@ -53,7 +53,7 @@ class AutoClassifier(ClassifierOfTables):
         What trees are drawn by; every base classifier is given its own index.
     """
 
-    answers_one_by_one = True  # so do all on the list; see poisonproof.training.asking
+    answers_one_by_one = True  # so do all on the list; see poisonproof.samples.batch
     takes_columns = takes_texts = True  # see poisonproof.samples.batch
 
     def __init__(

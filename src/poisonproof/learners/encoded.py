@@ -8,7 +8,9 @@ pooled learner computes each of them once.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -20,11 +22,13 @@ from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.learners.describe import describe
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.maps.callable_encoders import CallableEncoder
-from poisonproof.maps.encoders import Encoder
+from poisonproof.maps.encoders import Encoder, UnreadableSampleError
+from poisonproof.maps.named_encoders import encoder as named_encoder
 from poisonproof.maps.trusted import TrustedFeatures
+from poisonproof.samples.batch import ONE_BY_ONE, declares
 from poisonproof.samples.kinds import NumberSamples, Samples
 
-ASKED_TWICE = 8
+MEASURED_ON = 32  # samples that say how many numbers a function gives
 
 
 class EncodedClassifier(ClassifierMixin, BaseEstimator):
@@ -49,7 +53,7 @@ class EncodedClassifier(ClassifierMixin, BaseEstimator):
     @property
     def answers_one_by_one(self) -> bool:
         """Whether no company changes an answer: encoders see to that, so it is for the learner to say."""
-        return bool(getattr(self.estimator, "answers_one_by_one", False))
+        return declares(self.estimator, ONE_BY_ONE)
 
     def fit(self, X: Any, y: Any) -> Self:
         """Encode, then learn."""
@@ -89,7 +93,29 @@ def in_front(encoder: Any, learner: Any) -> Any:
     return clone(learner).set_params(features=encoder)
 
 
-def as_encoder(value: Any) -> Encoder:
+def encoder(source: str | Path | Callable[[Any], Any], *, width: int | None = None) -> Encoder:
+    """An encoder by its name, from a file, or of a function of your own.
+
+    Parameters
+    ----------
+    source : str, path or callable
+        ``efficientnet-lite0`` (1, 2; ``@160`` sets the pixels), ``wordllama``, ``minilm``; ``FILE.onnx``, a network for
+        pictures with a ``FILE.json`` beside it that declares how pictures enter, or ``FILE.npz``, embeddings that
+        `write_embeddings` wrote. Behind an encoder of pictures ``+signs`` or ``+objects`` sets one of our own maps
+        beside it, ``+2*signs`` with twice its length, and ``+efficientnet-lite1`` another encoder that comes by its
+        name. Or a function from a batch of samples to rows of numbers, which is asked about one sample at a time.
+    width : int, optional
+        How many numbers a function gives for a sample; where it gives another number, the sample is described by zeros.
+        Without it, the 32 training samples with the smallest content hashes say so, which is a premise.
+    """
+    if not isinstance(source, str | Path):
+        return as_encoder(source, width)
+    if width is not None:
+        raise PoisonproofError(f"The 'width' is of functions; how many numbers {source} gives is known. Leave it out.")
+    return named_encoder(str(source))
+
+
+def as_encoder(value: Any, width: int | None = None) -> Encoder:
     """An encoder as it is, or a function of samples with a record of what is known about it."""
     if isinstance(value, Encoder):
         return value
@@ -100,7 +126,7 @@ def as_encoder(value: Any) -> Encoder:
         )
     words = describe(value)
     name = getattr(value, "__qualname__", type(value).__qualname__)
-    return CallableEncoder.of(value, name, hashlib.sha256(words.encode()).hexdigest())
+    return CallableEncoder.of(value, name, hashlib.sha256(words.encode()).hexdigest(), width)
 
 
 def check_function(value: Any) -> None:
@@ -108,7 +134,7 @@ def check_function(value: Any) -> None:
     encoder = value.features if isinstance(value, TrustedFeatures) else value
     if not isinstance(encoder, CallableEncoder) or encoder.function is None:
         return
-    record = as_encoder(encoder.function).record
+    record = as_encoder(encoder.function, encoder.record.width).record
     if record != encoder.record:
         raise PoisonproofError(
             f"The function {encoder.record.name} has the SHA-256 {record.weights}, and the record of the encoder says "
@@ -124,13 +150,16 @@ def encoder_in(learner: Any) -> Encoder | None:
     return None
 
 
+def with_encoder(learner: Any, encoder: Encoder) -> Any:
+    """The learner with this encoder in place of its own."""
+    name = "encoder" if isinstance(getattr(learner, "encoder", None), Encoder) else "features"
+    return clone(learner).set_params(**{name: encoder})
+
+
 def without_cache(learner: Any) -> Any:
     """A learner as it may be kept: where embeddings lie on this machine is nobody else's business."""
-    for name in ("encoder", "features"):
-        part = getattr(learner, name, None)
-        if isinstance(part, Encoder) and part.cache is not None:
-            return clone(learner).set_params(**{name: replace(part, cache=None)})
-    return learner
+    encoder = encoder_in(learner)
+    return learner if encoder is None else with_encoder(learner, replace(encoder, cache=None))
 
 
 def map_without_cache(features: Any) -> Any:
@@ -142,12 +171,29 @@ def map_without_cache(features: Any) -> Any:
     return features
 
 
-def check_encoder(encoder: Encoder, samples: Samples) -> None:
-    """Refuse samples of a kind that an encoder does not take, and an encoder that shows itself to be no function."""
+def checked_encoder(encoder: Encoder, samples: Samples) -> Encoder:
+    """The encoder for these training samples, measured on those with the smallest content hashes.
+
+    No order decides which these are. Refuses samples of a kind that it does not take, and an encoder that shows itself
+    to be no function. If it has no numbers for any of the first, others are asked: as long as one is left, no sample
+    stops the training.
+    """
     takes = encoder.record.takes
-    pictures = isinstance(samples, NumberSamples) and samples.values.ndim in (3, 4)
+    one = samples.subset([0]) if len(samples) else samples  # stored samples know their kind and not their shape
+    pictures = isinstance(one, NumberSamples) and one.values.ndim in (3, 4)
     kind = "images" if pictures else samples.kind
     if takes != "anything" and takes != kind:
         raise PoisonproofError(f"The encoder {encoder.record.name} takes {takes}, and these samples are {kind}.")
-    spaced = np.arange(ASKED_TWICE) * len(samples) // ASKED_TWICE  # not the first ones, which one person may have sent
-    encoder.check(samples.take(np.unique(spaced)[: len(samples)]))
+    order, error = np.argsort(samples.content_hashes, kind="stable"), None
+    for start in range(0, len(order), MEASURED_ON):
+        try:
+            return encoder.measured(samples.take(order[start : start + MEASURED_ON]))
+        except UnreadableSampleError as first:
+            error = error or first
+    raise error or PoisonproofError(f"The encoder {encoder.record.name} was given no samples.")
+
+
+def for_samples(learner: Any, samples: Samples) -> Any:
+    """The learner with its encoder, if one stands in front of it, as it is for these training samples."""
+    encoder = encoder_in(learner)
+    return learner if encoder is None else with_encoder(learner, checked_encoder(encoder, samples))

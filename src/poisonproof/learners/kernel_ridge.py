@@ -29,7 +29,10 @@ from poisonproof.display.numbers import in_bytes
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.cholesky import solve_in_place
 from poisonproof.learners.codes import classes_and_codes
+from poisonproof.maps.asking import ask_map
 from poisonproof.maps.vectors import VectorFeatures
+from poisonproof.samples.batch import ONE_BY_ONE, declares
+from poisonproof.samples.rows import count_rows, take_rows
 from poisonproof.system.compiled import njit
 from poisonproof.system.threads import in_threads, one_linear_algebra_thread
 
@@ -53,8 +56,10 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
     features : callable, optional
         Feature map to small integers, with a ``scale`` that counts as length 1, such as `DigitFeatures`.
         Default: `VectorFeatures`, which rounds plain numbers. Called as ``features(X, training=…)``; gives
-        an array (n, copies, features). If it is ``mirrored``, the second half of a vector is the first half of the
-        mirrored sample's, and the kernel is the mean over a sample and its mirror image.
+        an array (n, copies, features). A map of your own is asked about one sample at a time; one that states its
+        ``n_features`` (and ``copies``, if there are several) may raise on a sample, whose features are then zeros,
+        so that no sample stops the training. If it is ``mirrored``, the second half of a vector is the first half of
+        the mirrored sample's, and the kernel is the mean over a sample and its mirror image.
     kernel : "rbf", "laplace" or "linear"
         ``exp(-gamma · distance²)``, ``exp(-gamma · distance)`` (Euclidean), or the inner product; on features
         divided by their scale.
@@ -116,7 +121,7 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
     def share(self, X: Any) -> Pool:
         """Everything about these training samples that subsets can share."""
         self._check()
-        return self.pool_of(np.asarray(self._features(X, training=True)))
+        return self.pool_of(_features_of(self._features, X, training=True))
 
     def pool_of(self, rows: NDArray[Any]) -> Pool:
         """The same, from the features (n, copies, features) of the training samples."""
@@ -174,7 +179,7 @@ class Pool:
 
     def test_features(self, X: Any) -> NDArray[Any]:
         """Features of test samples, one copy each."""
-        return np.asarray(self.features(X, training=False))[:, 0]
+        return _features_of(self.features, X, training=False)[:, 0]
 
     def rows_of(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rows of these samples, with their copies."""
@@ -272,7 +277,10 @@ def squared_lengths(rows: NDArray[Any], *, mirrored: bool = False) -> NDArray[np
     lengths = np.empty(len(rows), np.int64)
     longest = 0
     for start in range(0, len(rows), LENGTHS_AT_ONCE):
-        part = rows[start : start + LENGTHS_AT_ONCE].astype(np.int32)
+        given = rows[start : start + LENGTHS_AT_ONCE]
+        if given.dtype.itemsize > 2:  # numbers that int32 would not hold
+            longest = max(longest, int(np.abs(given.astype(np.float64)).max(initial=0)) ** 2)
+        part = given.astype(np.int32)
         lengths[start : start + LENGTHS_AT_ONCE] = np.einsum("ij,ij->i", part, part, dtype=np.int64)
         if mirrored:
             plain, mirror = np.split(part, 2, axis=1)
@@ -285,6 +293,27 @@ def squared_lengths(rows: NDArray[Any], *, mirrored: bool = False) -> NDArray[np
             f"got {longest}: choose a coarser scale."
         )
     return lengths
+
+
+def _features_of(features: Any, X: Any, *, training: bool) -> NDArray[Any]:
+    """Features (n, copies, features) of samples; a user's map that states its width may leave some out: zeros."""
+    width = getattr(features, "n_features", None)
+    if declares(features, ONE_BY_ONE) or width is None:
+        return ask_map(features, X, training=training)
+    shape = (1, int(getattr(features, "copies", 1)) if training else 1, int(width))
+    answers = [np.zeros(shape, np.int8)]
+    for row in range(count_rows(X)):
+        try:
+            answer = np.asarray(features(take_rows(X, [row]), training=training))
+            if answer.shape != shape or answer.dtype.kind not in "iu":
+                raise TypeError(f"{answer.dtype} of shape {answer.shape}")
+            squared_lengths(answer[0], mirrored=_mirrored(features))
+        except (MemoryError, OSError, ImportError):
+            raise
+        except Exception:  # whatever a map raises about one sample is about that sample alone
+            answer = np.zeros(shape, np.int8)
+        answers.append(answer)
+    return np.concatenate(answers)[1:]
 
 
 def _mirrored(features: Any) -> bool:

@@ -68,7 +68,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):
         Of each channel or feature.
     """
 
-    answers_one_by_one = True  # see poisonproof.training.asking
+    answers_one_by_one = True  # see poisonproof.samples.batch
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.seeding import seeded
+from poisonproof.samples.batch import ONE_BY_ONE, declares
 
 
 class SeedAveragedClassifier(ClassifierMixin, BaseEstimator):
@@ -73,7 +74,7 @@ class SeedAveragedClassifier(ClassifierMixin, BaseEstimator):
     @property
     def answers_one_by_one(self) -> bool:
         """Whether the models do (see `poisonproof.training.asking`): their mean is taken sample by sample."""
-        return bool(getattr(self.estimator, "answers_one_by_one", False))
+        return declares(self.estimator, ONE_BY_ONE)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Mean scores, an array (n, classes)."""

@@ -63,7 +63,7 @@ class TableClassifier(ClassifierOfTables):
         accuracy at most.
     """
 
-    answers_one_by_one = True  # see poisonproof.training.asking
+    answers_one_by_one = True  # see poisonproof.samples.batch
     takes_columns = True  # see poisonproof.samples.batch
 
     def __init__(self, C: float = 1.0, max_iter: int = 200) -> None:

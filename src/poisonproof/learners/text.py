@@ -40,7 +40,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         Iterations of the solver.
     """
 
-    answers_one_by_one = True  # see poisonproof.training.asking
+    answers_one_by_one = True  # see poisonproof.samples.batch
     takes_columns = takes_texts = True  # see poisonproof.samples.batch
 
     def __init__(
@@ -84,12 +84,16 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         self.bias_ = np.ascontiguousarray(model.intercept_)
         return self
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The class of the highest score; ties go to the smaller one."""
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Scores, an array (n, classes), or (n,) for two classes as in scikit-learn."""
         check_is_fitted(self)
         scores = scores_of(self._encode(X, self._words(X)), self.weights_, self.bias_)
-        best = (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
-        return self.classes_[best]
+        return scores[:, 0] if len(self.bias_) == 1 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of the highest score; ties go to the smaller one."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     @property
     def readings(self) -> tuple[WordReading, ...]:

@@ -33,7 +33,7 @@ class TreesClassifier(ClassifierOfTables):
         What the trees of a forest are drawn by; every base classifier is given its own index. Boosting draws nothing.
     """
 
-    answers_one_by_one = True  # see poisonproof.training.asking
+    answers_one_by_one = True  # see poisonproof.samples.batch
     takes_columns = True  # see poisonproof.samples.batch
 
     def __init__(

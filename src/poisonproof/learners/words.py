@@ -29,8 +29,6 @@ LEAST_APART = 1e-3
 class _WordsClassifier(ClassifierMixin, BaseEstimator):
     """What both have in common: one score for each class, linear in the words and pieces that the subset holds."""
 
-    answers_one_by_one = True  # see poisonproof.training.asking
-
     def __init__(self, *, n_hashed: int = 1 << 18) -> None:
         self.n_hashed = n_hashed
 
@@ -93,7 +91,7 @@ class BayesTextClassifier(_WordsClassifier):
         How many features words, and pieces of words, are hashed into.
     """
 
-    takes_texts = True  # see poisonproof.samples.batch
+    answers_one_by_one = takes_texts = True  # see poisonproof.samples.batch
 
     def __init__(self, *, smoothing: float = 0.05, n_hashed: int = 1 << 18) -> None:
         super().__init__(n_hashed=n_hashed)
@@ -144,7 +142,7 @@ class RidgeTextClassifier(_WordsClassifier):
         How many features words, and pieces of words, are hashed into.
     """
 
-    takes_texts = True  # see poisonproof.samples.batch
+    answers_one_by_one = takes_texts = True  # see poisonproof.samples.batch
 
     def __init__(self, *, ridge: float = 0.1, n_hashed: int = 1 << 18) -> None:
         super().__init__(n_hashed=n_hashed)

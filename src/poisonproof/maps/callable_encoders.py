@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,10 +30,13 @@ class CallableEncoder(Encoder):
     """
 
     function: Callable[[Any], Any] | None = field(default=None, compare=False, repr=False)
+    answers_one_by_one = True  # see poisonproof.samples.batch
 
     @classmethod
-    def of(cls, function: Callable[[Any], Any], name: str, digest: str) -> CallableEncoder:
-        """With what is known of it: its name, and a digest of its code and of what it holds."""
+    def of(cls, function: Callable[[Any], Any], name: str, digest: str, width: int | None = None) -> CallableEncoder:
+        """With what is known of it: its name, a digest of its code and of what it holds, and perhaps its width."""
+        if width is not None and (isinstance(width, bool) or not isinstance(width, int) or width < 1):
+            raise PoisonproofError(f"The 'width' of an encoder must be a whole number ≥ 1. Got {width!r} instead.")
         stated = getattr(function, "record", None)
         record = EncoderRecord(
             name=name,
@@ -45,7 +48,13 @@ class CallableEncoder(Encoder):
             trained_on="whatever the user knows; not covered by this proof",
             takes="anything",
         )
-        return cls(stated if isinstance(stated, EncoderRecord) else record, "", function=function)
+        record = stated if isinstance(stated, EncoderRecord) else record
+        return cls(record if width is None else replace(record, width=width), "", function=function)
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the function states a record: what it calls is not in the digest of its code."""
+        return isinstance(getattr(self.function, "record", None), EncoderRecord)
 
     def read(self, X: Any) -> Sequence[Any]:
         """Samples one by one, as they come."""

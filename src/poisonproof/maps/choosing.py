@@ -18,7 +18,6 @@ from poisonproof.maps.hashed import HashedFeatures
 from poisonproof.maps.pictures import PICTURES
 from poisonproof.maps.tables import TableFeatures
 from poisonproof.maps.vectors import VectorFeatures
-from poisonproof.samples.canonical import to_samples
 from poisonproof.samples.kinds import NumberSamples, SparseSamples, TableSamples, TextSamples
 from poisonproof.samples.schema import FEATURES
 
@@ -43,13 +42,11 @@ def map_for(
     *,
     unit: float | None = None,
     units: Mapping[str, Any] | None = None,
-    trusted: Any = None,
 ) -> Any:
     """A map by name, or the one of this kind of samples.
 
     ``unit``: what counts as 1 in plain numbers; 1 unless it is known from the data set, 255 for bytes. ``units``: of
-    the columns of a table, or "category"; otherwise they are read off the training rows, which is a premise,
-    or off ``trusted`` rows.
+    the columns of a table, or "category"; otherwise they are read off the training rows, which is a premise.
     """
     name = map_name(dataset) if name is None else name
     if name not in MAPS:
@@ -59,7 +56,7 @@ def map_for(
     if unit is not None and name != "numbers":
         raise PoisonproofError(f"--unit is of plain numbers, and the map is '{name}'; leave it out.")
     if name == "table":
-        return _table(dataset, units, trusted)
+        return _table(dataset, units)
     if name in PICTURES:
         return PICTURES[name]()
     if name == "words":
@@ -71,7 +68,7 @@ def map_for(
     return VectorFeatures(unit=one)
 
 
-def _table(dataset: Dataset, units: Mapping[str, Any] | None, trusted: Any) -> TableFeatures:
+def _table(dataset: Dataset, units: Mapping[str, Any] | None) -> TableFeatures:
     samples = dataset.train
     if isinstance(samples, TableSamples):
         names, more = [str(column.name) for column in samples.columns], {}
@@ -82,9 +79,6 @@ def _table(dataset: Dataset, units: Mapping[str, Any] | None, trusted: Any) -> T
         more = {"names": tuple(names)}
     else:
         raise PoisonproofError(f"The map 'table' reads tables, and these are {samples.kind}; use 'numbers' or 'words'.")
-    if trusted is not None:
-        rows = to_samples(trusted, dtype=dataset.dtype, n_features=dataset.n_features)
-        return TableFeatures.from_rows(rows, trusted=True, **more)
     if units is None:
         return TableFeatures.from_rows(samples, trusted=False, **more)
     unknown = [name for name in units if name not in names]

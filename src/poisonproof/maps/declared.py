@@ -9,7 +9,7 @@ from typing import Any
 from poisonproof.errors import PoisonproofError
 from poisonproof.maps.encoders import Encoder
 from poisonproof.maps.hashed import HashedFeatures
-from poisonproof.maps.named_encoders import encoder
+from poisonproof.maps.named_encoders import DEFAULT_FOR, encoder
 from poisonproof.maps.pictures import PICTURES
 from poisonproof.maps.tables import CategoryColumn, NumberColumn, TableFeatures
 from poisonproof.maps.vectors import VectorFeatures
@@ -39,15 +39,27 @@ def record_of(features: Any) -> dict[str, Any]:
     return {"name": OWN}
 
 
-def map_of(record: Mapping[str, Any]) -> Any:
-    """The map of what `record_of` wrote; one sentence if there is none."""
+def is_default(features: Any) -> bool:
+    """Whether this is one of our maps as it stands, which nobody gave a unit, a width or samples, or the encoder that
+    some kind of data gets if nobody names one.
+    """
+    record = record_of(features)
+    if record["name"] in PLAIN:
+        return bool(features == PLAIN[record["name"]]())
+    return record["name"] in PICTURES or record.get("of") in DEFAULT_FOR.values()
+
+
+def map_of(record: Mapping[str, Any], given: Encoder | None = None) -> Any:
+    """The map of what `record_of` wrote, an encoder if need be the one that is given; one sentence if there is none."""
     name, values = record.get("name"), {key: value for key, value in record.items() if key != "name"}
+    if name == OWN and given is not None:
+        return given
     if name == OWN:
         raise PoisonproofError(
             "The feature map is one of somebody's own, and a record does not hold its code; give the model itself."
         )
     if name == ENCODER:
-        made = encoder(str(values.get("of")))
+        made = encoder(str(values.get("of"))) if given is None else given
         if made.record.digest != values.get("digest"):
             raise PoisonproofError(f"The encoder '{values.get('of')}' is not the one on record: its digest is another.")
         return made

@@ -79,6 +79,7 @@ class DigitFeatures:
     copies: int = 3
     scale: float = 1024.0
     hand: Hand | None = HAND
+    answers_one_by_one = True  # see poisonproof.samples.batch
 
     @property
     def n_features(self) -> int:

@@ -1,10 +1,10 @@
 """Embeddings kept on disk: by the content of the sample and by the encoder that made them.
 
-One folder for each encoder. A file holds keys and embeddings of some samples; it is written whole or not at all, its
-name is the digest of its content, and it is checked when it is opened and then mapped. So runs share what they have,
-an interrupted encoding goes on, and a file that was altered is left aside and its samples are encoded again. A key is
-a digest of a sample: who holds the sample can confirm it. What is forgotten is gone: the files that held it are
-written anew.
+One folder for each encoder. A file holds keys and embeddings of some samples, all of one width, which is 0 where the
+encoder has no numbers for them. It is written whole or not at all, its name is the digest of its content, and it is
+checked when it is opened, and again when it has changed, and then mapped. So runs share what they have, an interrupted
+encoding goes on, and a file that was altered is deleted and its samples are encoded again. A key is a digest of a
+sample: who holds the sample can confirm it. What is forgotten is gone: the files that held it are written anew.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.errors import PoisonproofError
 from poisonproof.system.archives import map_npy
 from poisonproof.system.files import sha256_of_array, write_whole
 
@@ -41,6 +40,8 @@ def _content(sample: Any) -> bytes:
     if isinstance(sample, str):
         return b"text " + sample.encode("utf-8", "surrogatepass")
     array = np.ascontiguousarray(sample)
+    if array.dtype.hasobject:  # whose bytes are addresses
+        return f"cells {array.shape} {array.tolist()!r}".encode("utf-8", "surrogatepass")
     return f"array {array.dtype.newbyteorder('<').str} {array.shape} ".encode() + array.tobytes()
 
 
@@ -50,6 +51,7 @@ class EmbeddingCache:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._files: dict[Path, NDArray[np.uint8]] = {}
+        self._stamps: dict[Path, tuple[int, ...]] = {}
         self._places: dict[bytes, tuple[Path, int]] = {}
         folder.mkdir(parents=True, exist_ok=True)
         self.refresh()
@@ -72,13 +74,13 @@ class EmbeddingCache:
 
     def refresh(self) -> None:
         """See what others have written since, and what they have removed."""
-        present = set(self.folder.glob(f"*{SUFFIX}"))
-        for path in self._files.keys() - present:
+        present = {path: _stamp(path) for path in self.folder.glob(f"*{SUFFIX}")}
+        for path in [path for path in self._files if present.get(path) != self._stamps[path]]:
             self._drop(path)
-        for path in sorted(present - self._files.keys()):
+        for path in sorted(present.keys() - self._files.keys()):
             table = _checked(path)
             if table is None:
-                log.warning("%s is altered or damaged. It is left aside, and its samples are encoded again.", path)
+                log.warning("%s is altered or damaged. It is deleted, and its samples are encoded again.", path)
                 path.unlink(missing_ok=True)
             else:
                 self._add(path, table)
@@ -87,25 +89,19 @@ class EmbeddingCache:
         """Which of these samples are in it."""
         return np.array([key.tobytes() in self._places for key in keys], np.bool_)
 
-    def rows(self, keys: NDArray[np.void]) -> NDArray[np.int16]:
+    def rows(self, keys: NDArray[np.void]) -> list[NDArray[np.int16]]:
         """The embeddings of these samples, all of which it holds."""
         places = [self._places[key.tobytes()] for key in keys]
-        widths = {self._files[path].shape[1] for path, _ in places}
-        if len(widths) != 1:
-            raise PoisonproofError(f"{self.folder} holds embeddings of several widths; remove that folder.")
-        out = np.empty((len(keys), widths.pop() - KEY_BYTES), np.uint8)
-        by_file: dict[Path, list[tuple[int, int]]] = {}
-        for at, (path, row) in enumerate(places):
-            by_file.setdefault(path, []).append((at, row))
-        for path, pairs in by_file.items():
-            wanted, rows = np.array(pairs).T
-            out[wanted] = self._files[path][rows, KEY_BYTES:]
-        return out.view("<i2").astype(np.int16)
+        return [self._files[path][row, KEY_BYTES:].view("<i2") for path, row in places]
 
-    def keep(self, keys: NDArray[np.void], rows: NDArray[np.int16]) -> None:
+    def keep(self, keys: NDArray[np.void], answers: Sequence[NDArray[np.int16]]) -> None:
         """Write embeddings down, whole or not at all."""
+        widths = np.array([len(answer) for answer in answers])
         with _lock:
-            self._write(_bytes_of(keys), np.ascontiguousarray(rows, "<i2").view(np.uint8))
+            for width in set(widths.tolist()):
+                same = np.flatnonzero(widths == width).tolist()
+                rows = np.array([answers[at] for at in same], "<i2").reshape(len(same), width)
+                self._write(_bytes_of(keys[same]), rows.view(np.uint8).reshape(len(same), 2 * width))
 
     def forget(self, keys: NDArray[np.void]) -> int:
         """Delete the embeddings of these samples: files that hold any are written anew without them, then removed."""
@@ -132,7 +128,7 @@ class EmbeddingCache:
         self._add(path, map_npy(path))
 
     def _add(self, path: Path, table: NDArray[np.uint8]) -> None:
-        self._files[path] = table
+        self._files[path], self._stamps[path] = table, _stamp(path)
         keys = np.ascontiguousarray(table[:, :KEY_BYTES]).tobytes()
         for row in range(len(table)):
             self._places[keys[row * KEY_BYTES : (row + 1) * KEY_BYTES]] = (path, row)
@@ -146,11 +142,19 @@ def _bytes_of(keys: NDArray[np.void]) -> NDArray[np.uint8]:
     return np.frombuffer(keys.tobytes(), np.uint8).reshape(len(keys), KEY_BYTES)
 
 
+def _stamp(path: Path) -> tuple[int, ...]:
+    try:
+        status = path.stat()
+    except FileNotFoundError:  # another process was quicker
+        return ()
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
 def _checked(path: Path) -> NDArray[np.uint8] | None:
     """What a file holds, mapped; None if it is not what its name says."""
     try:
         table: NDArray[np.uint8] = map_npy(path)
-        whole = table.ndim == 2 and table.dtype == np.uint8 and table.shape[1] > KEY_BYTES and len(table) > 0
+        whole = table.ndim == 2 and table.dtype == np.uint8 and table.shape[1] >= KEY_BYTES and len(table) > 0
         whole = whole and table.shape[1] % 2 == 0 and path.name == f"{sha256_of_array(table)}{SUFFIX}"
     except (ValueError, OSError, EOFError):
         return None

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.maps.encoders import Encoder, EncoderRecord
+from poisonproof.maps.encoders import Encoder, EncoderRecord, UnreadableSampleError
 from poisonproof.maps.joined import JoinedEncoder, check_factor, side_by_side, together
 from poisonproof.maps.outside_embeddings import OutsideEmbeddings
 
@@ -38,6 +38,7 @@ class EncoderPair(Encoder):
     encoder: Encoder = field(kw_only=True)
     beside: Encoder = field(kw_only=True)
     factor: float = field(kw_only=True)
+    answers_one_by_one = True  # see poisonproof.samples.batch
 
     @classmethod
     def of(cls, encoder: Encoder, beside: Encoder, factor: float = 1.0) -> EncoderPair:
@@ -73,36 +74,52 @@ class EncoderPair(Encoder):
 
     def embed(self, sample: Any) -> NDArray[np.float64]:
         """Both embeddings, each of its own length."""
-        first, second = self.encoder._answer(sample), self.beside._answer(sample)
-        if isinstance(first, PoisonproofError):
-            raise first
-        if isinstance(second, PoisonproofError):
+        first = self.encoder._row(sample)
+        try:
+            second = self.beside._row(sample)
+        except UnreadableSampleError:
             second = np.zeros(self.beside.width, np.int16)
         return together(first, second, self.factor)
 
-    def probe(self) -> Any:
-        """A sample that the first can take."""
-        return self.encoder.probe()
+    def measured(self, X: Any) -> Self:
+        """The same with both measured on these samples; the second may have no numbers for any of them."""
+        first = self.encoder.measured(X)
+        try:
+            second = self.beside.measured(X)
+        except UnreadableSampleError:
+            second = self.beside
+        words = "; ".join(one.measured_by for one in (first, second) if one.measured_width is not None)
+        measured = replace(self, encoder=first, beside=second)
+        return replace(measured, measured_width=measured.width, measured_by=words) if words else measured
+
+    @property
+    def width(self) -> int:
+        """Of both together."""
+        return self.encoder.width + self.beside.width
+
+    @property
+    def needs_width(self) -> bool:
+        """Whether one of them does."""
+        return self.encoder.needs_width or self.beside.needs_width
+
+    @property
+    def lasting(self) -> bool:
+        """If both records say all."""
+        return self.encoder.lasting and self.beside.lasting
 
     def runtime(self) -> str:
         """What runs both."""
         return "; ".join(dict.fromkeys((self.encoder.runtime(), self.beside.runtime())))
 
-    def _encoded(self, samples: Sequence[Any]) -> NDArray[np.int16]:
-        return self._joined(self.encoder._encoded(samples), self.beside._encoded(samples))
-
-    def _kept(self, samples: Sequence[Any]) -> NDArray[np.int16]:
-        assert self.cache is not None
-        return self._joined(*(one.cached(self.cache)._kept(samples) for one in (self.encoder, self.beside)))
+    def _rows(self, samples: Sequence[Any]) -> NDArray[np.int16]:
+        first, second = (replace(one, cache=self.cache)._rows(samples) for one in (self.encoder, self.beside))
+        return side_by_side(first, second, self.factor, self.record.length)
 
     def forget(self, X: Any) -> int:
         """Delete the embeddings of these samples, of both; how many samples had some."""
         if self.cache is None:
             return 0
         return max(one.cached(self.cache).forget(X) for one in (self.encoder, self.beside))
-
-    def _joined(self, first: NDArray[np.int16], second: NDArray[np.int16]) -> NDArray[np.int16]:
-        return side_by_side(first, second, self.factor, self.record.length)
 
 
 def _record_of(first: Encoder, second: Encoder, factor: float) -> EncoderRecord:
@@ -112,4 +129,4 @@ def _record_of(first: Encoder, second: Encoder, factor: float) -> EncoderRecord:
     names = ("name", "version", "source", "licence", "weights", "trained_on")
     words: dict[str, Any] = {name: both(name) for name in names}
     second_words = f"of {factor!r} times its length behind it the second: {second.record.preprocessing}"
-    return replace(first.record, **words, preprocessing=f"{first.record.preprocessing}; {second_words}")
+    return replace(first.record, **words, preprocessing=f"{first.record.preprocessing}; {second_words}", width=None)

@@ -1,9 +1,10 @@
 """Encoders: fixed maps from one sample to whole numbers, made elsewhere, out of the attacker's reach.
 
 An embedding is a function of one sample and of weights whose digest is on record: not of its batch, of the order of the
-samples, of threads or of processes. Every sample is encoded by itself, on one thread, brought to a declared length and
-rounded to whole numbers, so that all that follows is exact. What it was trained on is not covered by any proof here: an
-encoder is a premise, with its name, its source and the SHA-256 of its weights.
+samples, of threads, of processes, or of what a memory holds. Every sample is encoded by itself, on one thread, brought
+to a declared length and rounded to whole numbers, so that all that follows is exact. As many numbers stand for every
+sample: one that an encoder has none for, or another number of them, is described by zeros. What it was trained on is
+not covered by any proof here: an encoder is a premise, with its name, its source and the SHA-256 of its weights.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import logging
 import math
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,9 +35,13 @@ LENGTH = 2048.0  # a power of two: dividing by it loses nothing
 PER_TASK = 4
 KEPT_AT_ONCE = 1024  # embeddings that an interruption can cost
 NOT_COVERED = "public; not covered by this proof"
+WIDTH = "width of the map"
+FLEETING = "until the tasks under way are done: "
 MOST_REMEMBERED = 1 << 28  # numbers
-_memory: dict[str, dict[bytes, NDArray[np.int16]]] = {}
+ASKED_TWICE = 8
+_memory: dict[tuple[str, int], dict[bytes, NDArray[np.int16]]] = {}
 _memory_lock = threading.Lock()
+_tasks = 0  # that are under way in this process
 log = logging.getLogger(__name__)
 
 
@@ -58,6 +65,8 @@ class EncoderRecord:
     takes : "images" or "texts"
     length : float
         What embeddings are brought to before they are rounded; what counts as length 1.
+    width : int, optional
+        How many numbers stand for a sample, where that is declared.
     """
 
     name: str
@@ -69,24 +78,26 @@ class EncoderRecord:
     trained_on: str
     takes: str
     length: float = LENGTH
+    width: int | None = None
 
     @property
     def digest(self) -> str:
         """SHA-256 of all of it."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
 
     @property
     def premise(self) -> Premise:
         """What certificates of embedded samples take as given."""
         value = (
             f"{self.name} {self.version}, {self.source}, licence {self.licence}, weights sha256 {self.weights}, "
-            f"{self.preprocessing}, {self.length:g} steps per unit; trained on {self.trained_on}"
+            f"{self.preprocessing}, {'' if self.width is None else f'{self.width} numbers, '}{self.length:g} steps per "
+            f"unit; trained on {self.trained_on}"
         )
         return Premise("encoder", value, declared=True)
 
     def as_dict(self) -> dict[str, Any]:
         """For a file."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "width" or value is not None}
 
 
 @dataclass(frozen=True)
@@ -103,11 +114,17 @@ class Encoder(ABC):
         Where the weights lie on this machine; they must have the digest on record.
     cache : str, optional
         A folder in which embeddings are kept; see `EmbeddingCache`.
+    measured_width : int, optional
+        How many numbers stand for a sample, where nobody declares it and training samples had to say (`measured`).
+    measured_by : str
+        The same in words, for a premise.
     """
 
     record: EncoderRecord
     place: str = field(compare=False)
     cache: str | None = field(default=None, compare=False)
+    measured_width: int | None = field(default=None, kw_only=True)
+    measured_by: str = field(default="", compare=False, kw_only=True)
     takes_missing = True  # what cannot be read says so itself
 
     @property
@@ -119,6 +136,17 @@ class Encoder(ABC):
     def premise(self) -> Premise:
         """What certificates take as given."""
         return self.record.premise
+
+    @property
+    def premises(self) -> tuple[Premise, ...]:
+        """The same, and how wide embeddings are if training samples had to say so."""
+        width = Premise(WIDTH, self.measured_by, declared=False)
+        return (self.premise,) if self.measured_width is None else (self.premise, width)
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the record says all that embeddings depend on, so that they may be remembered for good."""
+        return True
 
     @property
     def exact(self) -> bool:
@@ -139,24 +167,24 @@ class Encoder(ABC):
         samples = self.read(X)
         if not samples:
             raise PoisonproofError(f"The encoder {self.record.name} was given no samples.")
-        if self.cache is None:
-            return self._encoded(samples)[:, None]
-        return self._kept(samples)[:, None]
+        return self._rows(samples)[:, None]
 
     def remembered(self, X: Any) -> NDArray[np.int16]:
-        """The same; without a cache, this process remembers what it has encoded, as far as there is room for it."""
-        if self.cache is not None:
+        """The same as a call gives; without a cache, this process remembers what it has encoded, if there is room.
+
+        Embeddings by a function that has no record of its own are forgotten when the tasks under way are done: what it
+        calls may change from one fit to the next, and nothing would show it.
+        """
+        if self.cache is not None or not (self.lasting or _tasks):
             return self(X)
+        samples, width = self.read(X), self.width
         with _memory_lock:
-            memory = _memory.setdefault(self.identity, {})
-        samples = self.read(X)
+            memory = _memory.setdefault((self.identity if self.lasting else f"{FLEETING}{self.identity}", width), {})
         keys = [key.tobytes() for key in sample_keys(samples)]
         missing = {key: at for at, key in enumerate(keys) if key not in memory}
-        new = (
-            dict(zip(missing, self._encoded([samples[at] for at in missing.values()]), strict=True)) if missing else {}
-        )
-        rows = np.array([new[key] if key in new else memory[key] for key in keys], np.int16)
-        if sum(map(len, _memory.values())) * rows.shape[1] < MOST_REMEMBERED:
+        new = dict(zip(missing, self._rows([samples[at] for at in missing.values()]), strict=True)) if missing else {}
+        rows = np.array([new[key] if key in new else memory[key] for key in keys], np.int16).reshape(len(keys), width)
+        if sum(map(len, _memory.values())) * width < MOST_REMEMBERED:
             memory.update(new)
         return rows[:, None]
 
@@ -166,26 +194,26 @@ class Encoder(ABC):
             return 0
         return EmbeddingCache.of(self.cache, self.identity).forget(sample_keys(self.read(X)))
 
-    def check(self, X: Any) -> None:
-        """Refuse an encoder that gives no numbers for any of some samples, or others when it is asked again.
+    def measured(self, X: Any) -> Self:
+        """This encoder, with the width that most of these samples give (ties: the smaller) if nothing else says it.
 
-        What it cannot do with one sample stays with that sample, which is described by zeros.
+        Raises `UnreadableSampleError` if the encoder has no numbers for any of them, and refuses one that gives other
+        numbers when it is asked again.
         """
         samples = self.read(X)
-        once = [self._answer(sample) for sample in samples]
-        if all(isinstance(answer, PoisonproofError) for answer in once):
-            raise next(iter(once))  # type: ignore[misc]
-        again = [self._answer(sample) for sample in reversed(samples)][::-1]
-        for answer, other in zip(once, again, strict=True):
-            if isinstance(answer, PoisonproofError) and isinstance(other, PoisonproofError):
-                continue
-            failed = isinstance(answer, PoisonproofError) or isinstance(other, PoisonproofError)
-            if failed or not np.array_equal(answer, other):  # type: ignore[arg-type]
+        once = [self._answer(sample) for sample in (samples if self.needs_width else samples[:ASKED_TWICE])]
+        given = [answer for answer in once if not isinstance(answer, UnreadableSampleError)]
+        if not given:
+            raise next(answer for answer in once if isinstance(answer, UnreadableSampleError))
+        again = [self._answer(sample) for sample in reversed(samples[:ASKED_TWICE])][::-1]
+        for answer, other in zip(once, again, strict=False):
+            failed = [isinstance(one, UnreadableSampleError) for one in (answer, other)]
+            if failed[0] != failed[1] or not (failed[0] or np.array_equal(answer, other)):  # type: ignore[arg-type]
                 raise PoisonproofError(
                     f"The encoder {self.record.name} gave other numbers when it was asked about the same sample again; "
                     "it must be a fixed function of one sample: no random numbers, no dropout, nothing of the batch."
                 )
-        self._width(once)
+        return replace(self, **width_of_most([len(one) for one in given], len(samples))) if self.needs_width else self
 
     @property
     def identity(self) -> str:
@@ -204,65 +232,116 @@ class Encoder(ABC):
     def runtime(self) -> str:
         """What runs it here, as far as last bits may depend on it; opens and checks the weights."""
 
-    def _encoded(self, samples: Sequence[Any]) -> NDArray[np.int16]:
-        answers: list[NDArray[np.int16] | PoisonproofError | None] = [None] * len(samples)
-
-        def work(start: int, stop: int) -> None:
-            for at in range(start, stop):
-                answers[at] = self._answer(samples[at])
-
-        in_threads(len(samples), PER_TASK, work)
-        out = np.zeros((len(samples), self._width(answers)), np.int16)
-        failures = 0
-        for at, answer in enumerate(answers):
-            if isinstance(answer, np.ndarray):
-                out[at] = answer
-            else:
-                failures += 1
-        if failures:
-            log.warning("the encoder %s has no numbers for %d samples; they are zeros", self.record.name, failures)
-        return out
-
-    def _width(self, answers: Sequence[Any]) -> int:
-        """How many numbers stand for a sample: as many for every one."""
-        widths = {len(answer) for answer in answers if isinstance(answer, np.ndarray)}
-        if len(widths) > 1:
-            raise PoisonproofError(
-                f"The encoder {self.record.name} gave {min(widths)} numbers for one sample and {max(widths)} for "
-                "another; it must give as many for every sample."
-            )
-        return widths.pop() if widths else self.width
+    @property
+    def needs_width(self) -> bool:
+        """Whether only samples can say how many numbers stand for one: nothing is declared and nothing can be tried."""
+        kind = type(self)
+        return self.record.width is None and kind.probe is Encoder.probe and kind.width is Encoder.width
 
     @property
     def width(self) -> int:
-        """How many numbers stand for a sample, where none of a batch could be encoded."""
-        return len(to_length(np.asarray(self.embed(self.probe()), np.float64).reshape(-1), 1.0))
+        """How many numbers stand for a sample."""
+        declared = self.measured_width if self.record.width is None else self.record.width
+        return _probed_width(self) if declared is None else declared
 
     def probe(self) -> Any:
         """A sample that any such encoder can take."""
-        raise PoisonproofError(f"The encoder {self.record.name} has no numbers for any of these samples.")
+        raise PoisonproofError(
+            f"How many numbers the encoder {self.record.name} gives is not known before it is fitted; declare it: "
+            "poisonproof.encoder(function, width=…)."
+        )
 
-    def _answer(self, sample: Any) -> NDArray[np.int16] | PoisonproofError:
-        """The embedding of one sample, or why there is none."""
+    def _rows(self, samples: Sequence[Any]) -> NDArray[np.int16]:
+        """What stands for each sample, kept in the cache if there is one; zeros where there is nothing of the width."""
+        rows = np.zeros((len(samples), self.width), np.int16)
+        for at, answer in enumerate(self._asked(samples) if self.cache is None else self._kept(samples)):
+            if len(answer) == rows.shape[1]:
+                rows[at] = answer
+        return rows
+
+    def _row(self, sample: Any) -> NDArray[np.int16]:
+        """What stands for one sample; raises `UnreadableSampleError` where that would be zeros."""
+        answer = self._answer(sample)
+        if isinstance(answer, UnreadableSampleError):
+            raise answer
+        if len(answer) != self.width:
+            raise UnreadableSampleError(
+                f"The encoder {self.record.name} gave {len(answer)} numbers for a sample; it must give {self.width}."
+            )
+        return answer
+
+    def _asked(self, samples: Sequence[Any]) -> list[NDArray[np.int16]]:
+        """What the encoder says of each sample by itself, as many numbers as it gave; nothing where it has none."""
+        answers = [np.zeros(0, np.int16)] * len(samples)
+
+        def work(start: int, stop: int) -> None:
+            for at in range(start, stop):
+                answer = self._answer(samples[at])
+                if not isinstance(answer, UnreadableSampleError):
+                    answers[at] = answer
+
+        in_threads(len(samples), PER_TASK, work)
+        width = self.width
+        if failures := sum(len(answer) != width for answer in answers):
+            log.warning("the encoder %s has no numbers for %d samples; they are zeros", self.record.name, failures)
+        return answers
+
+    def _answer(self, sample: Any) -> NDArray[np.int16] | UnreadableSampleError:
+        """The embedding of one sample, or why there is none. Only what no sample is to blame for raises."""
         try:
             values = np.ascontiguousarray(np.asarray(self.embed(sample), np.float64).reshape(-1))
         except UnreadableSampleError as error:
             return error
+        except (PoisonproofError, MemoryError, OSError, ImportError):
+            raise
+        except Exception as error:
+            return UnreadableSampleError(
+                f"The encoder {self.record.name} raised on a sample ({type(error).__name__}: {error})."
+            )
         if len(values) == 0 or not np.isfinite(values).all():
             return UnreadableSampleError(
                 f"The encoder {self.record.name} gave NaN, infinity or nothing for a sample; it must give numbers."
             )
         return to_length(values, self.record.length)
 
-    def _kept(self, samples: Sequence[Any]) -> NDArray[np.int16]:
+    def _kept(self, samples: Sequence[Any]) -> list[NDArray[np.int16]]:
         assert self.cache is not None
         cache, keys = EmbeddingCache.of(self.cache, self.identity), sample_keys(samples)
         _, first = np.unique(keys, return_index=True)
         missing = first[~cache.holds(keys[first])]
         for start in range(0, len(missing), KEPT_AT_ONCE):
             chunk = np.sort(missing)[start : start + KEPT_AT_ONCE]
-            cache.keep(keys[chunk], self._encoded([samples[at] for at in chunk]))
+            cache.keep(keys[chunk], self._asked([samples[at] for at in chunk]))
         return cache.rows(keys)
+
+
+@cache
+def _probed_width(encoder: Encoder) -> int:
+    return len(np.asarray(encoder.embed(encoder.probe())).reshape(-1))
+
+
+def width_of_most(widths: Sequence[int], asked: int) -> dict[str, Any]:
+    """The width that most samples give (ties: the smaller), of so many that were asked; and the same in words."""
+    width = max(sorted(set(widths)), key=widths.count)
+    words = (
+        f"{width} numbers, as {widths.count(width)} of the {asked} training samples with the smallest hashes have it"
+    )
+    return {"measured_width": width, "measured_by": words}
+
+
+@contextmanager
+def remembering() -> Iterator[None]:
+    """A task in which samples are encoded more than once; see `Encoder.remembered`."""
+    global _tasks
+    with _memory_lock:
+        _tasks += 1
+    try:
+        yield
+    finally:
+        with _memory_lock:
+            _tasks -= 1
+            for identity in [known for known in _memory if not _tasks and known[0].startswith(FLEETING)]:
+                del _memory[identity]
 
 
 def to_length(values: NDArray[np.float64], length: float) -> NDArray[np.int16]:

@@ -26,8 +26,8 @@ from poisonproof.maps.onnx_sessions import opened_network
 from poisonproof.maps.resizing import UNIT, resized
 from poisonproof.system.archives import read_whole
 from poisonproof.system.environment import processor
+from poisonproof.system.opening import PACKAGE, check_may_open
 
-PACKAGE = "package:"
 LAYOUTS = ("NCHW", "NHWC")
 LARGEST_SIDE = 2048
 LARGEST_MODEL = 2 << 30
@@ -97,6 +97,7 @@ class ImageEncoder(Encoder):
 
     picture: Picture = Picture(224, 224)
     graph: str = "onnx"
+    answers_one_by_one = True  # see poisonproof.samples.batch
 
     @property
     def spec(self) -> str:
@@ -163,6 +164,7 @@ def checked_weights(place: str, digest: str) -> bytes:
 
     The place is a path, or ``package:NAME/FILE`` inside an installed package.
     """
+    check_may_open(place)
     try:
         content = read_whole(located(place), LARGEST_MODEL)
     except FileNotFoundError:
@@ -212,4 +214,5 @@ def images_of(X: Any, name: str) -> Sequence[NDArray[np.uint8]]:
 
 def weights_digest(path: str | Path) -> str:
     """SHA-256 of a file of weights."""
+    check_may_open(path)
     return hashlib.sha256(read_whole(path, LARGEST_MODEL)).hexdigest()

@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,7 @@ class JoinedEncoder(Encoder):
     encoder: Encoder = field(kw_only=True)
     beside: str = field(kw_only=True)
     factor: float = field(kw_only=True)
+    answers_one_by_one = True  # see poisonproof.samples.batch
 
     @classmethod
     def of(cls, encoder: Encoder, beside: str, factor: float = 1.0) -> JoinedEncoder:
@@ -68,6 +69,7 @@ class JoinedEncoder(Encoder):
             name=f"{encoder.record.name} beside {beside}",
             preprocessing=f"{encoder.record.preprocessing}; behind the embedding the map {beside} (constants sha256 "
             f"{constants[:16]}), of {float(factor)!r} times its length",
+            width=None,
         )
         plain = replace(encoder, cache=None)  # what is kept is kept together, and deleted together
         return cls(record, encoder.place, encoder=plain, beside=beside, factor=float(factor))
@@ -83,24 +85,41 @@ class JoinedEncoder(Encoder):
 
     def embed(self, sample: Any) -> NDArray[np.float64]:
         """Both vectors, each of its own length."""
-        embedding = self.encoder._answer(sample)
-        if isinstance(embedding, PoisonproofError):
-            raise embedding
+        embedding = self.encoder._row(sample)
         return together(embedding, described(_map(self.beside), sample[None])[0], self.factor)
 
-    def probe(self) -> Any:
-        """A picture that the encoder can take."""
-        return self.encoder.probe()
+    def measured(self, X: Any) -> Self:
+        """The same with the encoder measured on these samples."""
+        first = self.encoder.measured(X)
+        measured = replace(self, encoder=first)
+        return (
+            measured
+            if first.measured_width is None
+            else replace(measured, measured_width=measured.width, measured_by=first.measured_by)
+        )
+
+    @property
+    def width(self) -> int:
+        """Of both together."""
+        return self.encoder.width + _map_width(self.beside)
+
+    @property
+    def needs_width(self) -> bool:
+        """Whether the encoder does."""
+        return self.encoder.needs_width
+
+    @property
+    def lasting(self) -> bool:
+        """If the encoder's record says all."""
+        return self.encoder.lasting
 
     def runtime(self) -> str:
         """What runs the encoder."""
         return self.encoder.runtime()
 
-    def _encoded(self, samples: Sequence[Any]) -> NDArray[np.int16]:
-        embeddings = self.encoder._encoded(samples)
-        return side_by_side(
-            embeddings, described(_map(self.beside), np.stack(samples)), self.factor, self.record.length
-        )
+    def _asked(self, samples: Sequence[Any]) -> list[NDArray[np.int16]]:
+        beside = described(_map(self.beside), np.stack(samples))
+        return [*side_by_side(self.encoder._rows(samples), beside, self.factor, self.record.length)]
 
 
 def side_by_side(embeddings: NDArray[Any], other: NDArray[Any], factor: float, length: float) -> NDArray[np.int16]:
@@ -142,3 +161,8 @@ def together(embedding: NDArray[Any], other: NDArray[Any], factor: float) -> NDA
 @cache
 def _map(name: str) -> Any:
     return PICTURES[name]()
+
+
+@cache
+def _map_width(name: str) -> int:
+    return described(_map(name), np.zeros((1, 8, 8, 3), np.uint8)).shape[1]

@@ -13,13 +13,14 @@ from typing import NamedTuple
 from poisonproof.errors import PoisonproofError, missing_extra
 from poisonproof.maps.encoder_pair import EncoderPair
 from poisonproof.maps.encoders import NOT_COVERED, Encoder, EncoderRecord
-from poisonproof.maps.image_encoders import PACKAGE, ImageEncoder, Picture
+from poisonproof.maps.image_encoders import ImageEncoder, Picture
 from poisonproof.maps.joined import JoinedEncoder, joined_parts
-from poisonproof.maps.model_folders import folder_encoder
 from poisonproof.maps.onnx_files import onnx_encoder
 from poisonproof.maps.outside_embeddings import open_embeddings
+from poisonproof.maps.pictures import PICTURES
 from poisonproof.maps.sentence_encoders import SentenceEncoder
 from poisonproof.maps.text_encoders import TokenSumEncoder
+from poisonproof.system.opening import PACKAGE
 
 IMAGENET = f"ImageNet-1k, {NOT_COVERED}"
 
@@ -75,23 +76,12 @@ def named_encoder(name: str) -> Encoder:
     if name == "minilm":
         return _minilm()
     raise PoisonproofError(
-        f"There is no encoder '{name}'; there are {', '.join(ENCODERS)}, FILE.onnx, embeddings.npz, a "
-        "model's folder and MODULE:OBJECT."
+        f"There is no encoder '{name}'; there are {', '.join(ENCODERS)}, FILE.onnx, embeddings.npz and MODULE:OBJECT."
     )
 
 
 def encoder(name: str) -> Encoder:
-    """An encoder by its name, or from a file.
-
-    Parameters
-    ----------
-    name : str
-        ``efficientnet-lite0`` (1, 2; ``@160`` sets the pixels), ``wordllama``, ``minilm``; ``FILE.onnx``, a network for
-        pictures with a ``FILE.json`` beside it that declares how pictures enter; ``FILE.npz``, embeddings that
-        `write_embeddings` wrote; or a folder in which sentence-transformers, transformers or timm saved a model. Behind
-        an encoder of pictures ``+signs`` or ``+objects`` sets one of our own maps beside it, ``+2*signs`` with twice
-        its length, and ``+efficientnet-lite1`` another encoder that comes by its name.
-    """
+    """An encoder by its name, or from a file; see `poisonproof.encoder`."""
     if not Path(name).exists():
         if (joined := joined_parts(name)) is not None:
             return JoinedEncoder.of(encoder(joined[0]), *joined[1:])
@@ -101,9 +91,13 @@ def encoder(name: str) -> Encoder:
         return onnx_encoder(name)
     if name.endswith(".npz"):
         return open_embeddings(name)
-    if name.partition("@")[0] not in ENCODERS and Path(name).is_dir():
-        return folder_encoder(name)
     return named_encoder(name)
+
+
+def is_public(name: str) -> bool:
+    """Whether all parts of a name come with packages that we know: nothing of anybody's own is opened for it."""
+    first, *others = [part.rpartition("*")[2].partition("@")[0] for part in name.split("+")]
+    return first in ENCODERS and all(part in (*ENCODERS, *PICTURES) for part in others)
 
 
 def is_installed(name: str) -> bool:

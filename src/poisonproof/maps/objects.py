@@ -151,6 +151,7 @@ class ObjectFeatures:
     scale: float = 1900.0
     copies: int = 1
     mirrored: bool = True
+    answers_one_by_one = True  # see poisonproof.samples.batch
 
     @property
     def n_features(self) -> int:

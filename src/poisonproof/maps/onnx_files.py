@@ -11,6 +11,7 @@ from poisonproof.maps.encoders import EncoderRecord
 from poisonproof.maps.image_encoders import ImageEncoder, Picture, weights_digest
 from poisonproof.system.archives import read_whole
 from poisonproof.system.files import reading
+from poisonproof.system.opening import check_may_open
 
 DECLARED = ("size", "mean", "scale", "layout", "name", "version", "source", "licence", "trained_on")
 EXAMPLE = (
@@ -25,6 +26,7 @@ def onnx_encoder(path: str | Path) -> ImageEncoder:
     ``size`` (width, height) and ``trained_on`` must stand there; ``mean`` and ``scale`` of the colours, in levels
     from 0 to 255, ``layout``, ``name``, ``version``, ``source`` and ``licence`` may.
     """
+    check_may_open(Path(path).absolute())
     model, beside = Path(path), Path(path).with_suffix(".json")
     if not model.is_file():
         raise PoisonproofError(f"There is no ONNX file {model}.")
@@ -40,7 +42,7 @@ def onnx_encoder(path: str | Path) -> ImageEncoder:
         version=str(declared.get("version", "unknown")),
         source=str(declared.get("source", "a file")),
         licence=str(declared.get("licence", "unknown")),
-        weights=weights_digest(model),
+        weights=weights_digest(model.absolute()),
         preprocessing=str(picture),
         trained_on=f"{declared['trained_on']}; not covered by this proof",
         takes="images",

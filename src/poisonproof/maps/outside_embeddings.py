@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format, missing_extra
 from poisonproof.maps.embedding_cache import KEY_BYTES, sample_keys
 from poisonproof.maps.encoders import LENGTH, Encoder, EncoderRecord, UnreadableSampleError, to_length
+from poisonproof.maps.vectors import LONGEST
 from poisonproof.system.archives import read_npz
 from poisonproof.system.files import open_arrays, reading, sha256_of, write_arrays
+from poisonproof.system.opening import check_may_open
 
 FORMAT = "poisonproof embeddings 1"
 ARRAYS = ("keys", "rows")
@@ -31,6 +33,8 @@ _tables: dict[str, dict[bytes, NDArray[np.int16]]] = {}
 @dataclass(frozen=True)
 class OutsideEmbeddings(Encoder):
     """A table of embeddings as an encoder; `write_embeddings` makes one, `open_embeddings` opens it."""
+
+    answers_one_by_one = True  # see poisonproof.samples.batch
 
     @property
     def spec(self) -> str:
@@ -65,7 +69,7 @@ class OutsideEmbeddings(Encoder):
         """How many numbers stand for a sample."""
         return len(next(iter(self._table().values())))
 
-    def _answer(self, sample: Any) -> NDArray[np.int16] | PoisonproofError:
+    def _answer(self, sample: Any) -> NDArray[np.int16] | UnreadableSampleError:
         try:
             return self.embed(sample).astype(np.int16)
         except UnreadableSampleError as error:
@@ -74,6 +78,7 @@ class OutsideEmbeddings(Encoder):
     def _table(self) -> dict[bytes, NDArray[np.int16]]:
         with _lock:
             if self.record.weights not in _tables:
+                check_may_open(self.place)
                 actual = sha256_of(self.place)
                 if actual != self.record.weights:
                     raise PoisonproofError(
@@ -115,7 +120,11 @@ def write_embeddings(
         What the premise says about it.
     takes : str
         "images", "texts" or "anything".
+    length : float
+        What vectors are brought to before they are rounded, from 1 to 4095: beyond it products are not exact.
     """
+    if not 1 <= length <= LONGEST:
+        raise PoisonproofError(f"The 'length' of embeddings must be from 1 to {LONGEST}. Got {length!r} instead.")
     samples, numbers = plain_samples(X), np.asarray(vectors)
     if numbers.ndim != 2 or len(numbers) != len(samples) or numbers.dtype.kind not in "iuf" or numbers.shape[1] == 0:
         raise PoisonproofError(
@@ -156,6 +165,7 @@ def write_embeddings(
 
 def open_embeddings(path: str | Path) -> OutsideEmbeddings:
     """The table of a file that `write_embeddings` wrote; its SHA-256 is the digest on record."""
+    check_may_open(path)
     arrays, facts = open_arrays(path, ARRAYS)
     check_format(path, facts.get("format"), FORMAT)
     keys, rows = arrays["keys"], arrays["rows"]

@@ -55,6 +55,7 @@ class SentenceEncoder(Encoder):
     tokenizer_digest: str = ""
     n_heads: int = 12
     longest: int = 256
+    answers_one_by_one = True  # see poisonproof.samples.batch
 
     @property
     def spec(self) -> str:

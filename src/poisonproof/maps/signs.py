@@ -24,6 +24,7 @@ from poisonproof.maps.pixels import (
     orientation_grid,
     unit_length,
 )
+from poisonproof.samples.batch import ONE_BY_ONE, declares
 from poisonproof.system.compiled import njit
 from poisonproof.system.threads import in_threads, one_linear_algebra_thread
 
@@ -93,6 +94,11 @@ class SignFeatures:
     patches: ObjectFeatures | None = PATCHES
     patch_crop: float = 0.56
     patch_blur: float = 0.8
+
+    @property
+    def answers_one_by_one(self) -> bool:
+        """Whether no company changes a bit: it is for the map of the patches to say."""
+        return self.patches is None or declares(self.patches, ONE_BY_ONE)
 
     @property
     def n_features(self) -> int:

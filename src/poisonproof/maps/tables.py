@@ -73,6 +73,7 @@ class TableFeatures:
     trusted: bool = True
     names: tuple[str, ...] | None = None
     takes_missing = True
+    answers_one_by_one = True  # see poisonproof.samples.batch
 
     @property
     def words(self) -> str:

@@ -48,6 +48,7 @@ class TokenSumEncoder(Encoder):
 
     tokenizer: str = field(default="", compare=False)
     tokenizer_digest: str = ""
+    answers_one_by_one = True  # see poisonproof.samples.batch
 
     @property
     def spec(self) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
+from poisonproof.maps.asking import ask_map
 from poisonproof.maps.whitening import LENGTH, Whitening
 from poisonproof.premises import Premise
 from poisonproof.system.threads import one_linear_algebra_thread
@@ -52,6 +52,7 @@ class TrustedFeatures:
     n_trusted: int
     trusted_digest: str
     label_flips_only: bool = False
+    answers_one_by_one = True  # see poisonproof.samples.batch
 
     @classmethod
     def of(
@@ -91,7 +92,7 @@ class TrustedFeatures:
         raise AttributeError(f"{type(self).__name__} has no '{name}'")
 
     def _views(self, X: Any) -> NDArray[np.int16]:
-        views = np.asarray(self.features.views(X))
+        views = ask_map(self.features, X, "views")
         flat = self.whitening(views.reshape(-1, views.shape[2]))
         return flat.reshape(*views.shape[:2], self.n_features)
 
@@ -112,7 +113,7 @@ class TrustedFeatures:
 
 def described(features: Any, X: Any) -> NDArray[Any]:
     """Integer rows of samples; of mirrored features, the sums of the two halves."""
-    rows = np.asarray(features(X))
+    rows = ask_map(features, X)
     if rows.ndim == 3:
         rows = rows[:, 0]
     if rows.ndim != 2 or rows.dtype.kind not in "iu":
@@ -159,17 +160,3 @@ def near_of(rows: NDArray[Any], share: float) -> float:
     pairs = distances[np.triu_indices(len(chosen), 1)]
     at = max(math.ceil(share * len(pairs)), 1) - 1
     return math.sqrt(float(np.partition(pairs, at)[at]) + 0.5)
-
-
-def trusted_class_sizes(labels: Sequence[Any] | NDArray[Any], total: int) -> dict[Any, int]:
-    """Class sizes to declare for ``total`` training samples, in the proportions of trusted labels.
-
-    ``total`` is a constant from outside too: as many as were ordered, not as many as came.
-    """
-    if isinstance(total, bool) or not isinstance(total, int | np.integer) or total < 0:
-        raise PoisonproofError(f"The 'total' of class sizes must be a whole number ≥ 0. Got {total!r} instead.")
-    present, counts = np.unique(np.asarray(labels), return_counts=True)
-    if not len(present):
-        raise PoisonproofError("Class sizes cannot be read off no labels; give the labels of trusted samples.")
-    sizes = [int(count) * int(total) // int(counts.sum()) for count in counts]
-    return dict(zip(present.tolist(), sizes, strict=True))

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
+from poisonproof.maps.asking import ask_map
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Views:
     """
 
     features: Any
+    answers_one_by_one = True  # see poisonproof.samples.batch
 
     def __post_init__(self) -> None:
         if getattr(self.features, "copies", 1) < 2 or getattr(self.features, "mirrored", False):
@@ -46,8 +47,8 @@ class Views:
 
     def __call__(self, X: Any, *, training: bool = False) -> NDArray[Any]:
         """Features (n, 1, n_features) of samples as they are."""
-        return np.asarray(self.features(X))[:, :1]
+        return ask_map(self.features, X)[:, :1]
 
     def views(self, X: Any) -> NDArray[Any]:
         """Features (n, views, n_features) of the other views."""
-        return np.asarray(self.features(X, training=True))[:, 1:]
+        return ask_map(self.features, X, training=True)[:, 1:]

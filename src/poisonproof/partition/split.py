@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
@@ -101,7 +101,7 @@ class Split:
         if self.schema is not None and not isinstance(X, Samples):
             from poisonproof.samples.by_schema import read_by_schema
 
-            return read_by_schema(as_frame(X, exact=True), self.schema)
+            return read_by_schema(as_frame(X), self.schema)
         return to_samples(X, dtype=self.dtype, n_features=self.n_features)
 
     def partitions(
@@ -109,7 +109,7 @@ class Split:
     ) -> NDArray[np.int64]:
         """The partition of each sample; row i is a function of sample i alone.
 
-        Samples without a contributor share a partition here; an ensemble leaves them out (see `named`).
+        Samples without a contributor share a partition here; an ensemble leaves them out.
         """
         if self.kind == "group":
             if groups is None:
@@ -135,18 +135,15 @@ class Split:
             hashes = hash_bytes(pairs, len(samples))
         return _modulo(hashes, n_partitions)
 
-    def named(self, n_samples: int, groups: Any = None) -> NDArray[np.bool_]:
-        """Which samples have a contributor, each by itself; all of them where the split does not ask for one."""
-        if self.kind != "group" or groups is None:
-            return np.ones(n_samples, np.bool_)
-        return np.array([cell is not None for cell in label_cells(one_by_one(groups))], np.bool_)
+    def __str__(self) -> str:
+        return f"{self.kind}, {self.dtype}{', labels hashed' if self.hash_labels else ''}"
 
     def as_dict(self) -> dict[str, Any]:
         """The record as plain values, for a file."""
         record = asdict(self)
         del record["schema"]
         if self.schema is not None:
-            record["schema"] = {**self.schema.as_dict(), "guessed": self.schema.guessed}
+            record["schema"] = self.schema.as_dict()
         return record
 
     @classmethod
@@ -159,7 +156,7 @@ class Split:
             read = schema_from_dict(schema)
             if not isinstance(read, TableSchema):
                 raise PoisonproofError(f"A split reads tables by a schema. Got one for {read.kind}.")
-            record = {**record, "schema": replace(read, guessed=schema.get("guessed") is True)}
+            record = {**record, "schema": read}
         try:
             return cls(**record)
         except TypeError:

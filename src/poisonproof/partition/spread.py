@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex
 
 import numpy as np
 import xxhash
@@ -40,6 +40,17 @@ def _at_least_one(name: str, value: SupportsIndex) -> int:
     if number < 1 or isinstance(value, bool | np.bool_):
         raise PoisonproofError(f"The '{name}' parameter of a spread must be a whole number ≥ 1. Got {value!r} instead.")
     return number
+
+
+class SpreadArrays(NamedTuple):
+    """A spread as kernels take it: its shifts or, if there are none, rows of its table, which may lack partitions."""
+
+    shifts: NDArray[np.int64]
+    table: NDArray[np.int64]
+
+    def within(self, partitions: NDArray[np.int64]) -> SpreadArrays:
+        """These partitions alone."""
+        return SpreadArrays(np.empty(0, np.int64), np.array(self.table[partitions]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +78,11 @@ class Spread:
         if self.table is not None:
             if self.shifts is not None:
                 raise PoisonproofError("A spread takes shifts or a table, not both; use Spread.from_table for a table.")
-            object.__setattr__(self, "table", _balanced_table(self.table, self.n_subsets))
+            table = _balanced_table(np.asarray(self.table), self.n_subsets)
+            circulant = np.sort((np.arange(self.n_subsets)[:, None] + table[0]) % self.n_subsets, axis=1)
+            described = np.array_equal(table, circulant)  # by shifts: one map has one form, and so one digest
+            object.__setattr__(self, "table", None if described else table)
+            object.__setattr__(self, "shifts", tuple(table[0].tolist()) if described else None)
             return
         if self.shifts is None:
             raise PoisonproofError("A spread needs shifts; use Spread.from_table for a map that no shifts describe.")
@@ -165,11 +180,6 @@ class Spread:
             raise PoisonproofError(
                 f"A spread table must have two dimensions (partitions, d). Got an array of shape {rows.shape}."
             )
-        rows = _balanced_table(rows, len(rows))
-        shifts = rows[0]
-        circulant = np.sort((np.arange(len(rows))[:, None] + shifts) % len(rows), axis=1)
-        if np.array_equal(rows, circulant):
-            return cls(len(rows), tuple(shifts.tolist()))
         return cls(len(rows), None, rows)
 
     @property
@@ -202,7 +212,7 @@ class Spread:
         """The d partitions that feed a subset, in increasing order."""
         subset = self._checked("subset", subset)
         if self.table is not None:
-            return self._feeding[subset]
+            return self.feeding[subset]
         return np.sort((subset - np.asarray(self.shifts)) % self.n_subsets)
 
     def as_table(self) -> NDArray[np.int64]:
@@ -242,10 +252,12 @@ class Spread:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a spread and refuse one whose digest does not agree."""
-        arrays, facts = open_arrays(path, {"n_subsets"})
+        """Read a spread, also of what `split` wrote, and refuse one whose digest does not agree."""
+        arrays, facts = open_arrays(path)
         with reading(path):
-            if "table" in arrays:
+            if isinstance(facts.get("spread"), dict):
+                spread, facts = cls.from_dict(facts["spread"]), {"spread": facts["spread_digest"]}
+            elif "table" in arrays:
                 spread = cls.from_table(arrays["table"])
             elif "shifts" in arrays:
                 spread = cls(int(arrays["n_subsets"]), tuple(arrays["shifts"].tolist()))
@@ -255,6 +267,9 @@ class Spread:
             raise DamagedFileError(f"{path} is altered: its spread does not have the digest that the file states.")
         return spread
 
+    def __str__(self) -> str:
+        return f"k = {self.k:g}, d = {self.d}, digest {self.digest[:16]}"
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Spread) and self.digest == other.digest
 
@@ -262,8 +277,13 @@ class Spread:
         return hash(self.digest)
 
     @cached_property
-    def _feeding(self) -> NDArray[np.int64]:
-        """Row i lists the partitions that feed subset i (table spreads only)."""
+    def arrays(self) -> SpreadArrays:
+        """The map as kernels take it."""
+        return SpreadArrays(np.array(self.shifts or (), np.int64), np.array(self.as_table()))
+
+    @cached_property
+    def feeding(self) -> NDArray[np.int64]:
+        """Row i lists the partitions that feed subset i, in increasing order."""
         flat = self.as_table().ravel()
         return np.argsort(flat, kind="stable").reshape(self.n_subsets, self.d) // self.d
 

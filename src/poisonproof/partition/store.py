@@ -26,7 +26,7 @@ from poisonproof.samples.packed import joined, unpacked
 from poisonproof.system.archives import read_whole
 from poisonproof.system.files import arrays_in, read_record, reading, sha256_of
 
-FORMAT = "poisonproof partitions 2"  # 1: digests of 64-bit hashes
+FORMAT = "poisonproof partitions 3"  # 1: digests of 64-bit hashes; 2: labels "1" and "1.0" were two
 RECORD = "store.json"
 
 

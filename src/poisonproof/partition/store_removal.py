@@ -17,7 +17,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.partition.store import RECORD, PartitionStore, partition_file, rows_file
 from poisonproof.partition.store_writing import COMPLETE, DIGESTED, MARKER, write_partition, write_rows
 from poisonproof.samples.cells import cell_codes
-from poisonproof.samples.labels import label_cells
+from poisonproof.samples.labels import MOST_INFERRED, label_cells
 from poisonproof.system.files import sha256_of_array, write_record, write_text
 
 OF_FED = "partition"  # said of those rows only that base classifiers are fed
@@ -55,7 +55,7 @@ def without_rows(store: PartitionStore, numbers: NDArray[np.int64], made_of: str
     touched, fed = _touched(store, numbers, places)
     counts = _counts_after(store, places)
     if inferred:
-        _check_none_lost(counts)
+        _check_same_classes(counts)
     for j in touched.tolist():
         portion, rows = store.partition(j)
         stay = np.flatnonzero(~np.isin(rows, numbers))
@@ -119,9 +119,12 @@ def _counts_after(store: PartitionStore, places: NDArray[np.int64]) -> dict[str,
     return dict(zip(labels, counts.tolist(), strict=True))
 
 
-def _check_none_lost(counts: dict[str, int]) -> None:
-    for label in (label for label, count in counts.items() if not count):
-        raise PoisonproofError(
-            f"No row with the label '{label}' would be left; delete the rows from the file and say "
-            "`poisonproof update RUN DATA`, which reads everything anew."
-        )
+def _check_same_classes(counts: dict[str, int]) -> None:
+    """Refuse a removal after which a pass over the data might read other classes off them, or name one otherwise."""
+    cells = label_cells(counts)
+    if all(counts.values()) and len(set(cells)) == len(cells) <= MOST_INFERRED:
+        return
+    raise PoisonproofError(
+        "Without these rows other classes may be read off the labels; delete the rows from the file and say "
+        "`poisonproof update RUN DATA`, which reads everything anew."
+    )

@@ -6,16 +6,41 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
 from poisonproof.samples.canonical import canonical_rank
 from poisonproof.samples.kinds import Samples
+from poisonproof.system.files import open_arrays, write_arrays
 
 DIGEST_BYTES = 16
+
+
+FORMAT = "poisonproof subsets 2"
+
+
+def save_subsets(path: str | Path, subsets: Subsets, split: Split, names: Sequence[Any] | None = None) -> None:
+    """Write index lists for people who train elsewhere, with the spread and the split that made them."""
+    arrays = {
+        "rows": np.concatenate([subsets.rows(i) for i in range(len(subsets))]),
+        "starts": np.concatenate(([0], np.cumsum(subsets.sizes))),
+        "partition": subsets.partition,
+        **({} if names is None else {"names": np.array(names)}),
+    }
+    spread = {"spread": subsets.spread.as_dict(), "spread_digest": subsets.spread.digest}
+    write_arrays(path, arrays, {"format": FORMAT, **spread, "split": split.as_dict()})
+
+
+def made_with(path: str | Path) -> tuple[Spread, Split | None]:
+    """The spread and the split of what `save_subsets` wrote; of the file of a spread alone, that."""
+    facts = open_arrays(path)[1]
+    split = facts["split"] if facts.get("format") == FORMAT else None
+    return Spread.load(path), None if split is None else Split.from_dict(split)
 
 
 class TrainingSets(Protocol):

@@ -27,7 +27,7 @@ from poisonproof.partition.spread import Spread
 from poisonproof.planning.costs import Site, bill
 from poisonproof.planning.forecast import predicted_fraction
 from poisonproof.planning.pilot import Bench, Pilot
-from poisonproof.premises import Premise
+from poisonproof.samples.labels import label_cells, one_by_one
 from poisonproof.samples.rows import count_rows, take_rows
 from poisonproof.system.files import read_record, write_record
 from poisonproof.system.memory import resident_bytes
@@ -42,7 +42,6 @@ MOST_DESIGNED = 6000  # base classifiers; the tight certificate of larger design
 STEPS = 7
 MOST_PILOTS = 8
 SECONDS = 90.0
-PREMISE = "choice of k and d"
 log = logging.getLogger(__name__)
 
 
@@ -167,14 +166,6 @@ class Plan:
         return plan
 
 
-def followed_premise(followed: dict[str, Any]) -> Premise:
-    """What a run that followed a plan takes as given: who could poison the pilot could have changed the choice."""
-    how = f"k = {followed['k']:g}, d = {followed['d']}, {followed['spread']} spread"
-    return Premise(
-        PREMISE, f"{how}, by a pilot on its training data for attack size {followed['attack_size']}", declared=False
-    )
-
-
 def make_plan(
     dataset: Dataset,
     estimator: Any = None,
@@ -215,7 +206,7 @@ def make_plan(
         Workers, of the pilot and of the run.
     """
     learner = TableClassifier() if estimator is None else estimator
-    n_train = _check(dataset, attack_size, ds, seconds)
+    n_train = _check(dataset, attack_size, ks, ds, seconds)
     wanted = _grid(attack_size, n_train) if ks is None else _checked_ks(ks, attack_size, n_train)
     forecast, remarks = run_pilots(
         dataset, learner, attack_size, wanted, keep_members=keep_members, seconds=seconds, n_jobs=n_jobs
@@ -272,7 +263,7 @@ def run_pilots(
     return Forecast(pilots, attack_size, _site(bench, n_train, n_classes, resident, start)), remarks
 
 
-def _check(dataset: Dataset, attack_size: int, ds: Sequence[int], seconds: float) -> int:
+def _check(dataset: Dataset, attack_size: int, ks: Sequence[int] | None, ds: Sequence[int], seconds: float) -> int:
     n_train = count_rows(dataset.x_train)
     if attack_size < 1:
         raise PoisonproofError(
@@ -289,7 +280,7 @@ def _check(dataset: Dataset, attack_size: int, ds: Sequence[int], seconds: float
         )
     if not count_rows(dataset.x_test):
         raise PoisonproofError(f"{dataset.name} has no test samples; there would be nothing to certify.")
-    if 2 * attack_size + 1 > n_train // 2:
+    if not ks and 2 * attack_size + 1 > n_train // 2:
         raise PoisonproofError(
             f"The attack size must be below a quarter of the {n_train} training samples: k must exceed twice the "
             f"attack size, and subsets need two samples on average. Got {attack_size}."
@@ -302,13 +293,12 @@ def _check(dataset: Dataset, attack_size: int, ds: Sequence[int], seconds: float
 
 
 def _labels_that_occur(dataset: Dataset) -> int:
-    if dataset.classes is None:
-        return len(set(np.asarray(dataset.y_train).tolist()))
-    return len(np.intersect1d(np.asarray(dataset.classes), np.asarray(dataset.y_train)))
+    held = set(label_cells(one_by_one(dataset.y_train))) - {None}
+    return len(held if dataset.classes is None else held & set(label_cells(dataset.classes.tolist())))
 
 
 def _majority_share(dataset: Dataset) -> float:
-    counts = Counter(np.asarray(dataset.y_train).tolist())
+    counts = Counter(label_cells(one_by_one(dataset.y_train)))
     return max(counts.values()) / counts.total()
 
 
@@ -323,11 +313,13 @@ def _grid(attack_size: int, n_train: int) -> list[int]:
 
 def _checked_ks(ks: Sequence[int], attack_size: int, n_train: int) -> list[int]:
     chosen = sorted(set(ks))
-    if not chosen or chosen[0] <= 2 * attack_size or chosen[-1] > n_train // 2:
+    if not chosen or chosen[0] <= 2 * attack_size:
         raise PoisonproofError(
-            f"Every k must lie in {2 * attack_size + 1} … {n_train // 2}: above twice the attack size, since nothing "
-            f"is certified beyond k/2, and with two samples or more per subset. Got {list(ks)}."
+            f"Every k must be {2 * attack_size + 1} or more, above twice the attack size, since nothing is certified "
+            f"beyond k/2. Got {list(ks)}."
         )
+    if chosen[-1] > n_train // 2:
+        log.warning("with k = %d subsets have fewer than two of the %d training samples", chosen[-1], n_train)
     return chosen
 
 

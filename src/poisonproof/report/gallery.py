@@ -136,7 +136,9 @@ def gallery(
 def tallied(votes: Votes | Ballots | Neighbours, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Votes by class for these test samples, and behind them the abstentions."""
     if isinstance(votes, Votes):
-        return np.stack([np.bincount(votes.matrix[row], minlength=len(votes.classes) + 1) for row in rows])
+        abstention = len(votes.classes)
+        codes = np.minimum(votes.matrix[rows], abstention)
+        return np.stack([np.bincount(row, minlength=abstention + 1) for row in codes])
     if isinstance(votes, Neighbours):
         counts = speaking(replace(votes, order=votes.order[rows], first=votes.first[rows]))
     else:

@@ -16,21 +16,25 @@ from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
 from poisonproof.certificates.certificate import UNSEEN, Certificate, attack_sizes
+from poisonproof.certificates.shares import labels_of_codes
 from poisonproof.certificates.target_medians import median_radii_against_targets
 from poisonproof.display.charts import histogram, stairs, survival, ticks
 from poisonproof.display.numbers import percent
 from poisonproof.display.text import shown, shown_lines
+from poisonproof.errors import PoisonproofError
 from poisonproof.report.confusion import Confusion
 from poisonproof.report.gallery import Tile, gallery
 from poisonproof.report.methods import OtherMethod, other_methods, title_of
 from poisonproof.report.planned import beside_plan
-from poisonproof.report.published import SOURCES, WHY_DISPUTED, published_for
 from poisonproof.report.scarcity import Scarcity
 from poisonproof.report.summary import Summary, what_to_try
+from poisonproof.runs.folder import only_writer
+from poisonproof.runs.layout import REPORT
+from poisonproof.runs.manifest import Manifest
 from poisonproof.runs.outcome import Outcome
 from poisonproof.samples.schema import FEATURES
-from poisonproof.system.files import write_bytes
-from poisonproof.votes.votes import UNSEEN_LABEL, class_indices
+from poisonproof.system.files import sha256_of, write_bytes
+from poisonproof.votes.votes import class_indices, own_codes
 
 TEMPLATES = PackageLoader("poisonproof", "report/templates")
 MOST_TARGETS = 100  # classes beyond which the page does not certify against each of them
@@ -53,9 +57,17 @@ class ClassRow:
 
 
 def write_report(outcome: Outcome) -> Path:
-    """Write ``report.html`` into the run's folder."""
-    path = outcome.folder / "report.html"
-    write_bytes(path, page(outcome).encode("utf-8", "replace"))
+    """Write ``report.html`` into the run's folder, and its digest into the manifest: it may go, but not change."""
+    path, written = outcome.folder / REPORT, page(outcome).encode("utf-8", "replace")
+    if outcome.manifest.files is None:  # no run that was written
+        write_bytes(path, written)
+        return path
+    with only_writer(outcome.folder):
+        manifest = Manifest.read(outcome.folder)
+        if {**(manifest.files or {}), REPORT: ""} != {**outcome.manifest.files, REPORT: ""}:
+            raise PoisonproofError(f"{outcome.folder} was changed meanwhile; the report is that of who changed it.")
+        write_bytes(path, written)
+        manifest.but(files={**outcome.manifest.files, REPORT: sha256_of(path)}).write(outcome.folder)
     return path
 
 
@@ -66,16 +78,13 @@ def page(outcome: Outcome) -> str:
     right = certificate.prediction == truth
     size = headline_size(outcome)
     dataset = manifest.settings.name
-    classes = class_rows(outcome, truth, size)
+    classes = class_rows(outcome, size)
     filled = [row for row in classes if row.n]
-    k = None if certificate.spread is None else certificate.spread.k
     shelves = gallery(certificate, truth, outcome.x_test, outcome.votes, dataset, outcome.test, columns_of(outcome))
-    published = published_for(dataset, len(certificate), certificate.unit, k)
-    alike = [cell.attack_size for cell in published if cell.k == k]
     strongest = int(certificate.radius.max(initial=0))
     others = other_methods(outcome.votes, certificate)
-    top = max(strongest, *alike, size, *(int(other.certificate.radius.max(initial=0)) for other in others)) + 1
-    sizes = sorted({*attack_sizes(certificate), size, *(cell.attack_size for cell in published)})
+    top = max(strongest, size, *(int(other.certificate.radius.max(initial=0)) for other in others)) + 1
+    sizes = sorted({*attack_sizes(certificate), size})
     summary = Summary.of(outcome, sizes)
     balanced = certificate.certified_fraction_balanced(outcome.y_test, np.arange(top + 1))
     script = own_source("page.js")
@@ -112,9 +121,6 @@ def page(outcome: Outcome) -> str:
             remedy=what_to_try(outcome, summary.caution).capitalize() if summary.caution else "",
             shelves=shelves,
             sizes=list(zip(sizes, summary.certified, summary.balanced, strict=True)),
-            published=published,
-            sources=SOURCES,
-            why_disputed=WHY_DISPUTED,
             planned=beside_plan(outcome),
             **_partitions(outcome.partition_sizes),
             voters=certificate.voters,
@@ -197,17 +203,15 @@ def asked_size(outcome: Outcome) -> int | None:
     return None if size is None else int(size)
 
 
-def class_rows(outcome: Outcome, truth: NDArray[np.int64], size: int) -> list[ClassRow]:
+def class_rows(outcome: Outcome, size: int) -> list[ClassRow]:
     """What the test samples of each class came to, in the order of the classes; unseen labels, if any, stand last."""
-    certificate = outcome.certificate
-    names = dict(enumerate(certificate.classes.tolist()))
-    if (truth == UNSEEN_LABEL).any():
-        names[UNSEEN_LABEL] = UNSEEN
+    certificate, y = outcome.certificate, outcome.y_test
+    truth = own_codes(y, certificate.classes, inferred=certificate.classes_inferred)
     targets: dict[int, int | None] = {}
     if len(certificate.classes) <= MOST_TARGETS:
         targets = dict(enumerate(median_radii_against_targets(outcome.votes, certificate)))
     rows = []
-    for code, name in names.items():
+    for code, name in enumerate(labels_of_codes(certificate.classes, y, truth)):
         of_class = truth == code
         radii = certificate.radius[of_class & (certificate.prediction == code)]
         counted = zip(*(part.tolist() for part in np.unique(radii, return_counts=True)), strict=True)

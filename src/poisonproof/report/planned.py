@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from poisonproof.certificates.methods import certify
 from poisonproof.runs.outcome import Outcome
 
 
@@ -40,8 +39,6 @@ def beside_plan(outcome: Outcome) -> list[Figure]:
     if followed is None:
         return []
     certificate, size = outcome.certificate, followed["attack_size"]
-    if followed["method"] == "tight":
-        certificate = certify(outcome.ensemble_votes, "tight")
     method = ", tight certificate" if followed["method"] == "tight" else ""
     figures = [
         Figure("clean_accuracy", "clean accuracy", followed["clean"], certificate.clean_accuracy(outcome.y_test)),

@@ -16,6 +16,7 @@ from poisonproof.estimators.neighbours import NeighborVoteClassifier
 from poisonproof.estimators.samples_vote import SampleVoteClassifier
 from poisonproof.learners.describe import describe
 from poisonproof.maps.declared import OWN, map_of, record_of
+from poisonproof.maps.encoders import Encoder
 from poisonproof.partition.split import Split
 
 CLASSIFIERS: dict[str, type[SampleVoteClassifier]] = {
@@ -30,10 +31,6 @@ def election_of(model: SampleVoteClassifier) -> dict[str, Any]:
         raise PoisonproofError(
             f"A run is made of base classifiers, ballots or neighbours. Got {type(model).__name__}, which a run cannot "
             "keep yet; fit and save it by itself."
-        )
-    if model.trusted is not None:
-        raise PoisonproofError(
-            "A run cannot keep trusted samples yet; fit and save the model by itself, or leave 'trusted' out."
         )
     sizes = getattr(model, "class_sizes", None)
     if isinstance(sizes, Mapping):
@@ -58,16 +55,24 @@ def voters_in_words(model: SampleVoteClassifier) -> str:
 
 
 def classifier_of(
-    election: Mapping[str, Any], *, split: Split, classes: Sequence[Any] | None, n_jobs: int | None = None
+    election: Mapping[str, Any],
+    *,
+    split: Split,
+    classes: Sequence[Any] | None,
+    n_jobs: int | None = None,
+    encoder: Encoder | None = None,
 ) -> SampleVoteClassifier:
-    """The classifier of a record, not yet fitted; the map is the one that is stated, wherever its units came from."""
+    """The classifier of a record, not yet fitted; the map is the one that is stated, wherever its units came from.
+
+    Of an encoder, the one at hand is taken, with its cache, if it is the one on record.
+    """
     parameters = {name: value for name, value in election.items() if name not in ("method", "map", "steps_per_unit")}
     if isinstance(parameters.get("class_sizes"), list):
         parameters["class_sizes"] = dict(parameters["class_sizes"])
         classes = None  # they are the keys
     kind: Any = CLASSIFIERS[election["method"]]
     return kind(
-        map_of(election["map"]),
+        map_of(election["map"], encoder),
         scale=election["steps_per_unit"],
         split=split,
         classes=classes,

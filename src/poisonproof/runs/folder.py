@@ -37,6 +37,7 @@ from poisonproof.training.pooled_memory import PooledMemory
 from poisonproof.training.provenance import others
 
 CHANGEABLE = ("dataset", "classes")
+NOT_THE_QUESTION = ("data", "options", "choice", "left_out", "max_memory", "max-size")
 log = logging.getLogger(__name__)
 
 
@@ -130,6 +131,8 @@ def _opened_again(folder: Path, identity: Identity, settings: RunSettings) -> Ma
         raise DamagedFileError(
             f"{error} Put back a copy, or remove it and run the same command again: whole blocks are kept."
         ) from None
+    if not settings.update and settings.asked is not None:
+        _check_same_question(folder, manifest.asked or {}, settings.asked)
     differing = identity.differing(manifest.settings)
     for name in (name for name in differing if not (settings.update and name in CHANGEABLE)):
         raise PoisonproofError(
@@ -152,6 +155,27 @@ def _opened_again(folder: Path, identity: Identity, settings: RunSettings) -> Ma
     for name in altered(folder, manifest):
         log.warning("%s is altered or missing. It is written again.", folder / name)
     return manifest if settings.asked is None else manifest.but(asked=settings.asked)
+
+
+def _check_same_question(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse another question than the one that a run answers: its choices, premises and headline are about that one.
+
+    The data may have moved, which their digests judge, and what may be read or taken may be more than before.
+    """
+    one, other = _spoken(before), _spoken(now)
+    for name in sorted(one.keys() | other.keys()):
+        if one.get(name) != other.get(name):
+            raise PoisonproofError(
+                f"{folder} holds a run that was asked for with another --{name.replace('_', '-')} "
+                f"({_short(one.get(name, 'none'))} there, {_short(other.get(name, 'none'))} now); say what was said "
+                "then, choose another --out or remove the folder."
+            )
+
+
+def _spoken(asked: dict[str, Any]) -> dict[str, Any]:
+    """What a run was asked, by the names of options."""
+    words = {**asked, "method": asked.get("choice", {}).get("why"), **asked.get("options", {})}
+    return {name: value for name, value in words.items() if name not in NOT_THE_QUESTION and value is not None}
 
 
 def _begin_change(folder: Path, manifest: Manifest, identity: Identity, asked: dict[str, Any] | None) -> Manifest:

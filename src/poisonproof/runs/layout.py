@@ -23,21 +23,20 @@ COUNTS = {"ballots": "ballots.npz", "neighbours": "neighbours.npz"}  # what samp
 OF_VOTERS = ("model.json", "voters.npz", "map.skops")
 RANKINGS = rankings_file(Path("votes.npy")).name
 SCHEMA = "schema.json"
-ROWS = "rows.npz"
+REPORT = "report.html"
 AUDIT = ("audit.json", "audit.svg")
 SCRATCH = "scratch"
 LOCK = "run.lock"
 PARTITIONS = "partitions"
 FOLDERS = ("votes", "models", SCRATCH, PARTITIONS)
-OWN = ("manifest.json", "report.html", LOCK, *FOLDERS, SCHEMA, ROWS, RANKINGS, *AUDIT, *RESULTS, *COUNTS.values())
+OWN = ("manifest.json", REPORT, LOCK, *FOLDERS, SCHEMA, RANKINGS, *AUDIT, *RESULTS, *COUNTS.values())
 # What says something about the training data; the spread does not.
 CONCLUSIONS = (
     *(name for name in RESULTS if name != "spread.npz"),
     *COUNTS.values(),
     RANKINGS,
-    ROWS,
     *AUDIT,
-    "report.html",
+    REPORT,
     f"models/{RECORD}",
     f"models/{ESTIMATOR}",
     *(f"models/{name}" for name in OF_VOTERS if name != RECORD),
@@ -80,7 +79,6 @@ def results_of(folder: Path, identity: Identity) -> list[str]:
     if identity.election is not None:
         return _results_of_samples(folder, identity, COUNTS[identity.election["method"]])
     names = [*RESULTS, *([SCHEMA] if identity.schema is not None else []), *([RANKINGS] if identity.rankings else [])]
-    names += [ROWS] if (folder / ROWS).exists() else []
     names += sorted(f"votes/{path.name}" for path in (folder / "votes").glob("*.npz"))
     if not identity.votes_only:
         files = engine_named(pooled=bool(identity.pooled)).files(identity.n_subsets, folder / "models")
@@ -106,7 +104,9 @@ def altered(folder: Path, manifest: Manifest, *, members: bool = False) -> list[
     if by_members and identity.n_subsets > MEMBERS_PER_FILE * len(stated):
         raise DamagedFileError(f"{folder / FILE} is damaged: it lists fewer files than it has blocks.")
     expected = results_of(folder, identity)
-    optional = (name for name in stated if name == ROWS or BLOCK_FILE.fullmatch(name))
+    optional = (name for name in stated if BLOCK_FILE.fullmatch(name))
     names = [*expected, *(name for name in optional if name not in expected)]
+    if members and REPORT in stated and (folder / REPORT).exists():  # people take it away before they share a run
+        names.append(REPORT)
     judged = [name for name in names if members or not ("members-" in name or BLOCK_FILE.fullmatch(name))]
     return [name for name in judged if not (folder / name).exists() or sha256_of(folder / name) != stated.get(name)]

@@ -126,10 +126,15 @@ class Manifest:
     files: dict[str, str] | None = None
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any], where: Path) -> Manifest:
-        """The manifest that `as_dict` wrote; one sentence if an entry is missing, unknown or of another type."""
+    def from_dict(cls, record: Mapping[str, Any], where: Path, *, strict: bool = True) -> Manifest:
+        """The manifest that `as_dict` wrote; one sentence if an entry is missing, unknown or of another type.
+
+        If not ``strict``, unknown entries are left out; they are for `poisonproof.verify` to name.
+        """
         check_format(where.parent, record.get("format"), FORMAT)
         facts = {name: value for name, value in record.items() if name not in ("format", "digest")}
+        if not strict:
+            facts = {name: value for name, value in facts.items() if name in MANIFEST_TYPES}
         if isinstance(facts.get("settings"), dict):
             facts["settings"] = _record_of(Identity, facts["settings"], SETTINGS_TYPES, f"the settings in {where}")
         facts |= {name: tuple(facts[name]) for name in LISTS if isinstance(facts.get(name), list)}
@@ -142,9 +147,9 @@ class Manifest:
         return manifest
 
     @classmethod
-    def read(cls, folder: Path) -> Manifest:
+    def read(cls, folder: Path, *, strict: bool = True) -> Manifest:
         """The manifest in a folder."""
-        return cls.from_dict(read_record(folder / FILE), folder / FILE)
+        return cls.from_dict(read_record(folder / FILE), folder / FILE, strict=strict)
 
     def as_dict(self) -> dict[str, Any]:
         """For a file: everything of a complete run, and of others what there is to say."""

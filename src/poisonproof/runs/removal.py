@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.data import Dataset
-from poisonproof.samples.hashing import among
 
 SALT_BYTES = 16
 MARK_BYTES = 16
@@ -54,11 +53,6 @@ class LeftOut:
         """The rows that bear a mark, of all rows of a source, by their hashes."""
         marks = self._marks(hashes)
         return np.array([row for row, mark in enumerate(marks) if mark in self.marks], np.int64)
-
-    def are(self, rows: NDArray[np.int64], hashes: NDArray[np.uint64]) -> bool:
-        """Whether of all rows of a source, by their hashes, these bear the marks, and no others."""
-        like = np.flatnonzero(among(hashes, hashes[rows]))  # the mark of a row depends on rows of its hash alone
-        return len(rows) == len(self.marks) and np.array_equal(like[self.rows_among(hashes[like])], rows)
 
     def and_rows(self, source: Dataset, rows: Sequence[int]) -> LeftOut:
         """Also these rows of the source; naming one again changes nothing."""

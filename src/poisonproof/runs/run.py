@@ -23,16 +23,16 @@ from poisonproof.estimators.prepared import Prepared
 from poisonproof.partition.store import StoredSubsets
 from poisonproof.runs.blocks import vote_all
 from poisonproof.runs.folder import noted_stale, opened_run
-from poisonproof.runs.kept_rows import keep_rows
 from poisonproof.runs.layout import SCHEMA, SCRATCH, results_of
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.runs.outcome import Clock, Outcome, first_figures, origin_of, threat_model
 from poisonproof.runs.undefended import TOO_LARGE, Undefended, not_trained, trained_before
 from poisonproof.samples.kinds import Samples
-from poisonproof.samples.labels import read_labels, read_once
+from poisonproof.samples.labels import label_cells, places_of
 from poisonproof.samples.schema import Schema
 from poisonproof.system.environment import environment
 from poisonproof.system.files import read_record, sha256_of, write_text, write_whole
+from poisonproof.system.threads import at_most_threads
 from poisonproof.training.member_memory import MemberMemory
 from poisonproof.training.model_files import save_model_record
 from poisonproof.training.pooled_memory import PooledMemory
@@ -70,11 +70,12 @@ def run(
     if not isinstance(model, FiniteAggregationClassifier):
         from poisonproof.runs.samples import run_samples
 
-        return run_samples(dataset, model, folder, settings)
+        with at_most_threads(model.n_jobs):
+            return run_samples(dataset, model, folder, settings)
     folder, clock = Path(folder), Clock()
-    with opened_run(dataset, model, folder, settings) as (ensemble, manifest, memory, n_jobs):
+    with at_most_threads(model.n_jobs), opened_run(dataset, model, folder, settings) as opened:
+        ensemble, manifest, memory, n_jobs = opened
         trained = trained_before(manifest)
-        digests = keep_rows(folder, dataset, ensemble)
         clock.stop("prepare")
         bound = settings.max_memory
         order = Order(folder, ensemble.training, ensemble.digests, settings.rankings, not settings.votes_only)
@@ -89,8 +90,9 @@ def run(
         test = dataset.samples_for("test", ensemble.split)
         (voted,) = vote_all([order], test, len(ensemble.classes), resources, stale=stale)
         clock.stop("train and vote", 0.0 if manifest.changing else (manifest.seconds or {}).get("train and vote", 0.0))
-        votes, y_test = ensemble.votes(voted.votes), read_once(dataset.y_test)
-        certificate = replace(certify(votes), origin=origin_of(manifest.settings, threat_model(ensemble.split)))
+        votes, y_test = ensemble.votes(voted.votes), dataset.y_test
+        certificate = certify(votes, _method_of(manifest))  # type: ignore[call-overload]
+        certificate = replace(certificate, origin=origin_of(manifest.settings, threat_model(ensemble.split)))
         clock.stop("certify")
         needs_more = settings.undefended and bound is not None and _undefended_bytes(ensemble, memory, test) > bound
         if needs_more:
@@ -107,7 +109,7 @@ def run(
         votes.save(folder / "votes.npy")
         certificate.save(folder / "certificate.npz")
         write_ensemble(folder, ensemble, model, dataset.schema, votes_only=settings.votes_only)
-        digests |= voted.digests | {"votes.npy": read_record(folder / "votes.json")["matrix"]["sha256"]}
+        digests = voted.digests | {"votes.npy": read_record(folder / "votes.json")["matrix"]["sha256"]}
         manifest = _finished(manifest.but(**of_run(folder, voted.made)), ensemble, certificate, y_test, dataset.notes)
         files = {name: digests.get(name) or sha256_of(folder / name) for name in results_of(folder, manifest.settings)}
         finished = manifest.but(files=files)
@@ -147,6 +149,11 @@ def write_ensemble(
         save_model_record(fitted_but_for_members(model, ensemble), folder / "models")
 
 
+def _method_of(manifest: Manifest) -> str:
+    """The certificate of a run: the one for which the plan that it follows recommends its spread."""
+    return str(((manifest.asked or {}).get("plan") or {}).get("method", "finite-aggregation"))
+
+
 def _by_class(ensemble: Prepared) -> NDArray[np.int64] | None:
     """How many training samples each class has; None where some are left out of partitions and nobody counted them."""
     codes, n_classes = ensemble.training.codes, len(ensemble.classes)
@@ -156,7 +163,7 @@ def _by_class(ensemble: Prepared) -> NDArray[np.int64] | None:
     if record["n_incomplete"]:
         return None
     by_class = np.zeros(n_classes, np.int64)
-    codes = read_labels(record["labels"], ensemble.classes.tolist()).codes
+    codes = places_of(label_cells(record["labels"]), label_cells(ensemble.classes.tolist()))
     np.add.at(by_class, codes[codes >= 0], np.array(record["counts"], np.int64)[codes >= 0])
     return by_class
 
@@ -184,7 +191,7 @@ def _finished(
     return manifest.changed(n_train=n_train, of=n_subsets).but(
         status="complete",
         environment=environment(),
-        premises=tuple(premise.words for premise in ensemble.premises),
+        premises=tuple(premise.words for premise in certificate.premises),
         notes=notes,
         threat_model=threat_model(ensemble.split),
         unit=certificate.unit,

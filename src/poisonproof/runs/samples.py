@@ -15,7 +15,7 @@ from poisonproof.certificates.methods import Certificate, certify
 from poisonproof.data import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.prepared import split_of
-from poisonproof.estimators.samples_vote import SampleVoteClassifier
+from poisonproof.estimators.samples_vote import OF_THE_RULE, SampleVoteClassifier
 from poisonproof.runs.counts import count_all
 from poisonproof.runs.election import election_of, voters_in_words
 from poisonproof.runs.folder import noted_stale, only_writer, open_folder, refuse_strangers
@@ -101,12 +101,18 @@ def run_samples(dataset: Dataset, model: SampleVoteClassifier, folder: str | Pat
 
 
 def _fitted(dataset: Dataset, model: SampleVoteClassifier) -> SampleVoteClassifier:
-    """A classifier with the same parameters, fitted; the premises of the data set stand in place of its own."""
+    """A classifier with the same parameters, fitted; the premises of the data set stand in place of its own.
+
+    Of the rule of the vote the data set says only who chose it: its words are the classifier's.
+    """
     split = split_of(model)
     fitted: SampleVoteClassifier = type(model)(**model.get_params(deep=False))
     samples: Samples = dataset.samples_for("train", split)
     fitted.fit(samples, dataset.y_train, dataset.groups)
-    premises = {premise.what: premise for premise in (*fitted.premises_, *dataset.premises)}
+    premises = {premise.what: premise for premise in fitted.premises_}
+    for premise in dataset.premises:
+        rule = premises.get(premise.what) if premise.what in OF_THE_RULE else None
+        premises[premise.what] = premise if rule is None else replace(rule, declared=premise.declared)
     fitted.premises_ = tuple(premises.values())
     return fitted
 
@@ -120,7 +126,7 @@ def _finished(
         environment=environment(),
         environments=[environment()],
         made_in=[],
-        premises=tuple(premise.words for premise in fitted.premises_),
+        premises=tuple(premise.words for premise in certificate.premises),
         notes=dataset.notes,
         unit=certificate.unit,
         method=certificate.method,

@@ -15,6 +15,7 @@ from poisonproof.runs.layout import SCRATCH
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.runs.outcome import Clock
 from poisonproof.runs.run import write_ensemble
+from poisonproof.system.threads import at_most_threads
 from poisonproof.training.provenance import of_run
 from poisonproof.training.work import Order, Resources
 
@@ -32,7 +33,8 @@ def train(
     """
     folder = Path(folder)
     settings = replace(settings, votes_only=False, rankings=False, resume=True, update=False)
-    with opened_run(dataset, model, folder, settings) as (ensemble, manifest, _, n_jobs):
+    with at_most_threads(model.n_jobs), opened_run(dataset, model, folder, settings) as opened:
+        ensemble, manifest, _, n_jobs = opened
         if manifest.status == "complete":
             return manifest
         clock = Clock()

@@ -19,7 +19,7 @@ from poisonproof.partition.split import Split
 from poisonproof.partition.store import StoredSubsets
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.samples.kinds import Samples
-from poisonproof.samples.labels import read_labels
+from poisonproof.samples.labels import label_cells, one_by_one, places_of
 from poisonproof.samples.schema import TableSchema
 from poisonproof.system.environment import environment
 from poisonproof.system.threads import one_linear_algebra_thread
@@ -87,7 +87,8 @@ class Undefended:
         """Where training samples vote nothing is trained that could be trained undefended: the strong one alone."""
         from poisonproof.learners.strong import strong_for
 
-        samples, codes = dataset.samples_for("train", split), read_labels(dataset.y_train, classes.tolist()).codes
+        samples = dataset.samples_for("train", split)
+        codes = places_of(label_cells(one_by_one(dataset.y_train)), label_cells(classes.tolist()))
         lesson = Lesson(samples, codes, np.flatnonzero(codes >= 0), classes, dataset, split)
         strong = strong_for(samples, images=_are_images(dataset), texts=_text_columns(dataset))
         return cls(None, *_strong_share(lesson, strong))
@@ -141,7 +142,8 @@ class Lesson:
         with one_linear_algebra_thread(), isolated(0):
             learner.fit(fed_to(learner, self.samples, self.rows, form), self.codes[self.rows])
             answers = learner.predict(fed_to(learner, test, np.arange(len(test)), form))
-        return float((self.classes[answers] == self.dataset.y_test).mean())
+        truth = places_of(label_cells(one_by_one(self.dataset.y_test)), label_cells(self.classes.tolist()))
+        return float((answers == truth).mean())
 
 
 def _strong_share(lesson: Lesson, strong: Strong | None) -> tuple[float | None, str | None]:

@@ -1,7 +1,8 @@
 """Rows of a table as columns of numbers and of places among categories: what a learner that reads columns is fed.
 
 It holds what the frame of `TableSamples.take` holds, without pandas between. A learner says that it takes one by an
-attribute, ``takes_columns``; and ``takes_texts``, where a sample is a text (`poisonproof.samples.texts`).
+attribute, ``takes_columns``; and ``takes_texts``, where a sample is a text (`poisonproof.samples.texts`). Such marks
+hold for the class that declares them and not for its children.
 """
 
 from __future__ import annotations
@@ -18,20 +19,23 @@ from poisonproof.samples.columns import MISSING, NUMBER, OBJECT, Column
 from poisonproof.samples.texts import Encode, Shared, encoded_texts
 
 MISSING_NAME = "m"
+ONE_BY_ONE = "answers_one_by_one"
+"""The mark of learners and maps whose answer about a sample does not depend, to the bit, on the samples beside it."""
+
+
+def declares(thing: Any, mark: str) -> bool:
+    """Whether the own class of a learner or a map bears this mark; a class derived from it may do other things."""
+    return mark in vars(type(thing)) and bool(getattr(thing, mark))
 
 
 def takes_columns(learner: Any) -> bool:
-    """Whether a learner's own class says so; a class derived from it may have a `fit` that knows frames only."""
-    return _says("takes_columns", learner)
+    """Whether a learner can be fed a `TableBatch`."""
+    return declares(learner, "takes_columns")
 
 
 def takes_texts(learner: Any) -> bool:
-    """The same of texts."""
-    return _says("takes_texts", learner)
-
-
-def _says(mark: str, learner: Any) -> bool:
-    return mark in vars(type(learner)) and bool(getattr(learner, mark))
+    """Whether a learner can be fed a `TextBatch`."""
+    return declares(learner, "takes_texts")
 
 
 def name_of(cell: Any) -> str:

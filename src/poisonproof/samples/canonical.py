@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
+from poisonproof.samples.cells import valid_text
 from poisonproof.samples.columns import canonical_numbers
 from poisonproof.samples.frame_columns import columns_of
 from poisonproof.samples.frames import as_frame, is_frame
@@ -53,7 +54,7 @@ def to_samples(X: Any, *, dtype: str = "float64", n_features: int | None = None)
         given = np.asarray(X)
         if given.dtype != np.uint8:
             raise PoisonproofError(f"The samples were declared as uint8. Got an array of dtype {given.dtype} instead.")
-    loose = read_loose(X, n_features)
+    loose = read_loose(X.to_numpy() if hasattr(X, "iloc") else X, n_features)
     with np.errstate(invalid="ignore", over="ignore"):  # a signalling NaN is a NaN like any other
         X = X if loose is None else loose.values
         values = check_array(X, dtype=dtype, order="C", ensure_all_finite=False, allow_nd=True, input_name="X")
@@ -70,16 +71,17 @@ def _of_width(samples: Samples, n_features: int | None) -> Samples:
 
 
 def _is_texts(X: Any) -> bool:
-    """A sequence that is mostly strings, so that no single sample decides."""
+    """A sequence of more texts than rows, so that no single sample decides, and nothing that is neither."""
     if not ((isinstance(X, np.ndarray) and X.ndim == 1) or isinstance(X, list | tuple) or hasattr(X, "iloc")):
         return False
-    return 2 * sum(isinstance(sample, str) for sample in X) > len(X)
+    n_texts = sum(isinstance(sample, str) for sample in X)
+    return n_texts > 0 and n_texts > sum(isinstance(sample, list | tuple | np.ndarray) for sample in X)
 
 
 def _from_texts(X: Any) -> TextSamples:
     texts, n_odd = np.empty(len(X), object), 0
     for row, text in enumerate(X):
-        texts[row] = str(text) if isinstance(text, str) else ""
+        texts[row] = valid_text(str(text)) if isinstance(text, str) else ""
         n_odd += not isinstance(text, str)
     return TextSamples(texts, n_odd)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.samples.cells import canonical_cell
+from poisonproof.samples.cells import canonical_cell, text_of
 from poisonproof.samples.columns import MISSING, Column, Reader, finite_numbers
 from poisonproof.samples.frames import python_values
 from poisonproof.samples.moments import whole_microseconds
@@ -86,7 +86,7 @@ def _column(name: Any, series: Any) -> Column:
     import pandas as pd
 
     if isinstance(series.dtype, pd.CategoricalDtype):
-        return read_column(name, series, _cell, categorical=True)
+        return read_column(name, series, _category, categorical=True)
     if (numbers := numbers_of(series)) is not None:
         return Column.of_numbers(name, numbers)
     if (times := times_of(series)) is not None:
@@ -99,3 +99,7 @@ def _cell(value: Any) -> tuple[float | str | None, bool]:
         return canonical_cell(value, "a table"), False
     except TypeError:
         return None, True
+
+
+def _category(value: Any) -> tuple[float | str | None, bool]:
+    return (text_of(value, "a table"), False) if isinstance(value, bool | np.bool_) else _cell(value)

@@ -1,18 +1,21 @@
 """Frames of other libraries, read through the Arrow interface: Polars, PyArrow, and whoever else speaks it.
 
-A cell of the pandas frame made here has the value it had there: numbers are float64, missing ones NaN; moments and
-durations keep their resolution; texts and decimals stand as they are. The column's type never enters, so an integer
-column that one row turned to floats, or one missing cell made nullable, reads the same for every other row.
+A cell of the pandas frame made here has the value it had there: whole numbers and booleans stay whole, others are
+float64, missing ones NaN; moments and durations keep their resolution; texts and decimals stand as they are. The
+column's type never enters, so an integer column that one row turned to floats, or one missing cell made nullable, reads
+the same for every other row.
 """
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError, missing_extra
+from poisonproof.samples.moments import floor_microseconds
 
 _OF_DATES = {"date32[day]": "s", "date64[ms]": "ms"}
 
@@ -33,11 +36,8 @@ def is_arrow_column(values: Any) -> bool:
     return _speaks_arrow(values) and not hasattr(values, "columns") and not hasattr(values, "iloc")
 
 
-def as_frame(X: Any, *, exact: bool = False) -> Any:
-    """A pandas frame with the cells of a frame that speaks Arrow, a list of a column's; anything else as it came.
-
-    ``exact`` keeps whole numbers whole, for columns whose numbers may be names.
-    """
+def as_frame(X: Any) -> Any:
+    """A pandas frame with the cells of a frame that speaks Arrow, a list of a column's; anything else as it came."""
     if is_arrow_column(X):
         return as_values(X)
     if not is_arrow_frame(X):
@@ -51,7 +51,7 @@ def as_frame(X: Any, *, exact: bool = False) -> Any:
         table = pa.table(X)
     except pa.ArrowException as error:
         raise PoisonproofError(f"This {_name(X)} cannot be read as an Arrow table ({str(error)[:200]}).") from None
-    columns = {at: _column(pa, pd, column, exact) for at, column in enumerate(table.columns)}
+    columns = {at: _column(pa, pd, column) for at, column in enumerate(table.columns)}
     frame = pd.DataFrame(columns, index=pd.RangeIndex(table.num_rows))
     frame.columns = pd.Index(table.column_names)
     return frame
@@ -61,7 +61,26 @@ def as_values(values: Any) -> Any:
     """Python values of a column that speaks Arrow, none touched by a missing one; anything else as it came."""
     if not is_arrow_column(values):
         return values
-    return values.to_pylist() if hasattr(values, "to_pylist") else values.to_list()
+    return _cells(values) if hasattr(values, "to_pylist") else values.to_list()
+
+
+def _cells(column: Any) -> list[Any]:
+    """The values of a column of Arrow; a text that is not UTF-8 is read as Latin-1, by itself, as in a file."""
+    import pyarrow as pa
+
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        bodies = column.cast(kind).cast(pa.large_binary()).to_pylist()
+        return [None if body is None else _decoded(body) for body in bodies]
+
+
+def _decoded(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return body.decode("latin-1")
 
 
 def python_values(column: Any) -> Any:
@@ -76,10 +95,13 @@ def python_values(column: Any) -> Any:
         given = (
             pa.chunked_array([pa.array(column)]) if len(column) else pa.chunked_array([], column.dtype.pyarrow_dtype)
         )
-        if _is_time(pa, given.type):
+        if _is_time(pa, given.type) or pa.types.is_time(given.type):
             cells = np.empty(len(column), object)
-            cells[:] = list(_times(pa, given))
+            cells[:] = _times_of_day(pa, given) if pa.types.is_time(given.type) else list(_times(pa, given))
             return pd.Series(cells, dtype=object)
+        kind = given.type.value_type if pa.types.is_dictionary(given.type) else given.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            return pd.Series(_cells(given), dtype=object)
     return column.astype(object)
 
 
@@ -91,17 +113,30 @@ def _name(X: Any) -> str:
     return f"{type(X).__module__.partition('.')[0]} {type(X).__name__}"
 
 
-def _column(pa: Any, pd: Any, column: Any, exact: bool) -> Any:
+def _column(pa: Any, pd: Any, column: Any) -> Any:
     kind = column.type
-    if exact and pa.types.is_integer(kind):
-        return pd.Series(column.to_pylist(), dtype=object)
     if pa.types.is_dictionary(kind):
-        return pd.Categorical(column.to_pylist())
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        return pd.Categorical(_cells(column))
+    if pa.types.is_floating(kind):
         return column.cast(pa.float64(), safe=False).to_numpy()
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):  # whole, for they may be names
+        array = pd.arrays.BooleanArray if pa.types.is_boolean(kind) else pd.arrays.IntegerArray
+        filled = column.fill_null(False if pa.types.is_boolean(kind) else 0).to_numpy()
+        return array(filled, np.asarray(column.is_null().to_numpy()))
     if _is_time(pa, kind):
         return _times(pa, column)
-    return pd.Series(column.to_pylist(), dtype=object)
+    if pa.types.is_time(kind):
+        return pd.Series(_times_of_day(pa, column), dtype=object)
+    return pd.Series(_cells(column), dtype=object)
+
+
+def _times_of_day(pa: Any, column: Any) -> list[datetime.time | None]:
+    """Times of day, rounded down to microseconds."""
+    kind = column.type
+    counts = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).to_pylist()
+    midnight = datetime.datetime.min
+    whole = [None if count is None else floor_microseconds(count, kind.unit) for count in counts]
+    return [None if count is None else (midnight + datetime.timedelta(microseconds=count)).time() for count in whole]
 
 
 def _is_time(pa: Any, kind: Any) -> bool:

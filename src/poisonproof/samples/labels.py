@@ -1,26 +1,33 @@
-"""Labels in canonical form, one by one.
+"""Labels and contributor ids, each read by itself, and the classes that they name.
 
-An array of labels has one dtype, so a single odd label can turn every other one to text and put
-"10" before "9". Here each label is read by itself: it is a number or a text, numbers come before
-texts, and nothing about one label depends on the others. Whole numbers stay whole, however large.
+One rule for every entry point. Numbers of every type are compared by exact value. A text that wholly matches
+``-?(0|[1-9][0-9]*)(\\.0+)?`` is that whole number, because one text in a column makes whoever types it write 1 as "1"
+or "1.0"; every other text equals only itself. True and False are texts. A label longer than 1,000 characters, or of any
+other type, counts as missing. Numbers come before texts.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.samples.cells import cell_key, exact_cell, order_of_cell
+from poisonproof.samples.cells import cell_key, exact_cell, order_of_cell, valid_text
 from poisonproof.samples.frames import as_values, python_values
 from poisonproof.samples.hashing import DIGEST, content_digests
 
 Cell = float | int | str | None
-HASHED = {str, int, bool, type(None)}  # not float: NaN equals nothing, and may be many
+T = TypeVar("T")
+LONGEST_LABEL = 1_000
+MOST_CLASSES = 65_535  # codes have two bytes, and one of them is an abstention
+MOST_INFERRED = 1_000
+_PLAIN = {str, int, float, bool, type(None)}
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.0+)?")
 
 
 class ReadLabels(NamedTuple):
@@ -31,86 +38,99 @@ class ReadLabels(NamedTuple):
     cells: list[Cell]
 
 
-def read_labels(y: Any, declared: Iterable[Any] | None = None) -> ReadLabels:
+def read_labels(
+    y: Any,
+    declared: Iterable[Any] | None = None,
+    units: Sequence[Hashable] | None = None,
+    counts: Sequence[int] | None = None,
+    known: Sequence[Any] | None = None,
+) -> ReadLabels:
     """The classes in canonical order and the code of each label.
 
-    Declared classes are taken as they are; other labels get -1, one by one, whatever they are.
-    Without them the classes are those of ``y``, which must then look like class labels to
-    scikit-learn, most of them; missing ones get -1.
+    Declared classes are taken as they are; other labels get -1, one by one, whatever they are. Without them the classes
+    are those of ``y``, the 1,000 of most units if there are more, each named by the spelling that most units use. A
+    unit is a label; or one of the contributors ``units``, None for a row without one. ``counts`` tells how often each
+    label occurs; ``known`` are classes that were read off these labels before.
     """
     labels = one_by_one(y)
     cells = label_cells(labels)
-    if declared is None:
-        present = [row for row, cell in enumerate(cells) if cell is not None]
-        if cells and not present:
-            raise PoisonproofError(f"Input y contains NaN or infinity: all {len(cells)} labels are missing.")
-        _check_most_name_classes([cells[row] for row in present])
-        return _encoded([labels[row] for row in present], [cells[row] for row in present], cells)
-    classes = list(declared)
-    class_cells = label_cells(classes)
-    if len(set(class_cells) - {None}) < 2:
-        raise PoisonproofError(
-            "The 'classes' parameter must name at least two labels: with one there is nothing to defend. "
-            f"Got {classes!r} instead."
-        )
-    if None in class_cells or len(set(class_cells)) < len(classes):
-        raise PoisonproofError(
-            f"The 'classes' parameter must name different labels, none of them missing. Got {classes!r}."
-        )
-    read = _encoded(classes, class_cells, cells)
-    if len(read.codes) and (read.codes < 0).all():
-        raise PoisonproofError(
-            f"None of the {len(labels)} labels is one of the declared classes (a label is {labels[0]!r}, "
-            f"a class is {classes[0]!r}); declare the labels as they stand in y."
-        )
-    return read
+    if declared is None and known is not None:
+        named = dict(zip(label_cells(known), known, strict=True))
+    elif declared is None:
+        named = _inferred(labels, cells, units, counts)
+    else:
+        classes = list(declared)
+        named = dict(zip(different_classes(classes, "The 'classes' parameter"), classes, strict=True))
+        if len(named) < 2:
+            raise PoisonproofError(
+                "The 'classes' parameter must name at least two labels: with one there is nothing to defend. "
+                f"Got {classes!r} instead."
+            )
+        if labels and named.keys().isdisjoint(cells):
+            raise PoisonproofError(
+                f"None of the {len(labels)} labels is one of the declared classes (a label is {labels[0]!r:.60}, "
+                f"a class is {classes[0]!r:.60}); declare the labels that y holds."
+            )
+    order = sorted(named, key=order_of_cell)
+    return ReadLabels(class_array([named[cell] for cell in order]), places_of(cells, order), cells)
 
 
-class ReadOnceLabels(np.ndarray[Any, Any]):
-    """Labels that nobody can write to, so that what they came to may be remembered with them."""
+def different_classes(classes: Sequence[Any], where: str) -> list[Cell]:
+    """The cells of a class list; refused if two of them are one class, one is no label, or there are too many."""
+    cells = label_cells(classes)
+    if len(cells) > MOST_CLASSES:
+        raise PoisonproofError(f"{where} may name {MOST_CLASSES} classes at the most. Got {len(cells)}.")
+    seen: dict[Cell, Any] = {}
+    for cell, label in zip(cells, classes, strict=True):
+        if cell is None:
+            raise PoisonproofError(
+                f"{where} must name labels: numbers, or texts of at most {LONGEST_LABEL} characters, none of them "
+                f"missing. Got {label!r:.60}."
+            )
+        if cell in seen:
+            raise PoisonproofError(
+                f"{where} must name different labels, and {seen[cell]!r:.60} and {label!r:.60} are one; leave one out."
+            )
+        seen[cell] = label
+    return cells
 
-    remembered: dict[Any, Any]
 
-    def __array_finalize__(self, of: Any) -> None:
-        self.remembered = {}  # a part of them, or a copy, is another array
+def places_of(cells: Iterable[Cell], classes: Iterable[Cell]) -> NDArray[np.int64]:
+    """The place of each cell among those of the classes, or -1."""
+    places = {cell: place for place, cell in enumerate(classes)}
+    return np.array([places.get(cell, -1) for cell in cells], np.int64)
 
 
-def read_once(labels: Any) -> Any:
-    """A copy of an array of labels that stays as it is, for who asks many questions about them; others as they are."""
-    if not isinstance(labels, np.ndarray):
-        return labels
-    fixed = np.array(labels).view(ReadOnceLabels)
-    fixed.flags.writeable = False
-    return fixed
+def named(labels: Sequence[Any], classes: NDArray[Any]) -> list[Any]:
+    """The labels, those that are classes by the names of these."""
+    names = classes.tolist()
+    codes = places_of(label_cells(labels), label_cells(names)).tolist()
+    return [label if code < 0 else names[code] for label, code in zip(labels, codes, strict=True)]
+
+
+def label_cell(label: Any) -> Cell:
+    """What a label is: a number, a text, or None if it is missing, too long or neither; see the rule above."""
+    if isinstance(label, bool | np.bool_):
+        return str(bool(label))
+    try:
+        cell = exact_cell(label, "'y'")
+    except TypeError:
+        return None
+    if isinstance(cell, str):
+        if len(cell) > LONGEST_LABEL:
+            return None
+        return exact_cell(int(cell.partition(".")[0]), "'y'") if _WHOLE.fullmatch(cell) else cell
+    return None if isinstance(cell, int) and abs(cell) >= 10**LONGEST_LABEL else cell
 
 
 def label_cells(labels: Iterable[Any]) -> list[Cell]:
-    """Each label as a number or a text; None if it is missing or neither."""
-    labels = list(labels)
-    if set(map(type, labels)) <= HASHED:  # equal ones are equal cells: each different one is read once
-        known = dict(zip(different := set(labels), _one_after_another(different), strict=True))
-        return [known[label] for label in labels]
-    return _one_after_another(labels)
+    """Each label by `label_cell`."""
+    return _each(label_cell, list(labels))
 
 
-def places_of_labels(labels: list[Any], places: Mapping[Cell, int], otherwise: int) -> NDArray[np.int64]:
-    """The place of each label by its cell, or ``otherwise``; each different label is read once where that is one."""
-    if set(map(type, labels)) <= HASHED:
-        different = list(set(labels))
-        cells = _one_after_another(different)
-        known = {label: places.get(cell, otherwise) for label, cell in zip(different, cells, strict=True)}
-        return np.fromiter(map(known.__getitem__, labels), np.int64, len(labels))
-    return np.array([places.get(cell, otherwise) for cell in label_cells(labels)], np.int64)
-
-
-def _one_after_another(labels: Iterable[Any]) -> list[Cell]:
-    cells: list[Cell] = []
-    for label in labels:
-        try:
-            cells.append(exact_cell(label, "'y'"))
-        except TypeError:
-            cells.append(None)
-    return cells
+def id_cells(groups: Any) -> list[Cell] | None:
+    """Each contributor id by `label_cell`; None where there are no contributors."""
+    return None if groups is None else label_cells(one_by_one(groups))
 
 
 def label_digests(labels: Iterable[Any]) -> NDArray[np.void]:
@@ -119,6 +139,19 @@ def label_digests(labels: Iterable[Any]) -> NDArray[np.void]:
     different = list(set(cells))
     known = dict(zip(different, content_digests(map(cell_key, different)), strict=True))
     return np.array([known[cell] for cell in cells], DIGEST)
+
+
+def class_array(labels: Iterable[Any]) -> NDArray[Any]:
+    """Labels as they are: numbers of one type as an array of them, everything else as objects."""
+    names = [_as_python(label) for label in labels]
+    kinds = set(map(type, names))
+    if len(kinds) == 1 and kinds <= {int, float, bool}:
+        array = np.array(names)
+        if array.dtype.kind in "biuf" and set(map(type, array.tolist())) == kinds:
+            return array
+    objects = np.empty(len(names), object)
+    objects[:] = names
+    return objects
 
 
 def one_by_one(y: Any) -> list[Any]:
@@ -155,27 +188,64 @@ def _column(array: NDArray[Any]) -> list[Any]:
     return list(array) if array.dtype.kind in "mM" else list(array.tolist())  # a time tells its unit
 
 
-def _check_most_name_classes(cells: list[Cell]) -> None:
-    """Refuse what scikit-learn takes for the target of a regression: more fractions than not."""
-    fractions = [cell for cell in cells if isinstance(cell, float) and not cell.is_integer()]
-    if 2 * len(fractions) > len(cells):
+def _inferred(
+    labels: Sequence[Any], cells: Sequence[Cell], units: Sequence[Hashable] | None, counts: Sequence[int] | None
+) -> dict[Cell, Any]:
+    """The name of each class, by its cell, of the classes that most units have."""
+    rows = [row for row, cell in enumerate(cells) if cell is not None and (units is None or units[row] is not None)]
+    spelled = list(zip([cells[row] for row in rows], _each(_spelling, [labels[row] for row in rows]), strict=True))
+    uses, totals = Counter[Any](), Counter[Cell]()
+    if units is not None:
+        uses.update(use for use, _ in {(use, units[row]) for use, row in zip(spelled, rows, strict=True)})
+        totals.update(cell for cell, _ in {(cells[row], units[row]) for row in rows})
+    else:
+        if counts is None:
+            uses.update(spelled)
+        else:
+            for use, row in zip(spelled, rows, strict=True):
+                uses[use] += counts[row]
+        for (cell, _), count in uses.items():
+            totals[cell] += count
+    if len(cells) and not totals:
+        nobody = "" if units is None else ", or have no contributor"
+        raise PoisonproofError(f"Input y contains NaN or infinity: all {len(cells)} labels are missing{nobody}.")
+    _check_name_classes(totals)
+    kept = set(sorted(totals, key=lambda cell: (-totals[cell], order_of_cell(cell)))[:MOST_INFERRED])
+    names: dict[Cell, tuple[int, Any]] = {}
+    for (cell, spelling), count in uses.items():
+        if cell in kept and (cell not in names or (-count, spelling) < names[cell]):
+            names[cell] = (-count, spelling)
+    return {cell: label for cell, (_, (_, _, label)) in names.items()}
+
+
+def _check_name_classes(totals: Counter[Cell]) -> None:
+    """Refuse the target of a regression: fractions alone, most of them of one unit each."""
+    alone = sum(count == 1 for count in totals.values())
+    if 2 * alone > totals.total() and all(isinstance(cell, float) and not cell.is_integer() for cell in totals):
         from sklearn.utils.multiclass import check_classification_targets
 
-        check_classification_targets(np.array(fractions))
+        check_classification_targets(np.array(list(totals)))
 
 
-def _encoded(classes: list[Any], class_cells: list[Cell], cells: list[Cell]) -> ReadLabels:
-    known = dict(zip(reversed(class_cells), reversed(classes), strict=True))  # the first of equal labels stands
-    order = sorted(known, key=order_of_cell)
-    place = {cell: code for code, cell in enumerate(order)}
-    texts = {isinstance(cell, str) for cell in order}
-    names = [known[cell] for cell in order]
-    array = _as_array(names) if len(texts) < 2 else np.array(names, object)
-    return ReadLabels(array, np.array([place.get(cell, -1) for cell in cells], np.int64), cells)
+def _as_python(label: Any) -> Any:
+    """A label as it is named: by Python's types, valid Unicode, and without a sign before 0.0."""
+    if isinstance(label, np.generic) and label.dtype.kind not in "mM":
+        label = label.item()
+    if isinstance(label, str):
+        return valid_text(str(label))
+    return label + 0.0 if isinstance(label, float) else label
 
 
-def _as_array(names: list[Any]) -> NDArray[Any]:
-    """An array of labels; of objects where NumPy's common type would round one of them."""
-    array = np.array(names)
-    exact = array.dtype.kind != "f" or label_cells(array.tolist()) == label_cells(names)
-    return array if exact else np.array(names, object)
+def _spelling(label: Any) -> tuple[str, str, Any]:
+    """How a label is written: equal for those that are, whatever row comes first."""
+    label = _as_python(label)
+    return str(label), type(label).__name__, label
+
+
+def _each(read: Callable[[Any], T], labels: Sequence[Any]) -> list[T]:
+    """``read`` of each label; of equal ones of one type once, where all are of types that compare by value."""
+    if not set(map(type, labels)) <= _PLAIN:
+        return list(map(read, labels))
+    keys = list(zip(map(type, labels), labels, strict=True))  # 1 == True == 1.0
+    known = {key: read(key[1]) for key in set(keys)}
+    return [known[key] for key in keys]

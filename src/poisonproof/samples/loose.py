@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.samples.cells import canonical_cell
+from poisonproof.samples.cells import number_cell
+from poisonproof.samples.schema import MISSING
 
 
 class LooseNumbers(NamedTuple):
@@ -26,24 +27,30 @@ class LooseNumbers(NamedTuple):
     n_unreadable: int
 
 
-def read_loose(X: Any, n_features: int | None = None) -> LooseNumbers | None:
+def read_loose(
+    X: Any, n_features: int | None = None, missing: frozenset[str] = frozenset(MISSING), decimal: str = "."
+) -> LooseNumbers | None:
     """The numbers of a list of rows, or of an array of anything else; None of what NumPy reads as numbers by itself.
 
-    Refused where most cells are no numbers: then it is not a row that is odd. Rows have the shape that most have, of
-    those that ``n_features`` allows.
+    A cell is read as in a column of numbers of any other table (`number_cell`). Refused only where no cell is a number.
+    Rows have the shape that most have, of those that ``n_features`` allows.
     """
     cells = _cells(X, n_features)
     if cells is None:
         return None
-    values = np.empty(cells.size)
-    n_unreadable = 0
+    values, n_unreadable, example = np.full(cells.size, np.nan), 0, None
     for at, cell in enumerate(cells.ravel().tolist()):
-        number = _number(cell)
-        n_unreadable += number is None
-        values[at] = np.nan if number is None else number
-    if 2 * n_unreadable > cells.size:
-        example = next(cell for cell in cells.ravel().tolist() if _number(cell) is None)
-        reason = "Complex data not supported" if isinstance(example, complex) else "Most cells of X are not numbers"
+        if isinstance(cell, float) and math.isinf(cell):
+            values[at] = cell  # counted with those of other arrays
+            continue
+        number, odd = number_cell(cell, missing, decimal)
+        n_unreadable += odd
+        if number is not None:
+            values[at] = number
+        elif odd and example is None:
+            example = cell
+    if example is not None and np.isnan(values).all():
+        reason = "Complex data not supported" if isinstance(example, complex) else "No cell of X is a number"
         raise PoisonproofError(
             f"{reason}, such as {str(example)[:40]!r} of type {type(example).__name__}; "
             "bring texts as a list of strings, and categories as a DataFrame."
@@ -72,7 +79,11 @@ def _cells(X: Any, n_features: int | None) -> NDArray[np.object_] | None:
             raise PoisonproofError(
                 f"X is an array of records ({', '.join(X.dtype.names[:5])}); bring it as a DataFrame, with columns."
             )
-        return None if X.dtype.kind in "biuf" or X.ndim < 2 else X if X.dtype == object else as_objects(X)
+        if X.dtype.kind in "biuf" or X.ndim == 0 or len(X) == 0:
+            return None
+        if X.ndim == 1:
+            return _of_lists(X.tolist() if X.dtype == object else list(X), n_features)
+        return X if X.dtype == object else as_objects(X)
     if not isinstance(X, list | tuple) or not X:
         return None
     try:
@@ -84,11 +95,14 @@ def _cells(X: Any, n_features: int | None) -> NDArray[np.object_] | None:
     return _of_lists(X, n_features)
 
 
-def _of_lists(rows: Sequence[Any], n_features: int | None) -> NDArray[np.object_] | None:
+def _of_lists(rows: Sequence[Any], n_features: int | None) -> NDArray[np.object_]:
     shapes = [_shape(row) for row in rows]
-    counted = Counter(shape for shape in shapes if shape)
-    if 2 * counted.total() <= len(rows):
-        return None
+    counted = Counter(shape for shape in shapes if shape and 0 not in shape)
+    if not counted:
+        raise PoisonproofError(
+            f"No sample of X is a row of numbers or a text; the first is of type {type(rows[0]).__name__}. Expected 2D "
+            "array, got 1D array instead: bring rows as an array (n_samples, n_features), texts as a list of strings."
+        )
     fitting = [shape for shape in counted if math.prod(shape) == n_features] or list(counted)
     most = min(fitting, key=lambda shape: (-counted[shape], shape))
     cells = np.empty((len(rows), math.prod(most)), object)
@@ -100,12 +114,14 @@ def _of_lists(rows: Sequence[Any], n_features: int | None) -> NDArray[np.object_
 
 
 def _shape(row: Any) -> tuple[int, ...]:
-    """The shape of a row by itself; of lists within, only where all have one."""
+    """The shape of a row by itself; of lists within, only where all have one. Lists of several lengths have none."""
     if isinstance(row, np.ndarray):
         return row.shape
     if not isinstance(row, list | tuple):
         return ()
     inner = {_shape(cell) for cell in row}
+    if len(inner) > 1 and () not in inner:
+        return ()
     return (len(row), *(inner.pop() if len(inner) == 1 else ()))
 
 
@@ -117,19 +133,3 @@ def _flat(row: Any, depth: int) -> Iterator[Any]:
     else:
         for cell in row:
             yield from _flat(cell, depth - 1)
-
-
-def _number(cell: Any) -> float | None:
-    """The number that a cell is or writes, NaN if it is missing; None if it is something else."""
-    if isinstance(cell, str):
-        try:
-            return float(cell) if cell.strip() else np.nan
-        except ValueError:
-            return None
-    if isinstance(cell, float):
-        return cell
-    try:
-        number = canonical_cell(cell, "X")
-    except TypeError:
-        return None
-    return np.nan if number is None else float(number)

@@ -8,6 +8,7 @@ which any coarser reading that rounds down leaves as it is. Floating point has n
 from __future__ import annotations
 
 import datetime
+import re
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,10 @@ from numpy.typing import NDArray
 _EPOCH = datetime.datetime(1970, 1, 1)
 _EPOCH_UTC = _EPOCH.replace(tzinfo=datetime.UTC)
 _SECOND = 10**18
+_ISO_DATE = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(?:Z|([+-])(\d\d):?(\d\d))?)?", re.ASCII
+)
+_ISO_TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?", re.ASCII)
 _ATTOSECONDS = {
     "as": 1,
     "fs": 10**3,
@@ -58,6 +63,61 @@ def microseconds(value: Any) -> int | None:
     elif isinstance(value, datetime.date):
         value = value - _EPOCH.date()
     return (value.days * 86400 + value.seconds) * 10**6 + value.microseconds
+
+
+def time_in(text: str) -> int | None:
+    """Whole microseconds, rounded down, of a date, moment or time of day written by ISO 8601; None of any other text.
+
+    Dates are YYYY-MM-DD, alone or with a time of day behind "T" or a blank and perhaps a zone; a time of day by itself
+    is HH:MM:SS.
+    """
+    try:
+        if (found := _ISO_TIME.fullmatch(text)) is not None:
+            *parts, fraction = found.groups()
+            hour, minute, second = map(int, parts)
+            return microseconds(datetime.time(hour, minute, second, _millionths(fraction)))
+        if (found := _ISO_DATE.fullmatch(text)) is None:
+            return None
+        *parts, fraction, sign, hours, minutes = found.groups()
+        year, month, day, hour, minute, second = (int(part or 0) for part in parts)
+        count = microseconds(datetime.datetime(year, month, day, hour, minute, second, _millionths(fraction)))
+        offset = (int(hours or 0) * 60 + int(minutes or 0)) * 60 * 10**6
+    except ValueError:  # the thirtieth of February
+        return None
+    assert count is not None
+    return count + offset if sign == "-" else count - offset
+
+
+def _millionths(fraction: str | None) -> int:
+    return int((fraction or "0")[:6].ljust(6, "0"))
+
+
+def moment_text(value: Any) -> str:
+    """A moment or a time of day as ISO 8601 writes it, a duration in microseconds (see `text_of_microseconds`)."""
+    count = microseconds(value)
+    kind = "duration"
+    if isinstance(value, datetime.time):
+        kind = "time"
+    elif isinstance(value, datetime.date | np.datetime64):
+        kind = "date"
+    return "" if count is None else text_of_microseconds(count, kind)
+
+
+def text_of_microseconds(count: int, kind: str) -> str:
+    """The text by whole microseconds: of a "date" (a moment; at midnight the date alone), a "time" or a "duration".
+
+    What Python's calendar does not hold is written as its microseconds.
+    """
+    try:
+        moment = _EPOCH + datetime.timedelta(microseconds=count)
+    except OverflowError:
+        return str(count)
+    if kind == "time":
+        return moment.time().isoformat()
+    if kind == "duration":
+        return str(count)
+    midnight = moment.time() == datetime.time()
+    return moment.date().isoformat() if midnight else moment.isoformat(" ")
 
 
 def floor_microseconds(count: int, unit: str) -> int:

@@ -68,7 +68,11 @@ def _join_frames(X: Any, more: Any) -> Any:
             cells = pd.concat([python_values(part) for part in parts], ignore_index=True)
             joined[at] = cells.where(cells.map(_is_hashable), None).astype("category")
         elif parts[0].dtype == parts[1].dtype or all(pd.api.types.is_numeric_dtype(part.dtype) for part in parts):
-            joined[at] = pd.concat(parts, ignore_index=True)
+            try:
+                joined[at] = pd.concat(parts, ignore_index=True)
+            except ValueError:  # Arrow's own: whole numbers beyond 2⁵³ beside fractions
+                numbers = [pd.Series(part.to_numpy(np.float64, na_value=np.nan)) for part in parts]
+                joined[at] = pd.concat(numbers, ignore_index=True)
         else:  # pandas would look for a common type, and times have not always one
             joined[at] = pd.concat([python_values(part) for part in parts], ignore_index=True)
     frame = pd.DataFrame(joined)

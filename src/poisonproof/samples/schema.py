@@ -11,19 +11,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from poisonproof.errors import PoisonproofError
+from poisonproof.samples.moments import time_in
 
 FORMAT = "poisonproof schema 1"
 ROLES = ("number", "category", "text", "label", "group", "ignore")
 FEATURES = ("number", "category", "text")
 MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "?")
+BOOLEANS = ("False", "True")
 SHOWN = 12
 WORDS_OF_A_TEXT = 4
-Quotes = Literal["lines", "records", "none"]
 Decimal = Literal[".", ","]
 
 
@@ -40,21 +41,22 @@ class TableSchema:
         Cells that count as missing, blanks around them aside. So does a number that cannot be read as one.
     delimiter : str
         What separates the cells of a line of CSV.
-    quotes : "lines", "records" or "none"
-        How quotes join lines of CSV: "lines", so that a row is read from its own lines; "records", wherever they stand,
-        which is a premise; or they are characters like any other. See `poisonproof.data.readers.csvfile.CsvTable`.
+    lines : bool
+        Whether every line of CSV is a row. Otherwise rows are records of RFC 4180, whose quotes may span lines: a
+        premise, see `poisonproof.data.readers.csvfile.CsvTable`.
     decimal : "." or ","
         What stands before the fraction of a number.
-    guessed : bool
-        Whether it was chosen from the data, which is a premise; a schema that is given is declared.
+    guessed : str
+        Of a schema that was chosen from the data, which is a premise, how close its closest guess was; a schema that is
+        given is declared, and this is empty.
     """
 
     columns: tuple[tuple[str, str], ...]
     missing: tuple[str, ...] = MISSING
     delimiter: str = ","
-    quotes: Quotes = "lines"
+    lines: bool = False
     decimal: Decimal = "."
-    guessed: bool = field(default=False, compare=False)
+    guessed: str = field(default="", compare=False)
     kind = "table"
 
     def __post_init__(self) -> None:
@@ -72,9 +74,8 @@ class TableSchema:
                     f"The schema has {len(self.named(role))} columns of the role '{role}'; one at most."
                 )
         check_delimiter(self.delimiter)
-        for what, value, among in (("quotes", self.quotes, Quotes), ("decimal", self.decimal, Decimal)):
-            if value not in get_args(among):
-                raise PoisonproofError(f"'{what}' must be one of {', '.join(get_args(among))}. Got {value!r}.")
+        if self.decimal not in get_args(Decimal):
+            raise PoisonproofError(f"'decimal' must be one of {', '.join(get_args(Decimal))}. Got {self.decimal!r}.")
 
     def named(self, *roles: str) -> list[str]:
         """The columns of these roles."""
@@ -103,13 +104,16 @@ class TableSchema:
             "columns": dict(self.columns),
             "missing": list(self.missing),
             "delimiter": self.delimiter,
-            "quotes": self.quotes,
+            "lines": self.lines,
             "decimal": self.decimal,
+            **_guess(self),
         }
 
     def __str__(self) -> str:
         roles = [f"{role}: {_some(names)}" for role in ROLES if (names := self.named(role))]
-        return "; ".join([*roles, *(["decimal commas"] if self.decimal == "," else [])])
+        more = ["decimal commas"] if self.decimal == "," else []
+        more += ["every line is a row"] if self.lines else []
+        return _with_guess("; ".join([*roles, *more]), self)
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,7 @@ class ImageSchema:
     width: int
     height: int
     colour: bool = field(kw_only=True)
+    guessed: str = field(default="", compare=False)
     kind = "images"
 
     def as_dict(self) -> dict[str, Any]:
@@ -129,10 +134,11 @@ class ImageSchema:
             "width": self.width,
             "height": self.height,
             "colour": self.colour,
+            **_guess(self),
         }
 
     def __str__(self) -> str:
-        return f"images of {self.width}×{self.height} pixels, {'colour' if self.colour else 'grey'}"
+        return _with_guess(f"images of {self.width}×{self.height} pixels, {'colour' if self.colour else 'grey'}", self)
 
 
 @dataclass(frozen=True)
@@ -140,14 +146,15 @@ class SparseSchema:
     """Number of features of svmlight rows; entries beyond it are dropped, in their own row only."""
 
     n_features: int
+    guessed: str = field(default="", compare=False)
     kind = "sparse"
 
     def as_dict(self) -> dict[str, Any]:
         """The schema as plain values, for a file."""
-        return {"format": FORMAT, "kind": self.kind, "n_features": self.n_features}
+        return {"format": FORMAT, "kind": self.kind, "n_features": self.n_features, **_guess(self)}
 
     def __str__(self) -> str:
-        return f"sparse rows of {self.n_features} features"
+        return _with_guess(f"sparse rows of {self.n_features} features", self)
 
 
 @dataclass(frozen=True)
@@ -156,17 +163,37 @@ class ArraySchema:
 
     shape: tuple[int, ...]
     dtype: str
+    guessed: str = field(default="", compare=False)
     kind = "arrays"
 
     def as_dict(self) -> dict[str, Any]:
         """The schema as plain values, for a file."""
-        return {"format": FORMAT, "kind": self.kind, "shape": list(self.shape), "dtype": self.dtype}
+        return {
+            "format": FORMAT,
+            "kind": self.kind,
+            "shape": list(self.shape),
+            "dtype": self.dtype,
+            **_guess(self),
+        }
 
     def __str__(self) -> str:
-        return f"arrays of {'×'.join(map(str, self.shape)) or 'one'} numbers, {self.dtype}"
+        return _with_guess(f"arrays of {'×'.join(map(str, self.shape)) or 'one'} numbers, {self.dtype}", self)
 
 
 Schema = TableSchema | ImageSchema | SparseSchema | ArraySchema
+
+
+def closeness(what: str, turned: int, unit: str) -> str:
+    """How many units could have turned the closest of the guesses, in words."""
+    return f"closest guess: {what}; {turned} odd {unit}{'s' * (turned != 1)} could have changed that"
+
+
+def _guess(schema: Schema) -> dict[str, str]:
+    return {"guessed": schema.guessed} if schema.guessed else {}
+
+
+def _with_guess(words: str, schema: Schema) -> str:
+    return f"{words}; {schema.guessed}" if schema.guessed else words
 
 
 def to_schema(given: str | Path | Mapping[str, str] | Schema) -> Schema:
@@ -179,13 +206,13 @@ def to_schema(given: str | Path | Mapping[str, str] | Schema) -> Schema:
 
 
 def read_schema(path: str | Path) -> Schema:
-    """The schema in a JSON file, which a person may have written or edited."""
+    """The schema in a JSON file, which a person may have written or edited, and so declares."""
     try:
         record = json.loads(Path(path).read_bytes().decode("utf-8-sig"), object_pairs_hook=_without_repeats)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise PoisonproofError(f"{path} is not a schema: it is not JSON ({error}).") from None
     try:
-        return schema_from_dict(record)
+        return replace(schema_from_dict(record), guessed="")
     except ValueError as error:
         raise PoisonproofError(f"{path} is not a schema: {error}") from None
 
@@ -194,28 +221,42 @@ def schema_from_dict(record: Any) -> Schema:
     """The schema that `as_dict` wrote, checked anew."""
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise PoisonproofError(f'it must be an object with "format": "{FORMAT}", as in a run\'s schema.json.')
-    kind = record.get("kind")
+    kind, guessed = record.get("kind"), str(record.get("guessed") or "")
     try:
         if kind == "table":
-            return _table(record)
+            return replace(_table(record), guessed=guessed)
         if kind == "images":
             width, height = _whole(record, "width"), _whole(record, "height")
-            return ImageSchema(width, height, colour=_flag(record, "colour"))
+            return ImageSchema(width, height, colour=_flag(record, "colour"), guessed=guessed)
         if kind == "sparse":
-            return SparseSchema(_whole(record, "n_features"))
+            return SparseSchema(_whole(record, "n_features"), guessed)
         if kind == "arrays":
             shape = record["shape"]
             if not isinstance(shape, list) or not all(isinstance(n, int) and n > 0 for n in shape):
                 raise PoisonproofError(f"'shape' must be a list of whole numbers above 0. Got {shape!r}.")
             if record["dtype"] not in ("float64", "uint8"):
                 raise PoisonproofError(f"'dtype' must be float64 or uint8. Got {record['dtype']!r}.")
-            return ArraySchema(tuple(shape), record["dtype"])
+            return ArraySchema(tuple(shape), record["dtype"], guessed)
     except KeyError as error:
         raise PoisonproofError(f"{error} is missing.") from None
     raise PoisonproofError(f"its kind must be table, images, sparse or arrays. Got {kind!r}.")
 
 
 def number_in(text: str, decimal: str = ".") -> float | None:
+    """The number that a text is in a column of numbers; None if it is none.
+
+    Plain digits (`plain_number`), a date, moment or time of day of ISO 8601 as its microseconds (`time_in`), or a
+    boolean, "True" as 1 and "False" as 0: what the same cell is where a file or a library types its columns.
+    """
+    number = plain_number(text, decimal)
+    if number is None and text in BOOLEANS:
+        return float(BOOLEANS.index(text))
+    if number is None and (count := time_in(text)) is not None:
+        return float(count)
+    return number
+
+
+def plain_number(text: str, decimal: str = ".") -> float | None:
     """The finite number that a text writes in plain digits; None if it is anything else."""
     if not text.isascii() or "_" in text:
         return None
@@ -233,8 +274,8 @@ def number_in(text: str, decimal: str = ".") -> float | None:
 def check_delimiter(delimiter: str) -> str:
     """One character that can separate cells; ``\\t`` and ``tab`` are written for the tabulator."""
     delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
-    if len(delimiter) != 1 or delimiter in '"\r\n\0':
-        raise PoisonproofError(f"A delimiter is one character, not a quote or a line break. Got {delimiter!r}.")
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        raise PoisonproofError(f"A delimiter is one character of ASCII, no quote and no line break. Got {delimiter!r}.")
     return delimiter
 
 
@@ -247,8 +288,13 @@ def _table(record: Mapping[str, Any]) -> TableSchema:
     delimiter = record.get("delimiter", ",")
     if not isinstance(delimiter, str):
         raise PoisonproofError(f"A delimiter is one character. Got {delimiter!r}.")
-    rest = {name: record[name] for name in ("quotes", "decimal") if name in record}
-    return TableSchema(tuple(columns.items()), tuple(missing), check_delimiter(delimiter), **rest)
+    if "quotes" in record:
+        raise PoisonproofError(
+            "'quotes' is read no more: rows of CSV are records of RFC 4180, or lines where \"lines\" is true."
+        )
+    lines = _flag(record, "lines") if "lines" in record else False
+    decimal = record.get("decimal", ".")
+    return TableSchema(tuple(columns.items()), tuple(missing), check_delimiter(delimiter), lines=lines, decimal=decimal)
 
 
 def _whole(record: Mapping[str, Any], name: str) -> int:

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
+from poisonproof.data.streaming import in_place
 from poisonproof.display.text import shown_lines
+from poisonproof.samples.labels import label_cell
 from poisonproof.serving.batching import Batcher
 from poisonproof.serving.bodies import BodyReader, RefusedError
 from poisonproof.serving.kept import KeptRun, Question
-from poisonproof.serving.limits import RateLimit
 from poisonproof.serving.metrics import Metrics
 from poisonproof.serving.openapi import PARAMETERS, description, page
 
@@ -45,7 +46,6 @@ class ServeSettings:
     host, port : where it listens; port 0 lets the system choose
     max_body : bytes of a request's body
     max_rows : rows of one request
-    rate : requests a second of one client; 0 means no limit
     timeout : seconds for the head of a request, and again for its body
     max_waiting : rows that may wait for the model
     """
@@ -54,7 +54,6 @@ class ServeSettings:
     port: int = 8000
     max_body: int = 4_000_000
     max_rows: int = 4096
-    rate: float = 1000.0
     timeout: float = 10.0
     max_waiting: int = 16_384
 
@@ -70,10 +69,10 @@ class App:
     def __init__(self, kept: KeptRun, settings: ServeSettings) -> None:
         self.kept, self.settings = kept, settings
         self.reader = BodyReader(kept.schema, settings.max_rows)
-        self.metrics, self.limit = Metrics(), RateLimit(settings.rate)
+        self.metrics = Metrics()
         self.batcher: Batcher | None = None
         self.ending = False
-        self.names = {str(label): label for label in kept.model.classes_.tolist()}
+        self.names = {label_cell(label): label for label in kept.model.classes_.tolist()}
         self.pages: dict[str, Callable[[], tuple[int, str, str]]] = {
             "/": lambda: (200, HTML_TYPE, self.page),
             "/docs": lambda: (200, HTML_TYPE, self.page),
@@ -99,7 +98,7 @@ class App:
             status, kind, text, whole = await self._answer(scope, receive)
         except RefusedError as error:
             status, text = error.status, json.dumps({"error": error.sentence})
-            more = {"retry-after": "1"} if status in (429, 503) else {}
+            more = {"retry-after": "1"} if status == 503 else {}
         except Exception:
             sys.stderr.write(shown_lines(traceback.format_exc()))
             text = json.dumps({"error": "This is a defect of poisonproof; its server wrote down what happened."})
@@ -124,9 +123,6 @@ class App:
             raise RefusedError(405, "/predict takes POST.")
         if self.ending or self.batcher is None:
             raise RefusedError(503, "The server ends; ask another, or again.")
-        client = scope.get("client")
-        if self.limit.wait(client[0] if client else "") > 0:
-            raise RefusedError(429, f"More than {self.settings.rate:g} requests a second from one client; try again.")
         question = self._question(scope["query_string"])
         body = await self._body(headers, receive)
         loop = asyncio.get_running_loop()
@@ -137,11 +133,10 @@ class App:
             rows = self.reader.rows(body, kind)
         answers = await self.batcher.ask(rows, question)
         columns = ("sample", *question.columns)
+        named = ((name, *answer) for name, answer in zip(rows.names, answers, strict=True))
+        every = in_place(named, rows.unread, lambda one: (one.name, *question.unanswered(one.reason)))
         record = {
-            "answers": [
-                dict(zip(columns, (name, *answer), strict=True))
-                for name, answer in zip(rows.names, answers, strict=True)
-            ],
+            "answers": [dict(zip(columns, answer, strict=True)) for answer in every],
             "unit": self.kept.unit,
             **({"notes": list(rows.notes)} if rows.notes else {}),
         }
@@ -171,9 +166,9 @@ class App:
                     raise RefusedError(400, f"{name} must be a whole number of 0 or more.")
                 numbers[name] = int(text)
         target = given.get("target", [None])[0]
-        if target is not None and target not in self.names:
+        if target is not None and label_cell(target) not in self.names:
             raise RefusedError(400, f"target must name one of the {len(self.names)} classes; see /schema.")
-        return Question(None if target is None else self.names[target], **numbers)
+        return Question(None if target is None else self.names[label_cell(target)], **numbers)
 
     async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
         most = self.settings.max_body
@@ -249,7 +244,7 @@ class App:
         return {"premises": self.kept.premises, "unit": self.kept.unit, "threat_model": manifest.threat_model}
 
     def _schema(self) -> dict[str, Any]:
-        return {"schema": self.kept.schema.as_dict(), "classes": list(self.names)}
+        return {"schema": self.kept.schema.as_dict(), "classes": list(map(str, self.names.values()))}
 
 
 async def _drain(receive: Receive) -> None:

@@ -1,43 +1,41 @@
 """Rows in the body of a request: JSON, CSV, svmlight or an image, read by the readers that read files.
 
-A body that is CSV, svmlight or an image is laid into a file of its own for a moment, so that the same code reads it;
-the cells of JSON are written out as CSV would hold them. So a sample has one answer, by whatever door it comes.
+A body that is CSV or svmlight is laid into a file of its own for a moment, so that the same code reads it; the cells
+of JSON are written out as CSV would hold them. So a sample has one answer, by whatever door it comes, and one that
+cannot be read costs no other its answer.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import io
 import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from poisonproof.data.options import ReadOptions
-from poisonproof.data.readers.folder import read_pictures
+from poisonproof.data.readers.folder import BadImageError, pixels
 from poisonproof.data.readers.npz import by_schema
+from poisonproof.data.readers.pieces import ABSENT, Piece, Vocabulary
 from poisonproof.data.readers.svmlight import sparse_part
-from poisonproof.data.readers.tables import read_table
-from poisonproof.data.streaming import RowStream
+from poisonproof.data.readers.tables import Table, read_table
+from poisonproof.data.streaming import RowStream, Unread
 from poisonproof.errors import PoisonproofError
-from poisonproof.samples.cells import text_of
+from poisonproof.samples.cells import number_cell, text_cell
 from poisonproof.samples.schema import FEATURES, ArraySchema, ImageSchema, Schema, SparseSchema, TableSchema
 
 JSON, CSV, SVMLIGHT = "application/json", "text/csv", "text/plain"
-IMAGES = {
-    "image/png": ".png",
-    "image/jpeg": ".jpg",
-    "image/bmp": ".bmp",
-    "image/x-portable-pixmap": ".ppm",
-    "image/x-portable-graymap": ".pgm",
-}
+IMAGES = ("image/png", "image/jpeg", "image/bmp", "image/x-portable-pixmap", "image/x-portable-graymap")
 
 
 class RefusedError(Exception):
@@ -48,13 +46,19 @@ class RefusedError(Exception):
         self.status, self.sentence = status, sentence
 
 
+class UnreadError(Exception):
+    """Why one row of a request cannot be read, in words that follow its name."""
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The samples of one request: what each is called, what they hold, and what a sender should know."""
+    """The samples of one request: what each is called, what they hold, what a sender should know, and which samples
+    besides cannot be read."""
 
     names: Sequence[int | str]
     held: Any
     notes: tuple[str, ...] = ()
+    unread: Sequence[Unread] = ()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -70,7 +74,7 @@ class BodyReader:
     @property
     def types(self) -> tuple[str, ...]:
         """The types of content that it reads."""
-        more: dict[str, tuple[str, ...]] = {"table": (CSV,), "sparse": (SVMLIGHT,), "images": tuple(IMAGES)}
+        more: dict[str, tuple[str, ...]] = {"table": (CSV,), "sparse": (SVMLIGHT,), "images": IMAGES}
         return (JSON, *more.get(self.schema.kind, ()))
 
     def rows(self, body: bytes, content_type: str) -> Rows:
@@ -83,80 +87,89 @@ class BodyReader:
         except PoisonproofError as error:
             raise RefusedError(422, str(error)) from None
         if not len(rows):
-            raise RefusedError(422, "; ".join(["There is no row that can be read.", *rows.notes]))
-        if len(rows) > self.most_rows:
-            raise RefusedError(413, f"There are {len(rows)} rows; at most {self.most_rows} are taken in one request.")
+            why = [f"Row {one.name} {one.reason}." for one in rows.unread[:1]]
+            raise RefusedError(422, " ".join(["There is no row that can be read.", *why]))
+        self._check_number(len(rows) + len(rows.unread))
         return rows
 
     def joined(self, parts: Sequence[Rows]) -> Any:
         """The samples of several requests, as the model takes them."""
         held = [part.held for part in parts]
         if isinstance(self.schema, TableSchema):
-            records = [(0, cells) for part in held for cells in part]
-            return read_table(_Cells(list(self.columns), records), self.schema, labelled=False).X
+            rows = [cells for part in held for cells in part]
+            return read_table(cast(Table, _Cells(list(self.columns), rows)), self.schema, labelled=False).X
         if isinstance(self.schema, SparseSchema):
             return sp.vstack(held, format="csr")
         return np.concatenate(held)
 
-    def _of_json(self, rows: list[Any]) -> Rows:
-        if len(rows) > self.most_rows:
-            raise RefusedError(413, f"There are {len(rows)} rows; at most {self.most_rows} are taken in one request.")
-        readers: dict[type, Callable[[list[Any]], Any]] = {
-            TableSchema: lambda some: [self._cells(row, at) for at, row in enumerate(some)],
-            SparseSchema: self._entries,
-            ImageSchema: self._pictures,
-            ArraySchema: self._numbers,
-        }
-        return Rows(range(len(rows)), readers[type(self.schema)](rows) if rows else [])
+    def _check_number(self, n_rows: int) -> None:
+        if n_rows > self.most_rows:
+            raise RefusedError(413, f"There are {n_rows} rows; at most {self.most_rows} are taken in one request.")
 
-    def _cells(self, row: Any, at: int) -> list[str]:
+    def _of_json(self, rows: list[Any]) -> Rows:
+        """Row by row: one that cannot be read costs itself and no other."""
+        self._check_number(len(rows))
+        readers: dict[type, Callable[[Any], Any]] = {
+            TableSchema: self._cells,
+            SparseSchema: self._entries,
+            ImageSchema: self._picture,
+            ArraySchema: lambda row: _numbers(row, cast(ArraySchema, self.schema)),
+        }
+        names, held, unread = list[int | str](), [], list[Unread]()
+        for at, row in enumerate(rows):
+            try:
+                held.append(readers[type(self.schema)](row))
+                names.append(at)
+            except UnreadError as error:
+                unread.append(Unread(len(held), at, str(error)))
+        return Rows(names, self._whole(held), (), unread)
+
+    def _whole(self, held: list[Any]) -> Any:
+        """Rows of JSON as one: cells of tables as they are, everything else as the model takes it."""
+        if isinstance(self.schema, TableSchema) or not held:
+            return held
+        if isinstance(self.schema, SparseSchema):
+            return sparse_part([(at, "", row) for at, row in enumerate(held)], self.schema, Counter(), labelled=False).X
+        return np.stack(held)
+
+    def _cells(self, row: Any) -> list[Any]:
         """The cells of one row, by name or in the order of the features."""
         if isinstance(row, str) and len(self.columns) == 1:
             return [row]
         if isinstance(row, list) and len(row) == len(self.columns):
             row = dict(zip(self.columns, row, strict=True))
         if not isinstance(row, dict):
-            raise RefusedError(
-                422, f"Row {at} must be an object by column, or a list of {len(self.columns)} cells in their order."
-            )
+            raise UnreadError(f"must be an object by column, or a list of {len(self.columns)} cells in their order")
         for name in self.columns:
             if name not in row:
-                raise RefusedError(422, f"Row {at} has no '{name}'; null stands for a missing cell.")
-        return [text_of(row[name], f"'{name}' in row {at}") for name in self.columns]
+                raise UnreadError(f"has no '{name}'; null stands for a missing cell")
+        return [row[name] for name in self.columns]
 
-    def _entries(self, rows: list[Any]) -> Any:
-        some = []
-        for at, row in enumerate(rows):
-            good = isinstance(row, dict) and all(
-                name.isascii() and name.isdigit() and len(name) < 19 and _is_number(value)
-                for name, value in row.items()
-            )
-            if not good:
-                raise RefusedError(422, f'Row {at} must be an object of indices and numbers, such as {{"3": 1.5}}.')
-            some.append((at, "", [(int(name), float(value)) for name, value in row.items()]))
-        assert isinstance(self.schema, SparseSchema)
-        return sparse_part(some, self.schema, Counter(), labelled=False).X
+    def _entries(self, row: Any) -> list[tuple[int, float]]:
+        try:
+            if all(name.isascii() and name.isdigit() and len(name) < 19 and _is_number(row[name]) for name in row):
+                return [(int(name), float(value)) for name, value in row.items()]
+        except (AttributeError, TypeError, OverflowError):
+            pass
+        raise UnreadError('must be an object of indices and numbers, such as {"3": 1.5}')
 
-    def _pictures(self, rows: list[Any]) -> NDArray[np.uint8]:
+    def _picture(self, row: Any) -> NDArray[np.uint8]:
         assert isinstance(self.schema, ImageSchema)
-        if all(isinstance(row, list) for row in rows):
+        if isinstance(row, list):
             shape = (self.schema.height, self.schema.width, *([3] if self.schema.colour else []))
-            return _numbers(rows, ArraySchema(shape, "uint8"))
-        images = []
-        for at, row in enumerate(rows):
-            try:
-                images.append(base64.b64decode(row, validate=True))
-            except (binascii.Error, TypeError, ValueError):
-                raise RefusedError(422, f"Row {at} must be an image in base64, or rows of pixels.") from None
-        return self._decoded(images, ".png")
-
-    def _numbers(self, rows: list[Any]) -> NDArray[Any]:
-        assert isinstance(self.schema, ArraySchema)
-        return _numbers(rows, self.schema)
+            return _numbers(row, ArraySchema(shape, "uint8"))
+        try:
+            return pixels(io.BytesIO(base64.b64decode(row, validate=True)), self.schema, resize=True)
+        except (binascii.Error, TypeError, ValueError) as error:
+            why = str(error) if isinstance(error, BadImageError) else "must be an image in base64, or rows of pixels"
+            raise UnreadError(why) from None
 
     def _of_file(self, body: bytes, kind: str) -> Rows:
         if isinstance(self.schema, ImageSchema):
-            return Rows([0], self._decoded([body], IMAGES[kind]))
+            try:
+                return Rows([0], pixels(io.BytesIO(body), self.schema, resize=True)[None])
+            except BadImageError as error:
+                return Rows([], [], (), [Unread(0, 0, str(error))])
         with tempfile.TemporaryDirectory(prefix="poisonproof-") as folder:
             path = Path(folder) / ("body.csv" if kind == CSV else "body.svm")
             path.write_bytes(body)
@@ -166,38 +179,54 @@ class BodyReader:
             except PoisonproofError as error:
                 raise RefusedError(422, str(error).replace(str(path), "The body")) from None
         names = [name for block in blocks for name in block.part.names]
+        starts = accumulate((len(block.part) for block in blocks), initial=0)
+        unread = [
+            one._replace(before=start + one.before)
+            for start, block in zip(starts, blocks, strict=False)
+            for one in block.unread
+        ]
         notes = tuple(note.replace(path.name, "the body") for note in stream.notes)
         if not isinstance(self.schema, TableSchema):
-            return Rows(names, sp.vstack([block.part.X for block in blocks], format="csr") if blocks else [], notes)
+            held = sp.vstack([block.part.X for block in blocks], format="csr") if blocks else []
+            return Rows(names, held, notes, unread)
         places = [stream.columns.index(name) for name in self.columns]
         cells = [[row[place] for place in places] for block in blocks for row in block.cells]
-        return Rows(names, cells, notes)
-
-    def _decoded(self, images: Sequence[bytes], suffix: str) -> NDArray[np.uint8]:
-        assert isinstance(self.schema, ImageSchema)
-        with tempfile.TemporaryDirectory(prefix="poisonproof-") as folder:
-            paths = [Path(folder) / f"{at}{suffix}" for at in range(len(images))]
-            for path, image in zip(paths, images, strict=True):
-                path.write_bytes(image)
-            samples, good, _ = read_pictures(paths, Path(folder), self.schema, resize=True)
-        if len(good) < len(paths):
-            bad = next(at for at, path in enumerate(paths) if path not in good)
-            raise RefusedError(422, f"Image {bad} is not a whole image (PNG, JPEG, PPM or BMP).")
-        return samples
+        return Rows(names, cells, notes, unread)
 
 
 class _Cells:
-    """Cells from requests, as a table."""
+    """Cells from requests, as a table: texts, numbers, truth values or nothing."""
 
     path = Path("the body")
     unreadable: list[str] = []  # noqa: RUF012 - of nobody
 
-    def __init__(self, header: list[str], held: list[tuple[int, list[str]]]) -> None:
-        self.header, self.held = header, held
+    def __init__(self, header: list[str], rows: list[list[Any]]) -> None:
+        self.header, self.rows = header, rows
 
-    def records(self, faults: Counter[str]) -> Iterator[tuple[int, list[str]]]:
-        """All of them are good."""
-        return iter(self.held)
+    def pieces(self, faults: Counter[str], wanted: Sequence[str]) -> Iterator[Piece]:
+        """All of them; they are good."""
+        columns = dict(zip(self.header, map(_Values, zip(*self.rows, strict=True)), strict=True))
+        yield Piece(range(len(self.rows)), {name: columns[name] for name in wanted})
+
+
+class _Values:
+    """A column of a request."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self.values = values
+
+    def numbers(self, missing: frozenset[str], decimal: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Each by itself."""
+        read = [number_cell(value, missing, decimal) for value in self.values]
+        return np.array([np.nan if n is None else n for n, _ in read]), np.array([odd for _, odd in read], np.bool_)
+
+    def codes(self, vocabulary: Vocabulary) -> NDArray[np.int32]:
+        """Each by itself; what is no cell of a table is missing."""
+        texts = [text_cell(value, vocabulary.missing)[0] for value in self.values]
+        return np.array([ABSENT if text is None else vocabulary[text] for text in texts], np.int32)
+
+    def holds_numbers(self, rows: int) -> None:
+        """Requests have no types for columns."""
 
 
 def _parsed(body: bytes) -> list[Any]:
@@ -217,25 +246,22 @@ def _parsed(body: bytes) -> list[Any]:
     return rows
 
 
-def _numbers(rows: list[Any], schema: ArraySchema) -> NDArray[Any]:
-    """Rows of numbers; null is a missing one."""
-    words = f"Every row must hold {schema}"
+def _numbers(row: Any, schema: ArraySchema) -> NDArray[Any]:
+    """A row of numbers; null is a missing one."""
+    words = f"must hold {schema}"
     try:
-        array = np.array(rows)
+        array = np.array(row)
         if array.dtype.kind == "O" and all(value is None or _is_number(value) for value in array.flat):
             array = array.astype(np.float64)
     except (ValueError, TypeError, OverflowError):
-        raise RefusedError(422, f"{words}; these are of different lengths, or no numbers.") from None
-    if array.dtype.kind not in "iuf" or array.shape[1:] != schema.shape:
-        got = "other things" if array.dtype.kind not in "iuf" else f"rows of shape {array.shape[1:]}"
-        raise RefusedError(422, f"{words}; these are {got}.")
-    if schema.dtype == "uint8":
-        if array.dtype.kind == "f" or array.min(initial=0) < 0 or array.max(initial=0) > 255:
-            raise RefusedError(422, f"{words}: whole numbers from 0 to 255.")
-        array = array.astype(np.uint8)
-    elif array.dtype == np.uint8:
-        array = array.astype(np.float64)
-    return by_schema(array, schema, Path("The body"), "rows")
+        raise UnreadError(f"{words}; it is of different lengths, or no numbers") from None
+    if array.dtype.kind not in "iuf" or array.shape != schema.shape:
+        got = "other things" if array.dtype.kind not in "iuf" else f"numbers of shape {array.shape}"
+        raise UnreadError(f"{words}; it holds {got}")
+    if schema.dtype == "uint8" and (array.dtype.kind == "f" or array.min() < 0 or array.max() > 255):
+        raise UnreadError(f"{words}: whole numbers from 0 to 255")
+    array = array.astype(schema.dtype)
+    return by_schema(array[None], schema, Path("The body"), "rows")[0]
 
 
 def _is_number(value: Any) -> bool:

@@ -32,7 +32,7 @@ from poisonproof.votes.ballots import Ballots
 from poisonproof.votes.neighbours import Neighbours
 from poisonproof.votes.votes import Votes
 
-COLUMNS = ("prediction", "radius", "runner_up", "vote_share")
+COLUMNS, REASON = ("prediction", "radius", "runner_up", "vote_share"), "reason"
 MOST_VOTES = 1 << 26  # at once
 MOST_ROWS, ROW_STEP = 1 << 14, 512
 
@@ -57,9 +57,13 @@ class Question:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What the entries of an answer are called."""
+        """What the entries of an answer are called; the last says why there is none, of a sample that was not read."""
         more = {"target_radius": self.target, "certified": self.attack_size}
-        return (*COLUMNS, *(name for name, asked in more.items() if asked is not None))
+        return (*COLUMNS, *(name for name, asked in more.items() if asked is not None), REASON)
+
+    def unanswered(self, reason: str) -> tuple[Any, ...]:
+        """The answer for a sample that cannot be read."""
+        return (*[None] * (len(self.columns) - 1), reason)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +99,7 @@ class Answers:
                 row += (self.target_radius[at],)
             if self.question.attack_size is not None:
                 row += (radius >= self.question.attack_size,)
-            yield row
+            yield (*row, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +180,8 @@ class KeptRun:
             share = counts[np.arange(len(counts)), certificate.prediction] / np.maximum(counts.sum(axis=1), 1)
         else:
             votes = self.votes(X)
-            certificate, counts = certify(votes), votes.counts()
+            certificate = certify(votes, self.manifest.method or "finite-aggregation")  # type: ignore[call-overload]
+            counts = votes.counts()
             share = counts[np.arange(len(counts)), certificate.prediction] / votes.spread.n_subsets
         target = None
         if question.target is not None:

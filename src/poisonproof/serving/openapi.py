@@ -14,11 +14,18 @@ from poisonproof.serving.kept import KeptRun
 ANSWER = {
     "sample": {"description": "Index of a JSON row, line of a CSV body, 0 for an image."},
     "prediction": {"description": "The most voted label; null where its radius is below min_radius."},
-    "radius": {"type": "integer", "description": "So many poisoned training samples cannot change the prediction."},
+    "radius": {
+        "type": ["integer", "null"],
+        "description": "So many poisoned samples cannot change the prediction.",
+    },
     "runner_up": {"description": "The label that sets the radius."},
-    "vote_share": {"type": "number", "description": "Share of the base classifiers that vote for the prediction."},
+    "vote_share": {
+        "type": ["number", "null"],
+        "description": "Share of the voters that are for the prediction.",
+    },
     "target_radius": {"type": ["integer", "null"], "description": "With target: so many poisons cannot make it that."},
-    "certified": {"type": "boolean", "description": "With attack_size: whether the radius is that or more."},
+    "certified": {"type": ["boolean", "null"], "description": "With attack_size: whether the radius is that or more."},
+    "reason": {"type": ["string", "null"], "description": "Why the row cannot be read; then its answer is null."},
 }
 PARAMETERS = {
     "attack_size": ("integer", "Also say whether each answer is certified against so many poisons."),
@@ -74,7 +81,6 @@ def description(kept: KeptRun, reader: BodyReader) -> dict[str, Any]:
         "413": "Too large, or too many rows.",
         "415": "Of a type that this run does not read.",
         "422": "Rows that cannot be read.",
-        "429": "Too many requests from one client.",
         "503": "Too much waits; try again.",
     }
     predict = {

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from poisonproof.samples.cells import text_of
+from poisonproof.samples.labels import Cell, label_cells
 from poisonproof.serving.kept import Answers, Question
 
 MOST_LABELS = 10_000
@@ -23,20 +25,21 @@ class AnswerTally:
 
     def __init__(self, question: Question, unit: str) -> None:
         self.question, self.unit = question, unit
-        self.predictions, self.radii, self.labels = Counter[Any](), Counter[int](), Counter[str]()
-        self.right: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-        self.withheld = 0
+        self.predictions, self.radii, self.labels = Counter[str](), Counter[int](), Counter[Cell]()
+        self.right: dict[Cell, list[int]] = defaultdict(lambda: [0, 0])
+        self.withheld = self.unread = 0
 
     def add(self, answers: Answers, labels: Sequence[str | None] | None = None) -> None:
         """Count these answers; ``labels`` are the cells of the label column, None where they are missing."""
         certificate = answers.certificate
-        predicted = [str(label) for label in certificate.labels.tolist()]
-        self.predictions.update(predicted)
+        predicted = certificate.labels.tolist()
+        self.predictions.update(map(str, predicted))
         self.radii.update(certificate.radius.tolist())
         self.withheld += int(answers.withheld.sum())
         if labels is None or len(self.labels) > MOST_LABELS:
             return
-        for label, answer, radius in zip(labels, predicted, certificate.radius.tolist(), strict=True):
+        both = zip(label_cells(labels), label_cells(predicted), certificate.radius.tolist(), strict=True)
+        for label, answer, radius in both:
             if label is not None:
                 self.labels[label] += 1
                 self.right[label][RIGHT] += answer == label
@@ -87,6 +90,8 @@ class AnswerTally:
             record |= {"attack_size": size, "certified_share": _down(certified / len(self))}
         if self.question.min_radius is not None:
             record |= {"withheld": self.withheld}
+        if self.unread:
+            record |= {"unread": self.unread}
         return record | self.truth
 
     @property
@@ -97,7 +102,7 @@ class AnswerTally:
             return f"every answer is '{answer}'; a constant answer is perfectly robust, and says nothing"
         truth = self.truth
         if truth and len(self.labels) > 1 and truth["clean_accuracy"] <= truth["majority_share"]:
-            label = self.labels.most_common(1)[0][0]
+            label = text_of(self.labels.most_common(1)[0][0], "a label")
             return (
                 f"always answering '{label}' would be right as often or more ({truth['majority_share']:.1%} of the "
                 f"labelled samples, against {truth['clean_accuracy']:.1%})"

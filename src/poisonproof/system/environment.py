@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
@@ -58,3 +59,9 @@ def processor() -> str:
 
 def _of_numpy_or_scipy(path: Path) -> bool:
     return any(part.split(".")[0] in ("numpy", "scipy") for part in path.parts)
+
+
+def is_a(thing: Any, module: str, name: str) -> bool:
+    """Whether this is an object of a class; a module that nobody has imported made no objects, and is not imported."""
+    kind = getattr(sys.modules.get(module), name, None)
+    return kind is not None and isinstance(thing, kind)

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -30,6 +31,7 @@ _lock = threading.Lock()
 _inside = 0
 _limits: list[Any] = []
 _libraries: tuple[Loads, ThreadpoolController] | None = None
+_most_threads: ContextVar[int | None] = ContextVar("most_threads", default=None)
 
 Result = TypeVar("Result")
 
@@ -132,19 +134,35 @@ def n_cores() -> int:
     return os.cpu_count() or 1
 
 
+@contextmanager
+def at_most_threads(n_jobs: int | None) -> Iterator[None]:
+    """Within, nobody who leaves the number of threads open uses more than this (-1: one per core, -2: one less, …).
+
+    None leaves it as it is: one per core, unless somebody outside said otherwise.
+    """
+    if n_jobs is None:
+        yield
+        return
+    token = _most_threads.set(n_jobs if n_jobs > 0 else max(1, n_cores() + 1 + n_jobs))
+    try:
+        yield
+    finally:
+        _most_threads.reset(token)
+
+
 def in_threads(count: int, size: int, work: Callable[[int, int], None], n_jobs: int = -1) -> None:
-    """Run ``work(start, stop)`` over 0 … count in blocks of a size, in threads (-1: one per core).
+    """Run ``work(start, stop)`` over 0 … count in blocks of a size, in threads (-1: what `at_most_threads` allows).
 
     ``work`` must release the GIL and write only to its own rows.
     """
     starts = range(0, count, size)
-    threads = min(len(starts), n_cores() if n_jobs == -1 else n_jobs)
+    threads = min(len(starts), (_most_threads.get() or n_cores()) if n_jobs == -1 else n_jobs)
     if threads <= 1:
         for start in counted(starts, len(starts)):
             work(start, min(start + size, count))
         return
     with ThreadPoolExecutor(threads) as pool:
-        tasks = [pool.submit(work, start, min(start + size, count)) for start in starts]
+        tasks = [pool.submit(copy_context().run, work, start, min(start + size, count)) for start in starts]
         try:
             for task in counted(tasks, len(tasks)):
                 task.result()

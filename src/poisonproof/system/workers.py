@@ -1,4 +1,4 @@
-"""Workers: processes of joblib's on this machine, which end with us, or Dask's or Ray's by joblib's door.
+"""Workers: processes of joblib's on this machine, which end with us, or those of a Dask cluster.
 
 joblib's own processes map large arrays from a file, and a dead one raises. Of Dask, data reach every worker once, and a
 task whose worker died is told of.
@@ -35,8 +35,8 @@ def own_workers(scratch: Path | None, n_jobs: int | None) -> Iterator[dict[str, 
     among what processes are started with, so those of an earlier call that use another folder are not taken again.
     """
     backend = get_active_backend()[0]
-    here = isinstance(backend, LokyBackend | MultiprocessingBackend) and not _is_of(backend, "ray")
-    if not here or effective_n_jobs(n_jobs) == 1:  # Ray's may be elsewhere, where nobody has our process's number
+    here = isinstance(backend, LokyBackend | MultiprocessingBackend)
+    if not here or effective_n_jobs(n_jobs) == 1:
         yield {}
         return
     folder = scratch_folder(scratch)
@@ -100,15 +100,11 @@ def dead_workers_told() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, BrokenExecutor) or any(_is_of(error, package) for package in ("distributed", "ray")):
+        if isinstance(error, BrokenExecutor) or type(error).__module__.partition(".")[0] == "distributed":
             raise WorkerDiedError(
                 f"A worker process died, killed or out of memory ({type(error).__name__}), and its work with it."
             ) from error
         raise
-
-
-def _is_of(thing: Any, package: str) -> bool:
-    return type(thing).__module__.partition(".")[0] == package
 
 
 def _telling(backend: type[Any]) -> type[Any]:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.samples.batch import ONE_BY_ONE, declares
+
 BATCH = 512
-MARK = "answers_one_by_one"
 BY_ROW = {("sklearn.naive_bayes", "GaussianNB")}
 """Classes whose sums go along a row, and nowhere else: no bit of an answer knows how many rows there are."""
 
@@ -22,10 +23,9 @@ BY_ROW = {("sklearn.naive_bayes", "GaussianNB")}
 def ask_in_batches(model: Any, ask: Callable[[Any], NDArray[Any]], fed: Any, n_samples: int) -> NDArray[Any]:
     """The answers of ``ask`` on samples as they are fed, always `BATCH` at a time; the last one fills up.
 
-    A learner that has the attribute ``answers_one_by_one`` says that its answers do not depend on the batch to the
-    bit, and is asked about all samples at once.
+    A learner whose own class says ``answers_one_by_one`` is asked about all samples at once.
     """
-    if getattr(model, MARK, False) or n_samples == 0:
+    if declares(model, ONE_BY_ONE) or n_samples == 0:
         return ask(fed)
     if (type(model).__module__, type(model).__qualname__) in BY_ROW and isinstance(fed, np.ndarray):
         return np.concatenate([ask(fed[start : start + BATCH]) for start in range(0, n_samples, BATCH)])

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.errors import PoisonproofError
+from poisonproof.errors import PoisonproofError, UnnamedFileError
 from poisonproof.learners.seeding import Seeder, isolated
 from poisonproof.samples.batch import takes_columns, takes_texts
 from poisonproof.samples.kinds import Samples, TableSamples, TextSamples
@@ -25,7 +25,7 @@ from poisonproof.training.asking import ask_in_batches
 from poisonproof.votes.rankings import ranked_by_score
 
 # What a learner may raise through no fault of its subset: falling back would hide it.
-NOT_THE_SUBSETS_FAULT = (MemoryError, OSError, ImportError, RecursionError, BrokenExecutor)
+NOT_THE_SUBSETS_FAULT = (MemoryError, OSError, ImportError, RecursionError, BrokenExecutor, UnnamedFileError)
 
 
 @dataclass(frozen=True)
@@ -136,20 +136,22 @@ def vote_of(
     return votes, refused, reason
 
 
-def ranking_of(member: Member, fed: Any, votes: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
+def ranking_of(
+    member: Member, fed: Any, votes: NDArray[np.int64], n_classes: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], str | None]:
     """The base classifier's rankings of the samples it is fed (see `poisonproof.votes.rankings`), with its votes in
-    first place.
+    first place, where it gave no scores, and why.
 
     It ranks the classes of its subset, by score, the smaller class first among equals. Where it gives no score, they
     stand behind its vote in their order.
     """
-    rankings = np.full((len(votes), n_classes), n_classes)
+    rankings, n_held = np.full((len(votes), n_classes), n_classes), len(member.codes)
+    scores, reason = np.zeros((len(votes), n_held)), None
+    if member.model is not None and n_held > 2:
+        scores, reason = _scores_of(member, fed, len(votes))
     if member.fallback is not None:
-        n_held = len(member.codes)
-        scores = _scores_of(member, fed, len(votes)) if member.model is not None and n_held > 2 else None
-        heads = np.searchsorted(member.codes, votes)
-        rankings[:, :n_held] = member.codes[ranked_by_score(scores, heads, n_held)]
-    return rankings
+        rankings[:, :n_held] = member.codes[ranked_by_score(scores, np.searchsorted(member.codes, votes))]
+    return rankings, np.asarray(np.isnan(scores).any(axis=1)), reason
 
 
 def gives_scores(model: Any) -> bool:
@@ -166,14 +168,19 @@ def check_gives_scores(learner: Any) -> None:
         )
 
 
-def _scores_of(member: Member, fed: Any, n_samples: int) -> NDArray[np.float64]:
-    """Scores, an array (n_samples, classes of the subset); NaN where it raises, found sample by sample as for votes."""
+def _scores_of(member: Member, fed: Any, n_samples: int) -> tuple[NDArray[np.float64], str | None]:
+    """Scores, an array (n_samples, classes of the subset), and why some are missing.
+
+    They are NaN where it raises, found sample by sample as for votes.
+    """
+    reason = "a score is NaN"
 
     def ask(batch: Any) -> NDArray[np.float64]:
         return _scores(member, batch, batch.shape[0])
 
     try:
-        return ask_in_batches(member.model, ask, fed, n_samples)
+        scores = ask_in_batches(member.model, ask, fed, n_samples)
+        return scores, reason if np.isnan(scores).any() else None
     except NOT_THE_SUBSETS_FAULT:
         raise
     except Exception:
@@ -183,9 +190,9 @@ def _scores_of(member: Member, fed: Any, n_samples: int) -> NDArray[np.float64]:
             scores[row] = ask_in_batches(member.model, ask, _one(fed, row), 1)[0]
         except NOT_THE_SUBSETS_FAULT:
             raise
-        except Exception:
-            continue
-    return scores
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+    return scores, reason
 
 
 def _scores(member: Member, fed: Any, n_samples: int) -> NDArray[np.float64]:

@@ -10,16 +10,19 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.utils.parallel import delayed
 
 from poisonproof.learners.seeding import Seeder, kept_generators
 from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import TextClassifier
+from poisonproof.maps.encoders import remembering
 from poisonproof.partition.store import StoredSubsets
 from poisonproof.partition.subsets import TrainingSets
 from poisonproof.samples.kinds import Samples, TextSamples
@@ -36,6 +39,7 @@ from poisonproof.training.member import (
 from poisonproof.training.member_files import (
     BY_SKOPS,
     MEMBERS_PER_FILE,
+    check_reopens,
     load_members,
     members_file,
     members_stem,
@@ -69,6 +73,8 @@ from poisonproof.training.work import (
 log = logging.getLogger(__name__)
 NO_SAMPLES = TextSamples(np.empty(0, object))
 SOON_TRAINED = {TableClassifier, TextClassifier}
+SOON_ROWS = 50_000  # on which these learners take less time than a worker takes to start
+TASKS_PER_JOB = 2  # of a run, at least: each of them reads the test samples once
 SeededRows = list[tuple[int, NDArray[np.int64]]]
 """The seed and the rows of each of some base classifiers."""
 
@@ -149,18 +155,24 @@ class MemberByMember:
             kept = {block: [i for i in indices if standing.kept[i]] for block, indices in blocks.items()}
             others = {block: [i for i in indices if not standing.kept[i]] for block, indices in blocks.items()}
             wanted = [indices for indices in others.values() if indices]
+            count = sum(map(len, wanted))
             training, read = _read_once(order.training, [i for indices in wanted for i in indices], test)
             train = partial(train_and_vote, training, read, n_classes, rankings=order.rankings, resources=resources)
-            if type(training.estimator) in SOON_TRAINED and sum(map(len, wanted)) <= MEMBERS_PER_FILE:
+            size = MEMBERS_PER_FILE
+            if type(training.estimator) in SOON_TRAINED and count <= size and _n_fed(training, wanted) <= SOON_ROWS:
                 # They are done before a worker has started, and asked all at once.
                 together = partial(train, wanted=[[i for indices in wanted for i in indices]])
                 fresh = _parted(together(resources=resources._replace(n_jobs=1)), wanted)
             else:
-                fresh = train(wanted=wanted)
+                if (jobs := effective_n_jobs(resources.n_jobs)) > 1:
+                    size = max(1, min(size, -(-count // (TASKS_PER_JOB * jobs))))
+                fresh = train(wanted=[piece for indices in wanted for piece in _pieces(indices, size)])
+            fresh = _reopening(fresh, order)
             for block in blocks:
                 asked = _kept_of(block, kept[block], order)
                 lost = [i for i in kept[block] if i not in {member.index for member in asked}]
-                trained = [*([next(fresh)] if others[block] else []), *(train(wanted=[lost]) if lost else [])]
+                tasks = len(_pieces(others[block], size))
+                trained = [*islice(fresh, tasks), *(train(wanted=[lost]) if lost else [])]
                 parts: list[Part] = [
                     (part.members, part.votes, part.refusals, [made_by(part.environment)] * len(part.members))
                     for part in trained
@@ -207,6 +219,23 @@ def _read_once(training: Training, indices: Sequence[int], test: Samples = NO_SA
         training._replace(samples=with_shared_texts(learner, training.samples, rows)),
         with_shared_texts(learner, test, lambda: np.arange(len(test))),
     )
+
+
+def _reopening(fresh: Iterator[VotedBlock], order: Order) -> Iterator[VotedBlock]:
+    """The same blocks; if they are to be kept, the first is refused at once where nobody could open it again."""
+    for number, block in enumerate(fresh):
+        if order.keep and not number:
+            check_reopens(order.training.estimator, block.members)
+        yield block
+
+
+def _pieces(indices: Sequence[int], size: int) -> list[Sequence[int]]:
+    return [indices[at : at + size] for at in range(0, len(indices), size)]
+
+
+def _n_fed(training: Training, wanted: Sequence[Sequence[int]]) -> int:
+    """How many training samples these base classifiers are fed, together."""
+    return int(training.subsets.sizes[[i for indices in wanted for i in indices]].sum())
 
 
 def _parted(voted: Iterator[VotedBlock], wanted: Sequence[Sequence[int]]) -> Iterator[VotedBlock]:
@@ -299,6 +328,7 @@ def _seeded_rows(subsets: TrainingSets, indices: Sequence[int]) -> SeededRows:
     return [(subsets.seed(i), subsets.rows(i)) for i in indices]
 
 
+@remembering()
 def _fit_block(
     estimator: Any, samples: Samples, codes: NDArray[np.int64], seeded_rows: SeededRows, parent: tuple[int, int]
 ) -> list[Member]:
@@ -308,6 +338,7 @@ def _fit_block(
         return [fit_made(make, seed, *samples.portion(codes, rows)) for seed, rows in seeded_rows]
 
 
+@remembering()
 def _train_and_vote_block(
     estimator: Any,
     samples: Samples,

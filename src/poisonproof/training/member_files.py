@@ -9,15 +9,15 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from poisonproof.errors import DamagedFileError
+from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.system.archives import check_arrays, open_zip
 from poisonproof.system.files import reading, write_bytes
-from poisonproof.system.importing import skops_io
 from poisonproof.training.member import Member
 from poisonproof.training.plain_learner import SCHEMA, plain_schema, read_plain
 from poisonproof.training.stacked_files import read_stack, stack_bytes
@@ -47,7 +47,6 @@ OWN_TYPES = (
     "poisonproof.maps.image_encoders.ImageEncoder",
     "poisonproof.maps.image_encoders.Picture",
     "poisonproof.maps.joined.JoinedEncoder",
-    "poisonproof.maps.model_folders.FolderEncoder",
     "poisonproof.maps.outside_embeddings.OutsideEmbeddings",
     "poisonproof.maps.sentence_encoders.SentenceEncoder",
     "poisonproof.maps.text_encoders.TokenSumEncoder",
@@ -56,6 +55,8 @@ OWN_TYPES = (
 )
 MEMBERS_PER_FILE = 64
 STACK, BY_SKOPS = ".npy", ".skops"
+PLAIN_MODULES = {"collections", "datetime", "decimal", "fractions", "pathlib", "re", "uuid"}
+"""Of the standard library, what a learner may hold; of the rest, `functools.partial` and `print` call whatever."""
 
 
 class UntrustedTypesError(DamagedFileError):
@@ -78,11 +79,34 @@ def save_members(path: Path, members: Sequence[Member]) -> Path:
     packed = stack_bytes(members)
     suffix, other = (BY_SKOPS, STACK) if packed is None else (STACK, BY_SKOPS)
     if packed is None:
-        state = [[m.index, m.model, m.codes, m.fallback, list(m.form) if m.form else None, m.failure] for m in members]
-        packed = dumped(state)
+        packed = dumped(_state(members))
     write_bytes(path.with_suffix(suffix), packed)
     path.with_suffix(other).unlink(missing_ok=True)
     return path.with_suffix(suffix)
+
+
+def _state(members: Sequence[Member]) -> list[list[Any]]:
+    return [[m.index, m.model, m.codes, m.fallback, list(m.form) if m.form else None, m.failure] for m in members]
+
+
+def check_reopens(learner: Any, members: Sequence[Member]) -> None:
+    """Refuse to keep base classifiers that nobody could open by the types that their learner vouches for."""
+    trusted, member = [*OWN_TYPES, *types_of(learner)], next((m for m in members if m.model is not None), None)
+    if member is None or stack_bytes([member]) is not None:
+        return
+    import skops.io as sio
+
+    try:
+        for state in (learner, _state([member])):
+            if plain_schema(state, OWN_TYPES) is None:
+                sio.loads(dumped(state), trusted=trusted)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever skops and the types that it meets raise
+        raise PoisonproofError(
+            f"Base classifiers of {type(learner).__name__} cannot be kept, for nobody could open them again "
+            f"({' '.join(str(error).split())[:300]}); keep their votes alone by --votes-only, in another --out."
+        ) from None
 
 
 def load_members(path: Path, trusted: Sequence[str] = ()) -> list[Member]:
@@ -96,18 +120,23 @@ def load_members(path: Path, trusted: Sequence[str] = ()) -> list[Member]:
 
 
 def types_of(estimator: Any) -> list[str]:
-    """Types in an estimator that skops does not vouch for; who brings the estimator does."""
+    """Types in an estimator that skops does not vouch for; who brings it does, but for what calls anything at all."""
     if plain_schema(estimator, OWN_TYPES) is not None:
         return [] if estimator is None else [f"{type(estimator).__module__}.{type(estimator).__qualname__}"]
-    sio = skops_io()
-    return list(sio.get_untrusted_types(data=sio.dumps(estimator)))
+    import skops.io as sio
+
+    names = sio.get_untrusted_types(data=sio.dumps(estimator))
+    strange = sys.stdlib_module_names - PLAIN_MODULES
+    return [name for name in names if name.partition(".")[0] not in strange]
 
 
 def unknown_types(path: str | Path, trusted: Sequence[str] = ()) -> list[str]:
     """Types in a file of skops that nobody vouches for."""
+    import skops.io as sio
+
     with reading(path), open_zip(path) as archive:
         check_arrays(archive)
-        return sorted(set(skops_io().get_untrusted_types(file=path)) - {*OWN_TYPES, *trusted})
+        return sorted(set(sio.get_untrusted_types(file=path)) - {*OWN_TYPES, *trusted})
 
 
 def load_state(path: str | Path, trusted: Sequence[str] = ()) -> Any:
@@ -120,8 +149,10 @@ def load_state(path: str | Path, trusted: Sequence[str] = ()) -> Any:
             f"{path} holds types that are not known to be safe: {', '.join(unknown)}. "
             "If you trust where it comes from, name them in trusted=[…]."
         )
+    import skops.io as sio
+
     with reading(path):
-        return skops_io().load(path, trusted=[*OWN_TYPES, *trusted])
+        return sio.load(path, trusted=[*OWN_TYPES, *trusted])
 
 
 def dumped(state: Any) -> bytes:
@@ -135,7 +166,8 @@ def dumped(state: Any) -> bytes:
         with ZipFile(buffer, "w") as target:
             target.writestr(ZipInfo(SCHEMA), plain, ZIP_DEFLATED)
         return buffer.getvalue()
-    sio = skops_io()
+    import skops.io as sio
+
     with ZipFile(io.BytesIO(sio.dumps(state))) as source, ZipFile(buffer, "w") as target:
         numbers, written = iter(range(1 << 62)), set()
 

@@ -17,6 +17,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.seeding import kept_generators
+from poisonproof.maps.encoders import remembering
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.progress import counted
@@ -199,7 +200,8 @@ def check_answered(refusals: Sequence[Refusal], n_trained: int, n_samples: int) 
         )
     warnings.warn(
         f"None of the {n_trained} base classifiers could answer {int(unanswered.sum())} of the {n_samples} samples, "
-        f"sample {int(unanswered.argmax())} for one; there they say the most frequent class of their subset; {first}",
+        f"sample {int(unanswered.argmax())} for one; there they say the most frequent class of their subset, or rank "
+        f"classes in their order; {first}",
         PremiseWarning,
         stacklevel=3,
     )
@@ -215,7 +217,7 @@ def run_tasks(
     tasks: Any, shared: Sequence[Any], n_jobs: int | None, verbose: int, scratch: Path | None = None
 ) -> Iterator[Any]:
     """The results of tasks in their order, by as many workers as are wanted; what is shared is sent to each once."""
-    with one_linear_algebra_thread(), dead_workers_told(), own_workers(scratch, n_jobs) as options:
+    with one_linear_algebra_thread(), remembering(), dead_workers_told(), own_workers(scratch, n_jobs) as options:
         with sent_once(shared):
             streams = getattr(get_active_backend()[0], "supports_return_generator", True)
             how = "generator" if streams else "list"  # multiprocessing gives all parts at the end
@@ -223,6 +225,7 @@ def run_tasks(
         yield from parallel(tasks)
 
 
+@remembering()
 def vote_block(
     members: Sequence[Member], samples: Samples, n_classes: int, parent: tuple[int, int], *, rankings: bool
 ) -> tuple[NDArray[Any], dict[int, Refusal]]:
@@ -273,7 +276,10 @@ def votes_one_by_one(
                     batches[member.form] = fed_to(member.model, samples, np.arange(len(samples)), member.form)
                 batch = batches[member.form]
             votes, refused, reason = vote_of(member, batch, len(samples), n_classes)
-            of_members[:, column] = ranking_of(member, batch, votes, n_classes) if rankings else votes
+            if rankings:
+                votes, unranked, why = ranking_of(member, batch, votes, n_classes)
+                refused, reason = refused | unranked, reason or why
+            of_members[:, column] = votes
             if reason is not None:
                 refusals[member.index] = Refusal(refused, reason)
     return of_members, refusals

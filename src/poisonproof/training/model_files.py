@@ -29,14 +29,14 @@ def save_model(model: Any, path: str | Path) -> None:
     """Write a fitted FiniteAggregationClassifier into a folder."""
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
-    engine_of(model._learner()).save(model.members_, folder, model.subset_digests_)
+    engine_of(model.estimator_).save(model.members_, folder, model.subset_digests_)
     save_model_record(model, folder)
 
 
 def save_model_record(model: Any, folder: Path) -> None:
     """Write all of a model but its base classifiers, and the digests of the files that hold them."""
     names = getattr(model, "feature_names_in_", None)
-    learner = without_cache(model.estimator if model.encoder is None else model._learner())
+    learner = without_cache(model.estimator_)
     write_bytes(folder / ESTIMATOR, dumped(learner))
     engine = engine_of(learner)
     files = [ESTIMATOR, *engine.files(len(model.subset_sizes_), folder)]
@@ -89,7 +89,7 @@ def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[
         classes=None if record["classes_inferred"] else classes.tolist(),
     )
     model.trusted_state = any(what == ARRIVED for what, *_ in record["premises"])
-    model.spread_, model.split_, model.classes_ = spread, model.split, classes
+    model.spread_, model.split_, model.classes_, model.estimator_ = spread, model.split, classes, model.estimator
     model.classes_inferred_ = record["classes_inferred"]
     model.members_ = engine.load(folder, n_subsets, model.estimator, len(classes), trusted)
     if len(model.members_) != n_subsets:

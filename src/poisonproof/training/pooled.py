@@ -23,7 +23,7 @@ from poisonproof.learners.kernel_ridge import (
 )
 from poisonproof.partition.subsets import TrainingSets
 from poisonproof.samples.kinds import Samples
-from poisonproof.system.threads import in_threads, one_linear_algebra_thread
+from poisonproof.system.threads import at_most_threads, in_threads, one_linear_algebra_thread
 from poisonproof.training.work import Kept, Training
 from poisonproof.votes.votes import vote_dtype
 
@@ -81,11 +81,9 @@ class PooledMembers:
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> NDArray[Any]:
-        """The vote matrix (samples, members), or rankings (samples, members, n_classes), first places the votes.
-
-        All cores work, in threads.
-        """
-        return votes_together([self], samples, n_classes, [rankings])[0]
+        """The vote matrix (samples, members), or rankings (samples, members, n_classes), first places the votes."""
+        with at_most_threads(n_jobs):
+            return votes_together([self], samples, n_classes, [rankings])[0]
 
     def ask(self, samples: Samples, n_classes: int, *, rankings: bool = False) -> NDArray[Any]:
         """The same: they can answer any sample of their kind."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.files import open_arrays
+from poisonproof.system.threads import at_most_threads
 from poisonproof.training.pooled import PooledMembers, fit_pooled, votes_together
 from poisonproof.training.pooled_files import POOL, POOLED_FILES, kept_pooled, load_pooled, save_pooled
 from poisonproof.training.pooled_memory import PooledMemory, pooled_memory
@@ -47,8 +48,9 @@ class PooledEngine:
     def fit(
         self, training: Training, *, earlier: Kept | None = None, n_jobs: int | None = None, verbose: int = 0
     ) -> PooledMembers:
-        """All base classifiers, but for those of ``earlier`` whose subset is the same; all cores work, in threads."""
-        return fit_pooled(training, earlier)
+        """All base classifiers, but for those of ``earlier`` whose subset is the same; ``n_jobs`` are threads."""
+        with at_most_threads(n_jobs):
+            return fit_pooled(training, earlier)
 
     def votes(
         self,
@@ -61,7 +63,8 @@ class PooledEngine:
         n_jobs: int | None = None,
     ) -> NDArray[Any]:
         """Train these subsets only, on a pool of their own samples; their votes, or rankings."""
-        return fit_pooled(training, only=list(indices)).votes(test, n_classes, rankings=rankings)
+        with at_most_threads(n_jobs):
+            return fit_pooled(training, only=list(indices)).votes(test, n_classes, rankings=rankings)
 
     def ranks(self, learner: Any) -> bool:
         return True

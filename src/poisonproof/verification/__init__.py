@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from poisonproof.errors import PoisonproofError
+from poisonproof.system.opening import opens_only_the_estimators
 from poisonproof.verification import checks
 from poisonproof.verification.arithmetic import Arithmetic
 from poisonproof.verification.evidence import Evidence, check_format, open_certificate, open_manifest, open_run
-from poisonproof.verification.omissions import unchecked, unchecked_of_samples
+from poisonproof.verification.omissions import unchecked
 from poisonproof.verification.records import MOST_BYTES, Reader
 from poisonproof.verification.sample_checks import SampleChecks
 from poisonproof.verification.sample_files import (
@@ -29,7 +30,6 @@ from poisonproof.verification.sample_files import (
     open_sample_certificate,
     open_sample_run,
 )
-from poisonproof.verification.trusted import shaped_by_trusted
 from poisonproof.verification.verdict import (
     Check,
     Finding,
@@ -45,6 +45,7 @@ __all__ = ["Check", "Verdict", "detection_probability", "verify"]
 FOUNDATIONS = {"files", "spread", "classes", "votes", "split"}
 
 
+@opens_only_the_estimators
 def verify(
     path: str | Path,
     *,
@@ -79,8 +80,9 @@ def verify(
         The data: digests, split and clean accuracy are then computed again.
     groups : sequence, optional
         The contributor of each training sample, for the split by group; by default those of ``data``.
-    estimator : scikit-learn classifier, optional
-        The learner, if it is no preset and was not kept with the run. You vouch for its types.
+    estimator : scikit-learn classifier or Encoder, optional
+        The learner, if it is no preset and was not kept with the run; where samples vote, the encoder. You vouch for
+        its types and for the files that its encoder opens: of no other encoder is a file opened.
     sample : int, optional
         Recompute the radii of, and ask about, only that many test samples, drawn at random.
     ask : bool
@@ -125,7 +127,7 @@ def verify(
     evidence = opened[0]
     kept = Path(witness) if witness is not None else None
     if isinstance(evidence, SampleEvidence):
-        votes_of = SampleChecks(evidence, data, groups, sample, seed, progress)
+        votes_of = SampleChecks(evidence, data, groups, sample, seed, progress, estimator)
         wanted: dict[str, Callable[[], str | Finding]] = {
             "election": votes_of.election,
             "classes": lambda: checks.classes(evidence),
@@ -137,19 +139,15 @@ def verify(
             "manifest": votes_of.manifest,
             "data": votes_of.same_data,
             "accuracy": lambda: checks.accuracy(evidence, data),
-            "model": votes_of.model,
             "recount": lambda: votes_of.recount(ask),
         }
-        if getattr(data, "trusted", None) is not None and evidence.manifest:
-            wanted["trusted"] = lambda: shaped_by_trusted(evidence.settings["election"], data.trusted)
         if formal:
             wanted["formal"] = lambda: checked_formally(evidence, votes_of.rows, kept, progress)
         checks_made += [made(name, check) for name, check in wanted.items()]
-        silent = (
-            ()
-            if any(check.outcome == "failed" for check in checks_made)
-            else unchecked_of_samples(evidence, checks_made)
-        )
+        false = next((check.name for check in checks_made if check.outcome == "failed"), None)
+        checks_made.append(made("model", lambda: votes_of.model(false, ask)))
+        failed = any(check.outcome == "failed" for check in checks_made)
+        silent = () if failed else unchecked(evidence, checks_made, data)
         return Verdict(str(path), tuple(checks_made), seed, silent, "no data" if data is None else source)
     again = Arithmetic(evidence, sample, seed, progress)
     first: dict[str, Callable[[], str | Finding]] = {

@@ -52,6 +52,10 @@ class Arithmetic:
             raise NotCheckedError(f"this checker does not know the method {method!r}.")
         if not self.evidence.votes_in_range:
             raise NotCheckedError("the votes are not in order.")
+        if method != "finite-aggregation" and self.evidence.reachable is not None:
+            raise NotTrueError(
+                f"by the method '{method}' base classifiers reckon with all partitions, and a premise says otherwise."
+            )
         if method == "run-off":
             self._check_rankings()
         expected = {*ARRAYS, "exact"} if method in WITH_EXACT else set(ARRAYS)
@@ -110,6 +114,8 @@ class Arithmetic:
             self._compare("runner_up", self.rows, self.certified[:, 1])
             n, method = self.evidence.matrix.shape[1], METHODS[self.evidence.facts["method"]]
             sentence = f"{{}} radii follow from the votes of {n} base classifiers by {method}"
+            if (reachable := self.evidence.reachable) is not None:
+                sentence += f" within {int(reachable.sum())} reachable partitions (Theorem 4)"
         n_test, recomputed = self.evidence.n_test, {"recomputed": len(self.rows)}
         if len(self.rows) == n_test:
             return Finding(f"{sentence.format(f'all {n_test}')}.", recomputed)
@@ -119,7 +125,8 @@ class Arithmetic:
 
     def _theorem_2(self, t: int) -> Row:
         evidence = self.evidence
-        return theorem_2(evidence.matrix[t], evidence.spread, evidence.n_classes, evidence.facts["classes_inferred"])
+        inferred = evidence.facts["classes_inferred"]
+        return theorem_2(evidence.matrix[t], evidence.spread, evidence.n_classes, inferred, evidence.reachable)
 
     def _compare(self, name: str, rows: NDArray[np.int64], expected: NDArray[np.int64]) -> str:
         """An array of the certificate against what the votes give."""

@@ -17,8 +17,9 @@ from poisonproof.verification import claims
 from poisonproof.verification.content import (
     complete,
     data_digests,
-    label_codes,
+    labels_of,
     partitions,
+    places_among,
 )
 from poisonproof.verification.evidence import MODEL, Evidence
 from poisonproof.verification.records import same
@@ -27,7 +28,7 @@ from poisonproof.verification.verdict import NotCheckedError, NotTrueError
 
 ROWS_PER_LOOK = 1024
 ROUNDING = 1e-12  # a mean over classes is stated as a float
-MOST_CLASSES = 65_534  # votes are codes of two bytes, and one of them abstains
+MOST_CLASSES = 65_535  # votes are codes of two bytes, and one of them abstains
 NO_DATA = "the data are not at hand; give data= (DATA, --data-dir)."
 
 
@@ -67,8 +68,8 @@ def spread(evidence: Evidence) -> str:
 def classes(evidence: Evidence) -> str:
     """One list of different labels in every file; whether they were inferred agrees with the premises."""
     listed, inferred = evidence.facts["classes"], evidence.facts["classes_inferred"]
-    if len(set(listed["values"])) < len(listed["values"]):
-        raise NotTrueError("the class list names a label twice.")
+    if len({*labels_of(listed["values"]), None}) <= len(listed["values"]):
+        raise NotTrueError("the class list names a label twice, or something that is no label.")
     if len(listed["values"]) > MOST_CLASSES:
         raise NotTrueError(f"{len(listed['values'])} classes are named, but votes tell at most {MOST_CLASSES} apart.")
     if type(inferred) is not bool or len(listed["values"]) < (1 if inferred else 2):
@@ -151,56 +152,81 @@ def subset_sizes(evidence: Evidence) -> NDArray[np.int64]:
 
 def premises(evidence: Evidence, data: Any) -> str:
     """The premises are the same in every file, and those that follow from the settings say so."""
-    listed = evidence.facts["premises"]
-    for name, record in evidence.records.items():
-        if not same(record["premises"], listed):
-            raise NotTrueError(f"{name} and certificate.npz list different premises.")
-    if not evidence.manifest:
-        raise NotCheckedError(f"{len(listed)} are stated; only a run says what they must be.")
-    if not same(evidence.manifest["premises"], [claims.in_words(premise) for premise in listed]):
-        raise NotTrueError("manifest.json and certificate.npz list different premises.")
-    settings, by_name = evidence.settings, {what: [value, declared] for what, value, declared in listed}
+    by_name = agreed_premises(evidence)
+    assert evidence.manifest is not None
+    settings = evidence.settings
     wanted = claims.premises(
         evidence.spread,
         settings["split"],
         settings["learner"],
         settings["classes"],
         evidence.facts["classes_inferred"],
-        by_pilot=claims.CHOICE in by_name and by_name.get("spread", [None, True])[1] is False,
+        by_pilot=by_name.get("spread", [None, True])[1] is False,
     )
     picked, declared = by_name.get("learner", [settings["learner"], True])
     if picked == f"{settings['learner']}, brought as {(evidence.manifest.get('asked') or {}).get('learner')}":
         wanted["learner"] = (picked, True)
-    if "schema" in settings:  # a user's own files: the reader says why it picked the learner, and how it read
-        if picked.startswith(f"{settings['learner']}, because "):
-            wanted["learner"] = (picked, declared)
+    if "schema" in settings and picked.startswith(f"{settings['learner']}, because "):  # the reader says why
+        wanted["learner"] = (picked, declared)
+    return hold_premises(by_name, wanted | premises_of_data(settings, by_name, data))
+
+
+def agreed_premises(evidence: Evidence) -> dict[str, list[Any]]:
+    """The premises by name, as [value, declared], which every file lists alike; an error if one does not."""
+    listed = evidence.facts["premises"]
+    of_votes = [premise for premise in listed if premise[0] != claims.REACHABLE]  # said when they are certified
+    if evidence.manifest and len(of_votes) < len(listed):
+        raise NotTrueError("a run reckons with all partitions, and a premise says that only some can be poisoned.")
+    for name, record in evidence.records.items():
+        if not same(record["premises"], listed if record is evidence.facts else of_votes):
+            raise NotTrueError(f"{name} and certificate.npz list different premises.")
+    by_name: dict[str, list[Any]] = {}
+    for what, value, declared in listed:
+        if what in by_name:
+            raise NotTrueError(f"the premise '{what}' is stated twice.")
+        by_name[what] = [value, declared]
+    if not evidence.manifest:
+        raise NotCheckedError(f"{len(listed)} are stated; only a run says what they must be.")
+    if not same(evidence.manifest["premises"], [claims.in_words(premise) for premise in listed]):
+        raise NotTrueError("manifest.json and certificate.npz list different premises.")
+    return by_name
+
+
+def premises_of_data(
+    settings: dict[str, Any], by_name: dict[str, list[Any]], data: Any
+) -> dict[str, tuple[str | None, bool | None]]:
+    """The premises about how the data were read: of a user's own files, and of the data at hand."""
+    wanted: dict[str, tuple[str | None, bool | None]] = {}
+    if "schema" in settings:
         wanted |= {"schema": (None, by_name.get("schema", [None, False])[1]), "test samples": (None, True)}
-    if data is not None:
-        x = data.x_train
-        texts = not hasattr(x, "shape") or len(x.shape) == 1
-        width, by_schema = claims.features(settings["split"])
-        if width is None:
-            wanted["number of features"] = (str(1 if texts else int(np.prod(x.shape[1:]))), False)
-        if hasattr(x, "columns") and "schema" not in settings:
-            wanted |= {"categorical columns": (None, by_schema), "schema": (None, by_schema)}
-        wanted |= {premise.what: (premise.value, premise.declared) for premise in getattr(data, "premises", ())}
+    if data is None:
+        return wanted
+    x = data.x_train
+    texts = not hasattr(x, "shape") or len(x.shape) == 1
+    width, by_schema = claims.features(settings["split"])
+    if width is None:
+        wanted["number of features"] = (str(1 if texts else int(np.prod(x.shape[1:]))), False)
+    if hasattr(x, "columns") and "schema" not in settings:
+        wanted |= {"categorical columns": (None, by_schema), "schema": (None, by_schema)}
+    return wanted | {premise.what: (premise.value, premise.declared) for premise in getattr(data, "premises", ())}
+
+
+def hold_premises(by_name: dict[str, list[Any]], wanted: dict[str, tuple[str | None, bool | None]]) -> str:
+    """An error if one of the premises that must be there is missing or says something else."""
     for what, (value, declared) in wanted.items():
         if what not in by_name:
             raise NotTrueError(f"the premise '{what}' is missing.")
-        if (value is not None and by_name[what][0] != value) or by_name[what][1] is not declared:
+        if (value is not None and by_name[what][0] != value) or not claims.fits(by_name[what][1], declared):
             raise NotTrueError(
                 f"the premise '{claims.in_words([what, *by_name[what]])}' does not follow from the settings"
                 + (f", which give '{claims.in_words([what, value, declared])}'." if value is not None else ".")
             )
-    return f"{len(listed)} stated, the same everywhere; that there are no others is the maker's word."
+    return f"{len(by_name)} stated, the same everywhere; that there are no others is the maker's word."
 
 
 def manifest(evidence: Evidence) -> str:
     """What the manifest and the certificate say in words and numbers follows from the rest."""
-    facts, split = evidence.facts, evidence.facts["split"]
-    for name, record in evidence.records.items():
-        if not same(record["split"], split):
-            raise NotTrueError(f"{name} and certificate.npz state different splits.")
+    facts, split = evidence.facts, agreed_split(evidence)
     if split is not None and (split["kind"] not in claims.KINDS or type(split["hash_labels"]) is not bool):
         raise NotTrueError(f"the split {split['kind']!r} is not known.")
     stated: dict[str, tuple[Any, Any]] = {"unit": (facts["unit"], claims.unit(split))}
@@ -212,8 +238,22 @@ def manifest(evidence: Evidence) -> str:
     for name, (given, right) in stated.items():
         follows(name, given, right)
     if not evidence.manifest:
-        return f"unit {facts['unit']!r}" + ("." if origin else "; the certificate does not say where it comes from.")
+        return unit_alone(facts["unit"], origin)
     return f"{len(stated)} statements follow from the rest."
+
+
+def unit_alone(unit: str, origin: dict[str, Any]) -> str:
+    """What a loose certificate says about itself."""
+    return f"unit {unit!r}" + ("." if origin else "; the certificate does not say where it comes from.")
+
+
+def agreed_split(evidence: Evidence) -> Any:
+    """The split, which every file states alike; an error if one does not."""
+    split = evidence.facts["split"]
+    for name, record in evidence.records.items():
+        if not same(record["split"], split):
+            raise NotTrueError(f"{name} and certificate.npz state different splits.")
+    return split
 
 
 def follows(name: str, given: Any, right: Any) -> None:
@@ -286,7 +326,7 @@ def data_and_split(evidence: Evidence, data: Any, groups: Any) -> str:
         raise NotCheckedError(f"there is no split.npy to compare with{agree}.")
     known = places_of(evidence, data.y_train) >= 0
     if split["kind"] == "group" and groups is not None:
-        known &= ~np.isnan(label_codes(groups))  # a sample without a contributor is left out
+        known &= np.array([name is not None for name in labels_of(groups)], np.bool_)
     by_content = partitions(split, evidence.spread.n, data.x_train, data.y_train, groups)
     if known.sum() != len(partition):  # a learner that takes no missing values is not given samples that have some
         known &= complete(data.x_train)
@@ -318,9 +358,9 @@ def accuracy(evidence: Evidence, data: Any) -> str:
     stated, recounted = evidence.manifest["clean_accuracy"], int(right.sum()) / len(right)
     if not same(stated, recounted):
         raise NotTrueError(f"clean_accuracy is stated as {stated}, but {int(right.sum())} of {len(right)} are right.")
-    by_class: dict[str, list[bool]] = {}
-    for label, is_right in zip(label_codes(data.y_test).tolist(), right.tolist(), strict=True):
-        by_class.setdefault(repr(label), []).append(is_right)
+    by_class: dict[Any, list[bool]] = {}
+    for label, is_right in zip(labels_of(data.y_test), right.tolist(), strict=True):
+        by_class.setdefault(label, []).append(is_right)
     figures = {
         "majority_share": Fraction(max(map(len, by_class.values())), len(right)),
         "balanced_accuracy": sum((Fraction(sum(part), len(part)) for part in by_class.values()), Fraction(0))
@@ -334,8 +374,7 @@ def accuracy(evidence: Evidence, data: Any) -> str:
 
 def places_of(evidence: Evidence, labels: Any) -> NDArray[np.int64]:
     """Index of each label in the class list; −1 for none."""
-    places = {code: at for at, code in enumerate(label_codes(evidence.facts["classes"]["values"]).tolist())}
-    return np.array([places.get(code, -1) for code in label_codes(labels).tolist()], np.int64)
+    return places_among(evidence.facts["classes"]["values"], labels)
 
 
 def _first_difference(name: str, given: Any, right: Any) -> tuple[str, str, str]:

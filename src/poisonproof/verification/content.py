@@ -3,8 +3,10 @@
 Canonical bytes (docs/files.md): dense numbers as float64 (or uint8 where declared) in C order, little endian, −0.0 as
 0.0, and one NaN for what is missing or infinite; sparse rows as column indices (int64), then values (float64), those of
 one place added, the smallest first; texts as UTF-8; a table row as 8 bytes a cell, a number as float64, a time as its
-whole microseconds, missing or infinite as NaN, a text as its xxh64 with bit 62 cleared. A label or contributor is such
-a cell too, but a whole number that float64 cannot hold is the hash of "i" and its digits.
+whole microseconds, missing or infinite as NaN, a text as its xxh64 with bit 62 cleared; U+FFFD for each surrogate. A
+label or contributor is such a cell too, but True and False are texts; a text of ASCII digits without a leading zero,
+perhaps a minus before and a point and zeros behind, is that whole number; what has more than 1,000 characters is
+missing; and a whole number that float64 cannot hold is the hash of "i" and its digits.
 
 xxh64 can be solved for, so digests of the data go by whole contents: the same bytes, but a cell is "m" if missing, "n"
 and float64, or "t" and "i" with the length in 8 bytes and then a text or the digits of a large whole number.
@@ -31,6 +33,7 @@ from poisonproof.verification.verdict import NotCheckedError
 _WITHOUT_BIT_62 = (1 << 64) - 1 - (1 << 62)
 _MIDNIGHT_OF_1970 = datetime.datetime(1970, 1, 1)
 _LARGEST_PIXEL = 2**40
+_LONGEST_LABEL = 1_000
 # NumPy's units in microseconds; a duration of months or years counts mean ones of the Gregorian calendar.
 _UNITS = {"as": Fraction(1, 10**12), "fs": Fraction(1, 10**9), "ps": Fraction(1, 10**6), "ns": Fraction(1, 1000)} | {
     unit: Fraction(10**6) * seconds
@@ -54,9 +57,9 @@ def data_digests(data: Any, groups: Any = None) -> dict[str, str]:
     contents: dict[str, Iterable[bytes]] = {
         name: _contents(getattr(data, name), data.dtype) for name in ("x_train", "x_test")
     }
-    contents |= {name: _cell_contents(getattr(data, name), _exactly) for name in ("y_train", "y_test")}
+    contents |= {name: _cell_contents(labels_of(getattr(data, name)), _exactly) for name in ("y_train", "y_test")}
     if groups is not None:
-        contents["groups"] = _cell_contents(groups, _exactly)
+        contents["groups"] = _cell_contents(labels_of(groups), _exactly)
     return {name: _digest_of(rows) for name, rows in contents.items()}
 
 
@@ -83,7 +86,7 @@ def _cell_contents(cells: Iterable[Any], number: Any) -> list[bytes]:
             contents.append(b"m")
         elif isinstance(exact, str):
             large = not isinstance(value, str)
-            letters = exact[1:].encode() if large else exact.encode("utf-8", "surrogatepass")
+            letters = exact[1:].encode() if large else exact.encode()
             contents.append((b"i" if large else b"t") + len(letters).to_bytes(8, "little") + letters)
         else:
             contents.append(b"n" + _canonical(np.array([exact], "<f8")).tobytes())
@@ -126,14 +129,43 @@ def _canonical_rows(X: Any, dtype: str, n_features: int | None = None) -> Iterab
     if hasattr(X, "tocsr"):
         return _sparse_rows(X, n_features)
     if _are_texts(X):
-        return (text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b"" for text in X)
+        return (_valid(text).encode() if isinstance(text, str) else b"" for text in X)
     values = _dense(X).astype("u1" if dtype == "uint8" else "<f8", copy=False)
     return (_canonical(row).tobytes() for row in values)
 
 
 def label_codes(labels: Iterable[Any]) -> NDArray[np.float64]:
     """8 bytes for each label or contributor: a number is itself, a text its hash, missing is NaN."""
-    return _codes(labels, _exactly)
+    return _codes(labels_of(labels), _exactly)
+
+
+def labels_of(labels: Iterable[Any]) -> list[Fraction | str | None]:
+    """Each label or contributor as an exact number, a text, or None for what is missing or no label."""
+    return [_label(label) for label in labels]
+
+
+def places_among(classes: Iterable[Any], labels: Iterable[Any]) -> NDArray[np.int64]:
+    """The place of each label in a class list; −1 for none."""
+    places: dict[Any, int] = {label: at for at, label in enumerate(labels_of(classes)) if label is not None}
+    return np.array([places.get(label, -1) for label in labels_of(labels)], np.int64)
+
+
+def _label(label: Any) -> Fraction | str | None:
+    if isinstance(label, bool | np.bool_):
+        return "True" if label else "False"
+    read = Fraction(label) if isinstance(label, int) else _read(label)
+    if isinstance(read, Fraction):
+        read = read if read.denominator == 1 else Fraction(float(read))
+        return None if abs(read) >= 10**_LONGEST_LABEL else read
+    if read is None or len(read) > _LONGEST_LABEL:
+        return None
+    head, point, zeros = read.removeprefix("-").partition(".")
+    whole = head.isascii() and head.isdigit() and (head == "0" or head[0] != "0") and set(zeros) <= {"0"}
+    return Fraction(int(head) * (-1 if read[0] == "-" else 1)) if whole and bool(point) == bool(zeros) else read
+
+
+def _valid(text: str) -> str:
+    return "".join("\ufffd" if "\ud800" <= letter <= "\udfff" else letter for letter in text)
 
 
 def complete(X: Any) -> NDArray[np.bool_]:
@@ -198,8 +230,9 @@ def _written_text(cell: Any, missing: list[str]) -> str | None:
 
 
 def _are_texts(X: Any) -> bool:
-    """Whether most samples are texts."""
-    return not hasattr(X, "tocsr") and sum(isinstance(sample, str) for sample in X) > len(X) / 2
+    """Whether more samples are texts than rows."""
+    rows, texts = ([isinstance(sample, kind) for sample in X] for kind in (list | tuple | np.ndarray, str))
+    return sum(texts) > sum(rows)
 
 
 def _codes(cells: Iterable[Any], number: Any) -> NDArray[np.float64]:
@@ -212,19 +245,20 @@ def _codes(cells: Iterable[Any], number: Any) -> NDArray[np.float64]:
 
 
 def _hash_of(text: str) -> float:
-    bits = xxhash.xxh64_intdigest(text.encode("utf-8", "surrogatepass")) & _WITHOUT_BIT_62
+    bits = xxhash.xxh64_intdigest(text.encode()) & _WITHOUT_BIT_62
     return float(np.uint64(bits).view(np.float64))
 
 
 def _exactly(value: Any) -> float | str:
     """A finite number as a float, or as a text if it is whole and no float is it."""
-    return f"i{int(value)}" if value.denominator == 1 and Fraction(float(value)) != value else float(value)
+    held = abs(value) < 2**1024 - 2**970 and Fraction(float(value)) == value
+    return f"i{int(value)}" if value.denominator == 1 and not held else float(value)
 
 
 def _read(cell: Any) -> Fraction | str | None:
     """A cell as an exact number, a text, or None for what is missing, infinite or anything else."""
     if isinstance(cell, str):
-        return cell
+        return _valid(cell)
     if isinstance(cell, np.datetime64 | np.timedelta64) or hasattr(cell, "asm8"):  # to NumPy a duration is an integer
         return _units(getattr(cell, "asm8", cell))
     if isinstance(cell, bool | np.bool_ | np.integer):

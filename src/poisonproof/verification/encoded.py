@@ -6,6 +6,7 @@ import numpy as np
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.encoded import encoder_in
+from poisonproof.maps.encoders import WIDTH
 from poisonproof.system.archives import map_npy
 from poisonproof.training.pooled_files import FEATURES
 from poisonproof.verification.arithmetic import draw
@@ -20,14 +21,13 @@ def encoder(ensemble: Ensemble, seed: int) -> str:
 
     Of embeddings that were kept with base classifiers, some drawn at random are computed again, to the bit.
     """
-    at_hand = encoder_in(ensemble.learner)
-    stated = [value for what, value, _ in ensemble.evidence.facts["premises"] if what == "encoder"]
+    at_hand = None if encoder_in(ensemble.learner) is None else encoder_in(ensemble.prepared.data.learner)
+    stated = [value for what, value, _ in ensemble.evidence.facts["premises"] if what in ("encoder", WIDTH)]
     if at_hand is None:
         raise NotTrueError("the premises name an encoder, but the learner has none.")
-    if [at_hand.premise.value] != stated:
-        raise NotTrueError(
-            f"the encoder at hand is {at_hand.premise.value}, but the premises name {'; '.join(stated)}."
-        )
+    here = [str(premise.value) for premise in at_hand.premises]
+    if here != stated:
+        raise NotTrueError(f"the encoder at hand is {'; '.join(here)}, but the premises name {'; '.join(stated)}.")
     try:
         at_hand.runtime()
     except ImportError as error:

@@ -62,7 +62,6 @@ class Ensemble:
             kept = load_state(self.models / ESTIMATOR, self.trusted)
         except (UntrustedTypesError, ImportError) as error:
             raise NotCheckedError(f"{error} Or give estimator=.") from None
-        kept = preset("table") if kept is None else kept  # the classifier's own, where nobody named one
         if describe(kept) != self.stated:
             raise NotTrueError(f"the learner that was kept is {describe(kept)}, but the files state {self.stated}.")
         return kept

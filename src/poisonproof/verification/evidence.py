@@ -6,12 +6,14 @@ import os
 import re
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.verification import claims
 from poisonproof.verification.records import (
     Archive,
     Reader,
@@ -29,11 +31,11 @@ FORMATS = {
     MODEL: "poisonproof model 2",
 }
 RANKINGS = "votes.rankings.npy"
-SCHEMA = "schema.json"
+SCHEMA, REPORT = "schema.json", "report.html"
 REQUIRED = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
 MAY_BE_ABSENT = re.compile(
     r"votes/block-\d{5,}\.npz|models/(model\.json|estimator\.skops|members-(\d{5,}\.(?:skops|npy)|pool\.npz|features\.npy|coefficients\.npy))"
-    r"|schema\.json|rows\.npz|votes\.rankings\.npy"
+    r"|schema\.json|votes\.rankings\.npy|report\.html"
 )
 MODEL_FILE = re.compile(r"estimator\.skops|members-(\d{5,}\.(?:skops|npy)|pool\.npz|features\.npy|coefficients\.npy)")
 WITHOUT_DIGEST = ("manifest.json", "report.html", "run.lock", "audit.json", "audit.svg")
@@ -97,6 +99,12 @@ class Evidence:
         if self.found_spread is None:
             raise NotCheckedError("the spread could not be established.")
         return self.found_spread
+
+    @cached_property
+    def reachable(self) -> NDArray[np.bool_] | None:
+        """Which partitions can be poisoned, by a premise; None means all."""
+        stated = [value for what, value, _ in self.facts["premises"] if what == claims.REACHABLE]
+        return claims.reachable(stated, self.spread.n) if stated else None
 
     @property
     def n_classes(self) -> int:

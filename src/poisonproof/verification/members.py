@@ -1,18 +1,27 @@
-"""The kept base classifiers, asked: what they say about test samples is what votes and rankings say they said."""
+"""The kept base classifiers, asked: what they say about test samples is what votes and rankings say they said.
+
+And the kept model in which training samples vote: what it answers is what the certificate states.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.partition.split import Split
+from poisonproof.premises import PremiseWarning
+from poisonproof.runs.election import CLASSIFIERS
 from poisonproof.training.engine import engine_named
 from poisonproof.training.member_files import ESTIMATOR, UntrustedTypesError
 from poisonproof.training.shared_texts import with_shared_texts
 from poisonproof.training.work import Members
 from poisonproof.verification.ensemble import Ensemble
+from poisonproof.verification.evidence import Evidence
 from poisonproof.verification.verdict import (
     Finding,
     NotCheckedError,
@@ -49,6 +58,28 @@ def asked(ensemble: Ensemble, rows: NDArray[np.int64], progress: Callable[[int, 
         return Finding(f"{words}.", {"asked": n_test})
     chance = detection(n_test, len(rows), "rows of votes")
     return Finding(f"{words}; {chance.words}.", {"asked": len(rows), **chance.details})
+
+
+def ask_samples(evidence: Evidence, features: Any, X: Any, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    """What the kept model in which samples vote answers about these test samples, by the arrays of a certificate.
+
+    ``features`` is the map that the run states, which the kept one must be. An encoder is asked as it was opened for
+    the run: where a stranger's model says that its weights lie is not looked at.
+    """
+    assert evidence.folder is not None
+    kind = CLASSIFIERS[evidence.settings["election"]["method"]]
+    try:
+        model = kind.load(evidence.folder / "models")
+    except (UntrustedTypesError, ImportError) as error:
+        raise NotCheckedError(str(error)) from None
+    if model.map_.features != features:
+        raise NotTrueError("the map that was kept is not the one that is stated.")
+    model.map_ = replace(model.map_, features=features)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PremiseWarning)
+        certificate = model.certify(Split.from_dict(evidence.settings["split"]).samples(X).subset(rows))
+    arrays = {name: getattr(certificate, name) for name in ("prediction", "runner_up", "margin", "radius", "exact")}
+    return arrays | {f"radius_against_{threat}": radii for threat, radii in (certificate.radii or {}).items()}
 
 
 def _parts(ensemble: Ensemble) -> Iterator[Members]:

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from poisonproof.verification import claims
-from poisonproof.verification.evidence import MODEL, WITHOUT_DIGEST, Evidence
+from poisonproof.verification.evidence import MODEL, REPORT, WITHOUT_DIGEST, Evidence
+from poisonproof.verification.sample_files import SampleEvidence
 from poisonproof.verification.verdict import Check
 
 VOTES = "the votes and rankings"
@@ -25,14 +26,22 @@ MODEL_RECORD = f"what {MODEL} says of subset digests, features and dropped sampl
 SCHEMA_READ = "the schema"
 TEST_SAMPLES = "how test samples were held out"
 BEFOREHAND = (
-    "that classes, k, d and the learner were chosen beforehand, what was fitted before the split, and that no premise "
-    "was left unsaid"
+    "that classes, schema, k, d and the learner were chosen beforehand, what was fitted before the split, and that no "
+    "premise was left unsaid"
 )
 PURITY = "the purity of the learner"
+WHAT_THE_REPORT_SAYS = "what report.html says"
+REACHABLE = "that no partition can be poisoned but those that a premise names"
+RECOUNT = "that the votes are those of the data in the map that is stated"
+READ_AS = "how samples are read (the split)"
+N_TRAIN = "the number of training samples"
+KEPT_VOTERS = "the kept voters and what the kept model answers"
+OF_MODEL = f"what {MODEL} says of features, contributors and dropped samples"
+EXACT = "which radii are called exact"
 FIXED_MAP = "the map itself, which was asked and not written anew"
 BEFOREHAND_OF_SAMPLES = (
-    "that classes, class sizes, map, threshold and number of neighbours were chosen beforehand, and that no premise "
-    "was left unsaid"
+    "that classes, schema, class sizes, map, threshold and number of neighbours were chosen beforehand, and that no "
+    "premise was left unsaid"
 )
 ORIGIN = "the learner, data and environment that the certificate names as its origin"
 BLOCKS = "what blocks of votes hold besides votes"
@@ -89,39 +98,50 @@ KNOWN: dict[str, tuple[str, ...]] = {
     ),
 }
 
+_OF_COUNTS = ("format", "classes", "classes_inferred", "split", "rule", "premises")
+OF_SAMPLES: dict[str, tuple[str, ...]] = {
+    "manifest.json, settings": (*KNOWN["manifest.json, settings"], "election"),
+    "manifest.json, settings, election": (
+        *("method", "near", "n_neighbors", "metric", "one_sided", "voices", "class_sizes", "class_sizes_from"),
+        *("steps_per_unit", "map"),
+    ),
+    "certificate.npz": (*KNOWN["certificate.npz"], "election"),
+    "ballots.npz": (*_OF_COUNTS, "one_sided", "voices"),
+    "neighbours.npz": (*_OF_COUNTS, "n_neighbors", "n_samples", "contributors"),
+    MODEL: (
+        *("format", "type", "parameters", "sizes", "steps_per_unit", "classes", "split", "contributors", "premises"),
+        *("files", "feature_names", "n_features_in_", "n_dropped_", "kind_of_samples_", "classes_inferred_", "digest"),
+    ),
+}
+
 
 def unchecked(evidence: Evidence, checks: Sequence[Check], data: Any) -> tuple[str, ...]:
     """What nobody looked at; the gravest first."""
     made = {check.name: check for check in checks if check.outcome == "ok"}
-    return tuple(dict.fromkeys([*_of_the_ensemble(evidence, made), *_of_the_files(evidence, made, data)]))
+    of_voters = _of_samples if isinstance(evidence, SampleEvidence) else _of_the_ensemble
+    return tuple(dict.fromkeys([*of_voters(evidence, made), *_of_the_files(evidence, made, data)]))
 
 
-def unchecked_of_samples(evidence: Evidence, checks: Sequence[Check]) -> tuple[str, ...]:
-    """The same where training samples vote."""
-    made = {check.name for check in checks if check.outcome == "ok"}
-    sentences = {
-        "recount": "that the votes are those of the data in the map that is stated",
-        "data": DATA,
-        "accuracy": ACCURACY,
-        "model": "the kept voters" if evidence.model is not None else "",
-        "trusted": "the trusted samples" if _names_trusted(evidence) else "",
-    }
-    silent = [words for name, words in sentences.items() if name not in made and words]
-    drawn = any(check.details.get("drawn", 0) < check.details.get("total", 0) for check in checks)
-    silent += ["test samples that were not drawn"] if drawn else []
-    if evidence.manifest:
-        of_members = ("undefended_accuracy", "environments", "made_in")
-        silent += [text for name, text in WORDS_OF_THE_MAKER.items() if name not in of_members]
-        silent.append(NAME)
-    if evidence.absent:
-        silent.append(f"files that the manifest names and that are gone ({_some(evidence.absent)})")
-    if others := [name for name in evidence.others if name not in ("manifest.json", "run.lock")]:
-        silent.append(f"files that no digest covers ({_some(others)})")
-    return tuple(dict.fromkeys([*silent, FIXED_MAP, BEFOREHAND_OF_SAMPLES]))
-
-
-def _names_trusted(evidence: Evidence) -> bool:
-    return any(premise[0] == "trusted samples" for premise in evidence.facts["premises"])
+def _of_samples(evidence: Evidence, made: Mapping[str, Check]) -> Iterator[str]:
+    """What depends on checks that were not made, where training samples vote."""
+    if "recount" not in made:
+        yield RECOUNT
+        yield READ_AS
+        if evidence.manifest and evidence.settings["split"]["kind"] == "group":
+            yield N_TRAIN
+    if "data" not in made:
+        yield DATA
+    if evidence.model is not None:
+        if "model" not in made:
+            yield KEPT_VOTERS
+        yield OF_MODEL
+    if "model" not in made:
+        yield EXACT
+    if any(check.details.get("drawn", 0) < check.details.get("total", 0) for check in made.values()):
+        yield "test samples that were not drawn"
+    if "accuracy" not in made and evidence.manifest:
+        yield ACCURACY
+        yield BALANCED
 
 
 def _of_the_ensemble(evidence: Evidence, made: Mapping[str, Check]) -> Iterator[str]:
@@ -146,14 +166,18 @@ def _of_the_ensemble(evidence: Evidence, made: Mapping[str, Check]) -> Iterator[
 
 def _of_the_files(evidence: Evidence, made: Mapping[str, Check], data: Any) -> Iterator[str]:
     if evidence.manifest:
-        if "schema" in evidence.settings and ("split" not in made or getattr(data, "schema", None) is None):
+        read = "split" in made or "data" in made
+        if "schema" in evidence.settings and (not read or getattr(data, "schema", None) is None):
             yield SCHEMA_READ
             yield TEST_SAMPLES
-        yield from WORDS_OF_THE_MAKER.values()
+        followed = ("environments", "made_in") if isinstance(evidence, SampleEvidence) else ()  # by a check of theirs
+        yield from (text for name, text in WORDS_OF_THE_MAKER.items() if name not in followed)
         yield NAME
         yield BLOCKS
     else:
         yield ORIGIN
+    if evidence.manifest and REPORT in evidence.manifest["files"] and REPORT not in evidence.absent:
+        yield WHAT_THE_REPORT_SAYS
     if evidence.absent:
         yield f"files that the manifest names and that are gone ({_some(evidence.absent)})"
     reports = [name for name in evidence.others if name in WITHOUT_DIGEST[1:] and name != "run.lock"]
@@ -162,23 +186,31 @@ def _of_the_files(evidence: Evidence, made: Mapping[str, Check], data: Any) -> I
         yield ", ".join(reports)
     if strange:
         yield f"files that the manifest does not name ({_some(strange)})"
+    if any(premise[0] == claims.REACHABLE for premise in evidence.facts["premises"]):
+        yield REACHABLE
     yield from _unknown(evidence, made)
-    yield BEFOREHAND
-    yield PURITY
+    yield from (FIXED_MAP, BEFOREHAND_OF_SAMPLES) if isinstance(evidence, SampleEvidence) else (BEFOREHAND, PURITY)
 
 
 def _unknown(evidence: Evidence, made: Mapping[str, Check]) -> Iterator[str]:
     """Entries and premises that no check knows; newer versions may write more than this one."""
+    by_samples = isinstance(evidence, SampleEvidence)
     records: dict[str, Mapping[str, Any]] = dict(evidence.records)
     if evidence.manifest:
         records = {"manifest.json": evidence.manifest, "manifest.json, settings": evidence.settings, **records}
+    if by_samples and evidence.manifest:
+        records["manifest.json, settings, election"] = evidence.settings["election"]
+    if evidence.model is not None:
+        records[MODEL] = evidence.model
     for where, record in records.items():
-        if strange := [name for name in record if name not in KNOWN[where]]:
+        known = (OF_SAMPLES if by_samples and where in OF_SAMPLES else KNOWN)[where]
+        if strange := [name for name in record if name not in known]:
             yield f"entries of {where} that this checker does not know ({_some(strange)})"
-    known = [*claims.PREMISES, "schema", "test samples", "categorical columns", "fitted before the split"]
+    premises = claims.PREMISES_OF_SAMPLES if by_samples else (*claims.PREMISES, claims.REACHABLE)
+    named = {*premises, "schema", "test samples", "categorical columns", "fitted before the split"}
     if "encoder" in made:  # its weights have the digest on record
-        known.append("encoder")
-    if strange := [str(premise[0]) for premise in evidence.facts["premises"] if premise[0] not in known]:
+        named |= {"encoder", "width of the map"}
+    if strange := [str(premise[0]) for premise in evidence.facts["premises"] if premise[0] not in named]:
         yield f"premises that this checker does not know ({_some(strange)})"
 
 

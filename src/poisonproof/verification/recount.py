@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.verification.content import complete, content_hashes, label_codes
+from poisonproof.verification.content import complete, content_hashes, labels_of, places_among
 from poisonproof.verification.verdict import NotCheckedError, NotTrueError
 
 STEPS = 1 << 20
@@ -27,12 +27,16 @@ PICTURES = ("digits", "signs", "objects")
 
 @dataclass(frozen=True, eq=False)
 class Electorate:
-    """The voters of a run, from its data: features, class codes, content hashes and contributors' numbers."""
+    """The voters of a run, from its data: features, class codes, content hashes and contributors' numbers.
+
+    ``places``: which voter each training sample is; -1 for those that were left out.
+    """
 
     rows: NDArray[np.float64]
     codes: NDArray[np.int64]
     hashes: NDArray[np.uint64]
     owners: NDArray[np.int64] | None
+    places: NDArray[np.int64]
     election: dict[str, Any]
     features: Any
 
@@ -94,6 +98,14 @@ def greatest_distance(election: dict[str, Any]) -> int:
     return min(math.floor((near * Fraction(election["steps_per_unit"])) ** 2), 4 * LONGEST_SQUARED)
 
 
+def near_in_words(election: dict[str, Any]) -> str:
+    """What the premise about the threshold must say."""
+    limit = greatest_distance(election)
+    if election["metric"] == "cosine":
+        return f"cosine ≥ {(STEPS - limit) / STEPS:.7g}"
+    return f"distance ≤ {election['near']:g}, squared ≤ {limit} steps"
+
+
 def cosine_steps(products: NDArray[np.int64], left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
     """How many whole steps each cosine lies below 1, rounded up."""
     squares = left * right
@@ -143,33 +155,37 @@ def map_in_words(election: dict[str, Any]) -> str | None:
     return f"{words}, {election['steps_per_unit']:g} steps per unit, {election['metric']}"
 
 
-def electorate(election: dict[str, Any], classes: list[Any], data: Any, groups: Any) -> Electorate:
-    """The voters that the data give: every training sample with a known label, and a contributor where those vote."""
+def electorate(election: dict[str, Any], classes: list[Any], data: Any, groups: Any, given: Any = None) -> Electorate:
+    """The voters that the data give: every training sample with a known label, and a contributor where those vote.
+
+    ``given`` is an encoder, or a learner behind one, that the auditor has at hand.
+    """
+    from poisonproof.learners.encoded import encoder_in
     from poisonproof.maps.declared import OWN, map_of
+    from poisonproof.maps.encoders import Encoder
 
     if election["map"]["name"] == OWN:
         raise NotCheckedError("the map is one of somebody's own, and the run does not hold its code.")
-    features = map_of(election["map"])
-    places = {code: at for at, code in enumerate(label_codes(classes).tolist())}
-    codes = np.array([places.get(code, -1) for code in label_codes(data.y_train).tolist()], np.int64)
+    features = map_of(election["map"], given if isinstance(given, Encoder) else encoder_in(given))
+    codes = places_among(classes, data.y_train)
     kept = codes >= 0
     if election["map"]["name"] in PICTURES:
         kept &= complete(data.x_train)
     owners = None
     if groups is not None:
-        ids = label_codes(groups)
-        kept &= ~np.isnan(ids)
+        ids = labels_of(groups)
+        kept &= np.array([name is not None for name in ids], np.bool_)
         owners = np.full(len(ids), -1, np.int64)
-        numbers: dict[bytes, int] = {}
-        for row in np.flatnonzero(kept):
-            owners[row] = numbers.setdefault(ids[row].tobytes(), len(numbers))
+        numbers: dict[Any, int] = {}
+        for row in np.flatnonzero(kept).tolist():
+            owners[row] = numbers.setdefault(ids[row], len(numbers))
     rows = described(features, data.x_train)
     if (_squares(rows[kept]) > LONGEST_SQUARED).any():
         raise NotTrueError("the map gives features that are longer than products can be exact for.")
     hashes = content_hashes(data.x_train, data.dtype, getattr(data, "n_features", None))
-    return Electorate(
-        rows[kept], codes[kept], hashes[kept], None if owners is None else owners[kept], election, features
-    )
+    voting = None if owners is None else owners[kept]
+    order = np.where(kept, np.cumsum(kept) - 1, -1)
+    return Electorate(rows[kept], codes[kept], hashes[kept], voting, order, election, features)
 
 
 def _count(X: Any) -> int:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from poisonproof.verification import checks, claims
 from poisonproof.verification.arithmetic import draw
 from poisonproof.verification.evidence import MODEL
-from poisonproof.verification.records import same
 from poisonproof.verification.recount import (
     PRODUCTS_AT_ONCE,
     Electorate,
@@ -24,6 +23,7 @@ from poisonproof.verification.recount import (
     electorate,
     greatest_distance,
     map_in_words,
+    near_in_words,
 )
 from poisonproof.verification.sample_files import COUNTS, SampleEvidence
 from poisonproof.verification.sample_theorems import Rule, Sums, by_ballots, by_neighbours, by_voices
@@ -32,6 +32,9 @@ from poisonproof.verification.verdict import Finding, NotCheckedError, NotTrueEr
 THREATS = ("insert", "remove", "label_flip", "modify")
 ARRAYS = ("prediction", "runner_up", "margin", "radius", "exact", *(f"radius_against_{name}" for name in THREATS))
 FLIP = "flip the label of a training sample"
+TYPES = {"ballots": "BallotClassifier", "neighbours": "NeighborVoteClassifier"}
+OWN_MAP = "own"  # somebody's own, of which a run holds no code
+NO_PARAMETERS = ("method", "map", "class_sizes", "steps_per_unit")  # of the election, which a model keeps elsewhere
 DETAILS = {"ballots": "Theorems 1 to 4 of docs/ballots.md", "neighbours": "Theorems 5 and 6 of docs/ballots.md"}
 
 
@@ -46,8 +49,9 @@ class SampleChecks:
         sample: int | None,
         seed: int,
         progress: Callable[[int, int], None],
+        given: Any = None,
     ) -> None:
-        self.evidence, self.data, self.groups = evidence, data, groups
+        self.evidence, self.data, self.groups, self.given = evidence, data, groups, given
         self.sample, self.seed, self.progress = sample, seed, progress
         self.in_order = False
 
@@ -69,8 +73,6 @@ class SampleChecks:
     def election(self) -> str:
         """Certificate, counts and manifest describe one election, and what follows from something else does."""
         counts, stated = self.evidence.heard, self.stated
-        if stated.get("n_trusted") or counts.facts.get("trusted") or counts.facts.get("n_trusted"):
-            raise NotCheckedError("this checker does not know elections in which trusted samples vote.")
         checks.follows("the election of certificate.npz", stated, self._of_counts())
         checks.follows("method", self.evidence.facts["method"], stated["kind"])
         checks.follows("the spread of certificate.npz", self.evidence.facts["spread"], None)
@@ -88,7 +90,7 @@ class SampleChecks:
         if not self.by_ballots:
             voters = "contributors" if facts["contributors"] else "training samples"
             words = f"the {facts['n_neighbors']} nearest of {facts['n_samples']} {voters} vote"
-            more = {"n_voters": facts["n_samples"], "n_trusted": 0, "n_neighbors": facts["n_neighbors"]}
+            more = {"n_voters": facts["n_samples"], "n_neighbors": facts["n_neighbors"]}
             return {"kind": "neighbours", "words": words, **more, **facts["rule"]}
         one_sided, voices = facts["one_sided"], facts["voices"]
         count = int(arrays["totals"].sum()) if voices is None else len(arrays["starts"]) - 1
@@ -97,7 +99,6 @@ class SampleChecks:
             "kind": "one-sided ballots" if one_sided else "ballots",
             "words": f"{count} {voters} vote, near +1 and far {0 if one_sided else -1}",
             "n_voters": count,
-            "n_trusted": 0,
             "sizes": arrays["sizes"].tolist(),
             "voices": voices,
             **facts["rule"],
@@ -236,43 +237,40 @@ class SampleChecks:
 
     def premises(self) -> str:
         """The premises are the same in every file, and those that follow from the election say so."""
-        listed = self.evidence.facts["premises"]
-        for name, record in self.evidence.records.items():
-            if not same(record["premises"], listed):
-                raise NotTrueError(f"{name} and certificate.npz list different premises.")
-        if not self.evidence.manifest:
-            raise NotCheckedError(f"{len(listed)} are stated; only a run says what they must be.")
-        if not same(self.evidence.manifest["premises"], [claims.in_words(premise) for premise in listed]):
-            raise NotTrueError("manifest.json and certificate.npz list different premises.")
-        by_name = {what: [value, declared] for what, value, declared in listed}
+        by_name = checks.agreed_premises(self.evidence)
+        settings = self.evidence.settings
+        near = near_in_words(settings["election"]) if self.by_ballots else ""
         chosen = claims.CHOICE in by_name
-        wanted = claims.premises_of_samples(self.evidence.settings, self.inferred, by_pilot=chosen)
-        wanted["map"] = (map_in_words(self.evidence.settings["election"]), wanted["map"][1])
-        if self.data is not None:
-            wanted |= {
-                premise.what: (premise.value, premise.declared) for premise in getattr(self.data, "premises", ())
-            }
-        for what, (value, declared) in wanted.items():
-            if what not in by_name:
-                raise NotTrueError(f"the premise '{what}' is missing.")
-            if (value is not None and by_name[what][0] != value) or by_name[what][1] is not declared:
-                raise NotTrueError(
-                    f"the premise '{claims.in_words([what, *by_name[what]])}' does not follow from the settings."
-                )
-        return f"{len(listed)} stated, the same everywhere; that there are no others is the maker's word."
+        wanted = claims.premises_of_samples(settings, self.inferred, near, by_pilot=chosen)
+        wanted["map"] = (map_in_words(settings["election"]), wanted["map"][1])
+        of_data = checks.premises_of_data(settings, by_name, self.data)
+        for what in claims.CHOSEN.intersection(of_data):  # the data say who chose it; its words follow from the rule
+            of_data[what] = (wanted[what][0], of_data[what][1])
+        return checks.hold_premises(by_name, wanted | of_data)
 
     def manifest(self) -> str:
         """What the manifest and the certificate say in words and numbers follows from the rest."""
-        facts, split = self.evidence.facts, self.evidence.facts["split"]
-        checks.follows("unit", facts["unit"], claims.unit(split))
-        if not self.evidence.manifest:
-            return f"unit {facts['unit']!r}."
-        manifest, settings, n_test = self.evidence.manifest, self.evidence.settings, self.evidence.n_test
-        threats = claims.threat_model(settings["split"])
+        facts, split = self.evidence.facts, checks.agreed_split(self.evidence)
+        origin = facts.get("origin") or {}
+        statements: dict[str, tuple[Any, Any]] = {"unit": (facts["unit"], claims.unit(split))}
+        threats = claims.threat_model(split) if split is not None else {}
         threats |= {FLIP: 2} if FLIP in threats else {}
+        if "threat_model" in origin:
+            statements["origin: threat_model"] = (origin["threat_model"], threats)
+        if self.evidence.manifest:
+            statements |= self._of_the_run(origin, threats)
+        for name, (given, expected) in statements.items():
+            checks.follows(name, given, expected)
+        if not self.evidence.manifest:
+            return checks.unit_alone(facts["unit"], origin)
+        return f"{len(statements)} statements follow from the rest."
+
+    def _of_the_run(self, origin: dict[str, Any], threats: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+        facts, split = self.evidence.facts, self.evidence.facts["split"]
+        manifest, settings, n_test = self.evidence.manifest or {}, self.evidence.settings, self.evidence.n_test
         right = manifest["clean_accuracy"] * n_test
         counted = round(right) / n_test if 0 <= round(right) <= n_test else None
-        origin = facts.get("origin") or {}
+        chosen = settings["election"]
         statements = {
             "split": (split, settings["split"]),
             "unit of the manifest": (manifest["unit"], claims.unit(split)),
@@ -281,15 +279,41 @@ class SampleChecks:
             "n_test": (manifest["n_test"], n_test),
             "votes_only": (settings["votes_only"], MODEL not in manifest["files"]),
             "clean_accuracy": (manifest["clean_accuracy"], counted),
+            "environments": (manifest["environments"], [manifest["environment"]]),
+            "made_in": (manifest["made_in"], []),
+            "empty_subsets": (manifest["empty_subsets"], None),
+            "rankings and pooled": ([settings["rankings"], settings["pooled"]], [None, None]),
             "origin: dataset": (origin.get("dataset"), settings["dataset"]),
             "origin: learner": (origin.get("learner"), settings["learner"]),
+            "origin: environment": (origin.get("environment"), manifest["environment"]),
             "origin: threat_model": (origin.get("threat_model"), threats),
         }
+        if chosen["map"]["name"] != OWN_MAP:
+            statements["learner"] = (settings["learner"], f"{chosen['method']}, map {chosen['map']['name']}")
         if split["kind"] != "group":
             statements["n_train"] = (manifest["n_train"], self.stated["n_voters"])
-        for name, (given, expected) in statements.items():
-            checks.follows(name, given, expected)
-        return f"{len(statements)} statements follow from the rest."
+        return statements | self._of_the_model(chosen)
+
+    def _of_the_model(self, chosen: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """What the kept model states of the vote: a model with another rule would answer otherwise."""
+        model, facts = self.evidence.model, self.evidence.facts
+        if model is None:
+            return {}
+        pairs = {
+            "type": TYPES[chosen["method"]],
+            "steps_per_unit": chosen["steps_per_unit"],
+            "sizes": self.evidence.heard.arrays["sizes"].tolist() if isinstance(chosen.get("class_sizes"), list) else
+            chosen.get("class_sizes"),
+            "classes": facts["classes"],
+            "classes_inferred_": facts["classes_inferred"],
+            "split": facts["split"],
+            "premises": facts["premises"],
+        }  # fmt: skip
+        statements = {f"{MODEL}: {name}": (model[name], right) for name, right in pairs.items()}
+        given = model["parameters"]
+        rule = {name: given[name] for name in given if name not in ("scale", "features")}
+        expected = {name: value for name, value in chosen.items() if name not in NO_PARAMETERS}
+        return statements | {f"{MODEL}: parameters": (rule, expected)}
 
     def same_data(self) -> str:
         """The data have the digests that are stated."""
@@ -304,20 +328,30 @@ class SampleChecks:
             raise NotCheckedError("only a run states the map by which samples were compared.")
         settings = self.evidence.settings
         grouped = settings["split"]["kind"] == "group"
-        voters = electorate(settings["election"], settings["classes"], self.data, self.groups if grouped else None)
+        if settings["split"]["dtype"] != self.data.dtype:
+            raise NotTrueError(
+                f"samples are read as {settings['split']['dtype']}, but the data at hand are {self.data.dtype}."
+            )
+        voters = electorate(
+            settings["election"], settings["classes"], self.data, self.groups if grouped else None, self.given
+        )
         if len(voters.codes) != self.evidence.manifest["n_train"]:
             raise NotTrueError(
                 f"n_train is stated as {self.evidence.manifest['n_train']}, but {len(voters.codes)} samples can vote."
             )
         return voters
 
-    def model(self) -> str:
-        """The kept voters are those of the data."""
+    def model(self, false: str | None, wanted: bool) -> Finding:
+        """The kept voters are those of the data, and the model that holds them, loaded and asked, says as stated."""
         if self.evidence.model is None or self.evidence.folder is None:
             raise NotCheckedError("no voters were kept.")
+        if false is not None:
+            raise NotCheckedError(f"what the check of {false} found comes first.")
+        if not wanted:
+            raise NotCheckedError("it was not wanted (ask=False, --no-ask).")
         kept = self.evidence.reader.npz(self.evidence.folder / "models" / "voters.npz").arrays
         voters = self.voters
-        parts = {"rows": voters.rows, "codes": voters.codes, "hashes": voters.hashes}
+        parts = {"rows": voters.rows, "codes": voters.codes, "hashes": voters.hashes, "places": voters.places}
         if voters.owners is not None:
             parts["owners"] = voters.owners
         for name, array in parts.items():
@@ -325,7 +359,24 @@ class SampleChecks:
                 raise NotTrueError(
                     f"the {name} of the kept voters are not those of the data in the map that is stated."
                 )
-        return f"the {len(voters.codes)} kept voters are the training samples in the map that is stated."
+        from poisonproof.verification.members import ask_samples
+
+        certificate = ask_samples(self.evidence, voters.features, self.data.x_test, self.rows)
+        stated = self.evidence.certificate.arrays
+        for name, answers in certificate.items():
+            wrong = np.flatnonzero(answers != stated[name][self.rows])
+            if len(wrong):
+                raise NotTrueError(
+                    f"the kept model, asked again, gives test sample {self.rows[wrong[0]]} the {name} "
+                    f"{answers[wrong[0]]}, but {stated[name][self.rows[wrong[0]]]} is stated; it differs on "
+                    f"{len(wrong)} of {len(self.rows)} test samples."
+                )
+        words = f"the {len(voters.codes)} kept voters are the training samples in the map that is stated, and the kept "
+        words += f"model, asked about {self._share} test samples, answers as stated"
+        if len(self.rows) == self.evidence.n_test:
+            return Finding(f"{words}.", {"asked": self.evidence.n_test})
+        chance = detection(self.evidence.n_test, len(self.rows), "answers")
+        return Finding(f"{words}; {chance.words}.", {"asked": len(self.rows), **chance.details})
 
     def recount(self, wanted: bool) -> Finding:
         """The votes on these test samples, counted again from the data."""

@@ -26,7 +26,9 @@ FORMATS = {"ballots.npz": "poisonproof ballots 1", "neighbours.npz": "poisonproo
 OF_MODEL = ("model.json", "voters.npz", "map.skops")
 VOTERS_FORMAT = "poisonproof voters 1"
 BLOCKS_FORMAT = "poisonproof counts 1"
-MAY_BE_ABSENT = re.compile(r"votes/block-\d{5,}\.npz|models/(model\.json|voters\.npz|map\.skops)|schema\.json")
+MAY_BE_ABSENT = re.compile(
+    r"votes/block-\d{5,}\.npz|models/(model\.json|voters\.npz|map\.skops)|schema\.json|report\.html"
+)
 
 
 @dataclass

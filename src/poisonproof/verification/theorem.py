@@ -131,18 +131,26 @@ def leads(votes: NDArray[Any], n_classes: int, unseen: bool) -> Leads:
     return Leads(p, max(0, min(others)), counts)
 
 
-def theorem_2(votes: NDArray[Any], spread: SpreadMap, n_classes: int, unseen: bool) -> Row:
-    """One row, certified; the runner-up is the first by (its radius, its lead, its code)."""
+def theorem_2(
+    votes: NDArray[Any], spread: SpreadMap, n_classes: int, unseen: bool, reachable: NDArray[np.bool_] | None = None
+) -> Row:
+    """One row, certified; the runner-up is the first by (its radius, its lead, its code).
+
+    With ``reachable`` only those partitions can be poisoned (Theorem 4); if all of them together cannot make a rival
+    win, its radius is the number of partitions.
+    """
+    allowed = slice(None) if reachable is None else reachable
     p, _, counts = leads(votes, n_classes, unseen)
     small = np.min_scalar_type(-2 * spread.d - 1)  # holds every Δ
     reach = spread.sums((votes == p).astype(small)) + small.type(spread.d)
-    alone = _worst(reach)
+    alone = _worst(reach[allowed])
     rivals = []
     for c in _rivals(p, counts, unseen):
         has_votes = c < n_classes and counts[c] > 0
         lead = lead_of(p, c, counts)
-        worst = _worst(reach - spread.sums((votes == c).astype(small))) if has_votes else alone
-        rivals.append(Rival(int(np.searchsorted(worst, lead, side="right")), lead, c))
+        worst = _worst((reach - spread.sums((votes == c).astype(small)))[allowed]) if has_votes else alone
+        harmless = int(np.searchsorted(worst, lead, side="right"))
+        rivals.append(Rival(harmless if harmless < len(worst) else spread.n, lead, c))
     radius, _, runner_up = min(rivals)
     return Row(p, runner_up, radius, rivals)
 

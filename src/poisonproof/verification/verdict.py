@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple, Self
 
-from poisonproof.errors import PoisonproofError
+from poisonproof.errors import PoisonproofError, UnnamedFileError
 
 Outcome = Literal["ok", "failed", "not checked"]
 Word = Literal["VERIFIED", "CONSISTENT", "NOT VERIFIED"]
@@ -181,7 +181,7 @@ def made(name: str, check: Callable[[], str | Finding]) -> Check:
         sentence = check()
     except NotTrueError as error:
         return Check(name, "failed", str(error))
-    except NotCheckedError as error:
+    except (NotCheckedError, UnnamedFileError) as error:
         return Check(name, "not checked", str(error))
     except MemoryError:  # the machine's fault, as far as anybody can tell
         raise

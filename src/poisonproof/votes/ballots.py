@@ -41,25 +41,18 @@ class Voices:
     classes: NDArray[np.int64]
     starts: NDArray[np.int64]
 
+    def __post_init__(self) -> None:
+        for name in ("classes", "starts"):  # kernels index by them, so nobody may write into them after the check
+            copied = np.array(getattr(self, name), np.int64)
+            copied.flags.writeable = False
+            object.__setattr__(self, name, copied)
 
-@dataclass(frozen=True, eq=False)
-class TrustedBallots:
-    """What trusted samples say: they vote like the others, and nobody can remove or change them.
-
-    Parameters
-    ----------
-    near : array (n_test, n_classes)
-        How many trusted samples of each class are near.
-    totals : array (n_classes,)
-        How many trusted samples each class has.
-    """
-
-    near: NDArray[np.int64]
-    totals: NDArray[np.int64]
-
-    def scores(self, one_sided: bool) -> NDArray[np.int64]:
-        """Their ballots, an array (n_test, n_classes)."""
-        return self.near if one_sided else 2 * self.near - self.totals
+    def divide(self, n_cells: int, n_classes: int) -> bool:
+        """Whether the cells of contributors are these, from the first to the last, each of one of these classes."""
+        if self.classes.shape != (n_cells,) or self.starts.ndim != 1 or not len(self.starts):
+            return False
+        known = ((self.classes >= 0) & (self.classes < n_classes)).all()
+        return bool(known and self.starts[0] == 0 and self.starts[-1] == n_cells and (np.diff(self.starts) >= 0).all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +76,6 @@ class Ballots:
         Whether far samples count 0 instead of −1.
     classes_inferred : bool
         Whether the class list was read off the training data.
-    trusted : TrustedBallots, optional
-        Voters beside those counted in ``near`` and ``totals``, whom no attacker can touch.
     """
 
     near: NDArray[np.int64]
@@ -96,7 +87,6 @@ class Ballots:
     classes_inferred: bool = False
     split: Split | None = None
     voices: Voices | None = None
-    trusted: TrustedBallots | None = None
     rule: dict[str, Any] = field(default_factory=dict, repr=False)
     premises: tuple[Premise, ...] = field(default=(), repr=False)
 
@@ -112,24 +102,11 @@ class Ballots:
             raise PoisonproofError(
                 "Ballots need a count for every class, and no class sizes unless classes are declared."
             )
-        if self.trusted is not None:
-            self._check_trusted(self.trusted)
-
-    def _check_trusted(self, trusted: TrustedBallots) -> None:
-        if self.voices is not None:
-            raise PoisonproofError("Trusted samples vote beside training samples, not beside contributors.")
-        n_classes = len(self.classes)
-        if trusted.near.shape != (len(self.near), n_classes) or trusted.totals.shape != (n_classes,):
+        if self.voices is not None and not self.voices.divide(cells, n_classes):
             raise PoisonproofError(
-                f"The ballots of trusted samples are {trusted.near.shape} instead of {(len(self.near), n_classes)}."
+                f"The cells of contributors must divide {cells} counts among {n_classes} classes. Got "
+                f"{len(self.voices.classes)} classes and {len(self.voices.starts)} beginnings."
             )
-        if (trusted.near < 0).any() or (trusted.near > trusted.totals).any():
-            raise PoisonproofError("Ballots of trusted samples must count from 0 to the samples there are.")
-
-    @property
-    def constants(self) -> NDArray[np.int64]:
-        """What the attacker cannot move: declared sizes, and the ballots of trusted samples."""
-        return self.sizes if self.trusted is None else self.sizes + self.trusted.scores(self.one_sided)
 
     @property
     def n_test(self) -> int:
@@ -148,8 +125,6 @@ class Ballots:
         arrays = {name: getattr(self, name) for name in ARRAYS}
         if self.voices is not None:
             arrays |= {"cell_classes": self.voices.classes, "starts": self.voices.starts}
-        if self.trusted is not None:
-            arrays |= {"trusted_near": self.trusted.near, "trusted_totals": self.trusted.totals}
         facts = {
             "format": FORMAT,
             "classes": labels_to_json(self.classes),
@@ -157,7 +132,6 @@ class Ballots:
             "classes_inferred": self.classes_inferred,
             "split": self.split.as_dict() if self.split else None,
             "voices": None if self.voices is None else self.voices.most,
-            "trusted": self.trusted is not None,
             "rule": self.rule,
             "premises": to_records(self.premises),
         }
@@ -172,9 +146,6 @@ class Ballots:
             voices = None
             if facts["voices"] is not None:
                 voices = Voices(facts["voices"], arrays.pop("cell_classes"), arrays.pop("starts"))
-            trusted = None
-            if facts["trusted"]:
-                trusted = TrustedBallots(arrays.pop("trusted_near"), arrays.pop("trusted_totals"))
             if set(arrays) != set(ARRAYS):
                 raise DamagedFileError(f"{path} is altered: it holds {', '.join(sorted(arrays))}.")
             return cls(
@@ -184,7 +155,6 @@ class Ballots:
                 classes_inferred=facts["classes_inferred"],
                 split=Split.from_dict(facts["split"]) if facts["split"] else None,
                 voices=voices,
-                trusted=trusted,
                 rule=facts["rule"],
                 premises=from_records(facts["premises"]),
             )

@@ -45,13 +45,17 @@ def tally(votes: NDArray[Any], ticks: NDArray[np.uint8], counts: NDArray[np.int6
 
 @njit(nogil=True, cache=True)
 def count_rows(votes: NDArray[Any], counts: NDArray[np.int64]) -> None:
-    """counts[t, c] = number of votes for c on test sample t (the last column counts abstentions)."""
+    """counts[t, c] = number of votes for c on test sample t (the last column counts abstentions).
+
+    Votes are the caller's array, who may write into it after it was checked: what is no class is an abstention, here
+    and in every kernel that indexes by a vote.
+    """
     if counts.shape[1] - 1 <= FEW:
         ticks = np.empty(LANES, np.uint8)
         for t in range(votes.shape[0]):
             tally(votes[t], ticks, counts[t])
         return
     for t in range(votes.shape[0]):
-        line = counts[t]
+        line, abstention = counts[t], counts.shape[1] - 1
         for vote in votes[t]:
-            line[vote] += 1
+            line[vote if 0 <= vote < abstention else abstention] += 1

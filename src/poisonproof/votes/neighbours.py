@@ -37,10 +37,6 @@ class Neighbours:
         Labels, in increasing order.
     contributors : bool
         Whether each voter is a contributor, heard by its nearest sample.
-    trusted : array (n_test, n_listed) of bool, optional
-        Which of those in ``order`` are trusted samples, whom no attacker can remove or change.
-    n_trusted : int
-        How many of the ``n_samples`` are trusted.
     """
 
     order: NDArray[Any]
@@ -49,8 +45,6 @@ class Neighbours:
     n_samples: int
     classes: NDArray[Any]
     contributors: bool = False
-    trusted: NDArray[np.bool_] | None = None
-    n_trusted: int = 0
     classes_inferred: bool = False
     split: Split | None = None
     rule: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -66,15 +60,6 @@ class Neighbours:
                 f"There must be at least {self.n_neighbors} neighbours in order, or all {self.n_samples} samples. "
                 f"Got {self.order.shape[1]}."
             )
-        if self.trusted is not None:
-            most = int(self.trusted.sum(axis=1).max(initial=0)) if self.trusted.ndim == 2 else 0
-            if self.trusted.shape != self.order.shape or not most <= self.n_trusted <= self.n_samples:
-                raise PoisonproofError(
-                    f"Which neighbours are trusted must be said of each; got shape {self.trusted.shape}, up to {most} "
-                    f"of {self.n_trusted}."
-                )
-        if (self.trusted is None) != (self.n_trusted == 0) or (self.contributors and self.n_trusted):
-            raise PoisonproofError("Trusted samples vote beside training samples, not beside contributors.")
 
     @property
     def n_test(self) -> int:
@@ -93,17 +78,13 @@ class Neighbours:
             "n_neighbors": self.n_neighbors,
             "n_samples": self.n_samples,
             "contributors": self.contributors,
-            "n_trusted": self.n_trusted,
             "classes": labels_to_json(self.classes),
             "classes_inferred": self.classes_inferred,
             "split": self.split.as_dict() if self.split else None,
             "rule": self.rule,
             "premises": to_records(self.premises),
         }
-        arrays = {"order": self.order, "first": self.first}
-        if self.trusted is not None:
-            arrays["trusted"] = self.trusted
-        write_arrays(path, arrays, facts)
+        write_arrays(path, {"order": self.order, "first": self.first}, facts)
 
     @classmethod
     def load(cls, path: str | Path) -> Neighbours:
@@ -118,8 +99,6 @@ class Neighbours:
                 facts["n_samples"],
                 labels_from_json(facts["classes"]),
                 contributors=facts["contributors"],
-                trusted=arrays["trusted"] if facts["n_trusted"] else None,
-                n_trusted=facts["n_trusted"],
                 classes_inferred=facts["classes_inferred"],
                 split=Split.from_dict(facts["split"]) if facts["split"] else None,
                 rule=facts["rule"],

@@ -53,14 +53,12 @@ def checked_rankings(rankings: ArrayLike, matrix: NDArray[Any], n_classes: int) 
     return ranked.astype(matrix.dtype, copy=False)
 
 
-def ranked_by_score(scores: NDArray[Any] | None, heads: NDArray[np.int64], n_held: int) -> NDArray[np.int64]:
-    """Positions 0 … n_held − 1 from best to worst, one row per sample: the head, then by (score, smaller position).
+def ranked_by_score(scores: NDArray[Any], heads: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions from best to worst, one row per sample: the head, then by (score, smaller position).
 
-    Where there is no score for every position, or one is NaN, the positions behind the head stand in their order.
+    Where a score is NaN, the positions behind the head stand in their order.
     """
-    table = np.zeros((len(heads), n_held))
-    if scores is not None and scores.shape == table.shape:
-        table[:] = np.where(np.isnan(scores).any(axis=1, keepdims=True), 0.0, scores)
+    table = np.where(np.isnan(scores).any(axis=1, keepdims=True), 0.0, scores)
     order = np.argsort(-table, axis=1, kind="stable")
-    behind = order[order != heads[:, None]].reshape(len(heads), n_held - 1)
+    behind = order[order != heads[:, None]].reshape(len(heads), scores.shape[1] - 1)
     return np.column_stack([heads, behind])

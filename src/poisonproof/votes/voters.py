@@ -244,22 +244,6 @@ def nearest_voters(
     return nearest
 
 
-def merged(parts: list[Nearest], most: int) -> Nearest:
-    """The nearest of the nearest: what shards gave, as if they had been one."""
-    distances, hashes, codes = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
-    most = min(most, distances.shape[1])
-    n_test = len(distances)
-    nearest = Nearest(
-        np.empty((n_test, most), np.int32), np.empty((n_test, most), np.uint64), np.empty((n_test, most), np.int64)
-    )
-    for t in range(n_test):
-        order = np.lexsort((codes[t], hashes[t], distances[t]))[:most]
-        nearest.distances[t] = distances[t, order]
-        nearest.hashes[t] = hashes[t, order]
-        nearest.codes[t] = codes[t, order]
-    return nearest
-
-
 def _shards(n_rows: int, n_test: int) -> list[slice]:
     """All voters as one shard if there are test samples for every core, else a shard for each."""
     count = 1 if n_test >= TESTS_AT_ONCE * n_cores() else n_cores()

@@ -13,15 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 from poisonproof.errors import DamagedFileError, PoisonproofError, WrongTypeError, check_format
 from poisonproof.partition.split import Split
 from poisonproof.partition.spread import Spread
-from poisonproof.premises import Premise, from_records, to_records
-from poisonproof.samples.labels import ReadOnceLabels, label_cells, one_by_one, places_of_labels
+from poisonproof.partition.subsets import made_with
+from poisonproof.premises import Premise, from_records, restated, to_records
+from poisonproof.samples.labels import class_array, different_classes, label_cells, one_by_one, places_of
 from poisonproof.system.archives import map_npy
 from poisonproof.system.files import read_record, reading, sha256_of, write_record, write_whole
 from poisonproof.system.threads import in_threads
 from poisonproof.votes.rankings import checked_rankings
 
 FORMAT = "poisonproof votes 1"
-UNSEEN_LABEL = -1
+UNSEEN_LABEL = -1  # as `places_of` says it
 ROWS_PER_CHECK = 4096
 
 
@@ -45,7 +46,8 @@ class Votes:
         Whether the class list was read off the training data. Then an attacker could add a class, and
         every certificate counts one more rival, without votes, that wins ties.
     premises : sequence of Premise
-        What the certificate takes as given.
+        What the certificate takes as given. Votes that poisonproof made state their spread among them; for any others
+        spread, split, classes and where votes come from are added.
     rankings : array (n_test, n_subsets, places) of integers, optional
         The classes of each base classifier from best to worst (see `poisonproof.votes.rankings`); the first is its
         vote. As many places as classes, or fewer: what was not kept is then reckoned against the prediction. Only
@@ -74,18 +76,28 @@ class Votes:
     ) -> None:
         if not isinstance(spread, Spread):
             raise WrongTypeError(f"The 'spread' of votes must be a poisonproof.Spread. Got {spread!r} instead.")
-        labels = _checked_classes(classes, classes_inferred)
+        labels, how = _checked_classes(classes, classes_inferred), Split.of(split)
         checked = _checked_matrix(matrix, spread, len(labels))
         for name, value in {
             "matrix": checked,
             "spread": spread,
             "classes": labels,
-            "split": Split.of(split),
+            "split": how,
             "classes_inferred": bool(classes_inferred),
-            "premises": tuple(premises),
+            "premises": _of_votes(tuple(premises), spread, how, labels, inferred=classes_inferred),
             "rankings": None if rankings is None else checked_rankings(rankings, checked, len(labels)),
         }.items():
             object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_subsets(cls, matrix: ArrayLike, subsets: str | Path, classes: Sequence[Any], **more: Any) -> Votes:
+        """Votes of base classifiers that were trained on the subsets in a file of ``poisonproof split``.
+
+        Spread and split are those of the file; ``more`` are the other parameters.
+        """
+        spread, split = made_with(subsets)
+        stated = Premise("spread", f"{spread}; as it was written with the subsets", declared=True)
+        return cls(matrix, spread, classes, split, **{**more, "premises": (stated, *more.get("premises", ()))})
 
     @property
     def n_test(self) -> int:
@@ -144,7 +156,8 @@ class Votes:
         if not side.exists():
             raise FileNotFoundError(
                 f"{side} is missing: {path.name} alone does not say which spread made it. "
-                "Name the spread and use Votes(np.load(...), spread, classes)."
+                "Use Votes.from_subsets(np.load(...), 'subsets.npz', classes), or name the spread: Votes(np.load(...), "
+                "spread, classes)."
             )
         record = read_record(side)
         check_format(side, record.get("format"), FORMAT)
@@ -181,19 +194,12 @@ def class_indices(y: ArrayLike, classes: NDArray[Any], *, inferred: bool = False
     data it gets `UNSEEN_LABEL`, which no prediction equals: one training sample more could make it a class, so to
     leave such test samples out would let that sample change every share of the test set.
     """
-    if type(y) is ReadOnceLabels and not y.flags.writeable:
-        asked = (tuple((type(label), label) for label in classes.tolist()), inferred)
-        if asked not in y.remembered:
-            y.remembered[asked] = class_indices(np.array(y), classes, inferred=inferred)
-        known: NDArray[np.int64] = y.remembered[asked]
-        return known.copy()
     if (isinstance(y, np.ndarray) and y.ndim != 1) or (isinstance(y, list) and y and isinstance(y[0], list)):
         raise PoisonproofError(
             f"Labels must be a list of one label per test sample. Got an array of shape {np.shape(y)}."
         )
     labels = one_by_one(y)
-    index = {cell: at for at, cell in enumerate(label_cells(classes.tolist()))}
-    indices = places_of_labels(labels, index, UNSEEN_LABEL)
+    indices = places_of(label_cells(labels), label_cells(classes.tolist()))
     unknown = np.flatnonzero(indices == UNSEEN_LABEL)
     if len(unknown) and not inferred:
         raise PoisonproofError(f"Label {labels[unknown[0]]!r} is not one of the {len(classes)} classes.")
@@ -222,30 +228,50 @@ def own_codes(y: ArrayLike, classes: NDArray[Any], *, inferred: bool = False) ->
 
 def labels_to_json(labels: NDArray[Any]) -> dict[str, Any]:
     """Labels as plain values with their kind, so that 1, 1.0, True and "1" stay apart."""
-    return {"kind": labels.dtype.kind, "values": labels.tolist()}
+    texts = len(labels) and all(isinstance(label, str) for label in labels.tolist())
+    return {"kind": "U" if texts else labels.dtype.kind, "values": labels.tolist()}
 
 
 def labels_from_json(record: dict[str, Any]) -> NDArray[Any]:
     """The labels that `labels_to_json` wrote."""
-    dtypes = {"i": np.int64, "u": np.uint64, "f": np.float64, "b": np.bool_, "U": np.str_, "O": np.object_}
-    if record.get("kind") not in dtypes:
+    if record.get("kind") not in tuple("iufbUO"):
         raise PoisonproofError(f"Labels of kind {record.get('kind')!r} are not supported.")
-    return np.array(record["values"], dtype=dtypes[record["kind"]])
+    return class_array(record["values"])
 
 
 def _checked_classes(classes: Sequence[Any] | NDArray[Any], inferred: bool) -> NDArray[Any]:
-    labels = np.asarray(classes)
-    if labels.ndim != 1:
-        raise PoisonproofError(f"Classes must be a list of labels. Got an array of shape {labels.shape}.")
-    if len(set(labels.tolist())) != len(labels):
-        raise PoisonproofError("Classes must be different labels. Got one of them twice.")
+    labels = class_array(classes)
+    different_classes(labels.tolist(), "The 'classes' of votes")
     if len(labels) < (1 if inferred else 2):
         raise PoisonproofError(
             f"A certificate needs at least two classes: with one there is nothing to defend. Got {len(labels)}."
         )
-    if len(labels) > np.iinfo(np.uint16).max - 1:
-        raise PoisonproofError(f"At most {np.iinfo(np.uint16).max - 1} classes are supported. Got {len(labels)}.")
     return labels
+
+
+def _of_votes(
+    given: tuple[Premise, ...], spread: Spread, split: Split | None, classes: NDArray[Any], *, inferred: bool
+) -> tuple[Premise, ...]:
+    """The premises of votes; of those that no estimator made, what nobody can see in a matrix, too."""
+    if any(premise.what == "learner" for premise in given):
+        return given
+    how = Premise("split", "not known", declared=None) if split is None else Premise("split", str(split), declared=True)
+    made_elsewhere = (
+        "made elsewhere: column i is a function of subset i, of i and of the test sample alone, and nothing was fitted "
+        "on training samples before they were split"
+    )
+    standing = (
+        Premise("spread", f"{spread}; the subsets were made with this spread", declared=True),
+        how,
+        Premise("classes", labels_in_words(classes), declared=not inferred),
+        Premise("votes", made_elsewhere, declared=None),
+    )
+    return restated(standing, given)
+
+
+def labels_in_words(labels: NDArray[Any]) -> str:
+    """A class list, shortened."""
+    return f"{len(labels)} labels, {', '.join(map(str, labels[:12]))}{', …' if len(labels) > 12 else ''}"
 
 
 def _checked_matrix(matrix: ArrayLike, spread: Spread, n_classes: int) -> NDArray[Any]:

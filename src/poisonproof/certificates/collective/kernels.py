@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.certificates.kernels import sum_of_largest
+from poisonproof.certificates.theorem2 import sum_of_largest
 from poisonproof.system.compiled import njit
 
 GRID = 1 << 14
@@ -64,7 +64,7 @@ def find_rivals(
         row = votes[t]
         counts[:] = 0
         for vote in row:
-            counts[vote] += 1
+            counts[min(vote, n_classes)] += 1
         counts[n_classes] = 0
         p = prediction[t]
         for c in range(needs.shape[1]):

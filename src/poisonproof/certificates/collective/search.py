@@ -39,7 +39,6 @@ from poisonproof.certificates.collective.kernels import (
     gains_after,
     sum_of_largest_columns,
 )
-from poisonproof.certificates.collective.pairs import bound_by_pairs, bound_chains, worth_pairs
 from poisonproof.partition.spread import Spread
 from poisonproof.system.threads import in_threads
 
@@ -184,18 +183,8 @@ def bracket(problem: Flippable, deadline: float, seed: int, n_jobs: int) -> Brac
     most, weights = _root(problem, deadline)
     order = np.argsort(-weights, kind="stable")
     problem, weights = problem.in_order(order), weights[order]
-    limit = deadline - started
-    pairs = bound_by_pairs(problem, started + limit / 5) if worth_pairs(problem) else None
-    if pairs is not None:
-        most = min(most, pairs.most)
-    found, attack = _local_search(problem, started + 2 * limit / 5, seed)
-    known = Bracket(max(most, found), found, attack)
-    firsts = np.full(problem.n, known.most, np.int64)
-    if pairs is not None and known.most > found:
-        firsts = np.minimum(firsts, bound_chains(problem, pairs, deadline, n_jobs))
-        known = replace(known, most=max(found, min(known.most, int(firsts.max()))))
-        weights = np.bincount(np.concatenate([pairs.a, pairs.b]), minlength=problem.n).astype(np.float64)
-    result = _branch(problem, weights, known, firsts, deadline, n_jobs)
+    found, attack = _local_search(problem, started + 2 * (deadline - started) / 5, seed)
+    result = _branch(problem, weights, Bracket(max(most, found), found, attack), deadline, n_jobs)
     return replace(result, attack=tuple(sorted(order[list(result.attack)].tolist())))
 
 
@@ -316,14 +305,10 @@ def _branch(
     problem: Flippable,
     weights: NDArray[np.float64],
     known: Bracket,
-    firsts: NDArray[np.int64],
     deadline: float,
     n_jobs: int,
 ) -> Bracket:
-    """Branch and bound, best first, until the bracket closes or the time is up.
-
-    ``firsts`` are bounds on the attacks that begin at each position.
-    """
+    """Branch and bound, best first, until the bracket closes or the time is up."""
     if monotonic() >= deadline:
         return known
     even = 0.5 * weights / max(weights.sum(), 1e-9) + 0.5 / problem.n
@@ -337,8 +322,6 @@ def _branch(
         for remaining in {problem.size - len(chain) - 1 for chain, _ in chains} - {0} - hinges.keys():
             hinges[remaining] = _hinges(problem, even, remaining)
         bounds = _open(problem, hinges, chains, deadline, n_jobs)
-        if opened == 0:
-            bounds = [np.minimum(bounds[0], firsts)]
         opened += len(chains)
         for (chain, _), below in zip(chains, bounds, strict=True):
             if len(chain) == problem.size - 1 and monotonic() < deadline and below.max() > known.found:

@@ -1,7 +1,7 @@
 """Columns of Arrow, typed from the file on: what their cells are as numbers and as texts, without writing them out.
 
-A cell is what its text would be (`text_of`: whole numbers without a point, others in full, times in whole microseconds,
-missing as nothing), so a schema reads Parquet exactly as it reads CSV; `tests/data/test_typed_reading.py` compares.
+A cell is what its text would be (`text_of`), so a schema reads Parquet exactly as it reads CSV;
+`tests/data/test_typed_reading.py` compares.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.data.readers.lines import decoded
-from poisonproof.data.readers.pieces import TextCells, Vocabulary
-from poisonproof.samples.cells import text_of
-from poisonproof.samples.moments import floor_microseconds
-from poisonproof.samples.schema import number_in
+from poisonproof.data.readers.lines import decoded, is_utf_8
+from poisonproof.data.readers.part import NOT_UTF_8
+from poisonproof.data.readers.pieces import Vocabulary
+from poisonproof.samples.cells import drop_missing, number_cell, text_of
+from poisonproof.samples.moments import floor_microseconds, text_of_microseconds
 
 
 class ArrowCells:
@@ -32,30 +32,41 @@ class ArrowCells:
 
     def numbers(self, missing: frozenset[str], decimal: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Numbers as they are, texts as they are read; whatever a schema calls missing is so by its text."""
+        import pyarrow as pa
+
         typed = self._typed()
         if typed is None:
             places, texts = self.different()
-            read = [None if text.strip() in missing else number_in(text.strip(), decimal) for text in texts]
-            values = np.array([np.nan if number is None else number for number in read], np.float64)
-            gaps = np.array([text.strip() in missing for text in texts], np.bool_)
-            return (values + 0.0)[places], (np.isnan(values) & ~gaps)[places]
+            decimal = decimal if self.texts is not None or _is_text(pa, self.column.type) else "."  # written by us
+            read = [number_cell(text, missing, decimal) for text in texts]
+            values = np.array([np.nan if number is None else number for number, _ in read], np.float64)
+            return values[places], np.array([odd for _, odd in read], np.bool_)[places]
         values, gaps = typed
         numbers = values.astype(np.float64) + 0.0
-        for word in missing:
-            number = number_in(word)
-            if number is not None and (same := _writes(word, values.dtype)) is not None:
-                numbers[values == same] = np.nan
         numbers[gaps] = np.nan
+        drop_missing(numbers, missing, lambda row: self._written(values[row]))
         return numbers, gaps if "" not in missing else np.zeros(len(gaps), np.bool_)
+
+    def part(self, start: int, stop: int) -> ArrowCells:
+        """Some of these cells."""
+        column = self.column if self.texts is None else self.texts
+        return ArrowCells(column.slice(start, stop - start), self.name, self.faults)
+
+    def written(self) -> list[str]:
+        """The text of every cell."""
+        places, texts = self.different()
+        return [texts[place] for place in places.tolist()]
 
     def codes(self, vocabulary: Vocabulary) -> NDArray[np.int32]:
         """Each different text once."""
         places, texts = self.different()
-        return TextCells(texts).codes(vocabulary)[places]
+        return vocabulary.codes(texts)[places]
 
     def holds_numbers(self, rows: int) -> bool | None:
         """Whether there are numbers among so many cells, of a type that holds nothing else; None of another type."""
-        typed = self._typed()
+        import pyarrow as pa
+
+        typed = None if pa.types.is_boolean(self.column.type) else self._typed()
         return None if typed is None else not typed[1][:rows].all()
 
     def _typed(self) -> tuple[NDArray[Any], NDArray[np.bool_]] | None:
@@ -85,7 +96,7 @@ class ArrowCells:
         kind, typed = self.column.type, None if self.texts is not None else self._typed()
         if typed is not None:
             values, places = np.unique(typed[0], return_inverse=True)
-            texts = [text_of(value, f"Column '{self.name}'") for value in values.tolist()]
+            texts = [self._written(value) for value in values.tolist()]
             return np.where(typed[1], len(texts), places), [*texts, ""]
         if self.texts is None and not _is_text(pa, kind):
             return np.arange(len(self.column)), self._one_by_one(pa)
@@ -95,17 +106,25 @@ class ArrowCells:
         places = encoded.indices.cast(pa.int64()).fill_null(len(bodies)).to_numpy(zero_copy_only=False)
         texts = []
         for place, body in enumerate(bodies):
-            fault: Counter[str] = Counter()
-            texts.append("" if body is None else decoded(body, fault))
-            if fault:
-                count = int((places == place).sum())
-                self.faults.update(dict.fromkeys(fault, count))
+            texts.append("" if body is None else decoded(body))
+            if body is not None and not is_utf_8(body):
+                self.faults[NOT_UTF_8] += int((places == place).sum())
         return places, [*texts, ""]
+
+    def _written(self, value: Any) -> str:
+        """The text of a cell, by its number in a typed column: its value, or its microseconds."""
+        import pyarrow as pa
+
+        kind = self.column.type
+        if unit_of(pa, kind) is not None:
+            of_day, duration = pa.types.is_time(kind), pa.types.is_duration(kind)
+            return text_of_microseconds(int(value), "time" if of_day else "duration" if duration else "date")
+        return text_of(bool(value) if pa.types.is_boolean(kind) else value, f"Column '{self.name}'")
 
     def _one_by_one(self, pa: Any) -> list[str]:
         if unit := unit_of(pa, self.column.type):
-            counts = self.column.view(pa.int32() if unit == "D" else pa.int64()).to_pylist()
-            return ["" if count is None else str(floor_microseconds(count, unit)) for count in counts]
+            counts = _counts(pa, self.column).to_pylist()
+            return ["" if count is None else self._written(floor_microseconds(count, unit)) for count in counts]
         return [text_of(value, f"Column '{self.name}'") for value in self.column.to_pylist()]
 
 
@@ -114,10 +133,16 @@ def _is_text(pa: Any, kind: Any) -> bool:
 
 
 def unit_of(pa: Any, kind: Any) -> str | None:
-    """What a column of dates, moments (in UTC where it has a zone) or durations counts."""
+    """What a column of dates, moments (in UTC where it has a zone), times of day or durations counts."""
     if pa.types.is_date(kind):
         return "D" if pa.types.is_date32(kind) else "ms"
-    return kind.unit if pa.types.is_timestamp(kind) or pa.types.is_duration(kind) else None
+    types = pa.types
+    return kind.unit if types.is_timestamp(kind) or types.is_duration(kind) or types.is_time(kind) else None
+
+
+def _counts(pa: Any, column: Any) -> Any:
+    """A column of times as the whole numbers that it holds."""
+    return column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
 
 
 def whole_times(pa: Any, column: Any) -> Any:
@@ -125,7 +150,7 @@ def whole_times(pa: Any, column: Any) -> Any:
     unit = unit_of(pa, column.type)
     if unit is None:
         return None
-    counts = column.view(pa.int32() if unit == "D" else pa.int64()).cast(pa.int64())
+    counts = _counts(pa, column).cast(pa.int64())
     values, gaps = counts.fill_null(0).to_numpy(zero_copy_only=False), counts.is_null().to_numpy(zero_copy_only=False)
     if unit == "ns":
         whole = values // 1000
@@ -135,16 +160,3 @@ def whole_times(pa: Any, column: Any) -> Any:
             return None
         whole = values * step
     return pa.array(whole, pa.int64(), mask=gaps)
-
-
-def _writes(word: str, kind: np.dtype[Any]) -> float | int | None:
-    """The value of that type whose text is this word, if there is one."""
-    if kind.kind == "f":
-        number = float(word)
-        return number if text_of(number, "a table") == word else None
-    try:
-        number = int(word)
-    except ValueError:
-        return None
-    held = np.iinfo(kind).min <= number <= np.iinfo(kind).max
-    return number if held and str(number) == word else None

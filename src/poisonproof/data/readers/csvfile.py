@@ -1,164 +1,132 @@
-"""CSV as rows of texts. Types are none of its business: a schema reads the cells."""
+"""CSV by RFC 4180, in records of texts. Types are none of its business: a schema reads the cells."""
 
 from __future__ import annotations
 
 import codecs
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from poisonproof.data.readers.lines import LONGEST_LINE, NUL, blocks, decoded, lines, lines_of
-from poisonproof.data.readers.pieces import ROWS_PER_PIECE, Piece, PieceColumn
-from poisonproof.data.readers.plain_rows import JoinedCells, ListedRows, PlainRows
-from poisonproof.data.readers.quotes import Grammar, grammar
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.data.readers.lines import NUL, TOO_LONG, decoded, is_utf_8, opened
+from poisonproof.data.readers.part import NOT_UTF_8, LeftOut
+from poisonproof.data.readers.pieces import Piece, Vocabulary
 from poisonproof.errors import PoisonproofError
-from poisonproof.samples.schema import Quotes, check_delimiter
+from poisonproof.samples.schema import check_delimiter, number_in
 
+BLOCK = 1 << 20
+LONGEST_RECORD = 1 << 22
 OTHER_DELIMITERS = {";": ";", "\t": "tab", "|": "|", ",": ","}
-OPEN = "with quotes that do not close"
-CELLS = "with another number of cells than the header"
-SWALLOWING = "with whole lines inside their quotes"  # see KEPT of data/readers/part.py
-FEW_OPEN, SHARE_OPEN = 20, 0.1
-FEW_SWALLOWING, SHARE_SWALLOWING = 1, 0.001
+REASONS = (  # in the order of the kernel, which counts from 1
+    "with faulty quotes (--lines takes such quotes as characters)",
+    "with another number of cells than the header",
+    "with a carriage return in a cell without quotes",
+    NUL,
+    TOO_LONG,
+)
+
+
+class Cut(NamedTuple):
+    """Records of one block: unescaped bytes, where cells end in them (`cut_records`), numbers of first lines; and those
+    of records that are left out, each with the place of its reason."""
+
+    text: bytes
+    edges: NDArray[np.int32]
+    firsts: NDArray[np.int64]
+    left_out: NDArray[np.int64]
 
 
 class CsvTable:
-    """A CSV file with a header. How a row is read depends on its own lines, the header and the delimiter alone.
+    """A CSV file with a header; how it is cut into records, `cut_records` says.
 
-    Which lines make a row, `quotes` says:
+    A row is a record of RFC 4180: cells that hold quotes, delimiters or line breaks are in quotes, and quotes in them
+    are doubled. That a row is one record is a premise, for whoever writes a quote that is not closed may join their own
+    row to the next ones. With ``lines`` every line is a row, whatever quotes it holds, and there is no such premise.
 
-    - ``"lines"``: what each line is by itself (`poisonproof.data.readers.quotes`); a quote that is not closed, or that
-      another row closes, costs its own row and no other. Bad rows (open quotes, another number of cells than the
-      header, NUL bytes, too long) are left out one by one and counted. The file is refused if many of its quotes stay
-      open, or if several texts in quotes hold lines that would be rows by themselves: half a text is no sample.
-    - ``"records"``: quotes, whatever lines they span. That every row closes its own is declared: a premise. A file in
-      which one does not is refused.
-    - ``"none"``: every line is a row, and a quote is a character like any other.
+    Attributes
+    ----------
+    spanning : (int, int) or None
+        How many records span lines, and the first line of the first, once all were read; None with ``lines``.
     """
 
-    def __init__(
-        self, path: Path, delimiter: str = ",", most_bytes: int | None = None, quotes: Quotes = "lines"
-    ) -> None:
+    def __init__(self, path: Path, delimiter: str = ",", most_bytes: int | None = None, *, lines: bool = False) -> None:
         self.path, self.delimiter, self.most_bytes = path, check_delimiter(delimiter), most_bytes
-        self.quotes = quotes
-        self.header = self._header()
+        self.lines = lines
+        self.spanning: tuple[int, int] | None = None if lines else (0, 0)
         self.unreadable: list[str] = []
+        self._behind_header = 0, 1  # where, and the number of the line there
+        self.header = self._header()
 
-    def records(self, faults: Counter[str]) -> Rows:
-        """Number of the first line and cells of every good row."""
-        texts = (text for number, block in self._behind_header(faults) for text in _texts(number, block, faults))
-        if self.quotes == "records":
-            yield from self._by_quotes(texts, faults)
-            return
-        reader = self._reader(faults)
-        for number, text in texts:
-            if (row := reader.row(number, text)) is not None:
-                yield row
-        reader.end()
+    def pieces(self, faults: LeftOut, wanted: Sequence[str]) -> Iterator[Piece]:
+        """The rows by column, a block at a time; what is left out is counted."""
+        width, places = len(self.header), [self.header.index(name) for name in wanted]
+        for text, edges, firsts, left_out in self._cuts(width):
+            for line, why in left_out.tolist():
+                faults.add(REASONS[why - 1], line)
+            starts, ends = edges[:-1].reshape(-1, width) + 1, edges[1:].reshape(-1, width)
+            for line in _lines_not_utf_8(text, edges[::width], firsts):
+                faults.add(NOT_UTF_8, line)
+            if len(firsts):
+                columns = [TextCells(text, starts[:, at], ends[:, at]) for at in places]
+                yield Piece(firsts, dict(zip(wanted, columns, strict=True)))
 
-    def in_pieces(self, faults: Counter[str], wanted: Sequence[str], rows: int) -> Iterator[Piece]:
-        """The same rows by column, so many at a time; blocks that are written plainly are read at once."""
-        places = {name: self.header.index(name) for name in wanted}
-        held: list[PlainRows | ListedRows] = []
-        for some in self._runs(faults):
-            held.append(some)
-            while sum(map(len, held)) >= rows:
-                taken, held = _first(held, rows)
-                yield _piece(taken, places)
-        if held:
-            yield _piece(held, places)
+    def _cuts(self, width: int) -> Iterator[Cut]:
+        """The blocks behind the header, cut; or the header itself, whose ``width`` is 0, and nothing else."""
+        from poisonproof.data.readers import csv_kernels as kernels  # compiled code is loaded where it is needed
 
-    def _runs(self, faults: Counter[str]) -> Iterator[PlainRows | ListedRows]:
-        if self.quotes == "records":
-            records = self.records(faults)
-            while some := list(islice(records, ROWS_PER_PIECE)):
-                yield ListedRows(some)
-            return
-        reader, width, quotes = self._reader(faults), len(self.header), self.quotes == "lines"
-        for number, block in self._behind_header(faults):
-            if block is not None and reader.between_rows:
-                plain = PlainRows.cut(block, number, self.delimiter, width, quotes=quotes)
-                if plain is not None:
-                    reader.good += len(plain)
-                    yield plain
-                    continue
-            read = [reader.row(at, text) for at, text in _texts(number, block, faults)]
-            if some := [row for row in read if row is not None]:
-                yield ListedRows(some)
-        reader.end()
-
-    def _reader(self, faults: Counter[str]) -> _ByLines | _WithoutQuotes:
-        return (_ByLines if self.quotes == "lines" else _WithoutQuotes)(self, faults)
-
-    def _behind_header(self, faults: Counter[str]) -> Iterator[tuple[int, bytes | None]]:
-        """The blocks of lines that follow the first line that is not blank."""
-        inside = blocks(self.path, self.most_bytes, faults)
-        for number, block in inside:
-            if block is None:
-                continue
-            end = 0
-            for at, line in lines_of(block, number):
-                end = block.find(b"\n", end) + 1 or len(block)
-                if line.strip():
-                    if end < len(block):
-                        yield at + 1, block[end:]
-                    yield from inside
-                    return
-
-    def _by_quotes(self, texts: Texts, faults: Counter[str]) -> Rows:
-        rules, width = grammar(self.delimiter), len(self.header)
-        started: _Started | None = None
-        for number, text in texts:
-            if started is None:
-                if text is None or not text.strip():
-                    continue
-                cells = rules.cells(text)
-                if cells is None and rules.is_open(text):
-                    started = _Started(rules, number, [text])
-                    continue
-            elif text is not None and started.takes(text):
-                if not rules.closes(text):
-                    continue
-                number, cells, started = started.number, rules.cells(started.joined), None
-            else:
-                break
-            if cells is None and text.count('"') % 2:
-                started = _Started(rules, number, [])
-                break
-            if cells is None:
-                faults[OPEN] += 1
-            elif any("\0" in cell for cell in cells):
-                faults[NUL] += 1
-            elif len(cells) != width:
-                faults[CELLS] += 1
-            else:
-                yield number, cells
-        if started is not None:
-            raise PoisonproofError(
-                f"The row that begins on line {started.number} of {self.path} does not close its quotes, but "
-                "--multiline declares that every row does; leave --multiline out, or take that row out."
-            )
+        state = np.zeros(7, np.int64)
+        position, state[kernels.LINE] = self._behind_header
+        rules = ord(self.delimiter), self.lines, width, LONGEST_RECORD
+        with opened(self.path, self.most_bytes) as file:
+            file.skip(position)
+            held, last, wanted, mark = b"", False, BLOCK, (0, b"", file.mark())
+            while held or not last:
+                more = file.read(wanted)
+                held, last = held + more, not more and wanted > 0
+                if position == 0 and held.startswith(codecs.BOM_UTF8):
+                    held, position = held[len(codecs.BOM_UTF8) :], len(codecs.BOM_UTF8)
+                block = np.frombuffer(held, np.uint8)
+                n_lines = held.count(b"\n") + 1
+                n_rows = min(n_lines, len(block) // width + 1) if width else 1
+                out, firsts = np.empty(len(block) + 1, np.uint8), np.empty(n_rows, np.int64)
+                left_out = np.empty((n_lines + 1, 2), np.int64)
+                edges = np.empty(1 + n_rows * width, np.int32) if width else np.full(len(block) + 2, -1, np.int32)
+                results = out, edges, firsts, left_out
+                rows, n_left, used, size = kernels.cut_records(block, last, *rules, state, *results)
+                if used < 0:  # what was passed over has faulty quotes: back to where it begins
+                    position, held, place = mark
+                    file.back(place)
+                    last, wanted = False, 0
+                else:
+                    begun = used + int(state[kernels.START])
+                    if begun >= 0 and kernels.CELL <= state[kernels.INSIDE] <= kernels.QUOTED:
+                        mark = position + begun, held[begun:], file.mark()
+                    held, position = held[used:], position + used
+                    wanted = max(BLOCK, len(held))
+                n_edges = rows * width if width else int((edges >= 0).sum())
+                if not width:
+                    self._behind_header = position, int(state[kernels.LINE])
+                elif not self.lines:
+                    self.spanning = int(state[kernels.SPANNING]), int(state[kernels.SPANNED])
+                yield Cut(out[:size].tobytes(), edges[: 1 + n_edges], firsts[:rows], left_out[:n_left])
 
     def _header(self) -> list[str]:
-        faults: Counter[str] = Counter()
-        with self.path.open("rb") as file:
-            if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-                raise PoisonproofError(f"{self.path} is in UTF-16; save it as UTF-8.")
-        first = next(lines(self.path, self.most_bytes, faults), None)
-        if first is None or faults:
-            reason = "is empty" if not faults else f"has a header {next(iter(faults))}"
-            raise PoisonproofError(f"{self.path} {reason}; the first line must name the columns.")
-        text = decoded(first[1].removeprefix(codecs.BOM_UTF8), faults)
-        if faults:
-            raise PoisonproofError(f"The header of {self.path} is not UTF-8; save the file as UTF-8.")
-        if "\r" in text:
-            raise PoisonproofError(f"{self.path} ends its lines with carriage returns; save it with line feeds.")
-        names = text.split(self.delimiter) if self.quotes == "none" else grammar(self.delimiter).cells(text)
-        if names is None:
-            raise PoisonproofError(f"The header of {self.path} opens a quote and does not close it on the same line.")
+        cut = next((cut for cut in self._cuts(0) if len(cut.firsts) or len(cut.left_out)), None)
+        if cut is None:
+            raise PoisonproofError(f"{self.path} is empty; the first line must name the columns.")
+        if len(cut.left_out):
+            raise PoisonproofError(
+                f"{self.path} has a header {REASONS[cut.left_out[0, 1] - 1]}; the first line must name the columns, in "
+                "UTF-8, and end with a line feed."
+            )
+        cells = zip((cut.edges[:-1] + 1).tolist(), cut.edges[1:].tolist(), strict=True)
+        try:
+            names = [cut.text[start:end].decode() for start, end in cells]
+        except UnicodeDecodeError:
+            raise PoisonproofError(f"The header of {self.path} is not UTF-8; save the file as UTF-8.") from None
         if len(names) == 1:
             self._suggest_a_delimiter(names[0])
         return checked_names([name.strip() for name in names], self.path)
@@ -172,193 +140,75 @@ class CsvTable:
                 )
 
 
-Texts = Iterator[tuple[int, str | None]]
-Row = tuple[int, list[str]]
-Rows = Iterator[Row]
+class TextCells:
+    """A column of texts that stand in a buffer of bytes, from and up to these places."""
+
+    def __init__(self, text: bytes, starts: NDArray[np.int32], ends: NDArray[np.int32]) -> None:
+        self.text, self.starts, self.ends = text, np.ascontiguousarray(starts), np.ascontiguousarray(ends)
+
+    def numbers(self, missing: frozenset[str], decimal: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Decimal numbers of few digits off the bytes, all others text by text."""
+        if decimal != "." or any(number_in(word) is not None for word in missing):
+            places, texts = self._different(self.starts, self.ends)
+            read, not_read = numbers_in(texts, missing, decimal)
+            return read[places], not_read[places]
+        from poisonproof.data.readers.csv_kernels import EMPTY, OTHER, read_numbers
+
+        values, kinds = np.full(len(self.starts), np.nan), np.empty(len(self.starts), np.uint8)
+        read_numbers(np.frombuffer(self.text, np.uint8), self.starts, self.ends, values, kinds)
+        odd = (kinds == EMPTY) if "" not in missing else np.zeros(len(kinds), np.bool_)
+        if len(rest := np.flatnonzero(kinds == OTHER)):
+            places, texts = self._different(self.starts[rest], self.ends[rest])
+            read, not_read = numbers_in(texts, missing, decimal)
+            values[rest], odd[rest] = read[places], not_read[places]
+        return values + 0.0, odd
+
+    def codes(self, vocabulary: Vocabulary) -> NDArray[np.int32]:
+        """Each different text once, in the order in which they come."""
+        places, texts = self._different(self.starts, self.ends)
+        return vocabulary.codes(texts)[places]
+
+    def part(self, start: int, stop: int) -> TextCells:
+        """Some of these cells."""
+        return TextCells(self.text, self.starts[start:stop], self.ends[start:stop])
+
+    def written(self) -> list[str]:
+        """The text of every cell."""
+        return self._texts(self.starts, self.ends)
+
+    def holds_numbers(self, rows: int) -> None:
+        """Texts have no type."""
+
+    def _texts(self, starts: NDArray[np.int32], ends: NDArray[np.int32]) -> list[str]:
+        return [decoded(self.text[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+    def _different(self, starts: NDArray[np.int32], ends: NDArray[np.int32]) -> tuple[NDArray[np.int64], list[str]]:
+        """The place of each of these cells among different texts."""
+        from poisonproof.data.readers.csv_kernels import different_texts
+
+        places, firsts = np.empty(len(starts), np.int64), np.empty(len(starts), np.int64)
+        table = np.full(1 << max(4, (2 * len(starts)).bit_length()), -1)
+        n_different = different_texts(np.frombuffer(self.text, np.uint8), starts, ends, table, firsts, places)
+        return places, self._texts(starts[firsts[:n_different]], ends[firsts[:n_different]])
 
 
-def _without_nul(text: str | None, faults: Counter[str]) -> str | None:
-    if text is not None and "\0" in text:
-        faults[NUL] += 1
-        return None
-    return text
-
-
-def _texts(number: int, block: bytes | None, faults: Counter[str]) -> Texts:
-    if block is None:
-        yield number, None
-        return
-    for at, line in lines_of(block, number):
-        yield at, decoded(line, faults)
-
-
-def _first(held: list[PlainRows | ListedRows], rows: int) -> tuple[list[Any], list[Any]]:
-    """So many rows, and the others."""
-    taken, left = [], []
-    for some in held:
-        now = min(rows, len(some))
-        if now:
-            taken.append(some.part(0, now))
-        if now < len(some):
-            left.append(some.part(now, len(some)))
-        rows -= now
-    return taken, left
-
-
-def _piece(parts: Sequence[PlainRows | ListedRows], places: dict[str, int]) -> Piece:
-    columns: dict[str, PieceColumn] = {}
-    for name, place in places.items():
-        columns[name] = (
-            parts[0].column(place) if len(parts) == 1 else JoinedCells([part.column(place) for part in parts])
-        )
-    return Piece([number for part in parts for number in part.numbers], columns)
-
-
-class _WithoutQuotes:
-    """Every line is a row."""
-
-    between_rows = True
-
-    def __init__(self, table: CsvTable, faults: Counter[str]) -> None:
-        self.table, self.faults, self.good = table, faults, 0
-
-    def row(self, number: int, text: str | None) -> Row | None:
-        """The row that this line is."""
-        text = _without_nul(text, self.faults)
-        if text is None or not text.strip():
-            return None
-        cells = text.split(self.table.delimiter)
-        if "\r" in text or len(cells) != len(self.table.header):
-            self.faults[CELLS] += 1
-            return None
-        return number, cells
-
-    def end(self) -> None:
-        """No line is left."""
-
-
-class _ByLines:
-    """Lines, one after the other, as rows by what each line is by itself."""
-
-    def __init__(self, table: CsvTable, faults: Counter[str]) -> None:
-        self.table, self.faults, self.good = table, faults, 0
-        self.rules, self.width = grammar(table.delimiter), len(table.header)
-        self.started: _Started | None = None
-        self.beyond = _Beyond(self.rules, self.width)
-
-    @property
-    def between_rows(self) -> bool:
-        """Whether the next line has nothing to do with those before."""
-        return self.started is None and self.beyond.open is None
-
-    def row(self, number: int, text: str | None) -> Row | None:
-        """The row that this line is or ends."""
-        text = _without_nul(text, self.faults)
-        rules, faults, started = self.rules, self.faults, self.started
-        self.beyond.see(text)
-        cells = None if text is None else rules.cells(text)
-        whole = cells is not None and len(cells) == self.width and bool(text and text.strip())
-        starts = text is not None and not whole and rules.opens(text)
-        if started is not None and (text is None or whole or starts or not started.takes(text)):
-            faults[OPEN] += 1
-            if whole or starts:
-                self.beyond.watch(started, text)
-            self.started = None
-        elif started is not None:
-            assert text is not None
-            if not rules.closes(text):
-                return None
-            cells, number, self.started = rules.cells(started.joined), started.number, None
-            whole = cells is not None and len(cells) == self.width
-            if not whole:
-                faults[CELLS] += 1
-                return None
-        if whole:
-            assert cells is not None
-            self.good += 1
-            return number, cells
-        if starts:
-            assert text is not None
-            self.started = _Started(rules, number, [text])
-        elif text is not None and text.strip():
-            faults[CELLS if cells is not None else OPEN] += 1
-        return None
-
-    def end(self) -> None:
-        """No line is left: refuse a file whose rows cannot be told."""
-        if self.started is not None:
-            self.faults[OPEN] += 1
-        self._refuse_half_texts()
-
-    def _refuse_half_texts(self) -> None:
-        good, beyond, faults, path = self.good, self.beyond, self.faults, self.table.path
-        if beyond.count:
-            faults[SWALLOWING] += beyond.count
-        if beyond.count > max(FEW_SWALLOWING, SHARE_SWALLOWING * good):
-            raise PoisonproofError(
-                f"{beyond.count} texts of {path}, the first on line {beyond.first}, hold lines in quotes that "
-                "would be rows by themselves, so where a row ends cannot be told from its own lines; say --multiline "
-                "if a program wrote the file and closes every quote, or --no-quotes if quotes are ordinary characters."
-            )
-        if faults[OPEN] > max(FEW_OPEN, SHARE_OPEN * good):
-            raise PoisonproofError(
-                f"{faults[OPEN]} rows of {path} have quotes that do not close, beside {good} good rows; say "
-                "--no-quotes if quotes are ordinary characters there, or --multiline if a program wrote the "
-                "file and closes every quote."
-            )
-
-
-@dataclass
-class _Started:
-    """A row whose quotes are open so far: the number of its first line, and its lines."""
-
-    rules: Grammar
-    number: int
-    lines: list[str]
-    size: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.size = sum(map(len, self.lines))
-
-    def takes(self, text: str) -> bool:
-        """Whether this line can go on with it; then it does."""
-        self.size += len(text) + 1
-        if self.size > LONGEST_LINE or not (self.rules.stays(text) or self.rules.closes(text)):
-            return False
-        self.lines.append(text)
-        return True
-
-    @property
-    def joined(self) -> str:
-        """The row so far; a line break is a line feed, on whatever system the file was written."""
-        return "\n".join(self.lines)
-
-
-class _Beyond:
-    """What plain quotes would say beside: rows that are whole if they may hold lines that are rows by themselves."""
-
-    def __init__(self, rules: Grammar, width: int) -> None:
-        self.rules, self.width = rules, width
-        self.count, self.first = 0, 0
-        self.open: _Started | None = None
-
-    def watch(self, started: _Started, text: str | None) -> None:
-        """Go on with a row that this whole line or other start cut off, unless one is watched already."""
-        if self.open is None:
-            self.open = started
-            self.see(text)
-
-    def see(self, text: str | None) -> None:
-        """One line more."""
-        if self.open is None:
-            return
-        if text is None or not self.open.takes(text):
-            self.open = None
-        elif self.rules.closes(text):
-            cells = self.rules.cells(self.open.joined)
-            if cells is not None and len(cells) == self.width:
-                self.count, self.first = self.count + 1, self.first or self.open.number
-            self.open = None
+def numbers_in(
+    texts: list[str], missing: frozenset[str], decimal: str
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Numbers, NaN where a text is none, and which are not missing but odd: all at once if they are written plainly."""
+    texts = list(map(str.strip, texts))
+    gaps = np.fromiter((text in missing for text in texts), np.bool_, len(texts))
+    written = ["nan" if gap else text for text, gap in zip(texts, gaps.tolist(), strict=True)]
+    whole = "".join(written)
+    try:
+        if decimal != "." or not whole.isascii() or "_" in whole:
+            raise ValueError
+        values = np.fromiter(map(float, written), np.float64, len(written))
+        values[np.isinf(values)] = np.nan
+    except ValueError:
+        read = (None if gap else number_in(text, decimal) for text, gap in zip(texts, gaps.tolist(), strict=True))
+        values = np.fromiter((np.nan if number is None else number for number in read), np.float64, len(texts))
+    return values + 0.0, np.isnan(values) & ~gaps
 
 
 def checked_names(names: list[str], path: Path) -> list[str]:
@@ -369,3 +219,11 @@ def checked_names(names: list[str], path: Path) -> list[str]:
             f"{path} has {names.count(twice)} columns named '{twice}'; give every column its own name."
         )
     return names
+
+
+def _lines_not_utf_8(text: bytes, edges: NDArray[np.int32], firsts: NDArray[np.int64]) -> list[int]:
+    """The first lines of the records that are not UTF-8; records lie between these edges."""
+    if is_utf_8(text):
+        return []
+    places = zip((edges[:-1] + 1).tolist(), edges[1:].tolist(), firsts.tolist(), strict=True)
+    return [first for start, end, first in places if not is_utf_8(text[start:end])]

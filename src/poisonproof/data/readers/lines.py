@@ -1,59 +1,93 @@
-"""Lines of a file, one at a time.
-
-A line ends at a line feed and nowhere else, whatever quotes it holds. So a line that somebody inserted cannot swallow
-its neighbours. Lines are bounded in length, and files in what they expand to.
-"""
+"""Files that are read forward in bounded memory, plain or gzip; lines of them; and what may be read at all."""
 
 from __future__ import annotations
 
-import gzip
 import zlib
-from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import IO, Any
 
+from poisonproof.data.readers.part import LeftOut
 from poisonproof.display.numbers import in_bytes
 from poisonproof.errors import PoisonproofError
 from poisonproof.system.memory import memory
 
 LONGEST_LINE = 1 << 22
-BLOCK = 1 << 18
-NUL = "with NUL bytes"
+NUL, TOO_LONG = "with NUL bytes", "too long"
 MOST_BYTES = 1 << 32
 MOST_EXPANSION = 100
 FREE_EXPANSION = 1 << 26
 MEMORY_PER_BYTE = 3
+COMPRESSED = 1 << 16  # bytes that are expanded at once
+GZIP = 31  # as zlib names the format
 
 
-def lines(path: Path, most_bytes: int | None, faults: Counter[str]) -> Iterator[tuple[int, bytes]]:
-    """Number (from 1) and content of every line that is neither blank nor left out; see `every_line`."""
-    for number, content in every_line(path, most_bytes, faults):
-        if content is not None and b"\0" in content:
-            faults[NUL] += 1
-        elif content is not None and content.strip():
-            yield number, content
+class BoundedFile:
+    """A file that is read forward, expanded on the way if it is gzip, and no further than is allowed.
+
+    Who has to go back says so beforehand: `mark` is a place, to which `back` returns without expanding anything twice.
+    """
+
+    def __init__(self, path: Path, file: IO[bytes], allowed: int) -> None:
+        self.path, self.file, self.allowed, self.position = path, file, allowed, 0
+        self.member: Any = zlib.decompressobj(GZIP) if is_gzip(path) else None
+
+    def read(self, size: int) -> bytes:
+        """So many bytes, fewer only at the end."""
+        data = self.file.read(size) if self.member is None else b"".join(self._expanded(size))
+        self.position += len(data)
+        if self.position > self.allowed:
+            raise PoisonproofError(
+                f"{self.path} expands to more than {in_bytes(self.allowed)}, which is refused unless --max-size allows "
+                "more."
+            )
+        return data
+
+    def skip(self, size: int) -> None:
+        """Pass over so many bytes."""
+        while size > 0 and (data := self.read(min(size, 1 << 20))):
+            size -= len(data)
+
+    def mark(self) -> tuple[int, int, Any]:
+        """Where the file stands."""
+        return self.position, self.file.tell(), None if self.member is None else self.member.copy()
+
+    def back(self, mark: tuple[int, int, Any]) -> None:
+        """Stand there again, once."""
+        self.position, place, self.member = mark
+        self.file.seek(place)
+
+    def _expanded(self, size: int) -> Iterator[bytes]:
+        """The next bytes of a gzip file, and of the members that follow, zeros between them aside."""
+        try:
+            while size > 0:
+                rest = self.member.unconsumed_tail
+                if self.member.eof:
+                    rest = self.member.unused_data.lstrip(b"\0")
+                    while not rest and (more := self.file.read(COMPRESSED)):
+                        rest = more.lstrip(b"\0")
+                    if not rest:
+                        return
+                    self.member = zlib.decompressobj(GZIP)
+                rest = rest or self.file.read(COMPRESSED)
+                data = self.member.decompress(rest, size)
+                if not (rest or data or self.member.eof):
+                    raise PoisonproofError(f"{self.path} is damaged: it is not a whole gzip file (it ends too soon).")
+                size -= len(data)
+                yield data
+        except zlib.error as error:
+            raise PoisonproofError(f"{self.path} is damaged: it is not a whole gzip file ({error}).") from None
 
 
-def every_line(path: Path, most_bytes: int | None, faults: Counter[str]) -> Iterator[tuple[int, bytes | None]]:
-    """Number (from 1) and content of every line, None where it is too long; see `blocks`."""
-    for number, block in blocks(path, most_bytes, faults):
-        if block is None:
-            yield number, None
-        else:
-            yield from lines_of(block, number)
+def is_gzip(path: Path) -> bool:
+    """Whether a file is compressed, by its name."""
+    return path.suffix.lower() == ".gz"
 
 
-def lines_of(block: bytes, first: int) -> Iterator[tuple[int, bytes]]:
-    """Number and content of the lines of a block, of which the first has this number."""
-    for number, line in enumerate(block.removesuffix(b"\n").split(b"\n"), first):
-        yield number, line.removesuffix(b"\r")
-
-
-def blocks(path: Path, most_bytes: int | None, faults: Counter[str]) -> Iterator[tuple[int, bytes | None]]:
-    """Whole lines, many at a time, with the number (from 1) of the first; None in place of a line that is too long.
-
-    ``.gz`` files are expanded on the way.
+@contextmanager
+def opened(path: Path, most_bytes: int | None) -> Iterator[BoundedFile]:
+    """A file to be read forward.
 
     Parameters
     ----------
@@ -61,23 +95,34 @@ def blocks(path: Path, most_bytes: int | None, faults: Counter[str]) -> Iterator
     most_bytes : int, optional
         How many bytes may be read, after expansion. Otherwise 4 GB, and a hundred times the size of a compressed
         file.
-    faults : Counter
-        Counts the lines that are too long.
     """
-    size = path.stat().st_size
-    compressed = path.suffix == ".gz"
-    allowed = most_bytes or MOST_BYTES
-    if compressed and most_bytes is None:
-        allowed = min(allowed, max(FREE_EXPANSION, MOST_EXPANSION * size))
-    if not compressed:
+    size, allowed = path.stat().st_size, most_bytes or MOST_BYTES
+    if is_gzip(path):
+        allowed = most_bytes or min(allowed, max(FREE_EXPANSION, MOST_EXPANSION * size))
+    else:
         check_size(path, size, allowed)
         if most_bytes is None:
             check_memory(path, size)
-    with gzip.open(path) if compressed else path.open("rb") as file:
-        try:
-            yield from _blocks(path, cast(BinaryIO, file), allowed, faults)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise PoisonproofError(f"{path} is damaged: it is not a whole gzip file ({error}).") from None
+    with path.open("rb") as file:
+        yield BoundedFile(path, file, allowed)
+
+
+def lines(path: Path, most_bytes: int | None, faults: LeftOut) -> Iterator[tuple[int, bytes]]:
+    """Number (from 1) and content of the lines of a plain file; blank ones are passed over, others that are left out
+    are counted."""
+    with opened(path, most_bytes) as bounded:
+        number, goes_on = 1, False
+        while line := bounded.file.readline(LONGEST_LINE):
+            whole = line.endswith(b"\n") or len(line) < LONGEST_LINE
+            if not whole and not goes_on:
+                faults.add(TOO_LONG, number)
+            elif goes_on:
+                pass
+            elif b"\0" in line:
+                faults.add(NUL, number)
+            elif line.strip():
+                yield number, line.removesuffix(b"\n").removesuffix(b"\r")
+            number, goes_on = number + whole, not whole
 
 
 def check_size(path: Path, size: int, allowed: int) -> None:
@@ -99,36 +144,15 @@ def check_memory(path: Path, size: int) -> None:
         )
 
 
-def decoded(line: bytes, faults: Counter[str]) -> str:
-    """The line as text: UTF-8, or Latin-1 if it is not UTF-8; a matter of this line alone."""
+def is_utf_8(body: bytes) -> bool:
+    """Whether bytes are UTF-8."""
     try:
-        return line.decode()
+        body.decode()
     except UnicodeDecodeError:
-        faults["not UTF-8"] += 1
-        return line.decode("latin-1")
+        return False
+    return True
 
 
-def _blocks(path: Path, file: BinaryIO, allowed: int, faults: Counter[str]) -> Iterator[tuple[int, bytes | None]]:
-    number, total = 1, 0
-    while block := file.read(BLOCK):
-        whole = block.rfind(b"\n") + 1
-        begun = block[whole:]  # of a line that the block cuts
-        if begun:
-            begun += file.readline(LONGEST_LINE - len(begun))
-        total += whole + len(begun)
-        too_long = False
-        while begun and not begun.endswith(b"\n") and total <= allowed and (rest := file.readline(LONGEST_LINE)):
-            too_long, begun = True, rest
-            total += len(rest)
-        if total > allowed:
-            raise PoisonproofError(
-                f"{path} expands to more than {in_bytes(allowed)}, which is refused unless --max-size allows more."
-            )
-        lines = block[:whole] if too_long else block[:whole] + begun
-        if lines:
-            yield number, lines
-            number += lines.count(b"\n")
-        if too_long:
-            faults["too long"] += 1
-            yield number, None
-            number += 1
+def decoded(body: bytes) -> str:
+    """Bytes as a text: UTF-8, or Latin-1 if they are not UTF-8; a matter of these bytes alone."""
+    return body.decode() if is_utf_8(body) else body.decode("latin-1")

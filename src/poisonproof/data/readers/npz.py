@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.data.readers.lines import MOST_BYTES
-from poisonproof.data.readers.part import Part, notes_of, texts
+from poisonproof.data.readers.part import LeftOut, Part, notes_of, texts
 from poisonproof.display.numbers import in_bytes
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.cells import text_of
@@ -68,14 +67,16 @@ def read_npz(
     arrays = read_arrays(path, [name for name in (x, y, group) if name is not None], most_bytes)
     samples = arrays[x]
     _check_rows(samples, path, x)
-    schema = schema or ArraySchema(samples.shape[1:], "uint8" if samples.dtype == np.uint8 else "float64")
+    dtype = "uint8" if samples.dtype == np.uint8 else "float64"
+    schema = schema or ArraySchema(samples.shape[1:], dtype, "shape and type as the file has them")
     samples = by_schema(samples, schema, path, x)
     columns = {"label": y, "contributor": group}
     held = {what: _column(arrays[name], name, path, len(samples)) for what, name in columns.items() if name is not None}
-    rows, faults = np.arange(len(samples)), Counter[str]()
+    rows, faults = np.arange(len(samples)), LeftOut()
     for what, column in held.items():
         present = column[rows] != ""
-        faults[f"without a {what}"] += int((~present).sum())
+        if not present.all():
+            faults.add(f"without a {what}", int(rows[~present][0]), int((~present).sum()))
         rows = rows[present]
     labels, groups = (held[what][rows] if what in held else None for what in columns)
     samples = samples if len(rows) == len(samples) else samples[rows]

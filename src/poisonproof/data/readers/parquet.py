@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,8 @@ from typing import Any
 from poisonproof.data.readers.arrow_cells import ArrowCells
 from poisonproof.data.readers.csvfile import checked_names
 from poisonproof.data.readers.lines import MOST_BYTES, check_size
-from poisonproof.data.readers.pieces import Piece
+from poisonproof.data.readers.part import LeftOut
+from poisonproof.data.readers.pieces import Piece, PieceColumn
 from poisonproof.errors import PoisonproofError, missing_extra
 
 ROWS_PER_BATCH = 1 << 15
@@ -18,7 +18,7 @@ BYTES_PER_CELL = 8
 
 
 class ParquetTable:
-    """A Parquet file. Numbers are written out in full, times in whole microseconds, rounded down in integers.
+    """A Parquet file. What a cell is as a number and as a text, `ArrowCells` says.
 
     Column types are the file's own; lists, structures and raw bytes cannot be read and count as columns to ignore.
     """
@@ -42,27 +42,10 @@ class ParquetTable:
         readable = [field.name for field in schema if not _unreadable(pa, field.type)]
         self.unreadable = [field.name for field in schema if _unreadable(pa, field.type)]
         self.header = checked_names(readable, path)
-        self.n_rows = int(facts.num_rows)
         self._texts = [field.name for field in schema if field.type in (pa.string(), pa.large_string())]
 
-    def records(self, faults: Counter[str]) -> Iterator[tuple[int, list[str]]]:
-        """Row number (from 1) and cells of every row, written out as texts."""
-        for piece in self.pieces(faults, self.header):
-            columns = []
-            for column in piece.columns.values():
-                assert isinstance(column, ArrowCells)
-                places, texts = column.different()
-                columns.append([texts[place] for place in places.tolist()])
-            for number, cells in zip(piece.rows, zip(*columns, strict=True), strict=True):
-                yield number, list(cells)
-
-    def pieces(self, faults: Counter[str], wanted: Sequence[str]) -> Iterator[Piece]:
-        """The same by column, typed as the file is; of these columns only."""
-        for first, batch in self.batches(wanted):
-            yield self.piece(batch, range(first, first + len(batch)), faults, wanted)
-
-    def batches(self, wanted: Sequence[str]) -> Iterator[tuple[int, Any]]:
-        """Number of the first row and cells of a bounded number of rows at a time, as Arrow has them."""
+    def pieces(self, faults: LeftOut, wanted: Sequence[str]) -> Iterator[Piece]:
+        """The rows by column, typed as the file is; of these columns only."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -70,15 +53,13 @@ class ParquetTable:
         try:
             with pq.ParquetFile(self.path, read_dictionary=self._texts) as file:
                 for batch in file.iter_batches(ROWS_PER_BATCH, columns=list(wanted), use_threads=False):
-                    yield first, batch
+                    columns: dict[str, PieceColumn] = {
+                        name: ArrowCells(batch.column(name), name, faults) for name in wanted
+                    }
+                    yield Piece(range(first, first + len(batch)), columns)
                     first += len(batch)
         except (pa.ArrowException, OSError) as error:
             raise PoisonproofError(f"{self.path} is not a whole Parquet file ({_one_line(error)}).") from None
-
-    @staticmethod
-    def piece(batch: Any, rows: Sequence[int], faults: Counter[str], wanted: Sequence[str]) -> Piece:
-        """A batch as a piece of a table."""
-        return Piece(rows, {name: ArrowCells(batch.column(name), name, faults) for name in wanted})
 
 
 def _unreadable(pa: Any, kind: Any) -> bool:
@@ -95,6 +76,7 @@ def _unreadable(pa: Any, kind: Any) -> bool:
         types.is_date(kind),
         types.is_timestamp(kind),
         types.is_duration(kind),
+        types.is_time(kind),
     )
     return not any(plain)
 

@@ -1,22 +1,13 @@
-"""Some rows of a table at a time, by column: the same cells as row by row, read many at once.
-
-What a cell means is still a function of that cell and the schema. A column of a piece says what its cells are as
-numbers and as texts; `read_table` puts pieces together.
-"""
+"""Some rows of a table at a time, by column, which says what each of its cells is as a number and as a text."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.samples.schema import number_in
-
-ROWS_PER_PIECE = 1 << 13
 ABSENT = -1
 
 
@@ -34,6 +25,10 @@ class Vocabulary(dict[str, int]):
         self[text] = code
         return code
 
+    def codes(self, texts: Sequence[str]) -> NDArray[np.int32]:
+        """Codes of these texts, in their order."""
+        return np.fromiter(map(self.__getitem__, texts), np.int32, len(texts))
+
 
 class PieceColumn(Protocol):
     """The cells of one column of a piece."""
@@ -49,59 +44,10 @@ class PieceColumn(Protocol):
 
 
 class Piece(NamedTuple):
-    """Numbers of some rows, and their columns by name."""
+    """What some rows are called (their lines, or their numbers), and their columns, `PieceColumn`, by name.
 
-    rows: Sequence[int]
-    columns: dict[str, PieceColumn]
+    Columns of files also have a ``part`` from and up to a row, and the texts of all cells as they are ``written``.
+    """
 
-
-class TextCells:
-    """A column of texts."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        self.texts = texts
-
-    def numbers(self, missing: frozenset[str], decimal: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """All of them by one rule if they are written plainly, else each by itself."""
-        texts = list(map(str.strip, self.texts))
-        gaps = np.fromiter((text in missing for text in texts), np.bool_, len(texts))
-        values = self._plain(texts, gaps, decimal)
-        if values is None:
-            read = (None if gap else number_in(text, decimal) for text, gap in zip(texts, gaps.tolist(), strict=True))
-            values = np.fromiter((np.nan if number is None else number for number in read), np.float64, len(texts))
-        return values + 0.0, np.isnan(values) & ~gaps
-
-    @staticmethod
-    def _plain(texts: list[str], gaps: NDArray[np.bool_], decimal: str) -> NDArray[np.float64] | None:
-        written = ["nan" if gap else text for text, gap in zip(texts, gaps.tolist(), strict=True)]
-        whole = "".join(written)
-        if decimal != "." or not whole.isascii() or "_" in whole:
-            return None
-        try:
-            values = np.fromiter(map(float, written), np.float64, len(written))
-        except ValueError:
-            return None
-        values[np.isinf(values)] = np.nan
-        return values
-
-    def holds_numbers(self, rows: int) -> None:
-        """Texts have no type."""
-
-    def codes(self, vocabulary: Vocabulary) -> NDArray[np.int32]:
-        """Codes of the texts."""
-        return np.fromiter(map(vocabulary.__getitem__, self.texts), np.int32, len(self.texts))
-
-
-def pieces_of(table: Any, faults: Counter[str], wanted: Sequence[str], rows: int = ROWS_PER_PIECE) -> Iterator[Piece]:
-    """The good rows of a table in pieces, of these columns; by the table's own types where it has some."""
-    if hasattr(table, "pieces"):
-        yield from table.pieces(faults, wanted)
-        return
-    if hasattr(table, "in_pieces"):
-        yield from table.in_pieces(faults, wanted, rows)
-        return
-    at = {name: place for place, name in enumerate(table.header)}
-    records = table.records(faults)
-    while block := list(islice(records, rows)):
-        columns = list(zip(*(cells for _, cells in block), strict=True))
-        yield Piece([number for number, _ in block], {name: TextCells(columns[at[name]]) for name in wanted})
+    rows: Sequence[int] | NDArray[np.int64]
+    columns: Mapping[str, Any]

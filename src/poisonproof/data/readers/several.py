@@ -12,14 +12,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from poisonproof.data.readers.part import Part
-from poisonproof.data.readers.pieces import ROWS_PER_PIECE, Piece, pieces_of
+from poisonproof.data.readers.part import LeftOut, Part
+from poisonproof.data.readers.pieces import Piece
 from poisonproof.data.readers.tables import Table, read_table
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.schema import FEATURES, TableSchema
 
 CELLS_PER_CHUNK = 1 << 19
-COUNTED = re.compile(r"(.*?: )(\d+)( .*)", re.DOTALL)
+FIRST = "; the first is "
+COUNTED = re.compile(r"(.*?: )(\d+)( .*?)(; the first is (?:line|row) \d+)?", re.DOTALL)
 
 
 class Position(NamedTuple):
@@ -48,20 +49,11 @@ class SeveralTables:
                 if name not in table.header:
                     raise PoisonproofError(_lacking(table, name, tables[0]))
 
-    def records(self, faults: Counter[str]) -> Iterator[tuple[int, list[str]]]:
-        """Number and cells of every good row, the columns in the order of the first file."""
-        number = 0
-        for table in self.tables:
-            places = [table.header.index(name) for name in self.header]
-            for _, cells in table.records(faults):
-                number += 1
-                yield number, [cells[place] for place in places]
-
-    def pieces(self, faults: Counter[str], wanted: Sequence[str]) -> Iterator[Piece]:
-        """The same by column, each file by its own types."""
+    def pieces(self, faults: LeftOut, wanted: Sequence[str]) -> Iterator[Piece]:
+        """The rows by column, each file by its own types."""
         first = 1
         for table in self.tables:
-            for rows, columns in pieces_of(table, faults, wanted):
+            for rows, columns in table.pieces(faults, wanted):
                 yield Piece(range(first, first + len(rows)), columns)
                 first += len(rows)
 
@@ -82,8 +74,8 @@ def chunks_of(tables: Sequence[Table], schema: TableSchema, start: Position, not
     wanted = schema.named(*FEATURES, "label", "group")
     for number, table in enumerate(tables[start.table :], start.table):
         rows = max(1, CELLS_PER_CHUNK // len(table.header))
-        seen: Counter[str] = Counter()
-        pieces = pieces_of(table, seen, wanted, min(rows, ROWS_PER_PIECE))
+        seen = LeftOut()
+        pieces = table.pieces(seen, wanted)
         done = skipped = start.rows if number == start.table else 0
         while skipped > 0:
             skipped -= len(next(pieces).rows)  # read before
@@ -107,7 +99,7 @@ class _Chunk:
         table: Table,
         pieces: Iterator[Piece],
         rows: int,
-        seen: Counter[str],
+        seen: LeftOut,
         earlier: Counter[str],
         first: bool,
     ) -> None:
@@ -116,13 +108,16 @@ class _Chunk:
         self._pieces, self._rows, self._seen, self._told = pieces, rows, seen, earlier
         self.taken = 0
 
-    def pieces(self, faults: Counter[str], wanted: Sequence[str]) -> Iterator[Piece]:
+    def pieces(self, faults: LeftOut, wanted: Sequence[str]) -> Iterator[Piece]:
         """As many whole pieces as give the rows that are asked for."""
         while self.taken < self._rows and (piece := next(self._pieces, None)) is not None:
             self.taken += len(piece.rows)
             yield piece
-        faults.update(self._seen - self._told)
-        self._told.update(self._seen - self._told)
+        new = LeftOut()
+        new.update(self._seen - self._told)
+        new.first = {reason: self._seen.first[reason] for reason in new if reason in self._seen.first}
+        faults.join(new)
+        self._told.update(new)
 
 
 class Notes:
@@ -136,7 +131,10 @@ class Notes:
         for note in notes:
             counted = COUNTED.fullmatch(note)
             pattern, count = (note, 0) if counted is None else (f"{counted[1]}\0{counted[3]}", int(counted[2]))
-            self.said[pattern] = self.said.get(pattern, 0) + count
+            known = next((one for one in self.said if one.partition(FIRST)[0] == pattern), None)
+            if known is None:
+                known = pattern + ((counted[4] or "") if counted else "")
+            self.said[known] = self.said.get(known, 0) + count
 
     def sentences(self) -> tuple[str, ...]:
         """All of them."""

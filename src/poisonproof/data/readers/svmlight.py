@@ -11,13 +11,12 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from poisonproof.data.readers.lines import decoded, lines
-from poisonproof.data.readers.part import Part, notes_of, texts
+from poisonproof.data.readers.lines import decoded, is_utf_8, lines
+from poisonproof.data.readers.part import NOT_UTF_8, LeftOut, Part, notes_of, texts
 from poisonproof.errors import PoisonproofError
-from poisonproof.samples.schema import SparseSchema, number_in
+from poisonproof.samples.schema import SparseSchema, closeness, plain_number
 
 MOST_FEATURES = 1_000_000
-ABSURD_SHARE = 0.1
 LONGEST_INDEX = 18  # digits: the most that an int64 surely holds
 SparseRow = tuple[int, str, list[tuple[int, float]]]
 """The number of a line, its label, and its entries."""
@@ -30,7 +29,7 @@ def read_svmlight(path: Path, schema: SparseSchema, *, labelled: bool, most_byte
     number of features, and values that are not finite numbers, are dropped in their own row only; lines that are not
     svmlight are left out.
     """
-    faults, beyond = Counter[str](), Counter[int]()
+    faults, beyond = LeftOut(), Counter[int]()
     rows = svmlight_rows(path, most_bytes, faults)
     part = sparse_part(rows, schema, beyond, labelled=labelled)
     return replace(part, notes=notes_of_sparse(path, faults, beyond))
@@ -65,35 +64,30 @@ def notes_of_sparse(path: Path, faults: Counter[str], beyond: Counter[int]) -> t
 
 
 def guess_sparse_schema(path: Path, most_bytes: int | None) -> SparseSchema:
-    """As many features as the largest index asks for, within reason: an absurd one does not count.
-
-    Refused where a tenth of the rows have such indices: then it is not a row that is odd.
-    """
-    largest, rows, absurd, where = 0, 0, 0, 0
-    for number, _, entries in svmlight_rows(path, most_bytes, Counter()):
-        sane = [index for index, _ in entries if index < MOST_FEATURES]
-        largest = max([largest, *sane])
-        rows += 1
-        if len(sane) < len(entries):
-            absurd, where = absurd + 1, number
-    if absurd > ABSURD_SHARE * rows:
+    """As many features as the largest index asks for, within reason: entries at absurd ones are dropped."""
+    largest, beyond = -1, False
+    for _, _, entries in svmlight_rows(path, most_bytes, LeftOut()):
+        largest = max([largest, *(index for index, _ in entries if index < MOST_FEATURES)])
+        beyond = beyond or any(index >= MOST_FEATURES for index, _ in entries)
+    if largest < 0 and beyond:
         raise PoisonproofError(
-            f"{absurd} of {rows} rows of {path}, line {where} the last of them, have entries at indices above "
-            f"{MOST_FEATURES}; so many features must be declared: give --n-features, and entries beyond it are dropped."
+            f"Every entry of {path} is at an index of {MOST_FEATURES} or more; so many features must be declared: give "
+            "--n-features, and entries beyond it are dropped."
         )
-    return SparseSchema(largest + 1)
+    width = max(largest, 0) + 1
+    return SparseSchema(width, closeness(f"{width} features, by the largest index", 1, "row"))
 
 
-def svmlight_rows(path: Path, most_bytes: int | None, faults: Counter[str]) -> Iterator[SparseRow]:
+def svmlight_rows(path: Path, most_bytes: int | None, faults: LeftOut) -> Iterator[SparseRow]:
     """Line number, label and entries of every good line; the others are counted."""
     for number, line in lines(path, most_bytes, faults):
-        words = decoded(line, faults).partition("#")[0].split()
-        if not words:
-            continue
-        entries = None if ":" in words[0] else _entries(words[1:])
+        if not is_utf_8(line):
+            faults.add(NOT_UTF_8, number)
+        words = decoded(line).partition("#")[0].split()
+        entries = None if words and ":" in words[0] else _entries(words[1:])
         if entries is None:
-            faults["that are not svmlight"] += 1
-        else:
+            faults.add("that are not svmlight", number)
+        elif words:
             yield number, words[0], entries
 
 
@@ -106,6 +100,6 @@ def _entries(words: list[str]) -> list[tuple[int, float]] | None:
             continue
         if not (colon and name.isascii() and name.isdigit() and len(name) <= LONGEST_INDEX):
             return None
-        if (value := number_in(text)) is not None:
+        if (value := plain_number(text)) is not None:
             entries.append((int(name), value))
     return entries

@@ -1,53 +1,40 @@
-"""Tables read by a schema, cell by cell; and schemas guessed from tables."""
+"""Tables read by a schema, cell by cell."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.data.readers.part import Part, notes_of
-from poisonproof.data.readers.pieces import ABSENT, ROWS_PER_PIECE, Piece, PieceColumn, Vocabulary, pieces_of
+from poisonproof.data.readers.part import LeftOut, Part, notes_of
+from poisonproof.data.readers.pieces import ABSENT, Piece, PieceColumn, Vocabulary
 from poisonproof.display.text import nearest
 from poisonproof.errors import PoisonproofError, missing_extra
 from poisonproof.samples.columns import Column, finite_numbers
 from poisonproof.samples.kinds import TableSamples
-from poisonproof.samples.schema import (
-    FEATURES,
-    MISSING,
-    WORDS_OF_A_TEXT,
-    Decimal,
-    Quotes,
-    TableSchema,
-    number_in,
-)
-
-ROWS_TO_GUESS_FROM = 20_000
-SHARE_OF_NUMBERS = 0.9
-SHARE_OF_IDS = 0.5
-FEW = 20
+from poisonproof.samples.schema import FEATURES, TableSchema
 
 
 class Table(Protocol):
-    """A file whose rows are cells of text."""
+    """A file of rows with a header."""
 
     path: Path
     header: list[str]
     unreadable: list[str]
 
-    def records(self, faults: Counter[str]) -> Iterator[tuple[int, list[str]]]:
-        """Number and cells of every good row; the others are counted."""
+    def pieces(self, faults: LeftOut, wanted: Sequence[str]) -> Iterator[Piece]:
+        """The good rows by column, of these columns only; the others are counted."""
 
 
 class Tally:
     """Counts of what was left out or could not be read, over as many reads as it is given to."""
 
-    def __init__(self) -> None:
-        self.faults, self.odd = Counter[str](), Counter[str]()
+    def __init__(self, *, listed: bool = False) -> None:
+        self.faults, self.odd = LeftOut(listed=listed), Counter[str]()
 
     def notes(self, table: Table) -> tuple[str, ...]:
         """One sentence for each kind of fault."""
@@ -76,127 +63,39 @@ def read_table(
                 f"{table.path} has no column '{name}', which the schema reads; {nearest(name, table.header)}"
             )
     if not schema.named(*FEATURES):
-        if schema.guessed and next(table.records(Counter()), None) is None:
+        if schema.guessed and next(table.pieces(LeftOut(), table.header), None) is None:
             raise PoisonproofError(f"{table.path} has no rows after the line that names the columns; give it some.")
         raise PoisonproofError(
             f"No column of {table.path} is a number, a category or a text; there is nothing to learn from."
         )
     missing = frozenset(schema.missing)
-    by_us = table.path.suffix.lower() == ".parquet" or table.path.is_dir()  # numbers of Parquet are written out by us
-    decimal = "." if by_us else schema.decimal
     features = {
-        name: _Numbers(missing, decimal) if role == "number" else _Texts(missing)
+        name: _Numbers(missing, schema.decimal) if role == "number" else _Texts(missing)
         for name, role in schema.columns
         if role in FEATURES
     }
     columns = {"label": schema.label, "contributor": schema.group} if labelled else {}
     keys = {what: (name, _Texts(missing)) for what, name in columns.items() if name is not None}
-    tally, faults = tally or Tally(), Counter[str]()
+    tally, faults = tally or Tally(), LeftOut()
     names: list[int] = []
-    for piece in pieces_of(table, faults, [*features, *(name for name, _ in keys.values())]):
+    for piece in table.pieces(faults, [*features, *(name for name, _ in keys.values())]):
         stay = np.ones(len(piece.rows), np.bool_)
         read = {what: key.codes(piece.columns[name]) for what, (name, key) in keys.items()}
         for what, codes in read.items():
-            if absent := int((stay & (codes < 0)).sum()):
-                faults[f"without a {what}"] += absent
+            if len(absent := np.flatnonzero(stay & (codes < 0))):
+                faults.add(f"without a {what}", int(piece.rows[absent[0]]), len(absent))
             stay &= codes >= 0
         for what, (_, key) in keys.items():
             key.parts.append(read[what][stay])
         for name, column in features.items():
             column.read(piece.columns[name], stay)
         names.extend(np.asarray(piece.rows)[stay].tolist())
-    tally.faults.update(faults)
+    tally.faults.join(faults)
     for name, column in features.items():
         tally.odd[name] += column.odd
     held = {what: key.texts() for what, (_, key) in keys.items()}
     X, samples = _samples(schema, features, framed)
     return Part(X, held.get("label"), held.get("contributor"), names, tally.notes(table), samples)
-
-
-def guess_schema(
-    table: Table, label: str, group: str | None, delimiter: str = ",", quotes: Quotes = "lines"
-) -> TableSchema:
-    """Roles by what most of the first rows hold, so that one odd row does not decide.
-
-    Numbers have decimal commas if that makes numbers of more columns than points do, and cells are not separated by
-    commas: there they would be thousands. A column is numbers if nine in ten cells are (missing ones aside); a text if
-    its cells have four words on average; ignored if it has no name, no cell, or if more than half of its cells occur
-    once (an id); a category otherwise.
-    """
-    for name in (label, group):
-        if name is not None and name not in table.header:
-            looks_like_data = any(number_in(cell) is not None for cell in table.header)
-            remedy = (
-                "its first line looks like data, so put a line with the names of the columns before it."
-                if looks_like_data
-                else nearest(name, table.header)
-            )
-            raise PoisonproofError(f"{table.path} has no column '{name}'; {remedy}")
-    if label == group:
-        raise PoisonproofError(f"The column '{label}' cannot be both the label and the contributor.")
-    seen, typed = _counted(table, delimiter)
-    keys = {label: "label", group: "group"}
-    by_mark: dict[Decimal, list[str]] = {
-        mark: [keys.get(name) or typed.get(name) or _role(name, seen[name], mark) for name in table.header]
-        for mark in get_args(Decimal)
-        if mark != delimiter and not (typed and mark == ",")  # numbers that are typed are written with points, by us
-    }
-    decimal = max(by_mark, key=lambda mark: by_mark[mark].count("number"))
-    columns = tuple(zip(table.header, by_mark[decimal], strict=True))
-    return TableSchema(columns, MISSING, delimiter, quotes, decimal, guessed=True)
-
-
-def _role(name: str, cells: Counter[str], decimal: Decimal) -> str:
-    for word in MISSING:
-        del cells[word]
-    total = cells.total()
-    if not name or not total:
-        return "ignore"
-    numbers = sum(count for cell, count in cells.items() if number_in(cell, decimal) is not None)
-    if numbers >= SHARE_OF_NUMBERS * total:
-        return "number"
-    if sum(len(cell.split()) * count for cell, count in cells.items()) >= WORDS_OF_A_TEXT * total:
-        return "text"
-    once = sum(count == 1 for count in cells.values())
-    return "ignore" if total > FEW and once > SHARE_OF_IDS * total else "category"
-
-
-def _counted(table: Table, delimiter: str) -> tuple[dict[str, Counter[str]], dict[str, str]]:
-    """How often each cell of the first rows occurs, by column; and the roles of columns that are told sooner.
-
-    Those are columns whose types say them; and, where commas separate cells, so that numbers have points, columns of
-    numbers: these need not be counted one by one.
-    """
-    seen = {name: Counter[str]() for name in table.header}
-    typed: dict[str, bool] = {}
-    shares = {name: np.zeros(2, np.int64) for name in table.header}  # numbers, and all that is not missing
-    pieces: list[tuple[Piece, int]] = []
-    left = ROWS_TO_GUESS_FROM
-    for piece in pieces_of(table, Counter(), table.header, min(ROWS_PER_PIECE, ROWS_TO_GUESS_FROM)):
-        pieces.append((piece, left))
-        for name, column in piece.columns.items():
-            holds = column.holds_numbers(left)
-            if holds is not None:
-                typed[name] = holds or typed.get(name, False)
-            elif delimiter == ",":
-                values, odd = column.numbers(frozenset(MISSING), ".")
-                n_numbers = int((~np.isnan(values[:left])).sum())
-                shares[name] += n_numbers, n_numbers + int(odd[:left].sum())
-        left -= len(piece.rows)
-        if left <= 0:
-            break
-    roles = {name: "number" if any_of_them and name else "ignore" for name, any_of_them in typed.items()}
-    told = {name for name, (n, total) in shares.items() if name and total and n >= SHARE_OF_NUMBERS * total} - set(
-        typed
-    )
-    for piece, rows in pieces:
-        for name, column in piece.columns.items():
-            if name in told or column.holds_numbers(rows) is not None:
-                continue
-            vocabulary = Vocabulary(frozenset())
-            counts = np.bincount(column.codes(vocabulary)[:rows], minlength=len(vocabulary.cells))
-            seen[name].update({cell: int(n) for cell, n in zip(vocabulary.cells, counts, strict=True) if n})
-    return seen, roles | dict.fromkeys(told, "number")
 
 
 class _Numbers:

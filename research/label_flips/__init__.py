@@ -1,0 +1,1 @@
+"""Flipped labels, from inside kernel ridge base classifiers."""
