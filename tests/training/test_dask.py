@@ -17,6 +17,7 @@ from poisonproof.system.workers import WorkerDiedError
 
 pytestmark = pytest.mark.posix
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 DIGITS = data.load("digits")
@@ -58,6 +59,7 @@ def test_dask_workers_die_and_nothing_is_lost(tmp_path, monkeypatch):
     trap = tmp_path / "trap"
     start(tmp_path / "alone", trap)
     with (
+        dask.config.set({"distributed.scheduler.active-memory-manager.interval": "20ms"}),  # a slow machine's 2 s
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
         ) as cluster,
@@ -68,6 +70,7 @@ def test_dask_workers_die_and_nothing_is_lost(tmp_path, monkeypatch):
         trap.touch()
         start(tmp_path / "once", trap)
         assert not trap.exists()
+        assert client.amm.running()
         assert votes_of(tmp_path / "once") == votes_of(tmp_path / "alone")
         expected = first_seen(DIGITS.x_train, DIGITS.y_train, Spread.random(50, 4), 9)
         assert np.array_equal(np.load(tmp_path / "once" / "votes.npy"), expected)

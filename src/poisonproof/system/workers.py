@@ -95,6 +95,25 @@ def sent_once(shared: Sequence[Any]) -> Iterator[None]:
 
 
 @contextmanager
+def copies_held() -> Iterator[None]:
+    """Within, every worker of a Dask cluster goes on holding what it was sent.
+
+    The cluster's memory manager rests: it drops every copy but one of what is shared, and that one may be the next
+    dead worker's.
+    """
+    backend = get_active_backend()[0]
+    manager = backend.client.amm if type(backend).__name__ == "DaskDistributedBackend" else None
+    if manager is None or not manager.running():
+        yield
+        return
+    manager.stop()
+    try:
+        yield
+    finally:
+        manager.start()
+
+
+@contextmanager
 def dead_workers_told() -> Iterator[None]:
     """Whatever a backend raises when a worker dies becomes one error."""
     try:

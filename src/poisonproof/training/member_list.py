@@ -22,7 +22,7 @@ from poisonproof.premises import PremiseWarning
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.progress import counted
 from poisonproof.system.threads import caller, limit_worker, one_linear_algebra_thread
-from poisonproof.system.workers import dead_workers_told, own_workers, sent_once
+from poisonproof.system.workers import copies_held, dead_workers_told, own_workers, sent_once
 from poisonproof.training.member import Member, check_gives_scores, fed_to, ranking_of, vote_of
 from poisonproof.training.member_files import STACK, load_members
 from poisonproof.training.stacked import Read, Stacked, stacked
@@ -217,7 +217,13 @@ def run_tasks(
     tasks: Any, shared: Sequence[Any], n_jobs: int | None, verbose: int, scratch: Path | None = None
 ) -> Iterator[Any]:
     """The results of tasks in their order, by as many workers as are wanted; what is shared is sent to each once."""
-    with one_linear_algebra_thread(), remembering(), dead_workers_told(), own_workers(scratch, n_jobs) as options:
+    with (
+        one_linear_algebra_thread(),
+        remembering(),
+        dead_workers_told(),
+        copies_held(),
+        own_workers(scratch, n_jobs) as options,
+    ):
         with sent_once(shared):
             streams = getattr(get_active_backend()[0], "supports_return_generator", True)
             how = "generator" if streams else "list"  # multiprocessing gives all parts at the end
