@@ -17,8 +17,8 @@ from encoding import SMALL, network, pictures
 from poisonproof.cli import encoding
 from poisonproof.maps import named_encoders, outside_embeddings
 from poisonproof.maps.embedding_cache import EmbeddingCache, sample_keys
+from poisonproof.runs.answers import Question
 from poisonproof.runs.manifest import Manifest
-from poisonproof.serving.kept import Question
 from poisonproof.system.files import read_record
 
 OPTIONS = ("--k", 4, "--d", 2, "--n-jobs", 1, "--classes", "0,1,2")

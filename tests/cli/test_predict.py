@@ -18,9 +18,8 @@ from poisonproof.data import ReadOptions, streaming
 from poisonproof.data.streaming import RowStream, in_place
 from poisonproof.data.user_files import read_part
 from poisonproof.premises import PremiseWarning
+from poisonproof.runs.answers import AnswerSummary, Question, SavedRun
 from poisonproof.samples.schema import ArraySchema, ImageSchema, SparseSchema, read_schema
-from poisonproof.serving.kept import KeptRun, Question
-from poisonproof.serving.tally import AnswerTally
 from poisonproof.training.member_list import UnansweredError
 from tables import wine_rows, write_csv
 
@@ -81,7 +80,7 @@ def test_blocks_of_any_size_give_the_same_bytes(made, tmp_path, monkeypatch, row
     lines[5], lines[40] = "only one cell", lines[40].replace(lines[40].split(",")[0], "no number", 1)
     (tmp_path / "new.csv").write_text("\n".join(lines))
     whole = poisonproof("predict", run, tmp_path / "new.csv", "--n-jobs", 1)
-    monkeypatch.setattr(KeptRun, "rows_at_once", rows)
+    monkeypatch.setattr(SavedRun, "block_rows", rows)
     again = poisonproof("predict", run, tmp_path / "new.csv", "--n-jobs", 1)
     assert again.stdout == whole.stdout
     assert again.stderr == whole.stderr
@@ -92,7 +91,7 @@ def test_blocks_of_any_size_give_the_same_bytes(made, tmp_path, monkeypatch, row
 def test_what_is_in_memory_does_not_grow_with_the_file(made, tmp_path, monkeypatch):
     """The largest number of bytes alive while one file is answered, and one that is six times as long."""
     run, table = made
-    monkeypatch.setattr(KeptRun, "rows_at_once", 64)
+    monkeypatch.setattr(SavedRun, "block_rows", 64)
     header, *lines = table.read_text().splitlines()
     peaks = []
     for times in (1, 1, 6):  # the first imports and compiles
@@ -173,16 +172,16 @@ def test_the_summary_fits_a_hundred_columns(made, tmp_path):
 
 
 def test_a_model_no_better_than_a_constant_answer_is_told_so(made):
-    kept = KeptRun.open(made[0])
-    part = next(iter(RowStream(made[1], kept.schema, ReadOptions(), 512)))
-    answers, tally = kept.answers(part.part.X), AnswerTally(Question(), "training samples")
+    saved = SavedRun.open(made[0])
+    part = next(iter(RowStream(made[1], saved.schema, ReadOptions(), 512)))
+    answers, summary = saved.answers(part.part.X), AnswerSummary(Question(), "training samples")
     wrong = ["b" if label == "a" else "a" for label in answers.certificate.labels]
-    tally.add(answers, wrong)
-    assert "would be right as often or more" in tally.warning
-    tally = AnswerTally(Question(), "training samples")
-    tally.add(answers, None)
-    assert tally.truth == {}
-    assert tally.warning is None
+    summary.add(answers, wrong)
+    assert "would be right as often or more" in summary.warning
+    summary = AnswerSummary(Question(), "training samples")
+    summary.add(answers, None)
+    assert summary.accuracy == {}
+    assert summary.warning is None
 
 
 def test_a_sample_that_nobody_can_answer_stops_no_stream(tmp_path):
@@ -196,10 +195,10 @@ def test_a_sample_that_nobody_can_answer_stops_no_stream(tmp_path):
     with pytest.raises(UnansweredError, match="could answer any of the 1 samples"):
         model.votes(asked[:1])
     for n_jobs in (1, None):
-        kept = KeptRun(tmp_path, None, None, model.set_params(n_jobs=n_jobs))
+        saved = SavedRun(tmp_path, None, None, model.set_params(n_jobs=n_jobs))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PremiseWarning)
-            assert (kept.votes(asked[:1]).matrix == company.matrix[:1]).all()
+            assert (saved.votes(asked[:1]).matrix == company.matrix[:1]).all()
 
 
 # Every kind of file, in blocks, is what it is when it is read whole
@@ -265,7 +264,7 @@ def test_a_sample_that_cannot_be_read_keeps_its_place(tmp_path, monkeypatch, row
         Image.fromarray(pixels).save(tmp_path / "images" / str(at % 2) / f"{at:02}.png")
     given = ("--k", 3, "--d", 1, "--n-jobs", 1, "--no-undefended", "--learner", "table")
     poisonproof("run", tmp_path / "images", *given, "--out", tmp_path / "run")
-    monkeypatch.setattr(KeptRun, "rows_at_once", rows)
+    monkeypatch.setattr(SavedRun, "block_rows", rows)
     monkeypatch.setattr(streaming, "FEWEST_ROWS", 1)
     new = tmp_path / "images" / "1"
     whole = answers_of(poisonproof("predict", tmp_path / "run", new, "--n-jobs", 1).stdout)

@@ -6,7 +6,7 @@ import pytest
 import poisonproof.training.shared_texts as shared_texts
 import poisonproof.training.stacked as stacked
 from command_line import as_process, poisonproof
-from poisonproof.serving.kept import KeptRun
+from poisonproof.runs.answers import SavedRun
 from poisonproof.training.member_list import MappedMembers, MemberList
 from tables import write_csv
 
@@ -71,11 +71,11 @@ def test_votes_and_answers_are_those_of_each_alone(table, whole, alone):
     assert same_votes(whole, alone)
     assert [path.name for path in (whole / "models").glob("members-*")] == ["members-00000.npy"]
     assert [path.name for path in (alone / "models").glob("members-*")] == ["members-00000.skops"]
-    assert isinstance(KeptRun.open(whole).ensemble.members_, MappedMembers)
+    assert isinstance(SavedRun.open(whole).ensemble.members_, MappedMembers)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stacked, "is_sum", lambda model: False)
-        kept = KeptRun.open(alone)
-        assert isinstance(kept.ensemble.members_, MemberList)
+        saved = SavedRun.open(alone)
+        assert isinstance(saved.ensemble.members_, MemberList)
         slow = poisonproof("predict", alone, table[0], "--n-jobs", 1).stdout
     assert poisonproof("predict", whole, table[0], "--n-jobs", 1).stdout == slow
     assert poisonproof("predict", alone, table[0], "--n-jobs", 1).stdout == slow

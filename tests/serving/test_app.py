@@ -15,10 +15,10 @@ from sklearn.naive_bayes import GaussianNB
 
 from command_line import poisonproof
 from poisonproof import FiniteAggregationClassifier
+from poisonproof.runs.answers import SavedRun
 from poisonproof.samples.schema import ArraySchema, ImageSchema, SparseSchema
 from poisonproof.serving.app import App, ServeSettings
 from poisonproof.serving.bodies import BodyReader
-from poisonproof.serving.kept import KeptRun
 from tables import wine_rows, write_csv
 
 NAMES, ROWS = wine_rows()
@@ -40,7 +40,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def kept(run):
-    return KeptRun.open(run[0])
+    return SavedRun.open(run[0])
 
 
 class Client:
@@ -266,7 +266,7 @@ def test_pages_say_what_there_is(kept):
 def small(X, y, schema):
     learner = GaussianNB() if X.ndim == 2 else None
     model = FiniteAggregationClassifier(learner, k=3, d=1, classes=[0, 1], n_jobs=1).fit(X, y)
-    return KeptRun(None, MANIFEST, schema, model)
+    return SavedRun(None, MANIFEST, schema, model)
 
 
 def test_numbers_and_pixels(tmp_path):

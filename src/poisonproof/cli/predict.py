@@ -1,4 +1,4 @@
-"""poisonproof predict: a kept run answers for new data, each answer with its radius."""
+"""poisonproof predict: a saved run answers for new data, each answer with its radius."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from poisonproof.data import ReadOptions
     from poisonproof.data.streaming import RowBlock, RowStream
-    from poisonproof.serving.kept import KeptRun, Question
-    from poisonproof.serving.tally import AnswerTally
+    from poisonproof.runs.answers import AnswerSummary, Question, SavedRun
     from poisonproof.votes.ballots import Ballots
     from poisonproof.votes.neighbours import Neighbours
     from poisonproof.votes.votes import Votes
@@ -33,7 +32,7 @@ SAMPLE = "sample"
 
 @options.taking("read", reading.read_options, only=("max_size",))
 def command(
-    run: Annotated[Path, typer.Argument(help="Directory of a complete run that kept its base classifiers.")],
+    run: Annotated[Path, typer.Argument(help="Directory of a complete run that saved its base classifiers.")],
     data: Annotated[Path, typer.Argument(help="New samples, of the kind that the run was trained on.")],
     out: Annotated[
         Path | None,
@@ -77,46 +76,45 @@ def command(
     more. Without `--out` the answers go to stdout (as JSON lines with `--json`), and the summary to stderr. If the file
     has the label column, the summary says what is right, beside what a constant answer would get.
     """
-    from poisonproof.serving.kept import Question
-    from poisonproof.serving.tally import AnswerTally
+    from poisonproof.runs.answers import AnswerSummary, Question
     from poisonproof.system.files import write_whole
 
     for name, number in (("--attack-size", attack_size), ("--min-radius", min_radius)):
         if number is not None and number < 0:
             raise PoisonproofError(f"{name} must be a whole number of 0 or more. Got {number}.")
     options.warnings_as_notes()
-    asked = asked_again(run, data, read, n_jobs, OwnCode(learner, encoder))
-    wanted = None if target is None else named_class(target, asked.kept.model.classes_)
-    question = Question(wanted, attack_size, min_radius)
-    tally = AnswerTally(question, asked.kept.unit)
+    opened = open_run_and_data(run, data, read, n_jobs, OwnCode(learner, encoder))
+    target_class = None if target is None else named_class(target, opened.saved.model.classes_)
+    question = Question(target_class, attack_size, min_radius)
+    summary = AnswerSummary(question, opened.saved.unit)
     as_json = out.suffix == ".jsonl" if out is not None else json
-    form = _Form(asked.stream.columns if columns else (), question, as_json, raw)
+    form = _Form(opened.stream.columns if columns else (), question, as_json, raw)
 
     def write(file: IO[bytes]) -> None:
         with progress_bar("samples") as progress:
             waiting = b""  # nothing is written before there is an answer
-            for text in form.texts(answered(asked, question, tally)):
+            for text in form.texts(answered(opened, question, summary)):
                 waiting += text.encode("utf-8", "backslashreplace")  # a file may have any name
-                if len(tally):
+                if len(summary):
                     file.write(waiting)
                     waiting = b""
-                progress(len(tally), None)
-        if not len(tally):
+                progress(len(summary), None)
+        if not len(summary):
             raise PoisonproofError(f"{data} holds no sample that can be read.")
 
     if out is None:
         write(typer.get_binary_stream("stdout"))
     else:
         write_whole(out, write)
-    for note in asked.stream.notes:
+    for note in opened.stream.notes:
         options.note(note)
-    _summarise(tally, asked.kept, data, out, json)
+    _summarise(summary, opened.saved, data, out, json)
 
 
-class Asked(NamedTuple):
+class RunAndData(NamedTuple):
     """A run that was opened, and new samples for it."""
 
-    kept: KeptRun
+    saved: SavedRun
     stream: RowStream
 
 
@@ -127,26 +125,26 @@ class OwnCode(NamedTuple):
     encoder: str | None = None
 
 
-def asked_again(run: Path, data: Path, read: ReadOptions, n_jobs: int, user_code: OwnCode) -> Asked:
+def open_run_and_data(run: Path, data: Path, read: ReadOptions, n_jobs: int, user_code: OwnCode) -> RunAndData:
     """New samples, read by the schema of the run, and its base classifiers."""
     from poisonproof.data.streaming import RowStream
-    from poisonproof.serving.kept import KeptRun
+    from poisonproof.runs.answers import SavedRun
 
-    kept = KeptRun.open(run, types_vouched_for(run, user_code), n_jobs)
-    read = replace(read, image_size=_same_size(kept.schema))
-    return Asked(kept, RowStream(data, kept.schema, read, kept.rows_at_once))
+    saved = SavedRun.open(run, types_vouched_for(run, user_code), n_jobs)
+    read = replace(read, image_size=_same_size(saved.schema))
+    return RunAndData(saved, RowStream(data, saved.schema, read, saved.block_rows))
 
 
-def votes_on(asked: Asked, data: Path) -> Votes | Ballots | Neighbours:
+def votes_on(opened: RunAndData, data: Path) -> Votes | Ballots | Neighbours:
     """The votes on all samples, read and asked block by block."""
     import numpy as np
 
     from poisonproof.estimators.samples_vote import Heard, SampleVoteClassifier
 
-    model = asked.kept.model
-    answers = model._heard if isinstance(model, SampleVoteClassifier) else lambda X: asked.kept.votes(X).matrix
-    blocks: list[Any] = [answers(block.part.X) for block in asked.stream if len(block.part)]
-    for note in asked.stream.notes:
+    model = opened.saved.model
+    answers = model._heard if isinstance(model, SampleVoteClassifier) else lambda X: opened.saved.votes(X).matrix
+    blocks: list[Any] = [answers(block.part.X) for block in opened.stream if len(block.part)]
+    for note in opened.stream.notes:
         options.note(note)
     if not blocks:
         raise PoisonproofError(f"{data} holds no sample that can be read.")
@@ -168,7 +166,7 @@ def types_vouched_for(run: Path, user_code: OwnCode) -> list[str]:
     asked = Manifest.read(run).asked or {}
     learner = reopening.checked_learner(run, asked.get("learner"), user_code.learner)
     of_run = asked.get("encoder")
-    named = encoding.is_own(of_run) or user_code.encoder is not None  # of others, the model that was kept is opened
+    named = encoding.is_own(of_run) or user_code.encoder is not None  # of others, the saved model is opened
     encoder = encoding.checked_again(run, of_run, user_code.encoder) if named else None
     types = types_of(brought(learner)) if learner is not None and is_brought(learner) else []
     if encoder is not None and encoding.is_own(encoder):
@@ -188,33 +186,33 @@ class _Answered(NamedTuple):
     cells: Sequence[str]
 
 
-def answered(asked: Asked, question: Question, tally: AnswerTally) -> Iterator[list[_Answered]]:
+def answered(opened: RunAndData, question: Question, summary: AnswerSummary) -> Iterator[list[_Answered]]:
     """The file's samples with their answers, block by block; all are counted."""
     from poisonproof.data.streaming import Unread, in_place
 
-    label = _label_column(asked)
-    no_cells = [""] * len(asked.stream.columns)
+    label = _label_column(opened)
+    no_cells = [""] * len(opened.stream.columns)
 
     def unanswered(one: Unread) -> _Answered:
         return _Answered(one.name, question.unanswered(one.reason), no_cells)
 
-    for block in asked.stream:
+    for block in opened.stream:
         rows: list[_Answered] = []
         if len(block.part):
-            answers = asked.kept.answers(block.part.X, question)
-            tally.add(answers, None if label is None else label(block))
+            answers = opened.saved.answers(block.part.X, question)
+            summary.add(answers, None if label is None else label(block))
             cells = block.cells or [no_cells] * len(block.part)
             rows = list(map(_Answered, block.part.names, answers.rows(), cells))
-        tally.unread += len(block.unread)
+        summary.unread += len(block.unread)
         yield list(in_place(rows, block.unread, unanswered))
 
 
-def _label_column(asked: Asked) -> Callable[[RowBlock], Sequence[str | None]] | None:
+def _label_column(opened: RunAndData) -> Callable[[RowBlock], Sequence[str | None]] | None:
     """How to find the labels of a block, if the file has the column that the run learned."""
-    name, columns = getattr(asked.kept.schema, "label", None), asked.stream.columns
+    name, columns = getattr(opened.saved.schema, "label", None), opened.stream.columns
     if name is None or name not in columns:
         return None
-    place, missing = columns.index(name), frozenset(asked.kept.schema.missing)  # type: ignore[union-attr]
+    place, missing = columns.index(name), frozenset(opened.saved.schema.missing)  # type: ignore[union-attr]
 
     def labels(block: RowBlock) -> list[str | None]:
         cells = (cells[place].strip() for cells in block.cells)
@@ -263,15 +261,15 @@ def _plain(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def _summarise(tally: AnswerTally, kept: KeptRun, data: Path, out: Path | None, json: bool) -> None:
+def _summarise(summary: AnswerSummary, saved: SavedRun, data: Path, out: Path | None, json: bool) -> None:
     """What the answers come to: on stdout, or on stderr where the answers themselves are on stdout."""
-    if tally.warning is not None:
-        options.note(f"WARNING: {tally.warning}")
-    record = tally.as_dict()
+    if summary.warning is not None:
+        options.note(f"WARNING: {summary.warning}")
+    record = summary.as_dict()
     if out is None:
         options.note(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in record.items()))
     elif json:
-        options.print_json({"out": str(out), **record, "premises": kept.premises})
+        options.print_json({"out": str(out), **record, "premises": saved.premises})
     else:
         rows = [[name.replace("_", " "), str(value)] for name, value in record.items()]
         options.print_table(f"{data.name} → {out.name}", ["of the answers", ""], rows, left=1)

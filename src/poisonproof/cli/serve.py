@@ -40,8 +40,8 @@ def command(
     when what is being answered has been answered. There is no encryption and no password: for others than this machine
     put a proxy before it that has them.
     """
+    from poisonproof.runs.answers import SavedRun
     from poisonproof.serving.app import ServeSettings
-    from poisonproof.serving.kept import KeptRun
     from poisonproof.serving.server import serve
 
     for name, number in (("--max-body", max_body), ("--timeout", timeout)):
@@ -50,7 +50,7 @@ def command(
     options.warnings_as_notes()
     settings = ServeSettings(host, port, int(max_body * 1e6), max_rows, timeout)
     with progress_bar("opening"):
-        kept = KeptRun.open(run, predict.types_vouched_for(run, predict.OwnCode(learner, encoder)))
+        kept = SavedRun.open(run, predict.types_vouched_for(run, predict.OwnCode(learner, encoder)))
     if not settings.is_loopback:
         options.note(
             f"WARNING: other machines can ask this server on {host}, without encryption and without a password; put a "

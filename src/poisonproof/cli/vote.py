@@ -72,8 +72,8 @@ def command(
         return
     if out is None or out.suffix not in (".npy", ".npz"):
         raise PoisonproofError("Votes on new samples need a file to be written to: --out NAME.npy (or .npz).")
-    asked = predict.asked_again(run, data, read, n_jobs, predict.OwnCode(learner, encoder))
-    by_samples = asked.kept.manifest.settings.election is not None
+    opened = predict.open_run_and_data(run, data, read, n_jobs, predict.OwnCode(learner, encoder))
+    by_samples = opened.saved.manifest.settings.election is not None
     suffix = ".npz" if by_samples else ".npy"
     if out.suffix != suffix:
         voters = "training samples" if by_samples else "base classifiers"
@@ -81,7 +81,7 @@ def command(
             f"In {run} {voters} vote, and that is kept as {suffix}: --out {out.with_suffix(suffix)}."
         )
     with progress_bar("voting") as progress, watched(progress):
-        votes = predict.votes_on(asked, data)
+        votes = predict.votes_on(opened, data)
     votes.save(out)
     if isinstance(votes, Votes):
         count, words = {"base_classifiers": votes.spread.n_subsets}, f"{votes.spread.n_subsets} base classifiers"

@@ -18,10 +18,10 @@ from urllib.parse import parse_qs
 
 from poisonproof.data.streaming import in_place
 from poisonproof.display.text import shown_lines
+from poisonproof.runs.answers import Question, SavedRun
 from poisonproof.samples.labels import label_cell
 from poisonproof.serving.batching import Batcher
 from poisonproof.serving.bodies import BodyReader, RefusedError
-from poisonproof.serving.kept import KeptRun, Question
 from poisonproof.serving.metrics import Metrics
 from poisonproof.serving.openapi import PARAMETERS, description, page
 
@@ -66,7 +66,7 @@ class ServeSettings:
 class App:
     """Answers requests about one kept run."""
 
-    def __init__(self, kept: KeptRun, settings: ServeSettings) -> None:
+    def __init__(self, kept: SavedRun, settings: ServeSettings) -> None:
         self.kept, self.settings = kept, settings
         self.reader = BodyReader(kept.schema, settings.max_rows)
         self.metrics = Metrics()
@@ -214,7 +214,7 @@ class App:
                 self.batcher = Batcher(
                     self.kept,
                     self.reader,
-                    most_rows=min(512, self.kept.rows_at_once),
+                    most_rows=min(512, self.kept.block_rows),
                     most_waiting=self.settings.max_waiting,
                     told=self.metrics.batch,
                 )

@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from poisonproof.errors import PoisonproofError
+from poisonproof.runs.answers import Question, SavedRun
 from poisonproof.serving.bodies import BodyReader, RefusedError, Rows
-from poisonproof.serving.kept import KeptRun, Question
 
 Answered = list[tuple[Any, ...]]
 
@@ -30,7 +30,7 @@ class Batcher:
     """One thread that asks the model, and a queue before it."""
 
     def __init__(
-        self, kept: KeptRun, reader: BodyReader, *, most_rows: int, most_waiting: int, told: Callable[[int], None]
+        self, kept: SavedRun, reader: BodyReader, *, most_rows: int, most_waiting: int, told: Callable[[int], None]
     ) -> None:
         self.kept, self.reader, self.told = kept, reader, told
         self.most_rows, self.most_waiting = most_rows, most_waiting

@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 from poisonproof import __version__
+from poisonproof.runs.answers import SavedRun
 from poisonproof.samples.schema import ArraySchema, ImageSchema, SparseSchema, TableSchema
 from poisonproof.serving.bodies import CSV, JSON, SVMLIGHT, BodyReader
-from poisonproof.serving.kept import KeptRun
 
 ANSWER = {
     "sample": {"description": "Index of a JSON row, line of a CSV body, 0 for an image."},
@@ -50,7 +50,7 @@ def example_row(reader: BodyReader) -> Any:
     return "(an image file in base64)"
 
 
-def description(kept: KeptRun, reader: BodyReader) -> dict[str, Any]:
+def description(kept: SavedRun, reader: BodyReader) -> dict[str, Any]:
     """The OpenAPI document."""
     schema = kept.schema
     images = "image of any size, which is resized" if isinstance(schema, ImageSchema) else "rows"
@@ -152,7 +152,7 @@ document.getElementById("ask").onclick = async () => {{
 """
 
 
-def page(kept: KeptRun, reader: BodyReader) -> str:
+def page(kept: SavedRun, reader: BodyReader) -> str:
     """The same for people."""
     document = description(kept, reader)
     predict = document["paths"]["/predict"]["post"]

@@ -15,8 +15,8 @@ from types import FrameType
 from typing import Any
 
 from poisonproof.errors import PoisonproofError, missing_extra
+from poisonproof.runs.answers import SavedRun
 from poisonproof.serving.app import App, ServeSettings
-from poisonproof.serving.kept import KeptRun
 
 MOST_CONNECTIONS = 512
 LARGEST_HEAD = 1 << 15
@@ -47,7 +47,7 @@ def bound(settings: ServeSettings) -> socket.socket:
         raise PoisonproofError(f"Cannot listen on {where}: {reason}.") from None
 
 
-def serve(kept: KeptRun, settings: ServeSettings, ready: Callable[[str], None]) -> None:
+def serve(kept: SavedRun, settings: ServeSettings, ready: Callable[[str], None]) -> None:
     """Answer requests until SIGTERM or SIGINT; ``ready`` is told the address."""
     try:
         import uvicorn

@@ -1,11 +1,12 @@
-"""A run whose base classifiers were kept, opened to be asked.
+"""Answers of a saved run for new samples: prediction, radius, runner-up and share of votes, and what they come to.
 
-Whoever asks, by a file or by HTTP, asks here; so both get the same answers to the bit.
+`predict` (files) and `serve` (HTTP) both answer by `SavedRun.answers`, so their answers are the same to the bit.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -26,6 +27,8 @@ from poisonproof.premises import PremiseWarning
 from poisonproof.runs.election import CLASSIFIERS
 from poisonproof.runs.manifest import FILE, Manifest
 from poisonproof.runs.plain import check_plain
+from poisonproof.samples.cells import text_of
+from poisonproof.samples.labels import Cell, label_cells
 from poisonproof.samples.schema import ArraySchema, ImageSchema, Schema, schema_from_dict
 from poisonproof.training.member_list import UnansweredError
 from poisonproof.votes.ballots import Ballots
@@ -33,13 +36,14 @@ from poisonproof.votes.neighbours import Neighbours
 from poisonproof.votes.votes import Votes
 
 COLUMNS, REASON = ("prediction", "radius", "runner_up", "vote_share"), "reason"
-MOST_VOTES = 1 << 26  # at once
-MOST_ROWS, ROW_STEP = 1 << 14, 512
+MAX_BLOCK_VOTES, MAX_BLOCK_ROWS = 1 << 26, 1 << 14
+BASE_CLASSIFIER_ROWS = 512  # base classifiers predict so many rows at a time; blocks are multiples of it
+MAX_LABELS = 10_000  # distinct labels that a summary counts
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked beyond prediction, radius, runner-up and share of votes; None where nothing is.
+    """What an answer holds beyond prediction, radius, runner-up and share of votes.
 
     Attributes
     ----------
@@ -57,9 +61,9 @@ class Question:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What the entries of an answer are called; the last says why there is none, of a sample that was not read."""
+        """The names of an answer's entries; the last says why a sample could not be read, and is None otherwise."""
         more = {"target_radius": self.target, "certified": self.attack_size}
-        return (*COLUMNS, *(name for name, asked in more.items() if asked is not None), REASON)
+        return (*COLUMNS, *(name for name, value in more.items() if value is not None), REASON)
 
     def unanswered(self, reason: str) -> tuple[Any, ...]:
         """The answer for a sample that cannot be read."""
@@ -103,8 +107,8 @@ class Answers:
 
 
 @dataclass(frozen=True, eq=False)
-class KeptRun:
-    """A run's schema and its model, base classifiers or samples that vote, ready to answer."""
+class SavedRun:
+    """A complete run that saved its model, opened to answer: base classifiers, or training samples that vote."""
 
     folder: Path
     manifest: Manifest
@@ -112,8 +116,8 @@ class KeptRun:
     model: FiniteAggregationClassifier | SampleVoteClassifier
 
     @classmethod
-    def open(cls, folder: Path, trusted: Sequence[str] = (), n_jobs: int | None = 1) -> KeptRun:
-        """Open a run; refuse, in one sentence, what is no run, not complete, or kept no base classifiers."""
+    def open(cls, folder: Path, trusted: Sequence[str] = (), n_jobs: int | None = 1) -> SavedRun:
+        """Open a run; refuse, in one sentence, what is no run, not complete, or saved no model."""
         check_plain(folder)
         manifest = _manifest(folder)
         schema = _schema(folder, manifest)
@@ -136,12 +140,12 @@ class KeptRun:
         return [str(premise) for premise in self.model.premises_]
 
     @property
-    def rows_at_once(self) -> int:
-        """How many samples are asked about at a time, so that their votes stay small."""
+    def block_rows(self) -> int:
+        """How many samples to answer at a time, so that their votes fit into memory."""
         model = self.model
-        each = len(model.voters_) if isinstance(model, SampleVoteClassifier) else model.spread_.n_subsets
-        rows = min(MOST_ROWS, MOST_VOTES // each)
-        return max(ROW_STEP, rows - rows % ROW_STEP)
+        n_voters = len(model.voters_) if isinstance(model, SampleVoteClassifier) else model.spread_.n_subsets
+        rows = min(MAX_BLOCK_ROWS, MAX_BLOCK_VOTES // n_voters)
+        return max(BASE_CLASSIFIER_ROWS, rows - rows % BASE_CLASSIFIER_ROWS)
 
     @property
     def ensemble(self) -> FiniteAggregationClassifier:
@@ -155,18 +159,18 @@ class KeptRun:
 
     @property
     def _flips_only(self) -> bool:
-        """Whether the training samples shaped the map, so that nothing is claimed but of flipped labels."""
+        """Whether the training samples shaped the map, so that radii hold against flipped labels alone."""
         model = self.model
         return isinstance(model, SampleVoteClassifier) and getattr(model.map_.features, "label_flips_only", False)
 
     def votes(self, X: Any) -> Votes:
-        """What the base classifiers say about these samples; none is refused because nobody can answer it."""
+        """The votes on these samples; none is refused because no base classifier can answer it."""
         model = self.ensemble
         if model.n_jobs == 1:
             return model._asked(X)
         try:
             return model.votes(X)
-        except UnansweredError as error:  # these samples are some of more, and may be the only such ones
+        except UnansweredError as error:  # a block may hold nothing but such samples, and the file others
             warnings.warn(str(error), PremiseWarning, stacklevel=2)
             return model._asked(X)
 
@@ -183,15 +187,121 @@ class KeptRun:
             certificate = certify(votes, self.manifest.method or "finite-aggregation")  # type: ignore[call-overload]
             counts = votes.counts()
             share = counts[np.arange(len(counts)), certificate.prediction] / votes.spread.n_subsets
-        target = None
+        target_radius = None
         if question.target is not None:
-            wanted = certify(votes, target=question.target)
+            against = certify(votes, target=question.target)
             if self._flips_only:
-                wanted = replace(wanted, radius=np.zeros(len(wanted), np.int64))
-            target = [
-                None if already else int(radius) for already, radius in zip(wanted.already, wanted.radius, strict=True)
-            ]
-        return Answers(certificate, share, question, target)
+                against = replace(against, radius=np.zeros(len(against), np.int64))
+            pairs = zip(against.already, against.radius, strict=True)
+            target_radius = [None if already else int(radius) for already, radius in pairs]
+        return Answers(certificate, share, question, target_radius)
+
+
+class AnswerSummary:
+    """What many answers come to, counted block by block; its memory does not grow with their number.
+
+    A constant answer is perfectly robust. So the share of the most frequent answer stands beside the radii, and the
+    majority share and the balanced figures beside what is right and certified, where labels are known.
+    """
+
+    def __init__(self, question: Question, unit: str) -> None:
+        self.question, self.unit = question, unit
+        self.predictions, self.radii, self.labels = Counter[str](), Counter[int](), Counter[Cell]()
+        self.right: dict[Cell, list[int]] = defaultdict(lambda: [0, 0])  # by label: right, right and certified
+        self.withheld = self.unread = 0
+
+    def add(self, answers: Answers, labels: Sequence[str | None] | None = None) -> None:
+        """Count these answers; ``labels`` are the cells of the label column, None where they are missing."""
+        certificate = answers.certificate
+        predicted = certificate.labels.tolist()
+        self.predictions.update(map(str, predicted))
+        self.radii.update(certificate.radius.tolist())
+        self.withheld += int(answers.withheld.sum())
+        if labels is None or len(self.labels) > MAX_LABELS:
+            return
+        both = zip(label_cells(labels), label_cells(predicted), certificate.radius.tolist(), strict=True)
+        for label, answer, radius in both:
+            if label is not None:
+                self.labels[label] += 1
+                self.right[label][0] += answer == label
+                self.right[label][1] += answer == label and radius >= (self.question.attack_size or 0)
+
+    def __len__(self) -> int:
+        return self.radii.total()
+
+    @property
+    def most_frequent(self) -> tuple[Any, float]:
+        """The most frequent answer and its share of all."""
+        answer, count = max(self.predictions.items(), key=lambda item: item[1])
+        return answer, count / len(self)
+
+    @property
+    def accuracy(self) -> dict[str, Any]:
+        """The figures against known labels, beside the majority share; empty without labels."""
+        total = self.labels.total()
+        if not total or len(self.labels) > MAX_LABELS:
+            return {}
+        shares = [[count / self.labels[label] for count in self.right[label]] for label in self.labels]
+        figures = {
+            "labelled": total,
+            "clean_accuracy": sum(right[0] for right in self.right.values()) / total,
+            "majority_share": max(self.labels.values()) / total,
+            "balanced_accuracy": float(np.mean([share[0] for share in shares])),
+        }
+        if self.question.attack_size is not None:
+            figures["certified_fraction"] = sum(right[1] for right in self.right.values()) / total
+            figures["certified_fraction_balanced"] = float(np.mean([share[1] for share in shares]))
+        return {name: value if name == "labelled" else _rounded_down(value) for name, value in figures.items()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures by name; shares are rounded down."""
+        answer, share = self.most_frequent
+        radii = sorted(self.radii)
+        record: dict[str, Any] = {
+            "samples": len(self),
+            "unit": self.unit,
+            "most_frequent_answer": answer,
+            "its_share": _rounded_down(share),
+            "smallest_radius": radii[0],
+            "median_radius": self._median(),
+            "largest_radius": radii[-1],
+        }
+        if (size := self.question.attack_size) is not None:
+            certified = sum(count for radius, count in self.radii.items() if radius >= size)
+            record |= {"attack_size": size, "certified_share": _rounded_down(certified / len(self))}
+        if self.question.min_radius is not None:
+            record |= {"withheld": self.withheld}
+        if self.unread:
+            record |= {"unread": self.unread}
+        return record | self.accuracy
+
+    @property
+    def warning(self) -> str | None:
+        """What a reader should know before any figure, or None."""
+        answer, share = self.most_frequent
+        if share == 1.0 and len(self) > 1:
+            return f"every answer is '{answer}'; a constant answer is perfectly robust, and says nothing"
+        figures = self.accuracy
+        if figures and len(self.labels) > 1 and figures["clean_accuracy"] <= figures["majority_share"]:
+            label = text_of(self.labels.most_common(1)[0][0], "a label")
+            return (
+                f"always answering '{label}' would be right as often or more ({figures['majority_share']:.1%} of the "
+                f"labelled samples, against {figures['clean_accuracy']:.1%})"
+            )
+        return None
+
+    def _median(self) -> int:
+        """The lower median of the radii."""
+        seen, half = 0, (len(self) + 1) // 2
+        for radius in sorted(self.radii):
+            seen += self.radii[radius]
+            if seen >= half:
+                return radius
+        return 0
+
+
+def _rounded_down(share: float) -> float:
+    return int(share * 10_000 + 1e-9) / 10_000
 
 
 def _manifest(folder: Path) -> Manifest:
