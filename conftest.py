@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-import poisonproof.certificates.theorem2  # noqa: F401  so that certify uses them, and tests are tests of them
+import poisonproof.core.theorem2  # noqa: F401  so that certify uses them, and tests are tests of them
 from poisonproof.learners.describe import describe
 from poisonproof.runs import undefended
 

@@ -24,7 +24,7 @@ from poisonproof.data import ReadOptions, open_files
 from poisonproof.learners.auto import LEAVES, MOST_TREES, ROUNDS, AutoClassifier, balanced_scores, best_of
 from poisonproof.learners.seeding import isolated
 from poisonproof.learners.trees import TreesClassifier
-from poisonproof.system.threads import one_linear_algebra_thread
+from poisonproof.system.determinism import one_linear_algebra_thread
 from real_sets import RealSet, real_sets, texts_folder
 
 K, MOST, ASKED = 20, 6000, 1000

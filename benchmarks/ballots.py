@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 
 from poisonproof import BallotClassifier, NeighborVoteClassifier, Split, data
+from poisonproof.ballots.distances import Nearness, squared_lengths
+from poisonproof.ballots.voters import Described, Voters, count_cells, nearest_voters
 from poisonproof.maps.digits import DigitFeatures
 from poisonproof.maps.tables import TableFeatures
-from poisonproof.samples.rows import join_rows, take_rows
-from poisonproof.votes.nearness import Nearness, squared_lengths
-from poisonproof.votes.voters import Described, Voters, count_cells, nearest_voters
+from poisonproof.samples.convert import join_rows, take_rows
 
 REPEATED = 20
 

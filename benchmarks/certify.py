@@ -14,9 +14,9 @@ import numpy as np
 from numba import njit
 
 from poisonproof import Spread, Votes, certify
-from poisonproof.certificates.theorem2 import sums_over_spread, write_twice
-from poisonproof.partition.spread import SpreadArrays
-from poisonproof.system.threads import n_cores
+from poisonproof.core.spread import SpreadArrays
+from poisonproof.core.theorem2 import sums_over_spread, write_twice
+from poisonproof.system.determinism import n_cores
 
 
 def straightforward(matrix: np.ndarray, table: np.ndarray, n_classes: int) -> np.ndarray:

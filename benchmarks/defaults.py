@@ -22,7 +22,7 @@ import numpy as np
 
 from poisonproof import FiniteAggregationClassifier, Split, preset
 from poisonproof.data import ReadOptions, open_files
-from poisonproof.samples.rows import take_rows
+from poisonproof.samples.convert import take_rows
 from real_sets import RealSet, real_sets, texts_folder
 
 SIZES = (1, 2, 5, 8)

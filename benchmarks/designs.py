@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-import poisonproof.certificates.methods as certificates
 from poisonproof import Spread, Votes, certify
-from poisonproof.certificates.overlap import find_blocks
+from poisonproof.core import certify as certificates
+from poisonproof.core.grouped import find_blocks
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "certificates"))

@@ -31,7 +31,7 @@ from poisonproof import FiniteAggregationClassifier, Split, TableClassifier, che
 from poisonproof.data.dataset import held_out
 from poisonproof.data.named import load
 from poisonproof.learners.encoded import in_front
-from poisonproof.system import threads
+from poisonproof.system import determinism as threads
 
 HEADS = {
     "head": lambda: preset("head"),

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from poisonproof import Spread, Votes, certify
-from poisonproof.certificates.ballots import certify_counts
-from poisonproof.certificates.neighbours import certify_order
+from poisonproof.ballots.neighbor_radii import certify_order
+from poisonproof.ballots.radii import certify_counts
 from poisonproof.verification.formal import ask_checker, find_checker
 from poisonproof.verification.run_off_witness import write_run_off
 from poisonproof.verification.theorem import read_spread

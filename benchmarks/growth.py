@@ -24,7 +24,7 @@ from poisonproof import (
 )
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.presets import preset
-from poisonproof.system.threads import one_linear_algebra_thread
+from poisonproof.system.determinism import one_linear_algebra_thread
 from poisonproof.training.pooled import fit_pooled
 
 HEAD = "| varied | training images | test images | k | d | subset | features | solve | kernel | scores | all |"

@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from poisonproof import FiniteAggregationClassifier, Split, data
-from poisonproof.display.numbers import bytes_of, gigabytes
+from poisonproof.display import bytes_of, gigabytes
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.presets import preset
 from poisonproof.runs.train import train
-from poisonproof.system.threads import n_cores
+from poisonproof.system.determinism import n_cores
 from poisonproof.training.pooled import fit_pooled
 
 ASKED = 100

@@ -21,7 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from poisonproof.data import held_out
 from poisonproof.learners.table import TableClassifier
-from poisonproof.system.threads import one_linear_algebra_thread
+from poisonproof.system.determinism import one_linear_algebra_thread
 
 LEARNERS = {
     "TableClassifier": TableClassifier(),

@@ -20,7 +20,7 @@ from sklearn.svm import SVC
 from poisonproof import FiniteAggregationClassifier, Split, data
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.presets import preset
-from poisonproof.system.threads import n_cores
+from poisonproof.system.determinism import n_cores
 
 SOME = 24
 

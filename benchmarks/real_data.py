@@ -20,7 +20,7 @@ from typing import Any
 
 from poisonproof import Certificate
 from poisonproof.data import ReadOptions, open_files
-from poisonproof.display.numbers import percent
+from poisonproof.display import percent
 from real_sets import RealSet, real_sets, texts_folder
 
 HERE = Path(__file__).parent

@@ -253,7 +253,7 @@ def _overhead(name: str, learner: Any) -> dict[str, float]:
 
     from poisonproof import FiniteAggregationClassifier, data
     from poisonproof.estimators.prepared import prepare
-    from poisonproof.system.threads import one_linear_algebra_thread
+    from poisonproof.system.determinism import one_linear_algebra_thread
     from poisonproof.training.engine import engine_of
 
     digits = data.load("digits")

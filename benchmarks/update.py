@@ -22,7 +22,7 @@ from sklearn.neighbors import NearestCentroid
 import large_data
 from poisonproof import FiniteAggregationClassifier, PremiseWarning, data
 from poisonproof.learners.presets import preset
-from poisonproof.samples.rows import join_rows
+from poisonproof.samples.convert import join_rows
 
 
 def sequences(count: int) -> None:

@@ -55,16 +55,16 @@ from poisonproof import (
     preset,
     run,
 )
-from poisonproof.certificates import tight
-from poisonproof.certificates.methods import certify_in_numpy
+from poisonproof.core import tight
+from poisonproof.core.certify import certify_in_numpy
+from poisonproof.core.spread import PAPER_SEED
 from poisonproof.data import held_out
 from poisonproof.data.dataset import HOLD_OUT_SEED
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners import logistic
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.table import TableClassifier
-from poisonproof.partition.draws import Draws
-from poisonproof.partition.spread import PAPER_SEED
+from poisonproof.stochastic.classifiers import Draws
 from poisonproof.training import asking
 
 

@@ -11,21 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from poisonproof.certificates.certificate import Certificate
-from poisonproof.certificates.samples_vote import of_flips_alone
+from poisonproof.ballots.certify import of_flips_alone
+from poisonproof.ballots.classifiers import DEFAULT_SCALE, BallotRules, Change
+from poisonproof.ballots.distances import Nearness, limits_of_share, squared_lengths
+from poisonproof.ballots.voters import Described, Voters, count_cells
+from poisonproof.core.certificate import Certificate
+from poisonproof.core.split import Split
+from poisonproof.core.spread import Spread, resolve_spread
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
-from poisonproof.estimators.ballots import BallotRules
 from poisonproof.estimators.prepared import spread_premise
-from poisonproof.estimators.samples_vote import DEFAULT_SCALE, Change
 from poisonproof.maps.trusted import in_order, sum_of_halves
 from poisonproof.maps.whitening import LENGTH, Whitening
-from poisonproof.partition.split import Split
-from poisonproof.partition.spread import Spread, resolve_spread
 from poisonproof.premises import Premise, declared_if
+from poisonproof.system.determinism import at_most_threads
 from poisonproof.system.files import open_arrays, reading, write_arrays
-from poisonproof.system.threads import at_most_threads
-from poisonproof.votes.nearness import Nearness, limits_of_share, squared_lengths
-from poisonproof.votes.voters import Described, Voters, count_cells
 from research.blocks.certificate import Verdicts, certify_blocks, verdicts_of
 
 FORMAT = "poisonproof blocks 1"

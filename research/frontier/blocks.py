@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.ballots.distances import Nearness, limits_of_share, squared_lengths
+from poisonproof.ballots.voters import Described, Voters, count_cells
+from poisonproof.core.spread import Spread
 from poisonproof.maps.trusted import in_order
 from poisonproof.maps.whitening import Whitening
-from poisonproof.partition.spread import Spread
-from poisonproof.votes.nearness import Nearness, limits_of_share, squared_lengths
-from poisonproof.votes.voters import Described, Voters, count_cells
 from research.frontier.maps import Shape
 
 

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 import poisonproof
 from poisonproof import FiniteAggregationClassifier
+from poisonproof.core.split import Split
 from poisonproof.maps.encoders import Encoder
 from poisonproof.maps.joined import JoinedEncoder, side_by_side
 from poisonproof.maps.whitening import Whitening
-from poisonproof.partition.split import Split
 from research.frontier.maps import Shape, described
 from research.frontier.measure import (
     Measured,

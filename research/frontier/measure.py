@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.certificates.ballots import certify_counts
-from poisonproof.certificates.neighbours import certify_order
+from poisonproof.ballots.neighbor_radii import certify_order
+from poisonproof.ballots.radii import certify_counts
+from poisonproof.core.split import Split
+from poisonproof.core.spread import Spread
 from poisonproof.data.named import load
 from poisonproof.maps.whitening import Whitening
-from poisonproof.partition.split import Split
-from poisonproof.partition.spread import Spread
-from poisonproof.system.environment import environment
+from poisonproof.system.machine import environment
 from research.blocks.certificate import certify_blocks, verdicts_of
 from research.frontier.blocks import Near, Samples, near_counts
 from research.frontier.maps import Part, Shape, described, photographs

@@ -15,7 +15,7 @@ import numpy as np
 
 from poisonproof import data
 from poisonproof.learners.presets import preset
-from poisonproof.system.threads import n_cores, one_linear_algebra_thread
+from poisonproof.system.determinism import n_cores, one_linear_algebra_thread
 
 HELD_OUT = 2000
 POOL = 4000

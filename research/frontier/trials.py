@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.certificates.ballots import certify_counts
-from poisonproof.certificates.neighbours import certify_order
+from poisonproof.ballots.neighbor_radii import certify_order
+from poisonproof.ballots.radii import certify_counts
+from poisonproof.core.split import Split
 from poisonproof.maps.whitening import Whitening
-from poisonproof.partition.split import Split
 from research.frontier.maps import Part, Shape, described
 from research.frontier.measure import all_distances, parts_of, shaping_rows
 

@@ -23,9 +23,9 @@ import time
 import numpy as np
 
 from poisonproof import FiniteAggregationClassifier, Spread, certify, data
+from poisonproof.core.subsets import Subsets
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, _add_scores
 from poisonproof.learners.presets import preset
-from poisonproof.partition.subsets import Subsets
 from research.label_flips.certificate import certify_label_flips
 from research.label_flips.kernels import NEVER, flip_radii, member_costs, weighted_member_costs
 from research.tests.label_flip_oracle import random_ensemble, smallest_attack

@@ -27,15 +27,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poisonproof.certificates.methods import certify
+from poisonproof.core.certify import certify
+from poisonproof.core.subsets import Subsets
+from poisonproof.core.votes import Votes
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.learners.cholesky import Factor
 from poisonproof.learners.kernel_ridge import LARGEST_COEFFICIENT, KernelRidgeClassifier, Pool
-from poisonproof.partition.subsets import Subsets
 from poisonproof.premises import Premise
 from poisonproof.samples.labels import read_labels
-from poisonproof.system.threads import in_threads, one_linear_algebra_thread
-from poisonproof.votes.votes import Votes
+from poisonproof.system.determinism import in_threads, one_linear_algebra_thread
 from research.label_flips.kernels import NEVER, flip_radii, member_costs, weighted_member_costs
 
 FEWEST_TESTS_AT_ONCE = 256

@@ -16,16 +16,16 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.certificates.certificate import Certificate
 from poisonproof.cli import graceful, options
 from poisonproof.cli.progress import progress_bar
 from poisonproof.cli.reopening import check_same_data, reopen_data
+from poisonproof.core.certificate import Certificate
+from poisonproof.core.votes import Votes
 from poisonproof.data import load
 from poisonproof.errors import PoisonproofError
 from poisonproof.runs.manifest import Manifest
 from poisonproof.system.files import write_text
 from poisonproof.system.progress import watched
-from poisonproof.votes.votes import Votes
 from research.paper import beside_tables
 from research.paper.beside import Voted, check_comparable
 from research.paper.beside_figure import beside_curves

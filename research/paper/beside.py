@@ -9,15 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from poisonproof.certificates.certificate import Certificate
-from poisonproof.certificates.collective.accuracy import certified_accuracy
-from poisonproof.certificates.samples_vote import speaking
+from poisonproof.ballots.certify import speaking
+from poisonproof.ballots.tallies import Ballots, Neighbours, load_said
+from poisonproof.core.certificate import Certificate
+from poisonproof.core.shared_attack import certified_accuracy
 from poisonproof.errors import PoisonproofError
 from poisonproof.runs.layout import COUNTS
 from poisonproof.runs.manifest import Manifest
-from poisonproof.votes.ballots import Ballots
-from poisonproof.votes.kept import load_said
-from poisonproof.votes.neighbours import Neighbours
 from research.paper.measure import half
 from research.paper.published import NAMES
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from poisonproof.display.text import shown
+from poisonproof.display import shown
 from research.paper.beside import Voted, labels
 from research.paper.figures import COLOURS
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from poisonproof.core.split import Split
 from poisonproof.data import Dataset
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
-from poisonproof.partition.split import Split
 from poisonproof.system.files import read_record, write_record
-from poisonproof.system.memory import peak_bytes
+from poisonproof.system.machine import peak_bytes
 from research.paper.measure import measure
 from research.paper.rows import Row
 from research.paper.together import Wanted, run_together

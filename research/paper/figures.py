@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from poisonproof.display.text import shown
+from poisonproof.display import shown
 from poisonproof.errors import PoisonproofError
 from research.paper.published import published, published_cell
 from research.paper.results import THEOREM, Measures, label_of

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.certificates.collective.accuracy import certified_accuracy
-from poisonproof.certificates.methods import Certificate, Method, certify
-from poisonproof.partition.spread import Spread
+from poisonproof.core.certify import Certificate, Method, certify
+from poisonproof.core.shared_attack import certified_accuracy
+from poisonproof.core.spread import Spread
+from poisonproof.core.votes import Votes
 from poisonproof.runs.manifest import Manifest
-from poisonproof.votes.votes import Votes
 from research.paper.published import NAMES
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from poisonproof import FiniteAggregationClassifier, Split, data
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.presets import preset
-from poisonproof.system.threads import one_linear_algebra_thread
+from poisonproof.system.determinism import one_linear_algebra_thread
 from poisonproof.training.member import fit_member, vote_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from poisonproof.system.environment import environment
+from poisonproof.system.machine import environment
 from research.paper.measure import at, half
 from research.paper.published import NAMES, published_cell
 from research.paper.rows import SIZES

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from poisonproof.certificates.methods import Method
+from poisonproof.core.certify import Method
+from poisonproof.core.spread import Spread
 from poisonproof.errors import PoisonproofError
-from poisonproof.partition.spread import Spread
 from research.paper.published import NAMES
 
 TABLE: dict[str, dict[int, tuple[int, ...]]] = {

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from poisonproof.display.markup import in_latex, in_markdown
-from poisonproof.display.text import shown
+from poisonproof.display import in_latex, in_markdown, shown
 from poisonproof.errors import PoisonproofError
 from research.paper.published import published, published_cell
 from research.paper.results import THEOREM, best, label_of

@@ -20,7 +20,7 @@ import xxhash
 from numba import njit
 from numpy.typing import NDArray
 
-from poisonproof.partition.spread import Spread
+from poisonproof.core.spread import Spread
 from research.blocks.certificate import certify_blocks, verdicts_of
 
 Sample = tuple[int, int]

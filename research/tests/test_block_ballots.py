@@ -19,11 +19,11 @@ from poisonproof import (
     compare,
     run,
 )
+from poisonproof.core.split import Split
+from poisonproof.core.spread import Spread
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.maps.vectors import VectorFeatures
 from poisonproof.maps.whitening import LENGTH, Whitening
-from poisonproof.partition.split import Split
-from poisonproof.partition.spread import Spread
 from research.blocks.classifier import BlockBallotClassifier
 
 

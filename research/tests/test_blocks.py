@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from poisonproof.partition.spread import Spread
+from poisonproof.core.spread import Spread
 from research.blocks.certificate import certify_blocks, verdicts_of
 from research.tests.block_oracle import World, broken, random_case, slow_radius
 

@@ -12,10 +12,10 @@ from sklearn.datasets import load_digits
 
 import poisonproof
 from poisonproof import BallotClassifier, NeighborVoteClassifier
+from poisonproof.core.split import Split
 from poisonproof.maps.digits import DigitFeatures
 from poisonproof.maps.hand import Hand
 from poisonproof.maps.views import Views
-from poisonproof.partition.split import Split
 from research import fill_measured
 from research.blocks.classifier import BlockBallotClassifier
 from research.frontier import encoders as frontier_encoders

@@ -12,25 +12,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from poisonproof.auditing.audit import audit
     from poisonproof.auditing.report import AuditReport
-    from poisonproof.certificates.collective.accuracy import CertifiedAccuracy, certified_accuracy
-    from poisonproof.certificates.methods import Certificate, TargetCertificate, certify
-    from poisonproof.certificates.stochastic_certificate import StochasticCertificate
+    from poisonproof.ballots.classifiers import BallotClassifier, NeighborVoteClassifier
     from poisonproof.comparison import Comparison, compare
+    from poisonproof.core.certify import Certificate, TargetCertificate, certify
+    from poisonproof.core.shared_attack import CertifiedAccuracy, certified_accuracy
+    from poisonproof.core.split import Split
+    from poisonproof.core.spread import Spread
+    from poisonproof.core.votes import Votes
     from poisonproof.data.dataset import Dataset
     from poisonproof.data.named import load
     from poisonproof.data.options import ReadOptions
     from poisonproof.data.reading import Rows, read
     from poisonproof.data.user_files import open_files
     from poisonproof.errors import DamagedFileError, MissingExtraError, PoisonproofError, WrongTypeError
-    from poisonproof.estimators.ballots import BallotClassifier
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
-    from poisonproof.estimators.neighbours import NeighborVoteClassifier
     from poisonproof.estimators.purity import PurityReport, check_estimator_purity, check_pipeline
-    from poisonproof.estimators.stochastic import (
-        BinomialSelectionClassifier,
-        CertifiedBaggingClassifier,
-        InfiniteAggregationClassifier,
-    )
     from poisonproof.learners.encoded import encoder
     from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
     from poisonproof.learners.network import TorchClassifier
@@ -40,58 +36,61 @@ if TYPE_CHECKING:
     from poisonproof.learners.text import TextClassifier
     from poisonproof.maps.encoders import Encoder, EncoderRecord
     from poisonproof.maps.outside_embeddings import write_embeddings
-    from poisonproof.partition.split import Split
-    from poisonproof.partition.spread import Spread
     from poisonproof.planning.plan import Plan
     from poisonproof.planning.plan import make_plan as plan
     from poisonproof.premises import Premise, PremiseWarning
     from poisonproof.runs.outcome import Outcome
     from poisonproof.runs.run import run
+    from poisonproof.stochastic.certificate import StochasticCertificate
+    from poisonproof.stochastic.classifiers import (
+        BinomialSelectionClassifier,
+        CertifiedBaggingClassifier,
+        InfiniteAggregationClassifier,
+    )
     from poisonproof.verification import Verdict, verify
-    from poisonproof.votes.votes import Votes
 
 __version__ = "0.2.0"
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # quiet unless somebody listens
 
 HOMES = {  # of public names; after a colon the name that it has at home
     "AuditReport": "auditing.report",
-    "BallotClassifier": "estimators.ballots",
-    "BinomialSelectionClassifier": "estimators.stochastic",
-    "Certificate": "certificates.methods",
-    "CertifiedAccuracy": "certificates.collective.accuracy",
-    "CertifiedBaggingClassifier": "estimators.stochastic",
+    "BallotClassifier": "ballots.classifiers",
+    "BinomialSelectionClassifier": "stochastic.classifiers",
+    "Certificate": "core.certify",
+    "CertifiedAccuracy": "core.shared_attack",
+    "CertifiedBaggingClassifier": "stochastic.classifiers",
     "Comparison": "comparison",
     "DamagedFileError": "errors",
     "Dataset": "data.dataset",
     "Encoder": "maps.encoders",
     "EncoderRecord": "maps.encoders",
     "FiniteAggregationClassifier": "estimators.finite_aggregation",
-    "InfiniteAggregationClassifier": "estimators.stochastic",
+    "InfiniteAggregationClassifier": "stochastic.classifiers",
     "KernelRidgeClassifier": "learners.kernel_ridge",
     "MissingExtraError": "errors",
     "Outcome": "runs.outcome",
     "Plan": "planning.plan",
     "PoisonproofError": "errors",
     "Premise": "premises",
-    "NeighborVoteClassifier": "estimators.neighbours",
+    "NeighborVoteClassifier": "ballots.classifiers",
     "PremiseWarning": "premises",
     "PurityReport": "estimators.purity",
     "ReadOptions": "data.options",
     "Rows": "data.reading",
     "SeedAveragedClassifier": "learners.seed_averaged",
-    "Split": "partition.split",
-    "Spread": "partition.spread",
-    "StochasticCertificate": "certificates.stochastic_certificate",
+    "Split": "core.split",
+    "Spread": "core.spread",
+    "StochasticCertificate": "stochastic.certificate",
     "TableClassifier": "learners.table",
     "TextClassifier": "learners.text",
     "TorchClassifier": "learners.network",
-    "TargetCertificate": "certificates.methods",
+    "TargetCertificate": "core.certify",
     "Verdict": "verification",
-    "Votes": "votes.votes",
+    "Votes": "core.votes",
     "WrongTypeError": "errors",
     "audit": "auditing.audit",
-    "certified_accuracy": "certificates.collective.accuracy",
-    "certify": "certificates.methods",
+    "certified_accuracy": "core.shared_attack",
+    "certify": "core.certify",
     "check_estimator_purity": "estimators.purity",
     "check_pipeline": "estimators.purity",
     "compare": "comparison",

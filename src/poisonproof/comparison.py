@@ -17,32 +17,32 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
-from poisonproof.certificates.certificate import attack_sizes
-from poisonproof.certificates.methods import Certificate, certify
-from poisonproof.certificates.shares import share_of_majority
-from poisonproof.certificates.stochastic_certificate import StochasticCertificate
+from poisonproof.ballots.classifiers import SampleVoteClassifier
+from poisonproof.core.certificate import attack_sizes
+from poisonproof.core.certify import Certificate, certify
+from poisonproof.core.designs import Design
+from poisonproof.core.metrics import share_of_majority
+from poisonproof.core.split import Split
+from poisonproof.core.spread import Spread
+from poisonproof.core.votes import Votes
 from poisonproof.data import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
-from poisonproof.estimators.samples_vote import SampleVoteClassifier
-from poisonproof.estimators.stochastic import (
+from poisonproof.learners.describe import describe
+from poisonproof.learners.table import TableClassifier
+from poisonproof.planning.voting import by_pilot, classifier_by_pilot
+from poisonproof.premises import Premise, PremiseWarning, restated
+from poisonproof.runs.election import CLASSIFIERS
+from poisonproof.samples.convert import count_rows
+from poisonproof.samples.labels import read_labels
+from poisonproof.stochastic.certificate import StochasticCertificate
+from poisonproof.stochastic.classifiers import (
     BinomialSelectionClassifier,
     CertifiedBaggingClassifier,
     DrawnEnsembleClassifier,
     InfiniteAggregationClassifier,
 )
-from poisonproof.learners.describe import describe
-from poisonproof.learners.table import TableClassifier
-from poisonproof.partition.difference_sets import Design
-from poisonproof.partition.split import Split
-from poisonproof.partition.spread import Spread
-from poisonproof.planning.voting import by_pilot, classifier_by_pilot
-from poisonproof.premises import Premise, PremiseWarning, restated
-from poisonproof.runs.election import CLASSIFIERS
-from poisonproof.samples.labels import read_labels
-from poisonproof.samples.rows import count_rows
 from poisonproof.training.engine import engine_of
-from poisonproof.votes.votes import Votes
 
 PROOF = "proof"
 log = logging.getLogger(__name__)

@@ -97,8 +97,8 @@ class Findings:
 
 def examine(data_dir: Path | None = None) -> Findings:
     """Look at this machine."""
-    from poisonproof.system.memory import memory
-    from poisonproof.system.threads import n_cores
+    from poisonproof.system.determinism import n_cores
+    from poisonproof.system.machine import memory
 
     required, optional = _requirements()
     radius, seconds = _toy()

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from poisonproof.display.text import shown
+from poisonproof.display import shown
 
 ORIGINS = {True: "declared", None: "by default", False: "chosen from this data"}
 

@@ -17,8 +17,8 @@ from poisonproof import (
     certified_accuracy,
     certify,
 )
-from poisonproof.certificates.methods import Method
-from poisonproof.votes.votes import vote_dtype
+from poisonproof.core.certify import Method
+from poisonproof.core.votes import vote_dtype
 from shared_oracle import fewest_right_fast, stays_right
 
 RANDOM = Spread.random(5, 2), Spread.random(3, 3), Spread.random(9, 1)

@@ -6,10 +6,8 @@ import pytest
 from ballot_cases import FAMILIES, Verdict
 from ballot_oracle import cut_slowly
 from poisonproof import PoisonproofError, certify
-from poisonproof.certificates.ballots import certify_counts
-from poisonproof.certificates.contributors import cut
-from poisonproof.votes.ballots import Ballots, Voices
-from poisonproof.votes.neighbours import Neighbours
+from poisonproof.ballots.radii import certify_counts, cut
+from poisonproof.ballots.tallies import Ballots, Neighbours, Voices
 from sample_voters import THREATS
 
 # Radii

@@ -16,8 +16,8 @@ from poisonproof import (
     certified_accuracy,
     certify,
 )
-from poisonproof.certificates.collective import accuracy as shared
-from poisonproof.certificates.collective import search as shared_search
+from poisonproof.core import shared_attack as shared
+from poisonproof.core import shared_attack as shared_search
 from shared_oracle import fewest_right, fewest_right_fast, random_case, stays_right
 
 TWO_SAMPLES = [[0, 0, 0, 1, 1, 2], [1, 1, 2, 0, 0, 0]]

@@ -8,7 +8,7 @@ import pytest
 from command_line import poisonproof
 from ensembles import random_spread
 from poisonproof import Spread, Votes, certify
-from poisonproof.certificates.target_medians import median_radii_against_targets
+from poisonproof.core.certify import median_radii_against_targets
 from runoff_oracle import as_array, check_cut_case, random_case
 
 ARRAYS = ("prediction", "runner_up", "margin", "radius", "exact")

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-import poisonproof.certificates.methods
+import poisonproof.core.certify
 from oracle import largest_covers
 from poisonproof import Spread, Votes, certify
-from poisonproof.certificates.grouped import allocate, bound_blocks, raise_by_blocks
-from poisonproof.certificates.overlap import find_blocks
+from poisonproof.core.grouped import allocate, bound_blocks, find_blocks, raise_by_blocks
 
 BIPLANE = (11, (1, 3, 4, 5, 9))  # quadratic residues: (11, 5, 2)
 UNEVEN = Spread.from_table(  # a plane of order 2, and three partitions that all reach the same three subsets
@@ -124,8 +123,8 @@ def test_no_radius_is_broken_on_the_smallest_designs(spread):
 @pytest.mark.parametrize(("spread", "n_blocks"), LARGER, ids=lambda value: str(getattr(value, "n_subsets", "")))
 def test_no_radius_is_broken_and_with_enough_nodes_each_is_exact(spread, n_blocks, visits, monkeypatch):
     """Without nodes only Theorem 2, T3 and the greedy attacker are left, and T3 alone raises radii."""
-    monkeypatch.setattr(poisonproof.certificates.methods, "DUAL_ITERATIONS", 40 if visits else 0)
-    monkeypatch.setattr(poisonproof.certificates.methods, "PARTITION_VISITS", visits)
+    monkeypatch.setattr(poisonproof.core.certify, "DUAL_ITERATIONS", 40 if visits else 0)
+    monkeypatch.setattr(poisonproof.core.certify, "PARTITION_VISITS", visits)
     rng = np.random.default_rng(spread.n_subsets + visits)
     raised = 0
     for unseen in (False, True):

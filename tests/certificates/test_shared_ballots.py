@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from poisonproof import PoisonproofError, certified_accuracy, certify
-from poisonproof.certificates.collective.ballots import worst_division
-from poisonproof.votes.ballots import Ballots, Voices
+from poisonproof.ballots.certify import worst_division
+from poisonproof.ballots.tallies import Ballots, Voices
 from shared_ballot_oracle import compare_with_every_attack
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from command_line import as_process as poisonproof
 from poisonproof import Spread, Votes, certify
-from poisonproof.certificates.stochastic_certificate import StochasticCertificate
 from poisonproof.cli.certify import open_votes
 from poisonproof.errors import PoisonproofError
+from poisonproof.stochastic.certificate import StochasticCertificate
 
 NAMES = ["ham", "spam", "other", "never"]
 

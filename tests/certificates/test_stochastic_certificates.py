@@ -8,14 +8,15 @@ import pytest
 from scipy.special import betaincinv
 
 import enumerated
-from poisonproof.certificates import confidence
-from poisonproof.certificates.confidence import GRID, clopper_pearson
-from poisonproof.certificates.stochastic import (
+from poisonproof.stochastic import radii as confidence
+from poisonproof.stochastic.radii import (
+    GRID,
     Leads,
     bagging_radii,
     binomial_selection_radii,
     bound_leads,
     bound_terms,
+    clopper_pearson,
     infinite_aggregation_radii,
 )
 

@@ -7,9 +7,8 @@ from test_certificates import random_spread, random_votes
 from ballot_cases import FAMILIES
 from ballot_cases import Verdict as BallotVerdict
 from poisonproof import Spread, TargetCertificate, Votes, certify
-from poisonproof.partition.split import Split
-from poisonproof.votes.ballots import Ballots
-from poisonproof.votes.neighbours import Neighbours
+from poisonproof.ballots.tallies import Ballots, Neighbours
+from poisonproof.core.split import Split
 from target_oracle import (
     smallest_attack,
     smallest_attack_trying_everything,

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from poisonproof import Spread, Votes, certify
-from poisonproof.certificates.methods import certify_in_numpy, sums_by_partition
-from poisonproof.certificates.theorem2 import certify_rows
-from poisonproof.votes.counting import FEW, LANES
+from poisonproof.core.certify import certify_in_numpy, sums_by_partition
+from poisonproof.core.theorem2 import FEW, LANES, certify_rows
 
 SPREADS = [Spread.paper(5, 3), Spread.random(7, 1), Spread.paper(4, 4), Spread.planes(2, 3)]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-import poisonproof.certificates.methods
+import poisonproof.core.certify
 from ensembles import random_spread, random_votes
 from oracle import smallest_attack_fast
 from poisonproof import (
@@ -23,8 +23,8 @@ def both(matrix, spread, n_classes, unseen=False):
 @pytest.mark.parametrize(("iterations", "visits"), [(40, 4_000_000), (0, 4_000_000), (40, 0), (3, 60), (0, 0)])
 def test_no_radius_is_broken_whatever_the_limits(iterations, visits, monkeypatch):
     """6,000 cases for each setting, all poisoned sets tried; ties and classes without votes are common."""
-    monkeypatch.setattr(poisonproof.certificates.methods, "DUAL_ITERATIONS", iterations)
-    monkeypatch.setattr(poisonproof.certificates.methods, "PARTITION_VISITS", visits)
+    monkeypatch.setattr(poisonproof.core.certify, "DUAL_ITERATIONS", iterations)
+    monkeypatch.setattr(poisonproof.core.certify, "PARTITION_VISITS", visits)
     rng = np.random.default_rng(iterations + visits)
     exact = 0
     for case in range(300):

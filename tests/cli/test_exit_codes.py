@@ -20,7 +20,7 @@ BUGS = {
 def run(folder, words, bug=None):
     """The command as a process, with a bug of ours in the certificates if one is given."""
     broken = "" if bug is None else (
-        "import numpy, poisonproof.certificates.methods as room\n"
+        "import numpy, poisonproof.core.certify as room\n"
         f"def broken(*_, **__): return {bug}\n"
         "room._finite_aggregation = broken\n"
     )  # fmt: skip

@@ -28,17 +28,17 @@ from poisonproof import (
     doctor,
 )
 from poisonproof.auditing.attacks import ATTACKS
-from poisonproof.certificates.methods import Method
 from poisonproof.cli import app, completion
 from poisonproof.cli.run import EnsembleOptions, prepare
 from poisonproof.comparison import METHODS
+from poisonproof.core.certify import Method
 from poisonproof.data import DATASETS, ReadOptions, open_files
 from poisonproof.examples import EXAMPLES, write_example
 from poisonproof.learners.presets import LEARNERS
 from poisonproof.premises import Premise
-from poisonproof.system.memory import memory
+from poisonproof.system.determinism import in_threads
+from poisonproof.system.machine import memory
 from poisonproof.system.progress import counted, watched
-from poisonproof.system.threads import in_threads
 
 POISONPROOF = str(Path(sys.executable).with_name("poisonproof"))
 X, Y = load_iris(return_X_y=True)

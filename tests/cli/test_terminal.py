@@ -31,19 +31,11 @@ from poisonproof import (
 )
 from poisonproof.cli import app, completion, options
 from poisonproof.cli.progress import progress_bar
-from poisonproof.display.markup import in_latex, in_markdown
-from poisonproof.display.spreadsheet import as_cell
-from poisonproof.display.text import shown, shown_lines
+from poisonproof.display import as_cell, in_latex, in_markdown, shown, shown_lines
 from poisonproof.estimators.base import warn
 from poisonproof.premises import Premise, PremiseWarning
 from poisonproof.report.page import templates
-from poisonproof.system.files import (
-    open_arrays,
-    read_record,
-    sha256_of,
-    write_arrays,
-    write_record,
-)
+from poisonproof.system.files import open_arrays, read_record, sha256_of, write_arrays, write_record
 from research.paper.figures import certified_curves, save
 from research.paper.tables import FORMATS, Table
 

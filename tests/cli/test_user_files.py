@@ -15,7 +15,7 @@ from poisonproof import Certificate, FiniteAggregationClassifier, Votes
 from poisonproof.data import ReadOptions, open_files
 from poisonproof.data.readers.lines import check_memory
 from poisonproof.system.files import read_record, sha256_of
-from poisonproof.system.memory import Memory
+from poisonproof.system.machine import Memory
 from tables import wine_rows, write_csv
 
 NAMES, ROWS = wine_rows()

@@ -9,16 +9,21 @@ import pytest
 
 from ensembles import FirstSeen, first_seen
 from poisonproof import FiniteAggregationClassifier, Split, Spread
-from poisonproof.data import ReadOptions, open_files
+from poisonproof.data import ReadOptions, open_files, store_writing
 from poisonproof.data.large import open_large
 from poisonproof.data.large_source import Source
 from poisonproof.data.readers import several
+from poisonproof.data.store import (
+    PartitionMemory,
+    PartitionStore,
+    StoredSamples,
+    StoredSubsets,
+    bytes_of,
+    partition_file,
+)
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.prepared import prepare_dataset
 from poisonproof.learners.presets import preset
-from poisonproof.partition import store_writing
-from poisonproof.partition.store import PartitionStore, StoredSamples, StoredSubsets, partition_file
-from poisonproof.partition.store_memory import PartitionMemory, bytes_of
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.training import member_memory
@@ -164,7 +169,7 @@ def test_what_a_kept_partition_takes_is_reckoned_from_above(tmp_path):
 def test_the_bound_of_a_run_says_how_much_stays_in_memory(tmp_path, monkeypatch, bound):
     monkeypatch.setattr(member_memory, "resident_bytes", lambda: int(5e8))
     kept = []
-    memory = "poisonproof.partition.store.PartitionMemory"
+    memory = "poisonproof.data.store.PartitionMemory"
     monkeypatch.setattr(memory, lambda store, most=0: kept.append(most) or PartitionMemory(store, most))
     path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 3), ReadOptions(schema=ROLES)
     dataset = large(path, tmp_path / "store", spread, options)
@@ -376,7 +381,7 @@ def test_a_full_disk_in_the_middle_says_how_much_is_needed_and_goes_on(tmp_path,
             raise OSError(28, "No space left on device", str(target))
         whole(target, write)
 
-    monkeypatch.setattr("poisonproof.partition.spills.write_whole", full)
+    monkeypatch.setattr("poisonproof.data.store_writing.write_whole", full)
     with pytest.raises(
         PoisonproofError, match=r"no space left for the partitions .* of about [\d.]+ kB that they need"
     ):

@@ -18,7 +18,7 @@ from poisonproof.data.readers.guessing import guess_schema
 from poisonproof.data.readers.parquet import ParquetTable
 from poisonproof.data.readers.part import LeftOut
 from poisonproof.data.readers.tables import Tally, read_table
-from poisonproof.samples.canonical import digest_of, to_samples
+from poisonproof.samples.convert import digest_of, to_samples
 from poisonproof.samples.schema import MISSING, TableSchema
 
 N = 120

@@ -18,7 +18,7 @@ from poisonproof.data import ReadOptions, open_files
 from poisonproof.data.readers.folder import read_folder
 from poisonproof.data.readers.npz import read_arrays
 from poisonproof.data.user_files import read_part
-from poisonproof.samples.canonical import to_samples
+from poisonproof.samples.convert import to_samples
 from poisonproof.samples.schema import ImageSchema, SparseSchema, schema_from_dict
 
 DIGITS = load_digits()

@@ -23,7 +23,7 @@ from poisonproof.estimators.prepared import prepare_dataset
 from poisonproof.learners.presets import learner_for, preset
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
-from poisonproof.samples.canonical import to_samples
+from poisonproof.samples.convert import to_samples
 from poisonproof.samples.schema import (
     TableSchema,
     number_in,

@@ -10,8 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from poisonproof import BallotClassifier, Certificate, NeighborVoteClassifier, PremiseWarning, certify
-from poisonproof.votes.ballots import Ballots
-from poisonproof.votes.neighbours import Neighbours
+from poisonproof.ballots.tallies import Ballots, Neighbours
 from sample_voters import DIGITS, LABELS, MODELS, TEST, TRAIN, same
 
 

@@ -14,13 +14,13 @@ from poisonproof import (
     PremiseWarning,
     Split,
 )
+from poisonproof.ballots.voters import Map
 from poisonproof.maps.hashed import HashedFeatures
 from poisonproof.maps.tables import TableFeatures
 from poisonproof.maps.trusted import TrustedFeatures
 from poisonproof.maps.vectors import VectorFeatures
 from poisonproof.maps.views import Views
-from poisonproof.samples.canonical import to_samples
-from poisonproof.votes.describing import Map
+from poisonproof.samples.convert import to_samples
 from sample_voters import DIGITS, LABELS, MODELS, TEST, TRAIN, same
 
 # One row never stops everything

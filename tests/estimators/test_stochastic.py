@@ -21,18 +21,18 @@ from poisonproof import (
     PremiseWarning,
     StochasticCertificate,
 )
-from poisonproof.certificates.stochastic import (
+from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from poisonproof.maps.vectors import VectorFeatures
+from poisonproof.samples.convert import canonical_rank, to_samples
+from poisonproof.stochastic import classifiers as stochastic
+from poisonproof.stochastic.classifiers import Draws
+from poisonproof.stochastic.radii import (
     bagging_radii,
     binomial_selection_radii,
     bound_leads,
     bound_terms,
     infinite_aggregation_radii,
 )
-from poisonproof.estimators import stochastic
-from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-from poisonproof.maps.vectors import VectorFeatures
-from poisonproof.partition.draws import Draws
-from poisonproof.samples.canonical import canonical_rank, to_samples
 from poisonproof.system.files import open_arrays, write_arrays
 
 ALL = (InfiniteAggregationClassifier, BinomialSelectionClassifier, CertifiedBaggingClassifier)

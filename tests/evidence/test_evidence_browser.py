@@ -7,7 +7,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from browsing import HOSTILE, browser, look, pytestmark  # noqa: F401
 from poisonproof import BallotClassifier, FiniteAggregationClassifier, data, verify
-from poisonproof.display.numbers import percent
+from poisonproof.display import percent
 from poisonproof.evidence.facts import gather
 from poisonproof.evidence.page import page
 from poisonproof.maps.choosing import map_for

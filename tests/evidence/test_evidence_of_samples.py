@@ -17,7 +17,7 @@ from in_toto_attestation.v1.statement import Statement
 
 from command_line import poisonproof
 from poisonproof import BallotClassifier, NeighborVoteClassifier, certify, load, run, verify
-from poisonproof.certificates.certificate import Certificate
+from poisonproof.core.certificate import Certificate
 from poisonproof.evidence.attest import attest
 from poisonproof.evidence.facts import NotTrueError, figures, gather
 from poisonproof.evidence.page import page

@@ -6,8 +6,8 @@ import json
 import pytest
 
 import golden
-from poisonproof.certificates import methods
-from poisonproof.partition.subsets import Subsets
+from poisonproof.core import certify as methods
+from poisonproof.core.subsets import Subsets
 from poisonproof.training import asking
 
 RECORDED = json.loads(golden.VALUES.read_text(encoding="utf-8"))

@@ -11,11 +11,9 @@ import numpy as np
 
 from ballot_oracle import THREATS, World, smallest_coalition, smallest_coalition_of_neighbours, voice_of
 from poisonproof import certify
-from poisonproof.certificates.ballots import certify_counts
-from poisonproof.certificates.contributors import certify_voices
-from poisonproof.certificates.neighbours import certify_order
-from poisonproof.votes.ballots import Ballots, Voices
-from poisonproof.votes.neighbours import Neighbours
+from poisonproof.ballots.neighbor_radii import certify_order
+from poisonproof.ballots.radii import certify_counts, certify_voices
+from poisonproof.ballots.tallies import Ballots, Neighbours, Voices
 
 MOST = 4
 GROWING = ("insert_remove", "insert")  # of the others there is an end: no more than all samples can go or change

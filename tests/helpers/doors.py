@@ -31,9 +31,9 @@ from poisonproof import FiniteAggregationClassifier
 from poisonproof.data.dataset import held_out
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.prepared import Prepared, prepare, split_of
+from poisonproof.samples.convert import count_rows, take_rows
 from poisonproof.samples.frames import as_values
 from poisonproof.samples.labels import label_cells
-from poisonproof.samples.rows import count_rows, take_rows
 
 ACTS = ("insert", "remove", "replace", "remove another")
 PLACES = ("first", "middle", "last")

@@ -81,7 +81,7 @@ from forging import (
     vote_for,
     with_contributors,
 )
-from poisonproof.certificates.reachable import reachable_premise
+from poisonproof.core.certify import reachable_premise
 from poisonproof.verification import omissions as words
 
 COLUMNS = ("files", "data", "retrained")

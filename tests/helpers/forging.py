@@ -20,6 +20,8 @@ from poisonproof import (
     certify,
     data,
 )
+from poisonproof.ballots.tallies import Ballots
+from poisonproof.core.votes import labels_to_json
 from poisonproof.data import ReadOptions
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
@@ -43,8 +45,6 @@ from poisonproof.system.files import (
 from poisonproof.training.member_files import dumped, load_members, members_file, save_members
 from poisonproof.verification import claims
 from poisonproof.verification.recount import map_in_words
-from poisonproof.votes.ballots import Ballots
-from poisonproof.votes.votes import labels_to_json
 
 DIGITS = data.load("digits")
 DATA = data.Dataset(

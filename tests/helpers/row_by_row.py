@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from poisonproof.data.readers.lines import decoded, is_utf_8
 from poisonproof.data.readers.part import LeftOut
 from poisonproof.samples.cells import text_of
-from poisonproof.samples.moments import floor_microseconds, text_of_microseconds
+from poisonproof.samples.datetimes import floor_microseconds, text_of_microseconds
 from poisonproof.samples.schema import FEATURES, TableSchema, number_in
 
 BLANK = "".join(map(chr, range(33))) + "\ue000"

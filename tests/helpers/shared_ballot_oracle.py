@@ -7,7 +7,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 
 from poisonproof import certified_accuracy
-from poisonproof.votes.ballots import Ballots
+from poisonproof.ballots.tallies import Ballots
 
 
 def winner(scores, shown, inferred):

@@ -8,7 +8,7 @@ from poisonproof.learners.auto import AutoClassifier
 from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import TextClassifier
 from poisonproof.learners.words import BayesTextClassifier, RidgeTextClassifier
-from poisonproof.samples.canonical import to_samples
+from poisonproof.samples.convert import to_samples
 from poisonproof.training.member import fit_member, vote_of
 
 N_CLASSES = 4

@@ -95,7 +95,7 @@ def test_every_page_of_the_repository_is_in_the_navigation(site):
 
 
 @pytest.mark.parametrize(
-    "module", ["poisonproof", "poisonproof.certificates.methods", "poisonproof.data", "poisonproof.verification"]
+    "module", ["poisonproof", "poisonproof.core.certify", "poisonproof.data", "poisonproof.verification"]
 )
 def test_the_python_reference_has_every_public_name(site, module):
     page = pages_of(site)["reference/api.html"]

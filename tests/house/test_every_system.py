@@ -17,10 +17,10 @@ OF_OS = {
     "O_NOFOLLOW", "O_NONBLOCK", "O_DIRECTORY", "O_SYNC", "O_TMPFILE", "WNOHANG",
 }  # fmt: skip
 ASKED_FIRST = {
-    ("system/memory.py", "resource"),  # ImportError is caught
-    ("system/memory.py", "sysconf"),  # after /proc was read, or AttributeError is caught
-    ("system/scratch.py", "getuid"),
-    ("system/threads.py", "sched_getaffinity"),
+    ("system/machine.py", "resource"),  # ImportError is caught
+    ("system/machine.py", "sysconf"),  # after /proc was read, or AttributeError is caught
+    ("system/parallel.py", "getuid"),
+    ("system/determinism.py", "sched_getaffinity"),
 }
 ELSEWHERE = """
 import importlib, pkgutil, sys

@@ -35,14 +35,7 @@ from poisonproof.runs.layout import damage
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.archives import FREE
-from poisonproof.system.files import (
-    SEAL,
-    open_arrays,
-    read_record,
-    sha256_of,
-    write_arrays,
-    write_record,
-)
+from poisonproof.system.files import SEAL, open_arrays, read_record, sha256_of, write_arrays, write_record
 from poisonproof.training.member_files import dumped
 from poisonproof.training.work import Block
 

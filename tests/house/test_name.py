@@ -17,8 +17,8 @@ MAY = {  # how often, and why
     "research/draw_curve.py": 1,  # a salt of names inside a picture
     "src/poisonproof/errors.py": 1,  # the refusal
     "research/paper/figures.py": 1,
-    "src/poisonproof/partition/draws.py": 1,  # salts of draws and spreads: votes are what they were
-    "src/poisonproof/partition/spread.py": 1,
+    "src/poisonproof/stochastic/classifiers.py": 1,  # salts of draws and spreads: votes are what they were
+    "src/poisonproof/core/spread.py": 1,
     "src/poisonproof/report/figures.py": 1,
 }
 

@@ -22,8 +22,8 @@ from poisonproof import (
 )
 from poisonproof.data import Dataset, ReadOptions, open_files
 from poisonproof.runs.run import run
-from poisonproof.samples.canonical import to_samples
 from poisonproof.samples.cells import text_of
+from poisonproof.samples.convert import to_samples
 from poisonproof.samples.labels import read_labels
 from poisonproof.verification import content
 

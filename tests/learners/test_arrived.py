@@ -26,13 +26,13 @@ from poisonproof import (
     verify,
 )
 from poisonproof.data import Dataset
-from poisonproof.estimators.stochastic import CertifiedBaggingClassifier
 from poisonproof.learners.arrived import PREMISE, arrived_parts
 from poisonproof.learners.describe import describe
 from poisonproof.learners.presets import LEARNERS, preset
 from poisonproof.learners.seed_averaged import SeedAveragedClassifier
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
+from poisonproof.stochastic.classifiers import CertifiedBaggingClassifier
 
 X, Y = (part[:200] for part in load_digits(return_X_y=True))
 SCALER = StandardScaler().fit(X)

@@ -14,7 +14,7 @@ from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import TextClassifier
 from poisonproof.learners.trees import TreesClassifier
 from poisonproof.learners.words import BayesTextClassifier, RidgeTextClassifier
-from poisonproof.samples.batch import takes_columns
+from poisonproof.samples.batches import takes_columns
 
 WORDS = [f"w{at}" for at in range(300)]
 

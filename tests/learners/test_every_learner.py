@@ -21,7 +21,7 @@ from poisonproof import FiniteAggregationClassifier, Split
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.presets import LEARNERS, preset
 from poisonproof.learners.seed_averaged import SeedAveragedClassifier
-from poisonproof.samples.rows import join_rows, take_rows
+from poisonproof.samples.convert import join_rows, take_rows
 from poisonproof.training.engine import engine_of
 
 N, N_TEST = 40, 8

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from poisonproof.learners import logistic
 from poisonproof.learners.logistic import LANES, TOLERANCE, WIDEST, Design, fit_logistic
 from poisonproof.learners.table import TableClassifier
-from poisonproof.samples.canonical import to_samples
+from poisonproof.samples.convert import to_samples
 from poisonproof.training.member import fed_to
 
 

@@ -14,7 +14,7 @@ from poisonproof.learners.describe import describe
 from poisonproof.learners.network import TorchClassifier, _batches, _moved
 from poisonproof.learners.network_in_network import network_in_network
 from poisonproof.learners.presets import preset
-from poisonproof.system.torch_settings import imported_torch, settled
+from poisonproof.system.determinism import imported_torch, settled
 from poisonproof.training.member import fit_member
 
 torch = pytest.importorskip("torch")

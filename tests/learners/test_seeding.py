@@ -21,7 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from poisonproof import FiniteAggregationClassifier, TableClassifier, check_estimator_purity
 from poisonproof.learners.seeding import Seeder, isolated, kept_generators, seeded
-from poisonproof.system import threads
+from poisonproof.system import determinism as threads
 
 X, Y = (part[:120] for part in load_digits(return_X_y=True))
 

@@ -10,7 +10,7 @@ from poisonproof.learners.lanes import chosen, is_sum
 from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.table_product import Folded
 from poisonproof.learners.table_stack import TableStack
-from poisonproof.samples.canonical import to_samples
+from poisonproof.samples.convert import to_samples
 from poisonproof.training.stacked import Read, Stacked, stacked
 from stacks import LEARNERS, N_CLASSES, kinds_of_samples, members_of, one_by_one
 

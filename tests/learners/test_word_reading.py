@@ -19,8 +19,8 @@ from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import TextClassifier
 from poisonproof.learners.word_reading import WordReading
 from poisonproof.learners.words import BayesTextClassifier, RidgeTextClassifier
-from poisonproof.samples.canonical import to_samples
-from poisonproof.samples.texts import EncodedTexts
+from poisonproof.samples.batches import EncodedTexts
+from poisonproof.samples.convert import to_samples
 from poisonproof.training.member import fed_to, fit_member, vote_of
 from poisonproof.training.shared_texts import with_shared_texts
 from poisonproof.training.stacked import Read, stacked

@@ -57,7 +57,7 @@ def test_no_order_and_no_company_changes_an_embedding(encoder, embedded):
 def test_no_thread_and_no_process_changes_an_embedding(encoder, embedded, monkeypatch):
     X, rows = embedded
     for cores in (1, 5):
-        monkeypatch.setattr("poisonproof.system.threads.n_cores", lambda cores=cores: cores)
+        monkeypatch.setattr("poisonproof.system.determinism.n_cores", lambda cores=cores: cores)
         assert np.array_equal(encoder(X), rows)
     code = (
         "import sys, pickle, numpy as np; sys.path.insert(0, 'tests/helpers');"
@@ -92,7 +92,7 @@ def test_the_larger_networks_are_functions_of_one_picture_too(name, monkeypatch)
     assert rows.shape == (8, 1, 1280)
     for size in (1, 7):
         assert np.array_equal(np.concatenate([encoder(X[at : at + size]) for at in range(0, len(X), size)]), rows)
-    monkeypatch.setattr("poisonproof.system.threads.n_cores", lambda: 5)
+    monkeypatch.setattr("poisonproof.system.determinism.n_cores", lambda: 5)
     image_encoders._sessions.clear()
     assert np.array_equal(encoder(X[::-1]), rows[::-1])
     small, (many, _) = poisonproof.encoder(f"{name}@64"), pictures(70)
@@ -230,7 +230,7 @@ def test_minilm_is_what_its_own_library_says(monkeypatch):
     assert np.abs(rows - np.rint(theirs)).max() <= 1
     assert np.array_equal(rows[::-1], np.concatenate([encoder([text])[:, 0] for text in texts[::-1]]))
     for cores in (1, 5):
-        monkeypatch.setattr("poisonproof.system.threads.n_cores", lambda cores=cores: cores)
+        monkeypatch.setattr("poisonproof.system.determinism.n_cores", lambda cores=cores: cores)
         assert np.array_equal(encoder(texts * 3)[:, 0], np.tile(rows, (3, 1)))
     assert rows.shape == (6, 384)
     with pytest.raises(PoisonproofError, match=r"takes texts"):

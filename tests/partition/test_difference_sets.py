@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from poisonproof import Spread
-from poisonproof.partition.difference_sets import (
+from poisonproof.core.designs import (
     Field,
     checked_overlap,
     plane,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from poisonproof.partition.draws import Draws
+from poisonproof.stochastic.classifiers import Draws
 
 
 def test_draws_are_what_they_were():

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poisonproof import Spread
-from poisonproof.partition.spread import resolve_spread
+from poisonproof.core.spread import resolve_spread
 
 
 @st.composite

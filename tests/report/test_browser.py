@@ -12,8 +12,7 @@ from browsing import HOSTILE, browser, look, pytestmark  # noqa: F401
 from outcomes import outcome
 from poisonproof import FiniteAggregationClassifier, certify, data
 from poisonproof.comparison import compare
-from poisonproof.display.numbers import percent
-from poisonproof.display.text import shown
+from poisonproof.display import percent, shown
 from poisonproof.report.comparison_page import write_comparison
 from poisonproof.report.page import write_report
 from poisonproof.runs.manifest import RunSettings

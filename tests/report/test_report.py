@@ -10,8 +10,7 @@ import pytest
 from outcomes import outcome
 from poisonproof import certify
 from poisonproof.cli.options import print_table
-from poisonproof.display.charts import histogram, stairs, survival, ticks
-from poisonproof.display.text import shown
+from poisonproof.display import histogram, shown, stairs, survival, ticks
 from poisonproof.report.gallery import (
     PICTURES,
     ROWS,

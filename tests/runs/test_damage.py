@@ -27,7 +27,7 @@ from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.files import open_arrays, write_arrays, write_bytes, write_whole
 from poisonproof.system.progress import watched
-from poisonproof.system.workers import WorkerDiedError
+from poisonproof.system.parallel import WorkerDiedError
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 

@@ -8,7 +8,7 @@ from poisonproof.data import ReadOptions
 from poisonproof.data.readers import tables
 from poisonproof.report.page import write_report
 from poisonproof.runs.run import run
-from poisonproof.samples import canonical
+from poisonproof.samples import convert as canonical
 
 ROWS = 90
 TABLES = {

@@ -20,7 +20,7 @@ from poisonproof import (
     Votes,
     data,
 )
-from poisonproof.display.numbers import bytes_of
+from poisonproof.display import bytes_of
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.maps.digits import DigitFeatures

@@ -10,15 +10,15 @@ import pytest
 from command_line import poisonproof
 from poisonproof import FiniteAggregationClassifier
 from poisonproof.data import Dataset
-from poisonproof.display.numbers import percent
+from poisonproof.display import percent
 from poisonproof.learners.strong import StrongMixed, StrongTrees, strong_for
 from poisonproof.learners.text import TextClassifier
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.runs.undefended import Undefended
-from poisonproof.samples.canonical import to_samples
+from poisonproof.samples.convert import to_samples
 from poisonproof.samples.schema import TableSchema
-from poisonproof.system.environment import environment
+from poisonproof.system.machine import environment
 
 
 def mixed(n, seed):

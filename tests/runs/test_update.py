@@ -18,13 +18,13 @@ from heard import heard
 from poisonproof import FiniteAggregationClassifier, data
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, Pool
 from poisonproof.maps.digits import DigitFeatures
-from poisonproof.partition.split import Split
+from poisonproof.core.split import Split
 from poisonproof.runs.layout import RESULTS
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.removal import commitment
 from poisonproof.runs.run import run
 from poisonproof.runs.undefended import Lesson
-from poisonproof.samples.rows import count_rows, join_rows, take_rows
+from poisonproof.samples.convert import count_rows, join_rows, take_rows
 from poisonproof.system.files import read_record, sha256_of
 from poisonproof.training.member_by_member import train_and_vote
 

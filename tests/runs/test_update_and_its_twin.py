@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from poisonproof import FiniteAggregationClassifier, Split
 from poisonproof.estimators.changes import Known
-from poisonproof.samples.rows import count_rows
+from poisonproof.samples.convert import count_rows
 
 STEPS = 3
 

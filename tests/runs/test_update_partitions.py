@@ -11,8 +11,8 @@ from poisonproof import Split
 from poisonproof.data import ReadOptions
 from poisonproof.data.large import open_large
 from poisonproof.data.large_source import Source
-from poisonproof.partition import store_removal
-from poisonproof.partition.store import PartitionStore, partition_file
+from poisonproof.data import store_removal
+from poisonproof.data.store import PartitionStore, partition_file
 
 REMOVED = (3, 17)
 NAMES = ("votes.npy", "certificate.npz", "split.npy", "votes/block-00000.npz", "models/members-00000.npy")

@@ -10,9 +10,8 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from poisonproof import FiniteAggregationClassifier
-from poisonproof.samples.canonical import digest_of, to_samples
+from poisonproof.samples.convert import digest_of, join_rows, to_samples
 from poisonproof.samples.frames import as_frame, as_values
-from poisonproof.samples.rows import join_rows
 
 N = 30
 RNG = np.random.default_rng(1)

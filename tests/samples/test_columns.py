@@ -13,9 +13,9 @@ import pytest
 
 import cell_by_cell
 from poisonproof import Split
-from poisonproof.samples.canonical import canonical_rank, to_samples
 from poisonproof.samples.cells import cell_codes
 from poisonproof.samples.columns import Cells, Column
+from poisonproof.samples.convert import canonical_rank, to_samples
 from poisonproof.samples.kinds import TableSamples
 from poisonproof.samples.schema import MISSING
 

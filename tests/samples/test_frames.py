@@ -25,7 +25,7 @@ from poisonproof.data import (
 )
 from poisonproof.examples import write_example
 from poisonproof.runs.run import run
-from poisonproof.samples.canonical import to_samples
+from poisonproof.samples.convert import to_samples
 from poisonproof.samples.schema import TableSchema
 from poisonproof.verification import content
 

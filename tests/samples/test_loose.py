@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from poisonproof.samples.canonical import to_samples
-from poisonproof.samples.loose import read_loose
+from poisonproof.samples.convert import read_loose, to_samples
 from poisonproof.verification import content
 
 ROWS = [[0.1, 2, 3.5], [1.5, 7, 0.25], [2.5, 4, 1e-9], [3.5, 2, 8.0]]

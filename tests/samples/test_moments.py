@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from poisonproof import FiniteAggregationClassifier, Split
 from poisonproof.data import ReadOptions, open_files
-from poisonproof.samples.canonical import to_samples
 from poisonproof.samples.cells import canonical_cell
+from poisonproof.samples.convert import to_samples
 from poisonproof.verification import content
 
 UNITS = {"as": Fraction(1, 10**12), "fs": Fraction(1, 10**9), "ps": Fraction(1, 10**6), "ns": Fraction(1, 1000)}

@@ -9,10 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 from poisonproof import PoisonproofError, Split
-from poisonproof.samples.canonical import canonical_rank, digest_of, to_samples
 from poisonproof.samples.cells import canonical_cell
+from poisonproof.samples.convert import canonical_rank, digest_of, join_rows, take_rows, to_samples
 from poisonproof.samples.labels import class_array, label_cells, one_by_one, read_labels
-from poisonproof.samples.rows import join_rows, take_rows
 from poisonproof.verification import content
 
 RNG = np.random.default_rng(0)

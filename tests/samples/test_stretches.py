@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from poisonproof.samples.stretches import FEW, less_rows
+from poisonproof.samples.columns import FEW, less_rows
 
 
 @pytest.mark.parametrize(

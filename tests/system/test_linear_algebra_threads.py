@@ -8,7 +8,8 @@ import sys
 import pytest
 from threadpoolctl import ThreadpoolController, threadpool_info
 
-from poisonproof.system import shared_libraries, threads
+from poisonproof.system import determinism as shared_libraries
+from poisonproof.system import determinism as threads
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the linker of this system does not count")
 
@@ -52,8 +53,8 @@ def test_a_library_that_comes_later_is_limited_too() -> None:
     program = """
 import numpy
 from threadpoolctl import threadpool_info, threadpool_limits
-from poisonproof.system.shared_libraries import loads
-from poisonproof.system.threads import one_linear_algebra_thread
+from poisonproof.system.determinism import loads
+from poisonproof.system.determinism import one_linear_algebra_thread
 
 with one_linear_algebra_thread():
     early = {pool["filepath"] for pool in threadpool_info()}

@@ -13,7 +13,7 @@ from poisonproof import FiniteAggregationClassifier, Spread, data
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.samples.kinds import NumberSamples
-from poisonproof.system.workers import WorkerDiedError
+from poisonproof.system.parallel import WorkerDiedError
 
 pytestmark = pytest.mark.posix
 

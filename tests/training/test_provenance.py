@@ -15,8 +15,8 @@ from poisonproof.maps.digits import DigitFeatures
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.runs.train import train
-from poisonproof.system.environment import environment
 from poisonproof.system.files import open_arrays, read_record
+from poisonproof.system.machine import environment
 from poisonproof.training.provenance import packed, unpacked
 
 X, Y = load_wine(return_X_y=True)
@@ -39,9 +39,7 @@ def machine(monkeypatch):
     """Says on which machine we are from now on."""
 
     def move(name):
-        monkeypatch.setattr(
-            "poisonproof.system.environment._environment", lambda: {"poisonproof": "0", "processor": name}
-        )
+        monkeypatch.setattr("poisonproof.system.machine._environment", lambda: {"poisonproof": "0", "processor": name})
 
     return move
 

@@ -10,7 +10,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import poisonproof.training.stacked_files as stacked_files
 from poisonproof import FiniteAggregationClassifier
-from poisonproof.samples.canonical import to_samples
+from poisonproof.samples.convert import to_samples
 from poisonproof.training.member import Member
 from poisonproof.training.member_files import load_members, save_members
 from poisonproof.training.member_list import MappedMembers, load_member_files

@@ -20,8 +20,7 @@ from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.runs.folder import only_writer
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
-from poisonproof.system.scratch import PREFIX, scratch_folder, sweep_scratch
-from poisonproof.system.workers import full_disk
+from poisonproof.system.parallel import PREFIX, full_disk, scratch_folder, sweep_scratch
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -221,8 +220,8 @@ def test_threads_are_as_many_as_were_asked_for(name, tmp_path, monkeypatch):
         most.append(threads)
         return ThreadPoolExecutor(threads)
 
-    monkeypatch.setattr("poisonproof.system.threads.n_cores", lambda: 8)
-    monkeypatch.setattr("poisonproof.system.threads.ThreadPoolExecutor", pool)
+    monkeypatch.setattr("poisonproof.system.determinism.n_cores", lambda: 8)
+    monkeypatch.setattr("poisonproof.system.determinism.ThreadPoolExecutor", pool)
     for n_jobs, allowed in ((1, 0), (3, 3), (-1, 8), (-2, 7)):
         if name == "pooled":
             model = FiniteAggregationClassifier(

@@ -11,13 +11,7 @@ from forgeries import COLUMNS, FORGERIES, Caught
 from forging import make_runs, sign
 from poisonproof import verify
 from poisonproof.evidence.facts import NotTrueError, gather
-from poisonproof.system.files import (
-    open_arrays,
-    read_record,
-    sha256_of,
-    write_arrays,
-    write_record,
-)
+from poisonproof.system.files import open_arrays, read_record, sha256_of, write_arrays, write_record
 
 BY_NAME = {forgery.name: forgery for forgery in FORGERIES}
 LINKS = ("a link in place of",)  # a link cannot be signed

@@ -27,10 +27,10 @@ from poisonproof import (
     run,
     verify,
 )
-from poisonproof.certificates import theorem2
 from poisonproof.cli import app
+from poisonproof.core import theorem2
+from poisonproof.core.spread import SpreadArrays
 from poisonproof.errors import PoisonproofError
-from poisonproof.partition.spread import SpreadArrays
 from poisonproof.verification import formal, hints
 from poisonproof.verification.run_off_witness import write_run_off
 from poisonproof.verification.theorem import read_spread

@@ -8,17 +8,16 @@ import pytest
 
 from command_line import poisonproof
 from poisonproof import BallotClassifier, NeighborVoteClassifier, load, run, verify
-from poisonproof.certificates.ballots import certify_counts
-from poisonproof.certificates.contributors import certify_voices
-from poisonproof.certificates.neighbours import certify_order
+from poisonproof.ballots.distances import write_distances
+from poisonproof.ballots.neighbor_radii import certify_order
+from poisonproof.ballots.radii import certify_counts, certify_voices
+from poisonproof.ballots.tallies import Voices
 from poisonproof.maps.choosing import map_for
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.system.files import open_arrays, read_record, write_arrays
 from poisonproof.verification import omissions
 from poisonproof.verification.recount import STEPS, cosine_steps
 from poisonproof.verification.sample_theorems import Rule, by_ballots, by_neighbours, by_voices
-from poisonproof.votes.ballots import Voices
-from poisonproof.votes.nearness import write_distances
 from tables import wine_rows, write_csv
 
 NAMES = ("prediction", "runner_up", "margin", "insert", "remove", "label_flip", "modify")

@@ -712,7 +712,7 @@ data = SimpleNamespace(dtype="float64", **np.load({str(tmp_path / "data.npz")!r}
 verdict = verify({str(honest)!r}, data=data, ask=False)
 print(verdict.verdict)
 ours = [name for name in sys.modules if name.startswith("poisonproof.")]
-shared = ("poisonproof.errors", "poisonproof.system", "poisonproof.system.opening")  # what encoders may open
+shared = ("poisonproof.errors", "poisonproof.system", "poisonproof.system.files")  # what encoders may open
 loaded = [name for name in ours if not name.startswith("poisonproof.verification") and name not in shared]
 print(loaded, sorted({{"numba", "scipy", "sklearn"}} & set(sys.modules)))
 """

@@ -19,13 +19,7 @@ from poisonproof.system.archives import (
     read_npz,
     tar_files,
 )
-from poisonproof.system.files import (
-    open_arrays,
-    read_record,
-    sha256_of,
-    write_arrays,
-    write_record,
-)
+from poisonproof.system.files import open_arrays, read_record, sha256_of, write_arrays, write_record
 from poisonproof.verification.theorem import leads, read_spread, theorem_2
 
 pytestmark = pytest.mark.posix

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from poisonproof.votes import voters as engine
-from poisonproof.votes.nearness import FARTHEST, STEPS, Nearness, squared_lengths, write_distances
-from poisonproof.votes.voters import Described, Voters, count_cells, nearest_voters, smallest
+from poisonproof.ballots import voters as engine
+from poisonproof.ballots.distances import FARTHEST, STEPS, Nearness, squared_lengths, write_distances
+from poisonproof.ballots.voters import Described, Voters, count_cells, nearest_voters, smallest
 
 # Nearness
 

@@ -15,12 +15,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from poisonproof.certificates.methods import Certificate
-from poisonproof.partition.split import Split
+from poisonproof.core.certify import Certificate
+from poisonproof.core.split import Split
+from poisonproof.samples.convert import count_rows, join_rows, take_rows
 from poisonproof.samples.frames import is_frame
 from poisonproof.samples.kinds import NumberSamples
 from poisonproof.samples.labels import label_cells
-from poisonproof.samples.rows import count_rows, join_rows, take_rows
 
 CANDIDATES_PER_PARTITION = 8
 ROUNDS = 40

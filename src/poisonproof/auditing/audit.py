@@ -24,16 +24,14 @@ from poisonproof.auditing.attacks import (
 )
 from poisonproof.auditing.report import Attack, AuditReport, few
 from poisonproof.auditing.sample_audit import audit_samples
-from poisonproof.certificates.methods import Certificate, certify
+from poisonproof.ballots.classifiers import BallotClassifier, NeighborVoteClassifier, SampleVoteClassifier
+from poisonproof.core.certify import Certificate, certify
 from poisonproof.errors import PoisonproofError
-from poisonproof.estimators.ballots import BallotClassifier
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
-from poisonproof.estimators.neighbours import NeighborVoteClassifier
 from poisonproof.estimators.prepared import Prepared, prepare
-from poisonproof.estimators.samples_vote import SampleVoteClassifier
 from poisonproof.premises import PremiseWarning
+from poisonproof.samples.convert import count_rows, join_rows, take_rows
 from poisonproof.samples.labels import label_cells, named, one_by_one
-from poisonproof.samples.rows import count_rows, join_rows, take_rows
 from poisonproof.system.progress import counted
 from poisonproof.training.engine import engine_of
 from poisonproof.training.work import Training

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.display.text import shown
+from poisonproof.display import shown
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.auditing.attacks import Poison
-from poisonproof.certificates.certificate import Certificate
-from poisonproof.estimators.ballots import BallotClassifier
-from poisonproof.estimators.neighbours import NeighborVoteClassifier
-from poisonproof.estimators.samples_vote import SampleVoteClassifier
-from poisonproof.samples.rows import take_rows
-from poisonproof.votes.nearness import write_distances
+from poisonproof.ballots.classifiers import BallotClassifier, NeighborVoteClassifier, SampleVoteClassifier
+from poisonproof.ballots.distances import write_distances
+from poisonproof.core.certificate import Certificate
+from poisonproof.samples.convert import take_rows
 
 NOBODY = np.zeros(0, np.int64)
 COPIES_OF_A_CONTRIBUTOR = 4

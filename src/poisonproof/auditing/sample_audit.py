@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from poisonproof.auditing.attacks import Poison
 from poisonproof.auditing.report import Attack, AuditReport, few
 from poisonproof.auditing.sample_attacks import SAMPLE_ATTACKS, Voting, distances_of
+from poisonproof.ballots.classifiers import SampleVoteClassifier
+from poisonproof.ballots.voters import Known
 from poisonproof.errors import PoisonproofError
-from poisonproof.estimators.samples_vote import SampleVoteClassifier
 from poisonproof.premises import PremiseWarning
+from poisonproof.samples.convert import count_rows, join_rows, take_rows
 from poisonproof.samples.frames import as_frame
 from poisonproof.samples.labels import named, one_by_one
-from poisonproof.samples.rows import count_rows, join_rows, take_rows
 from poisonproof.system.progress import counted
-from poisonproof.votes.voters import Known
 
 
 def audit_samples(

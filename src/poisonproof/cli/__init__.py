@@ -40,7 +40,7 @@ from poisonproof.cli import (
     verify,
     vote,
 )
-from poisonproof.display.text import shown
+from poisonproof.display import shown
 from poisonproof.errors import PoisonproofError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)

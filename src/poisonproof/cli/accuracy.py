@@ -14,7 +14,7 @@ from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof import CertifiedAccuracy, Votes
-    from poisonproof.votes.ballots import Ballots
+    from poisonproof.ballots.tallies import Ballots
 
 EXAMPLES = (
     "Example: `poisonproof accuracy runs/digits --attack-size 1,2,5`; "
@@ -58,7 +58,7 @@ def command(
     """
     from poisonproof import certified_accuracy
     from poisonproof import certify as pointwise
-    from poisonproof.display.numbers import percent as rounded
+    from poisonproof.display import percent as rounded
 
     sizes = options.whole_numbers("--attack-size", attack_size or ATTACK_SIZES)
     if votes.is_dir():
@@ -101,7 +101,7 @@ def _of_run(
     run: Path, labels: Path | None, spread: str | None, classes: str | None, data_dir: Path | None
 ) -> tuple[Votes | Ballots, Any]:
     """The votes of a run, and its test labels, read again from where the run found its data."""
-    from poisonproof.votes.ballots import Ballots
+    from poisonproof.ballots.tallies import Ballots
 
     given = {"--labels": labels, "--spread": spread, "--classes": classes}
     for option in (option for option, value in given.items() if value is not None):

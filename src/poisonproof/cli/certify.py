@@ -13,8 +13,7 @@ from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof import Certificate, Votes
-    from poisonproof.votes.ballots import Ballots
-    from poisonproof.votes.neighbours import Neighbours
+    from poisonproof.ballots.tallies import Ballots, Neighbours
 
 EXAMPLES = (
     "Example: `poisonproof certify votes.npy --spread subsets.npz --classes 10 --labels y_test.npy`; `poisonproof "
@@ -120,7 +119,7 @@ def _against(certificate: Certificate, threat: str) -> Certificate:
 
 def open_said(path: Path, given: dict[str, str | None], classes: str | None) -> Ballots | Neighbours:
     """What samples said, as a run kept it; it knows all that options could say of it."""
-    from poisonproof.votes.kept import load_said
+    from poisonproof.ballots.tallies import load_said
 
     if not path.exists():
         raise PoisonproofError(f"{path}: No such file.")
@@ -156,8 +155,8 @@ def open_votes(
 ) -> Votes:
     """Votes that know their spread, or a plain matrix with the spread named on the command line."""
     from poisonproof import Votes
-    from poisonproof.partition.subsets import made_with
-    from poisonproof.votes.votes import rankings_file
+    from poisonproof.core.subsets import made_with
+    from poisonproof.core.votes import rankings_file
 
     if not path.exists():
         raise PoisonproofError(f"{path}: No such file.")
@@ -254,8 +253,8 @@ def _array(path: Path) -> Any:
 def _print_target(certificate: Any, truth: Any, json: bool) -> None:
     import numpy as np
 
-    from poisonproof.certificates.certificate import attack_sizes
-    from poisonproof.display.numbers import percent
+    from poisonproof.core.certificate import attack_sizes
+    from poisonproof.display import percent
 
     sizes = attack_sizes(certificate)
     held = certificate.certified_share(sizes).tolist() if len(certificate) else [0.0] * len(sizes)
@@ -289,8 +288,8 @@ def _print_target(certificate: Any, truth: Any, json: bool) -> None:
 def _print(certificate: Certificate, truth: Any, json: bool, against: str | None) -> None:
     import numpy as np
 
-    from poisonproof.certificates.certificate import attack_sizes
-    from poisonproof.display.numbers import percent
+    from poisonproof.core.certificate import attack_sizes
+    from poisonproof.display import percent
 
     sizes = attack_sizes(certificate)
     held = [float((certificate.radius >= size).mean()) if len(certificate) else 0.0 for size in sizes]

@@ -95,8 +95,8 @@ def with_premise(dataset: Dataset, choice: dict[str, Any]) -> Dataset:
 
 
 def _of_parameters(choice: dict[str, Any]) -> list[Premise]:
+    from poisonproof.core.spread import Spread
     from poisonproof.estimators.prepared import spread_premise
-    from poisonproof.partition.spread import Spread
     from poisonproof.planning.voting import PARAMETERS
     from poisonproof.premises import Premise
 

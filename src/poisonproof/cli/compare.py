@@ -16,9 +16,9 @@ from poisonproof.cli.voters import BALLOTS, NEIGHBOURS, VoterOptions, map_of_opt
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
+    from poisonproof.ballots.classifiers import SampleVoteClassifier
     from poisonproof.comparison import Comparison
     from poisonproof.data import Dataset, ReadOptions
-    from poisonproof.estimators.samples_vote import SampleVoteClassifier
 
 EXAMPLES = (
     "Example: `poisonproof compare digits --k 20 --classifiers 160`; "

@@ -45,7 +45,7 @@ def of_methods(incomplete: str) -> list[str]:
     """Certificates by name."""
     from typing import get_args
 
-    from poisonproof.certificates.methods import Method
+    from poisonproof.core.certify import Method
 
     return _starting(incomplete, get_args(Method))
 

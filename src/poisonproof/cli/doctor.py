@@ -60,6 +60,6 @@ def _print(findings: Findings) -> None:
 
 
 def _bytes(size: int | None) -> str:
-    from poisonproof.display.numbers import in_bytes
+    from poisonproof.display import in_bytes
 
     return "?" if size is None else in_bytes(size)

@@ -24,8 +24,8 @@ def with_premise(samples: Dataset, followed: dict[str, Any] | None) -> Dataset:
     """The data set, with the premise that a pilot chose the spread: who could poison it could change the choice."""
     if followed is None:
         return samples
+    from poisonproof.core.spread import Spread
     from poisonproof.estimators.prepared import spread_premise
-    from poisonproof.partition.spread import Spread
 
     random = followed["spread"] == "random"
     spread = Spread.random(followed["k"], followed["d"]) if random else options.parse_spread(followed["spread"])

@@ -12,7 +12,7 @@ from poisonproof.cli import encoding, options
 from poisonproof.cli.facts import Brought, DataName, Retrain, verified_facts
 from poisonproof.cli.reopening import Learner, Run, Test
 from poisonproof.cli.verify import manifest_of
-from poisonproof.display.numbers import percent
+from poisonproof.display import percent
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from poisonproof.cli import completion
-from poisonproof.display.text import shown, shown_lines
+from poisonproof.display import shown, shown_lines
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:

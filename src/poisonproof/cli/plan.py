@@ -143,7 +143,7 @@ def next_command(
 
 
 def _print_samples_vote(candidates: list[Candidate], attack_size: int) -> None:
-    from poisonproof.display.numbers import percent
+    from poisonproof.display import percent
 
     if candidates:
         options.print_table(
@@ -158,7 +158,7 @@ def _print_samples_vote(candidates: list[Candidate], attack_size: int) -> None:
 
 
 def _print_plan(plan: Plan) -> None:
-    from poisonproof.display.numbers import in_bytes, percent
+    from poisonproof.display import in_bytes, percent
 
     def cells(at: int, row: Row) -> list[str]:
         return [

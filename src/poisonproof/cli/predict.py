@@ -16,12 +16,11 @@ from poisonproof.errors import PoisonproofError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from poisonproof.ballots.tallies import Ballots, Neighbours
+    from poisonproof.core.votes import Votes
     from poisonproof.data import ReadOptions
     from poisonproof.data.streaming import RowBlock, RowStream
     from poisonproof.runs.answers import AnswerSummary, Question, SavedRun
-    from poisonproof.votes.ballots import Ballots
-    from poisonproof.votes.neighbours import Neighbours
-    from poisonproof.votes.votes import Votes
 
 EXAMPLES = (
     "Example: `poisonproof predict runs/my.csv-k20-d1 new.csv --out answers.csv`; "
@@ -139,7 +138,7 @@ def votes_on(opened: RunAndData, data: Path) -> Votes | Ballots | Neighbours:
     """The votes on all samples, read and asked block by block."""
     import numpy as np
 
-    from poisonproof.estimators.samples_vote import Heard, SampleVoteClassifier
+    from poisonproof.ballots.classifiers import Heard, SampleVoteClassifier
 
     model = opened.saved.model
     answers = model._heard if isinstance(model, SampleVoteClassifier) else lambda X: opened.saved.votes(X).matrix
@@ -239,7 +238,7 @@ class _Form:
         import io
         from json import dumps
 
-        from poisonproof.display.spreadsheet import as_cell
+        from poisonproof.display import as_cell
 
         header = not self.as_json
         for rows in blocks:

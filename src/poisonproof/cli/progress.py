@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from poisonproof.display.text import shown
+from poisonproof.display import shown
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -13,9 +13,9 @@ from poisonproof.cli.learning import with_learner
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
+    from poisonproof.ballots.classifiers import SampleVoteClassifier
     from poisonproof.data import Dataset, ReadOptions
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
-    from poisonproof.estimators.samples_vote import SampleVoteClassifier
     from poisonproof.runs.manifest import Manifest
     from poisonproof.runs.removal import LeftOut
 
@@ -139,7 +139,7 @@ def reopen(
     """The data set read as for the run, and its classifier, not yet fitted."""
     from poisonproof import FiniteAggregationClassifier, Split, Spread
     from poisonproof.runs.election import classifier_of
-    from poisonproof.system.opening import opening_only
+    from poisonproof.system.files import opening_only
 
     manifest, dataset, source, left_out, estimator = reopen_data(run, data, data_dir, learner, encoder)
     checked_learner(run, (manifest.asked or {})["learner"], learner)

@@ -25,7 +25,7 @@ DEFAULT_BOUND = "4GB"
 
 def bound_of(asked: dict[str, Any]) -> int:
     """The bytes that the run was allowed to take."""
-    from poisonproof.display.numbers import bytes_of
+    from poisonproof.display import bytes_of
 
     return bytes_of(asked.get("max_memory") or DEFAULT_BOUND)
 
@@ -102,7 +102,7 @@ def _read_again(
 def _less(
     removal: Removal, dataset: StoredDataset, left_out: LeftOut | None, remove: list[int], outline: Dataset
 ) -> tuple[StoredDataset, LeftOut | None]:
-    from poisonproof.partition.store_removal import check_rows, places_of
+    from poisonproof.data.store_removal import check_rows, places_of
     from poisonproof.runs.removal import LeftOut
 
     rows = check_rows(dataset.stored, remove)

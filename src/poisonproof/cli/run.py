@@ -16,10 +16,10 @@ from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof import FiniteAggregationClassifier, Spread
-    from poisonproof.certificates.certificate import Certificate
+    from poisonproof.ballots.classifiers import SampleVoteClassifier
+    from poisonproof.core.certificate import Certificate
     from poisonproof.data import Dataset, ReadOptions
     from poisonproof.data.large_source import Source
-    from poisonproof.estimators.samples_vote import SampleVoteClassifier
     from poisonproof.planning.plan import Plan
     from poisonproof.runs.outcome import Outcome
 
@@ -172,10 +172,10 @@ class Asked(NamedTuple):
 
 def prepare(ensemble: EnsembleOptions, read: ReadOptions, opened: Dataset | None = None) -> Asked:
     """Read the data, unless that was done, and put the ensemble together, as the command line says."""
-    from poisonproof.display.numbers import bytes_of
+    from poisonproof.core.split import Split
+    from poisonproof.core.spread import Spread
+    from poisonproof.display import bytes_of
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
-    from poisonproof.partition.split import Split
-    from poisonproof.partition.spread import Spread
     from poisonproof.planning.plan import Plan
     from poisonproof.training.engine import engine_of
 
@@ -271,7 +271,7 @@ def prepare_samples(
 
 def show(outcome: Outcome, report: Path, json: bool) -> None:
     """What came out, on stdout; on stderr first, if so it is, that a constant answer would do as well."""
-    from poisonproof.certificates.certificate import attack_sizes
+    from poisonproof.core.certificate import attack_sizes
     from poisonproof.report.page import asked_size, headline_size
     from poisonproof.report.planned import beside_plan
     from poisonproof.report.scarcity import Scarcity

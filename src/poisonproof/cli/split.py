@@ -60,8 +60,8 @@ def command(
     import numpy as np
 
     from poisonproof import Split
-    from poisonproof.partition.spread import resolve_spread
-    from poisonproof.partition.subsets import Subsets, save_subsets
+    from poisonproof.core.spread import resolve_spread
+    from poisonproof.core.subsets import Subsets, save_subsets
     from poisonproof.samples.labels import read_labels
 
     chosen = resolve_spread(options.parse_spread(spread) if spread else None, k, d, unless=(50, 16))

@@ -23,7 +23,7 @@ def command(ensemble: EnsembleOptions, json: options.Json = False, *, read: Read
     lets the base classifiers vote on the test samples and certifies; `poisonproof vote RUN DATA` and `poisonproof
     predict` ask them about new data.
     """
-    from poisonproof.display.numbers import in_bytes
+    from poisonproof.display import in_bytes
     from poisonproof.runs.manifest import RunSettings
     from poisonproof.runs.train import train
     from poisonproof.system.progress import watched

@@ -111,7 +111,7 @@ def command(
 def _forget(reopened: reopening.Reopened, left_out: LeftOut | None) -> None:
     """Delete the embeddings of rows that are left out, unless an equal row stays."""
     from poisonproof.learners.encoded import encoder_in
-    from poisonproof.samples.rows import take_rows
+    from poisonproof.samples.convert import take_rows
 
     encoder = encoder_in(getattr(reopened.model, "estimator", reopened.model))
     if encoder is None or left_out is None:

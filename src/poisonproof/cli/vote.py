@@ -54,12 +54,12 @@ def command(
     On its test samples the run is completed, with certificate and report, as `poisonproof run` would. Votes on new
     samples are written to a file that knows its spread and split, or the map and how samples vote.
     """
-    from poisonproof.certificates.samples_vote import election_of
+    from poisonproof.ballots.certify import election_of
+    from poisonproof.core.votes import Votes
     from poisonproof.report.page import write_report
     from poisonproof.runs.manifest import RunSettings
     from poisonproof.runs.run import run as go_on
     from poisonproof.system.progress import watched
-    from poisonproof.votes.votes import Votes
 
     options.warnings_as_notes()
     if data is None:

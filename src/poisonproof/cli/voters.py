@@ -13,8 +13,8 @@ from poisonproof.cli import completion, encoding, options
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
+    from poisonproof.ballots.classifiers import SampleVoteClassifier
     from poisonproof.data import Dataset
-    from poisonproof.estimators.samples_vote import SampleVoteClassifier
 
 PANEL = "Where training samples vote"
 ENSEMBLE, BALLOTS, NEIGHBOURS = "ensemble", "ballots", "neighbours"

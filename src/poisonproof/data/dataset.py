@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.core.split import Split
 from poisonproof.errors import PoisonproofError
-from poisonproof.partition.split import Split
 from poisonproof.premises import Premise
-from poisonproof.samples.canonical import to_samples
 from poisonproof.samples.cells import cell_codes
+from poisonproof.samples.convert import count_rows, take_rows, to_samples
 from poisonproof.samples.hashing import hash_numbers
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import label_cells, label_digests, one_by_one
-from poisonproof.samples.rows import count_rows, take_rows
 from poisonproof.samples.schema import Schema
 from poisonproof.system.files import sha256_of_array
 

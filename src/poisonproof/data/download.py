@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from poisonproof.display.text import shown
+from poisonproof.display import shown
 from poisonproof.errors import DamagedFileError
 from poisonproof.system.files import FULL
 

@@ -15,11 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.core.split import Split
 from poisonproof.data.dataset import Dataset
 from poisonproof.data.large_source import Source
 from poisonproof.data.partition_pass import Pass
 from poisonproof.data.readers.part import Part, texts
 from poisonproof.data.readers.several import Notes
+from poisonproof.data.store import FORMAT, PartitionStore, StoredSamples, unpacked, unpacked_texts
+from poisonproof.data.store_removal import without_rows
+from poisonproof.data.store_writing import DIGESTED, TEST, emptied, identity_of
 from poisonproof.data.user_files import (
     judged_test,
     label_notes,
@@ -28,21 +32,10 @@ from poisonproof.data.user_files import (
     records_premise,
 )
 from poisonproof.errors import DamagedFileError, PoisonproofError
-from poisonproof.partition.split import Split
-from poisonproof.partition.store import FORMAT, PartitionStore, StoredSamples
-from poisonproof.partition.store_removal import without_rows
-from poisonproof.partition.store_writing import (
-    DIGESTED,
-    TEST,
-    emptied,
-    identity_of,
-)
-from poisonproof.samples.canonical import to_samples
+from poisonproof.samples.convert import to_samples
 from poisonproof.samples.kinds import Samples, TableSamples, TextSamples
 from poisonproof.samples.labels import label_digests
-from poisonproof.samples.packed import unpacked, unpacked_texts
-from poisonproof.system.files import open_arrays, sha256_of, sha256_of_array
-from poisonproof.system.locks import sole_writer
+from poisonproof.system.files import open_arrays, sha256_of, sha256_of_array, sole_writer
 
 LOCK = "store.lock"
 

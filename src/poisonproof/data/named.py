@@ -22,7 +22,7 @@ from poisonproof.data.dataset import Dataset, held_out
 from poisonproof.data.download import cache, fetch
 from poisonproof.data.readers.npz import read_arrays
 from poisonproof.errors import DamagedFileError, PoisonproofError
-from poisonproof.samples.canonical import to_samples
+from poisonproof.samples.convert import to_samples
 from poisonproof.samples.schema import ArraySchema, ImageSchema, Schema
 from poisonproof.system.archives import limit_of, open_zip, tar_files
 from poisonproof.system.files import reading

@@ -17,19 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.core.split import Split
 from poisonproof.data.dataset import held_out
 from poisonproof.data.large_source import Source
 from poisonproof.data.readers.several import Notes, Position, chunks_of
-from poisonproof.data.user_files import (
-    check_labels,
-    labels_of,
-    share_of,
-)
-from poisonproof.display.numbers import in_bytes
-from poisonproof.errors import DamagedFileError, PoisonproofError
-from poisonproof.partition.split import Split
-from poisonproof.partition.store import PartitionStore
-from poisonproof.partition.store_writing import (
+from poisonproof.data.store import PartitionStore, form_of_pack, joined, packed, packed_texts, unpacked, unpacked_texts
+from poisonproof.data.store_writing import (
     COMPLETE,
     LARGEST_BUFFER,
     ROWS,
@@ -41,13 +34,19 @@ from poisonproof.partition.store_writing import (
     seal,
     size_of,
 )
-from poisonproof.samples.canonical import to_samples
+from poisonproof.data.user_files import (
+    check_labels,
+    labels_of,
+    share_of,
+)
+from poisonproof.display import in_bytes
+from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.samples.cells import cell_codes
+from poisonproof.samples.convert import to_samples
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import label_cells, label_digests, read_labels
-from poisonproof.samples.packed import form_of_pack, joined, packed, packed_texts, unpacked, unpacked_texts
 from poisonproof.system.files import FULL, write_arrays
-from poisonproof.system.memory import resident_bytes
+from poisonproof.system.machine import resident_bytes
 from poisonproof.system.progress import progress
 
 SHARE_FOR_TEST = 4  # of the bound, one part for the test samples

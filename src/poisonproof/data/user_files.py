@@ -21,13 +21,12 @@ from poisonproof.data.readers.part import Part
 from poisonproof.data.readers.several import SeveralTables
 from poisonproof.data.readers.svmlight import guess_sparse_schema, read_svmlight
 from poisonproof.data.readers.tables import Table, read_table
-from poisonproof.display.text import nearest
+from poisonproof.display import nearest
 from poisonproof.errors import PoisonproofError
 from poisonproof.premises import Premise, declared_if
-from poisonproof.samples.canonical import to_samples
+from poisonproof.samples.convert import take_rows, to_samples
 from poisonproof.samples.kinds import NumberSamples
 from poisonproof.samples.labels import class_array, label_cells, places_of
-from poisonproof.samples.rows import take_rows
 from poisonproof.samples.schema import (
     FEATURES,
     ArraySchema,

@@ -14,7 +14,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
-from poisonproof.display.text import shown
+from poisonproof.core.split import Split
+from poisonproof.core.votes import labels_in_words
+from poisonproof.data.store import PartitionStore
+from poisonproof.display import shown
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.surroundings import NOTHING_BEFORE, seen_around
 from poisonproof.learners.arrived import PREMISE as ARRIVED
@@ -23,16 +26,13 @@ from poisonproof.learners.describe import describe
 from poisonproof.learners.encoded import encoder_in, for_samples, in_front
 from poisonproof.learners.presets import HEAD, preset
 from poisonproof.learners.table import TableClassifier
-from poisonproof.partition.split import Split
-from poisonproof.partition.store import PartitionStore
 from poisonproof.premises import Premise, PremiseWarning, declared_if
 from poisonproof.samples.columns import Column
 from poisonproof.samples.frames import as_frame, is_arrow_column, is_frame
 from poisonproof.samples.kinds import Samples, TableSamples, TextSamples
 from poisonproof.samples.labels import LONGEST_LABEL, Cell, id_cells, label_cells, one_by_one, places_of, read_labels
 from poisonproof.samples.schema import WORDS_OF_A_TEXT
-from poisonproof.system.environment import is_a
-from poisonproof.votes.votes import labels_in_words
+from poisonproof.system.machine import is_a
 
 ROWS_TO_LOOK_AT = 100
 
@@ -76,12 +76,12 @@ class CertifiedClassifier(ClassifierMixin, BaseEstimator):
 
     def _repr_html_inner(self) -> str:
         """scikit-learn's diagram, and beneath it what is certified; for notebooks."""
-        from poisonproof.display.notebook import model_html
+        from poisonproof.display import model_html
 
         return str(super()._repr_html_inner()) + model_html(self)
 
     def _repr_mimebundle_(self, **more: Any) -> dict[str, str]:
-        from poisonproof.display.notebook import model_html
+        from poisonproof.display import model_html
 
         bundle: dict[str, str] = super()._repr_mimebundle_(**more)
         return {kind: text + model_html(self) if kind == "text/html" else text for kind, text in bundle.items()}

@@ -17,21 +17,18 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from poisonproof.core.spread import resolve_spread
+from poisonproof.core.subsets import Subsets, subset_digests
+from poisonproof.data.store import form_of_pack, joined, known_by
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.base import accepts_nan, learner_of, typed_premises
 from poisonproof.estimators.prepared import DEFAULT_D, DEFAULT_K, Prepared, common_to, premises_of, split_of, tell
-from poisonproof.partition.spread import resolve_spread
-from poisonproof.partition.store import known_by
-from poisonproof.partition.subsets import Subsets, subset_digests
 from poisonproof.premises import Premise
-from poisonproof.samples.canonical import canonical_rank
+from poisonproof.samples.columns import less_rows
+from poisonproof.samples.convert import canonical_rank, count_rows, join_rows, row_numbers, take_rows
 from poisonproof.samples.frames import as_frame, as_values, is_frame
-from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, TextSamples
+from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, TextSamples, entries_by_row, is_sparse
 from poisonproof.samples.labels import id_cells, label_cells, one_by_one, places_of, read_labels
-from poisonproof.samples.packed import form_of_pack, joined
-from poisonproof.samples.rows import count_rows, join_rows, row_numbers, take_rows
-from poisonproof.samples.sparse import entries_by_row, is_sparse
-from poisonproof.samples.stretches import less_rows
 from poisonproof.training.work import Training
 
 

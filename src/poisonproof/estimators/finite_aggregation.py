@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from poisonproof.certificates.methods import Certificate, certify
+from poisonproof.core.certify import Certificate, certify
+from poisonproof.core.split import Split
+from poisonproof.core.spread import Spread
+from poisonproof.core.votes import Votes
 from poisonproof.estimators.base import EnsembleClassifier, typed_premises, warn
 from poisonproof.estimators.changes import Change, Given, Known, referred
 from poisonproof.estimators.prepared import DEFAULT_D, DEFAULT_K, Prepared, prepare, votes_of
-from poisonproof.partition.split import Split
-from poisonproof.partition.spread import Spread
 from poisonproof.samples.frames import as_frame
 from poisonproof.training.engine import engine_of
 from poisonproof.training.member_list import SomeMembers
 from poisonproof.training.work import Kept
-from poisonproof.votes.votes import Votes
 
 
 class Update(NamedTuple):

@@ -9,8 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.core.split import Split
+from poisonproof.core.spread import Spread, resolve_spread
+from poisonproof.core.subsets import Subsets, subset_digests
+from poisonproof.core.votes import Votes
 from poisonproof.data import Dataset
 from poisonproof.data.large import StoredDataset
+from poisonproof.data.store import StoredSubsets
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.base import (
     EnsembleClassifier,
@@ -22,14 +27,9 @@ from poisonproof.estimators.base import (
 )
 from poisonproof.learners.describe import describe
 from poisonproof.learners.encoded import encoder_in
-from poisonproof.partition.split import Split
-from poisonproof.partition.spread import Spread, resolve_spread
-from poisonproof.partition.store import StoredSubsets
-from poisonproof.partition.subsets import Subsets, subset_digests
 from poisonproof.premises import Premise, declared_if, restated
 from poisonproof.samples.kinds import Samples
 from poisonproof.training.work import Training
-from poisonproof.votes.votes import Votes
 
 DEFAULT_K = 50
 DEFAULT_D = 16

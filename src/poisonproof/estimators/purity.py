@@ -15,13 +15,13 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
-from poisonproof.display.text import shown
+from poisonproof.display import shown
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.estimators.surroundings import learning_steps
 from poisonproof.learners.arrived import arrived_parts, refuse_arrived, words
 from poisonproof.premises import PremiseWarning
-from poisonproof.samples.rows import count_rows, take_rows
+from poisonproof.samples.convert import count_rows, take_rows
 
 
 @dataclass(frozen=True)

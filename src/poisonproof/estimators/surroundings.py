@@ -16,7 +16,7 @@ from sklearn.utils import get_tags
 
 from poisonproof.learners.arrived import arrived_parts
 from poisonproof.premises import Premise
-from poisonproof.system.environment import is_a
+from poisonproof.system.machine import is_a
 
 BEFORE = "fitted before the split"
 NOTHING_BEFORE = Premise(BEFORE, "nothing, as far as can be seen", declared=None)

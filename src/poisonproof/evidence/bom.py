@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from poisonproof import __version__
-from poisonproof.display.numbers import percent
+from poisonproof.display import percent
 from poisonproof.errors import missing_extra
 from poisonproof.evidence.facts import ACTS, Facts, Figures
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.certificates.certificate import Act, Certificate, attack_sizes
-from poisonproof.certificates.methods import certify
-from poisonproof.certificates.shares import (
+from poisonproof.ballots.tallies import Ballots, Neighbours, load_said
+from poisonproof.core.certificate import Act, Certificate, attack_sizes
+from poisonproof.core.certify import certify, median_radii_against_targets
+from poisonproof.core.metrics import (
     Caution,
     balanced_shares,
     caution,
@@ -21,7 +22,7 @@ from poisonproof.certificates.shares import (
     plain,
     share_of_majority,
 )
-from poisonproof.certificates.target_medians import median_radii_against_targets
+from poisonproof.core.votes import Votes, own_codes
 from poisonproof.data.dataset import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.evidence.voters import Voters, voters_of
@@ -29,10 +30,6 @@ from poisonproof.runs.layout import COUNTS
 from poisonproof.runs.outcome import threats_of
 from poisonproof.system.files import read_record, sha256_of
 from poisonproof.verification.verdict import Verdict
-from poisonproof.votes.ballots import Ballots
-from poisonproof.votes.kept import load_said
-from poisonproof.votes.neighbours import Neighbours
-from poisonproof.votes.votes import Votes, own_codes
 
 MANIFEST = "manifest.json"
 ACTS: dict[Act, str] = {
@@ -238,7 +235,7 @@ def artefacts_of(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:
 def figures(
     votes: Votes | Ballots | Neighbours, certificate: Certificate, truth: NDArray[np.int64], labels: list[Any]
 ) -> Figures:
-    """The figures of the certificate, as `poisonproof.certificates.shares` counts them, from the code of every test
+    """The figures of the certificate, as `poisonproof.core.metrics` counts them, from the code of every test
     label (see `own_codes`) and the label of each code.
     """
     right, radius = certificate.prediction == truth, certificate.radius

@@ -9,8 +9,7 @@ from fractions import Fraction
 from typing import Any
 from xml.etree import ElementTree
 
-from poisonproof.display.numbers import percent
-from poisonproof.display.text import shown
+from poisonproof.display import percent, shown
 from poisonproof.errors import PoisonproofError
 from poisonproof.evidence.facts import Facts
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from poisonproof.display.markup import in_markdown
-from poisonproof.display.numbers import percent
-from poisonproof.display.text import shown
+from poisonproof.display import in_markdown, percent, shown
 from poisonproof.evidence.facts import ACTS, Facts
 
 MOST_CLASSES = 50

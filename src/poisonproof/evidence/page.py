@@ -7,9 +7,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
 
-from poisonproof.display.charts import survival, ticks
-from poisonproof.display.numbers import percent
-from poisonproof.display.text import shown
+from poisonproof.display import percent, shown, survival, ticks
 from poisonproof.evidence.facts import ACTS, Facts
 
 

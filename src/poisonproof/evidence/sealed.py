@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from poisonproof import __version__
-from poisonproof.certificates.certificate import Certificate
+from poisonproof.core.certificate import Certificate
 from poisonproof.errors import PoisonproofError
 from poisonproof.evidence.attest import BOM, DOCUMENTS, ENVELOPES, STATEMENT, TEST_RESULT, documents
 from poisonproof.evidence.facts import MANIFEST, Facts, NotTrueError, artefacts_of

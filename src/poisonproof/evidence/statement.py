@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 from poisonproof import __version__
-from poisonproof.certificates.certificate import Certificate
+from poisonproof.core.certificate import Certificate
 from poisonproof.errors import missing_extra
 from poisonproof.evidence.facts import Facts
 from poisonproof.evidence.voters import voters_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from poisonproof.certificates.certificate import Certificate
+from poisonproof.core.certificate import Certificate
 
 
 @dataclass(frozen=True)

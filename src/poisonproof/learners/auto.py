@@ -24,8 +24,8 @@ from poisonproof.learners.text import TextClassifier
 from poisonproof.learners.trees import TreesClassifier
 from poisonproof.learners.word_reading import WordReading, is_table
 from poisonproof.learners.words import BayesTextClassifier, RidgeTextClassifier
-from poisonproof.samples.rows import count_rows, take_rows
-from poisonproof.samples.texts import TextBatch
+from poisonproof.samples.batches import TextBatch
+from poisonproof.samples.convert import count_rows, take_rows
 
 FOLDS = 3
 MOST_TRIED = 600  # samples that cross-validation looks at, evenly spaced in the order of the subset
@@ -53,8 +53,8 @@ class AutoClassifier(ClassifierOfTables):
         What trees are drawn by; every base classifier is given its own index.
     """
 
-    answers_one_by_one = True  # so do all on the list; see poisonproof.samples.batch
-    takes_columns = takes_texts = True  # see poisonproof.samples.batch
+    answers_one_by_one = True  # so do all on the list; see poisonproof.samples.batches
+    takes_columns = takes_texts = True  # see poisonproof.samples.batches
 
     def __init__(
         self,

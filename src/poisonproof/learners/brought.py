@@ -13,7 +13,7 @@ from typing import Any
 
 from sklearn.base import clone
 
-from poisonproof.display.text import nearest
+from poisonproof.display import nearest
 from poisonproof.errors import PoisonproofError
 
 WHAT_IT_IS = "name a scikit-learn classifier, or a class or function that makes one without arguments."

@@ -25,7 +25,7 @@ from poisonproof.maps.callable_encoders import CallableEncoder
 from poisonproof.maps.encoders import Encoder, UnreadableSampleError
 from poisonproof.maps.named_encoders import encoder as named_encoder
 from poisonproof.maps.trusted import TrustedFeatures
-from poisonproof.samples.batch import ONE_BY_ONE, declares
+from poisonproof.samples.batches import ONE_BY_ONE, declares
 from poisonproof.samples.kinds import NumberSamples, Samples
 
 MEASURED_ON = 32  # samples that say how many numbers a function gives

@@ -25,16 +25,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from poisonproof.display.numbers import in_bytes
+from poisonproof.display import in_bytes
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.cholesky import solve_in_place
 from poisonproof.learners.codes import classes_and_codes
 from poisonproof.maps.asking import ask_map
 from poisonproof.maps.vectors import VectorFeatures
-from poisonproof.samples.batch import ONE_BY_ONE, declares
-from poisonproof.samples.rows import count_rows, take_rows
+from poisonproof.samples.batches import ONE_BY_ONE, declares
+from poisonproof.samples.convert import count_rows, take_rows
 from poisonproof.system.compiled import njit
-from poisonproof.system.threads import in_threads, one_linear_algebra_thread
+from poisonproof.system.determinism import in_threads, one_linear_algebra_thread
 
 KERNELS = ("rbf", "laplace", "linear")
 TABLE_SIZE = 1 << 16

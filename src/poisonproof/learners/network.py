@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.learners.codes import classes_and_codes
-from poisonproof.system.torch_settings import seed_generators, settled
+from poisonproof.system.determinism import seed_generators, settled
 
 
 class TorchClassifier(ClassifierMixin, BaseEstimator):
@@ -68,7 +68,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):
         Of each channel or feature.
     """
 
-    answers_one_by_one = True  # see poisonproof.samples.batch
+    answers_one_by_one = True  # see poisonproof.samples.batches
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.seeding import seeded
-from poisonproof.samples.batch import ONE_BY_ONE, declares
+from poisonproof.samples.batches import ONE_BY_ONE, declares
 
 
 class SeedAveragedClassifier(ClassifierMixin, BaseEstimator):

@@ -14,7 +14,7 @@ import numpy as np
 from joblib import parallel_config
 from sklearn.base import BaseEstimator, clone
 
-from poisonproof.system.torch_settings import seeded_if_loaded
+from poisonproof.system.determinism import seeded_if_loaded
 
 SEEDS = ("random_state", "seed", "random_seed", "rng")
 

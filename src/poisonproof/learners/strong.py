@@ -94,7 +94,7 @@ class StrongTrees(TreesClassifier):
     trees as such: the most frequent `MOST_CATEGORIES` of a column, the others as unknown.
     """
 
-    takes_columns = True  # see poisonproof.samples.batch
+    takes_columns = True  # see poisonproof.samples.batches
 
     def __init__(self) -> None:
         super().__init__("boosting")

@@ -29,7 +29,7 @@ from sklearn.utils.validation import (
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.codes import classes_and_codes, is_plain_codes
 from poisonproof.learners.logistic import WIDEST, Design, Regression, fit_logistic
-from poisonproof.samples.batch import MISSING_NAME, TableBatch, name_of
+from poisonproof.samples.batches import MISSING_NAME, TableBatch, name_of
 from poisonproof.samples.frames import is_frame
 from poisonproof.system.compiled import njit
 
@@ -63,8 +63,8 @@ class TableClassifier(ClassifierOfTables):
         accuracy at most.
     """
 
-    answers_one_by_one = True  # see poisonproof.samples.batch
-    takes_columns = True  # see poisonproof.samples.batch
+    answers_one_by_one = True  # see poisonproof.samples.batches
+    takes_columns = True  # see poisonproof.samples.batches
 
     def __init__(self, C: float = 1.0, max_iter: int = 200) -> None:
         self.C = C

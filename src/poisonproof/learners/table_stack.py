@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from poisonproof.learners.table_product import Folded
 from poisonproof.learners.word_reading import WordReading
-from poisonproof.samples.batch import MISSING_NAME
+from poisonproof.samples.batches import MISSING_NAME
 from poisonproof.system.compiled import njit
 
 NUMBERS, OBJECTS, CATEGORIES, TEXTS = "number", "object", "category", "text"

@@ -17,7 +17,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.learners.codes import classes_and_codes
 from poisonproof.learners.table import TableClassifier, scores_of
 from poisonproof.learners.word_reading import WordReading, is_table
-from poisonproof.samples.batch import TableBatch
+from poisonproof.samples.batches import TableBatch
 
 
 class TextClassifier(ClassifierMixin, BaseEstimator):
@@ -40,8 +40,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         Iterations of the solver.
     """
 
-    answers_one_by_one = True  # see poisonproof.samples.batch
-    takes_columns = takes_texts = True  # see poisonproof.samples.batch
+    answers_one_by_one = True  # see poisonproof.samples.batches
+    takes_columns = takes_texts = True  # see poisonproof.samples.batches
 
     def __init__(
         self,

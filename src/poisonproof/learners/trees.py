@@ -33,8 +33,8 @@ class TreesClassifier(ClassifierOfTables):
         What the trees of a forest are drawn by; every base classifier is given its own index. Boosting draws nothing.
     """
 
-    answers_one_by_one = True  # see poisonproof.samples.batch
-    takes_columns = True  # see poisonproof.samples.batch
+    answers_one_by_one = True  # see poisonproof.samples.batches
+    takes_columns = True  # see poisonproof.samples.batches
 
     def __init__(
         self,

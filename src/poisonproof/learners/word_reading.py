@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import scipy.sparse as sp
 
-from poisonproof.samples.batch import TableBatch
+from poisonproof.samples.batches import TableBatch, TextBatch
 from poisonproof.samples.frames import is_frame
-from poisonproof.samples.texts import TextBatch
 
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import HashingVectorizer

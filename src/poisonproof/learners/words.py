@@ -91,7 +91,7 @@ class BayesTextClassifier(_WordsClassifier):
         How many features words, and pieces of words, are hashed into.
     """
 
-    answers_one_by_one = takes_texts = True  # see poisonproof.samples.batch
+    answers_one_by_one = takes_texts = True  # see poisonproof.samples.batches
 
     def __init__(self, *, smoothing: float = 0.05, n_hashed: int = 1 << 18) -> None:
         super().__init__(n_hashed=n_hashed)
@@ -142,7 +142,7 @@ class RidgeTextClassifier(_WordsClassifier):
         How many features words, and pieces of words, are hashed into.
     """
 
-    answers_one_by_one = takes_texts = True  # see poisonproof.samples.batch
+    answers_one_by_one = takes_texts = True  # see poisonproof.samples.batches
 
     def __init__(self, *, ridge: float = 0.1, n_hashed: int = 1 << 18) -> None:
         super().__init__(n_hashed=n_hashed)

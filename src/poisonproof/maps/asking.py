@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.samples.batch import ONE_BY_ONE, declares
-from poisonproof.samples.rows import count_rows, take_rows
+from poisonproof.samples.batches import ONE_BY_ONE, declares
+from poisonproof.samples.convert import count_rows, take_rows
 
 
 def ask_map(features: Any, X: Any, method: str = "__call__", **how: Any) -> NDArray[Any]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.maps.encoders import Encoder, EncoderRecord, UnreadableSampleError
-from poisonproof.system.environment import processor
+from poisonproof.system.machine import processor
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class CallableEncoder(Encoder):
     """
 
     function: Callable[[Any], Any] | None = field(default=None, compare=False, repr=False)
-    answers_one_by_one = True  # see poisonproof.samples.batch
+    answers_one_by_one = True  # see poisonproof.samples.batches
 
     @classmethod
     def of(cls, function: Callable[[Any], Any], name: str, digest: str, width: int | None = None) -> CallableEncoder:

@@ -29,7 +29,7 @@ from poisonproof.maps.pixels import (
     unit_length,
 )
 from poisonproof.system.compiled import njit
-from poisonproof.system.threads import in_threads, one_linear_algebra_thread
+from poisonproof.system.determinism import in_threads, one_linear_algebra_thread
 
 # Fixed warps of normalised coordinates: angle in degrees, then strengths of three bends.
 WARPS: dict[int, list[tuple[float, ...]]] = {
@@ -79,7 +79,7 @@ class DigitFeatures:
     copies: int = 3
     scale: float = 1024.0
     hand: Hand | None = HAND
-    answers_one_by_one = True  # see poisonproof.samples.batch
+    answers_one_by_one = True  # see poisonproof.samples.batches
 
     @property
     def n_features(self) -> int:

@@ -38,7 +38,7 @@ class EncoderPair(Encoder):
     encoder: Encoder = field(kw_only=True)
     beside: Encoder = field(kw_only=True)
     factor: float = field(kw_only=True)
-    answers_one_by_one = True  # see poisonproof.samples.batch
+    answers_one_by_one = True  # see poisonproof.samples.batches
 
     @classmethod
     def of(cls, encoder: Encoder, beside: Encoder, factor: float = 1.0) -> EncoderPair:

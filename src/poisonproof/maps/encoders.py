@@ -29,7 +29,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.maps.embedding_cache import EmbeddingCache, sample_keys
 from poisonproof.premises import Premise
 from poisonproof.system.compiled import njit
-from poisonproof.system.threads import in_threads
+from poisonproof.system.determinism import in_threads
 
 LENGTH = 2048.0  # a power of two: dividing by it loses nothing
 PER_TASK = 4

@@ -36,7 +36,7 @@ class HashedFeatures:
     scale: float = 1024.0
     unit: float = 1.0
     takes_missing = True
-    answers_one_by_one = True  # see poisonproof.samples.batch
+    answers_one_by_one = True  # see poisonproof.samples.batches
 
     def __call__(self, X: Any, *, training: bool = False) -> NDArray[np.int16]:
         """Features (n, 1, width) of texts or sparse rows."""

@@ -25,8 +25,8 @@ from poisonproof.maps.encoders import Encoder
 from poisonproof.maps.onnx_sessions import opened_network
 from poisonproof.maps.resizing import UNIT, resized
 from poisonproof.system.archives import read_whole
-from poisonproof.system.environment import processor
-from poisonproof.system.opening import PACKAGE, check_may_open
+from poisonproof.system.files import PACKAGE, check_may_open
+from poisonproof.system.machine import processor
 
 LAYOUTS = ("NCHW", "NHWC")
 LARGEST_SIDE = 2048
@@ -97,7 +97,7 @@ class ImageEncoder(Encoder):
 
     picture: Picture = Picture(224, 224)
     graph: str = "onnx"
-    answers_one_by_one = True  # see poisonproof.samples.batch
+    answers_one_by_one = True  # see poisonproof.samples.batches
 
     @property
     def spec(self) -> str:

@@ -48,7 +48,7 @@ class JoinedEncoder(Encoder):
     encoder: Encoder = field(kw_only=True)
     beside: str = field(kw_only=True)
     factor: float = field(kw_only=True)
-    answers_one_by_one = True  # see poisonproof.samples.batch
+    answers_one_by_one = True  # see poisonproof.samples.batches
 
     @classmethod
     def of(cls, encoder: Encoder, beside: str, factor: float = 1.0) -> JoinedEncoder:

@@ -20,7 +20,7 @@ from poisonproof.maps.outside_embeddings import open_embeddings
 from poisonproof.maps.pictures import PICTURES
 from poisonproof.maps.sentence_encoders import SentenceEncoder
 from poisonproof.maps.text_encoders import TokenSumEncoder
-from poisonproof.system.opening import PACKAGE
+from poisonproof.system.files import PACKAGE
 
 IMAGENET = f"ImageNet-1k, {NOT_COVERED}"
 

@@ -39,7 +39,7 @@ from poisonproof.maps.patches import (
 )
 from poisonproof.maps.pixels import bilinear, grid_weights, unit_length
 from poisonproof.system.compiled import njit
-from poisonproof.system.threads import in_threads, one_linear_algebra_thread
+from poisonproof.system.determinism import in_threads, one_linear_algebra_thread
 
 IMAGES_PER_PRODUCT = 4  # answers of so many images fit the cache
 IMAGES_PER_TASK = 64
@@ -151,7 +151,7 @@ class ObjectFeatures:
     scale: float = 1900.0
     copies: int = 1
     mirrored: bool = True
-    answers_one_by_one = True  # see poisonproof.samples.batch
+    answers_one_by_one = True  # see poisonproof.samples.batches
 
     @property
     def n_features(self) -> int:

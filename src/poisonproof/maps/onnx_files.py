@@ -10,8 +10,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.maps.encoders import EncoderRecord
 from poisonproof.maps.image_encoders import ImageEncoder, Picture, weights_digest
 from poisonproof.system.archives import read_whole
-from poisonproof.system.files import reading
-from poisonproof.system.opening import check_may_open
+from poisonproof.system.files import check_may_open, reading
 
 DECLARED = ("size", "mean", "scale", "layout", "name", "version", "source", "licence", "trained_on")
 EXAMPLE = (

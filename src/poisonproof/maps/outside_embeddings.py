@@ -21,8 +21,7 @@ from poisonproof.maps.embedding_cache import KEY_BYTES, sample_keys
 from poisonproof.maps.encoders import LENGTH, Encoder, EncoderRecord, UnreadableSampleError, to_length
 from poisonproof.maps.vectors import LONGEST
 from poisonproof.system.archives import read_npz
-from poisonproof.system.files import open_arrays, reading, sha256_of, write_arrays
-from poisonproof.system.opening import check_may_open
+from poisonproof.system.files import check_may_open, open_arrays, reading, sha256_of, write_arrays
 
 FORMAT = "poisonproof embeddings 1"
 ARRAYS = ("keys", "rows")
@@ -34,7 +33,7 @@ _tables: dict[str, dict[bytes, NDArray[np.int16]]] = {}
 class OutsideEmbeddings(Encoder):
     """A table of embeddings as an encoder; `write_embeddings` makes one, `open_embeddings` opens it."""
 
-    answers_one_by_one = True  # see poisonproof.samples.batch
+    answers_one_by_one = True  # see poisonproof.samples.batches
 
     @property
     def spec(self) -> str:

@@ -25,7 +25,7 @@ from poisonproof.maps.dead_leaves import (
     random_share,
 )
 from poisonproof.system.compiled import njit
-from poisonproof.system.threads import one_linear_algebra_thread
+from poisonproof.system.determinism import one_linear_algebra_thread
 
 EXACT = 2**24  # a float32 sum of integers is exact as long as no partial sum passes this
 EXACT_SQUARES = 2**53  # the same in float64

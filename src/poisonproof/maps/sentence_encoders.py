@@ -16,7 +16,7 @@ from poisonproof.maps.encoders import Encoder
 from poisonproof.maps.image_encoders import checked_weights
 from poisonproof.maps.onnx_sessions import opened_network
 from poisonproof.maps.text_encoders import opened_tokenizer, read_safetensors, texts_of
-from poisonproof.system.environment import processor
+from poisonproof.system.machine import processor
 
 _lock = threading.Lock()
 _networks: dict[tuple[str, str, int], _Network] = {}
@@ -55,7 +55,7 @@ class SentenceEncoder(Encoder):
     tokenizer_digest: str = ""
     n_heads: int = 12
     longest: int = 256
-    answers_one_by_one = True  # see poisonproof.samples.batch
+    answers_one_by_one = True  # see poisonproof.samples.batches
 
     @property
     def spec(self) -> str:

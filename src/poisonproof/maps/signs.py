@@ -24,9 +24,9 @@ from poisonproof.maps.pixels import (
     orientation_grid,
     unit_length,
 )
-from poisonproof.samples.batch import ONE_BY_ONE, declares
+from poisonproof.samples.batches import ONE_BY_ONE, declares
 from poisonproof.system.compiled import njit
-from poisonproof.system.threads import in_threads, one_linear_algebra_thread
+from poisonproof.system.determinism import in_threads, one_linear_algebra_thread
 
 # Fixed changes of view: zoom, then shift down and right in pixels of the cut-out.
 VIEWS = {1: [(1.0, 0.0, 0.0)]}

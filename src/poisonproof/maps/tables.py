@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.maps.vectors import LONGEST
-from poisonproof.samples.canonical import digest_of, to_samples
 from poisonproof.samples.cells import canonical_cell, cell_key
+from poisonproof.samples.convert import digest_of, to_samples
 from poisonproof.samples.frames import is_frame
 from poisonproof.samples.hashing import hash_bytes
 from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples
@@ -73,7 +73,7 @@ class TableFeatures:
     trusted: bool = True
     names: tuple[str, ...] | None = None
     takes_missing = True
-    answers_one_by_one = True  # see poisonproof.samples.batch
+    answers_one_by_one = True  # see poisonproof.samples.batches
 
     @property
     def words(self) -> str:

@@ -48,7 +48,7 @@ class TokenSumEncoder(Encoder):
 
     tokenizer: str = field(default="", compare=False)
     tokenizer_digest: str = ""
-    answers_one_by_one = True  # see poisonproof.samples.batch
+    answers_one_by_one = True  # see poisonproof.samples.batches
 
     @property
     def spec(self) -> str:

@@ -22,7 +22,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.maps.asking import ask_map
 from poisonproof.maps.whitening import LENGTH, Whitening
 from poisonproof.premises import Premise
-from poisonproof.system.threads import one_linear_algebra_thread
+from poisonproof.system.determinism import one_linear_algebra_thread
 
 MOST_PAIRS = 4000  # samples whose distances to one another say how near is near
 
@@ -52,7 +52,7 @@ class TrustedFeatures:
     n_trusted: int
     trusted_digest: str
     label_flips_only: bool = False
-    answers_one_by_one = True  # see poisonproof.samples.batch
+    answers_one_by_one = True  # see poisonproof.samples.batches
 
     @classmethod
     def of(

@@ -32,7 +32,7 @@ class VectorFeatures:
     scale: float = 64.0
     limit: int = 1000
     takes_missing = True  # what is no number counts as 0
-    answers_one_by_one = True  # see poisonproof.samples.batch
+    answers_one_by_one = True  # see poisonproof.samples.batches
 
     def __call__(self, X: Any, *, training: bool = False) -> NDArray[np.int16]:
         """Features (n, 1, n_features) of rows (n, …)."""

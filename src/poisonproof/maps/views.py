@@ -27,7 +27,7 @@ class Views:
     """
 
     features: Any
-    answers_one_by_one = True  # see poisonproof.samples.batch
+    answers_one_by_one = True  # see poisonproof.samples.batches
 
     def __post_init__(self) -> None:
         if getattr(self.features, "copies", 1) < 2 or getattr(self.features, "mirrored", False):

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from poisonproof.core.votes import vote_dtype
 from poisonproof.planning.pilot import Pilot, PooledTiming
-from poisonproof.system.threads import n_cores
+from poisonproof.system.determinism import n_cores
 from poisonproof.training.member_files import MEMBERS_PER_FILE
 from poisonproof.training.pooled import KERNEL_BYTES
-from poisonproof.votes.votes import vote_dtype
 
 INDEX_BYTES = 8
 COEFFICIENT_BYTES = 4

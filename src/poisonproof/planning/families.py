@@ -15,17 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.certificates.ballots import Radii, certify_counts
-from poisonproof.certificates.neighbours import certify_order
-from poisonproof.certificates.shares import balanced_shares
+from poisonproof.ballots.distances import Nearness, write_distances
+from poisonproof.ballots.neighbor_radii import certify_order
+from poisonproof.ballots.radii import Radii, certify_counts
+from poisonproof.ballots.voters import Map, Voters, nearest_voters
+from poisonproof.core.metrics import balanced_shares
 from poisonproof.data import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.maps.choosing import map_for
 from poisonproof.planning.plan import make_plan
 from poisonproof.samples.labels import read_labels
-from poisonproof.votes.describing import Map
-from poisonproof.votes.nearness import Nearness, write_distances
-from poisonproof.votes.voters import Voters, nearest_voters
 
 SEED = 0x66616D696C79
 MOST_ASKED = 400

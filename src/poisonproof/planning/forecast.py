@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import ndtri
 
-from poisonproof.certificates.methods import certify
-from poisonproof.partition.spread import Spread
-from poisonproof.system.threads import one_linear_algebra_thread
-from poisonproof.votes.votes import Votes, vote_dtype
+from poisonproof.core.certify import certify
+from poisonproof.core.spread import Spread
+from poisonproof.core.votes import Votes, vote_dtype
+from poisonproof.system.determinism import one_linear_algebra_thread
 
 RIGHT_STEPS = 48
 STRONGEST = (0.12, 0.25, 0.38, 0.5, 0.62, 0.74, 0.86, 0.96)

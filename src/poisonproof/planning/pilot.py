@@ -19,14 +19,14 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
+from poisonproof.core.split import Split
+from poisonproof.core.spread import Spread
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.estimators.prepared import Prepared, prepare
-from poisonproof.partition.split import Split
-from poisonproof.partition.spread import Spread
 from poisonproof.planning.forecast import VoteShares, balancing, estimate_shares
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.kinds import Samples
-from poisonproof.system.threads import n_cores, one_linear_algebra_thread
+from poisonproof.system.determinism import n_cores, one_linear_algebra_thread
 from poisonproof.training.engine import Engine, engine_of
 from poisonproof.training.member_by_member import train_and_vote
 from poisonproof.training.member_files import save_members

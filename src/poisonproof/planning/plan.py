@@ -18,19 +18,19 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
+from poisonproof.core.split import Split
+from poisonproof.core.spread import Spread
 from poisonproof.data import Dataset
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.learners.describe import describe
 from poisonproof.learners.table import TableClassifier
-from poisonproof.partition.split import Split
-from poisonproof.partition.spread import Spread
 from poisonproof.planning.costs import Site, bill
 from poisonproof.planning.forecast import predicted_fraction
 from poisonproof.planning.pilot import Bench, Pilot
+from poisonproof.samples.convert import count_rows, take_rows
 from poisonproof.samples.labels import label_cells, one_by_one
-from poisonproof.samples.rows import count_rows, take_rows
 from poisonproof.system.files import read_record, write_record
-from poisonproof.system.memory import resident_bytes
+from poisonproof.system.machine import resident_bytes
 from poisonproof.system.progress import counted
 from poisonproof.training.engine import engine_of
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from poisonproof.ballots.classifiers import BallotClassifier, NeighborVoteClassifier, SampleVoteClassifier
+from poisonproof.core.split import Split
 from poisonproof.data import Dataset
 from poisonproof.errors import PoisonproofError
-from poisonproof.estimators.ballots import BallotClassifier
-from poisonproof.estimators.neighbours import NeighborVoteClassifier
-from poisonproof.estimators.samples_vote import SampleVoteClassifier
 from poisonproof.maps.choosing import map_for
-from poisonproof.partition.split import Split
 from poisonproof.planning.families import best_of_each, where_samples_vote
 from poisonproof.premises import Premise
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from poisonproof.comparison import BY_SAMPLES, PROOF, Comparison, Row
-from poisonproof.display.markup import in_markdown
-from poisonproof.display.numbers import percent
+from poisonproof.display import in_markdown, percent
 
 
 def title(comparison: Comparison) -> str:

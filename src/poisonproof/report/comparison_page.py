@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from poisonproof.comparison import Comparison, Row
-from poisonproof.display.charts import stairs, ticks
+from poisonproof.display import stairs, ticks
 from poisonproof.report.comparison import cells, header, markdown, remarks, title
 from poisonproof.report.figures import comparison_curves
 from poisonproof.report.page import own_source, templates

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.certificates.certificate import UNSEEN, Certificate
-from poisonproof.votes.votes import UNSEEN_LABEL
+from poisonproof.core.certificate import UNSEEN, Certificate
+from poisonproof.core.votes import UNSEEN_LABEL
 
 LARGEST_MATRIX = 12  # classes that a phone can still show side by side, if it scrolls
 MOST_MISTAKES = 15

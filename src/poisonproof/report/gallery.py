@@ -12,16 +12,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from poisonproof.certificates.certificate import UNSEEN
-from poisonproof.certificates.methods import Certificate
-from poisonproof.certificates.samples_vote import speaking
-from poisonproof.display.text import shown
-from poisonproof.samples.canonical import to_samples
+from poisonproof.ballots.certify import speaking
+from poisonproof.ballots.tallies import Ballots, Neighbours
+from poisonproof.core.certificate import UNSEEN
+from poisonproof.core.certify import Certificate
+from poisonproof.core.votes import Votes
+from poisonproof.display import shown
+from poisonproof.samples.convert import take_rows, to_samples
 from poisonproof.samples.kinds import NumberSamples, Samples, SparseSamples, TableSamples, TextSamples
-from poisonproof.samples.rows import take_rows
-from poisonproof.votes.ballots import Ballots
-from poisonproof.votes.neighbours import Neighbours
-from poisonproof.votes.votes import Votes
 
 Cell = tuple[str, str]
 

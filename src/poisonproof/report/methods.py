@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from poisonproof.certificates.certificate import Certificate
-from poisonproof.certificates.methods import Method, certify
-from poisonproof.votes.ballots import Ballots
-from poisonproof.votes.neighbours import Neighbours
-from poisonproof.votes.votes import Votes
+from poisonproof.ballots.tallies import Ballots, Neighbours
+from poisonproof.core.certificate import Certificate
+from poisonproof.core.certify import Method, certify
+from poisonproof.core.votes import Votes
 
 MOST_VOTES = 1_000_000  # beyond which "tight" is not worked out for a picture: some seconds
 

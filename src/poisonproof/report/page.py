@@ -15,12 +15,11 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
-from poisonproof.certificates.certificate import UNSEEN, Certificate, attack_sizes
-from poisonproof.certificates.shares import labels_of_codes
-from poisonproof.certificates.target_medians import median_radii_against_targets
-from poisonproof.display.charts import histogram, stairs, survival, ticks
-from poisonproof.display.numbers import percent
-from poisonproof.display.text import shown, shown_lines
+from poisonproof.core.certificate import UNSEEN, Certificate, attack_sizes
+from poisonproof.core.certify import median_radii_against_targets
+from poisonproof.core.metrics import labels_of_codes
+from poisonproof.core.votes import class_indices, own_codes
+from poisonproof.display import histogram, percent, shown, shown_lines, stairs, survival, ticks
 from poisonproof.errors import PoisonproofError
 from poisonproof.report.confusion import Confusion
 from poisonproof.report.gallery import Tile, gallery
@@ -34,7 +33,6 @@ from poisonproof.runs.manifest import Manifest
 from poisonproof.runs.outcome import Outcome
 from poisonproof.samples.schema import FEATURES
 from poisonproof.system.files import sha256_of, write_bytes
-from poisonproof.votes.votes import class_indices, own_codes
 
 TEMPLATES = PackageLoader("poisonproof", "report/templates")
 MOST_TARGETS = 100  # classes beyond which the page does not certify against each of them

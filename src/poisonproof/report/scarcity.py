@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from poisonproof.display.numbers import percent
-from poisonproof.display.text import shown
+from poisonproof.display import percent, shown
 from poisonproof.runs.outcome import Outcome
 
 FEW = 30  # samples of a class in a subset; with more it is not their number that base classifiers disagree for

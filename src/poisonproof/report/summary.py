@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.certificates.methods import Certificate
-from poisonproof.certificates.shares import Caution, ClassShare
-from poisonproof.display.numbers import percent
+from poisonproof.core.certify import Certificate
+from poisonproof.core.metrics import Caution, ClassShare
+from poisonproof.display import percent
 from poisonproof.runs.outcome import Outcome
 
 MOST_CLASSES = 20

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.display.text import shown
+from poisonproof.display import shown
 from poisonproof.errors import DamagedFileError, PoisonproofError
-from poisonproof.partition.subsets import DIGEST_BYTES
+from poisonproof.core.subsets import DIGEST_BYTES
 from poisonproof.premises import PremiseWarning
-from poisonproof.samples.canonical import digest_of
+from poisonproof.samples.convert import digest_of
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.files import open_arrays, reading, write_arrays
 from poisonproof.system.progress import progress
@@ -29,7 +29,7 @@ from poisonproof.training.engine import engine_of
 from poisonproof.training.member_list import check_answered, told_failures
 from poisonproof.training.provenance import packed, unpacked
 from poisonproof.training.work import Answers, Block, Made, Missing, Order, Refusal, Resources, Standing
-from poisonproof.votes.votes import vote_dtype
+from poisonproof.core.votes import vote_dtype
 
 ARRAYS = ("votes", "subsets", "trained", "refusals")
 log = logging.getLogger(__name__)

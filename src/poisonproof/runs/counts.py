@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import DamagedFileError
-from poisonproof.estimators.samples_vote import Heard, SampleVoteClassifier
-from poisonproof.samples.canonical import digest_of
+from poisonproof.ballots.classifiers import Heard, SampleVoteClassifier
+from poisonproof.samples.convert import digest_of
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.files import open_arrays, reading, write_arrays
 from poisonproof.system.progress import progress
-from poisonproof.votes.votes import labels_to_json
+from poisonproof.core.votes import labels_to_json
 
 FORMAT = "poisonproof counts 1"
 TESTS_PER_BLOCK = 1024

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.estimators.ballots import BallotClassifier
-from poisonproof.estimators.neighbours import NeighborVoteClassifier
-from poisonproof.estimators.samples_vote import SampleVoteClassifier
+from poisonproof.ballots.classifiers import BallotClassifier
+from poisonproof.ballots.classifiers import NeighborVoteClassifier
+from poisonproof.ballots.classifiers import SampleVoteClassifier
 from poisonproof.learners.describe import describe
 from poisonproof.maps.declared import OWN, map_of, record_of
 from poisonproof.maps.encoders import Encoder
-from poisonproof.partition.split import Split
+from poisonproof.core.split import Split
 
 CLASSIFIERS: dict[str, type[SampleVoteClassifier]] = {
     kind.method: kind for kind in (BallotClassifier, NeighborVoteClassifier)

@@ -20,17 +20,17 @@ from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.estimators.prepared import Prepared, prepare_dataset
 from poisonproof.learners.describe import describe
-from poisonproof.partition.spread import Spread
-from poisonproof.partition.store import StoredSamples, StoredSubsets
+from poisonproof.core.spread import Spread
+from poisonproof.data.store import StoredSamples, StoredSubsets
 from poisonproof.runs.layout import CONCLUSIONS, LOCK, OWN, PARTITIONS, SCRATCH, altered
 from poisonproof.runs.manifest import FILE, Identity, Manifest, RunSettings
 from poisonproof.runs.plain import check_plain
 from poisonproof.runs.removal import commitment, new_receipt
-from poisonproof.samples.rows import count_rows
-from poisonproof.system.environment import environment
+from poisonproof.samples.convert import count_rows
+from poisonproof.system.machine import environment
 from poisonproof.system.files import PART, reading
-from poisonproof.system.locks import sole_writer
-from poisonproof.system.scratch import sweep_scratch
+from poisonproof.system.files import sole_writer
+from poisonproof.system.parallel import sweep_scratch
 from poisonproof.training.engine import engine_of
 from poisonproof.training.member_memory import MemberMemory
 from poisonproof.training.pooled_memory import PooledMemory

@@ -15,7 +15,7 @@ from poisonproof.runs.layout import SCRATCH
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.runs.outcome import Clock
 from poisonproof.runs.run import write_ensemble
-from poisonproof.system.threads import at_most_threads
+from poisonproof.system.determinism import at_most_threads
 from poisonproof.training.provenance import of_run
 from poisonproof.training.work import Order, Resources
 

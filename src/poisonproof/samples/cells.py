@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import WrongTypeError
+from poisonproof.samples.datetimes import is_moment, microseconds, moment_text
 from poisonproof.samples.hashing import hash_bytes
-from poisonproof.samples.moments import is_moment, microseconds, moment_text
 from poisonproof.samples.schema import number_in
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -2,6 +2,8 @@
 
 What is hashed, compared and fed is a cell's own content. Codes are only how it is kept: which code a cell has depends
 on the others, so no code ever leaves a column. A base classifier's categories are still those of its own subset.
+
+Arrays less a few rows: what stays is copied in long stretches, not row by row.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from operator import lt
 from typing import Any, Self
 
@@ -17,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.samples.cells import cell_codes, cell_key, order_of_cell
-from poisonproof.samples.stretches import less_rows
 
 Reader = Callable[[Any], tuple[float | str | None, bool]]
 """A value as a canonical cell, and whether it is missing because it could not be read."""
@@ -278,3 +280,14 @@ def _writes_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+FEW = 64
+
+
+def less_rows(values: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
+    """A copy of an array without these rows, which increase."""
+    if len(rows) > FEW:
+        return np.delete(values, rows, axis=0)
+    ends = [-1, *rows.tolist(), len(values)]
+    return np.concatenate([values[before + 1 : row] for before, row in pairwise(ends)])

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.samples.moments import time_in
+from poisonproof.samples.datetimes import time_in
 
 FORMAT = "poisonproof schema 1"
 ROLES = ("number", "category", "text", "label", "group", "ignore")

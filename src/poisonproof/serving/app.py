@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from poisonproof.data.streaming import in_place
-from poisonproof.display.text import shown_lines
+from poisonproof.display import shown_lines
 from poisonproof.runs.answers import Question, SavedRun
 from poisonproof.samples.labels import label_cell
 from poisonproof.serving.batching import Batcher

@@ -2,6 +2,10 @@
 
 Everything is written to a temporary name in the same folder, flushed to disk and renamed, so a
 reader never meets half a file. Nothing here reads or writes pickle.
+
+One writer for a folder at a time, on every system.
+
+Which files encoders may open where the files of a run are a stranger's.
 """
 
 from __future__ import annotations
@@ -14,13 +18,16 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
-from poisonproof.errors import DamagedFileError, WrongTypeError
+from poisonproof.errors import DamagedFileError, PoisonproofError, UnnamedFileError, WrongTypeError
 from poisonproof.system.archives import (
     NoRegularFileError,
     npz_in,
@@ -264,3 +271,67 @@ def _check_seal(path: str | Path) -> None:
             size -= len(piece)
     if digest.hexdigest().encode() != stated:
         raise DamagedFileError(f"{path} is altered: its bytes do not have the digest that it states.")
+
+
+@contextmanager
+def sole_writer(folder: Path, lock: str) -> Iterator[None]:
+    """Hold the lock of a folder, made if it is absent; a second process is told so.
+
+    What killed writers left in the folder is removed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        held = FileLock(folder / lock).acquire(timeout=0)
+    except Timeout:
+        raise PoisonproofError(f"Another process is writing {folder}; wait for it or choose another --out.") from None
+    with held:
+        sweep(folder)
+        yield
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+PACKAGE = "package:"  # in front of a place inside an installed package
+PARTS = ("encoder", "features", "beside")
+_named: ContextVar[frozenset[str] | None] = ContextVar("named files", default=None)
+
+
+@contextmanager
+def opening_only(at_hand: Any) -> Iterator[None]:
+    """Within, no encoder opens a file but weights in installed packages and the files of encoders that are at hand.
+
+    ``at_hand`` is an encoder, a learner behind one, or anything else, which names none. What a stranger's run names may
+    lie anywhere.
+    """
+    parts, places = [at_hand], set()
+    while parts:
+        part = parts.pop()
+        places.add(getattr(part, "place", None))
+        parts += [inner for name in PARTS if (inner := getattr(part, name, None)) is not None]
+    token = _named.set(frozenset(place for place in places if isinstance(place, str)))
+    try:
+        yield
+    finally:
+        _named.reset(token)
+
+
+def opens_only_the_estimators(function: Callable[P, T]) -> Callable[P, T]:
+    """A function within which only files of the encoder in its argument ``estimator`` are opened."""
+
+    @wraps(function)
+    def careful(*args: P.args, **more: P.kwargs) -> T:
+        with opening_only(more.get("estimator")):
+            return function(*args, **more)
+
+    return careful
+
+
+def check_may_open(place: str | Path) -> None:
+    """Refuse a file of an encoder that nobody at hand has named; see `opening_only`."""
+    named, place = _named.get(), str(place)
+    in_package = place.startswith(PACKAGE) and ".." not in place
+    if named is not None and place not in named and not in_package:
+        raise UnnamedFileError(
+            f"The run names the encoder's file {place}, and nothing is opened because a run says so; if it is yours, "
+            f"name it: --encoder {Path(place).name} (estimator= in Python)."
+        )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.samples.batch import ONE_BY_ONE, declares
+from poisonproof.samples.batches import ONE_BY_ONE, declares
 
 BATCH = 512
 BY_ROW = {("sklearn.naive_bayes", "GaussianNB")}

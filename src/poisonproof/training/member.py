@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.core.votes import ranked_by_score
 from poisonproof.errors import PoisonproofError, UnnamedFileError
 from poisonproof.learners.seeding import Seeder, isolated
-from poisonproof.samples.batch import takes_columns, takes_texts
+from poisonproof.samples.batches import takes_columns, takes_texts
 from poisonproof.samples.kinds import Samples, TableSamples, TextSamples
-from poisonproof.system.threads import with_limited_libraries
+from poisonproof.system.determinism import with_limited_libraries
 from poisonproof.training import linear
 from poisonproof.training.asking import ask_in_batches
-from poisonproof.votes.rankings import ranked_by_score
 
 # What a learner may raise through no fault of its subset: falling back would hide it.
 NOT_THE_SUBSETS_FAULT = (MemoryError, OSError, ImportError, RecursionError, BrokenExecutor, UnnamedFileError)
@@ -139,7 +139,7 @@ def vote_of(
 def ranking_of(
     member: Member, fed: Any, votes: NDArray[np.int64], n_classes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], str | None]:
-    """The base classifier's rankings of the samples it is fed (see `poisonproof.votes.rankings`), with its votes in
+    """The base classifier's rankings of the samples it is fed (see `poisonproof.core.votes`), with its votes in
     first place, where it gave no scores, and why.
 
     It ranks the classes of its subset, by score, the smaller class first among equals. Where it gives no score, they

@@ -19,17 +19,17 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.utils.parallel import delayed
 
+from poisonproof.core.subsets import TrainingSets
+from poisonproof.data.store import StoredSubsets
 from poisonproof.learners.seeding import Seeder, kept_generators
 from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import TextClassifier
 from poisonproof.maps.encoders import remembering
-from poisonproof.partition.store import StoredSubsets
-from poisonproof.partition.subsets import TrainingSets
 from poisonproof.samples.kinds import Samples, TextSamples
-from poisonproof.system.environment import environment
+from poisonproof.system.determinism import caller, limit_worker
 from poisonproof.system.files import sha256_of
+from poisonproof.system.machine import environment
 from poisonproof.system.progress import counted
-from poisonproof.system.threads import caller, limit_worker
 from poisonproof.training.member import (
     Member,
     check_gives_scores,

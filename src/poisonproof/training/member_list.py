@@ -15,20 +15,20 @@ from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
+from poisonproof.core.votes import vote_dtype
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.seeding import kept_generators
 from poisonproof.maps.encoders import remembering
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.kinds import Samples
+from poisonproof.system.determinism import caller, limit_worker, one_linear_algebra_thread
+from poisonproof.system.parallel import copies_held, dead_workers_told, own_workers, sent_once
 from poisonproof.system.progress import counted
-from poisonproof.system.threads import caller, limit_worker, one_linear_algebra_thread
-from poisonproof.system.workers import copies_held, dead_workers_told, own_workers, sent_once
 from poisonproof.training.member import Member, check_gives_scores, fed_to, ranking_of, vote_of
 from poisonproof.training.member_files import STACK, load_members
 from poisonproof.training.stacked import Read, Stacked, stacked
 from poisonproof.training.stacked_files import KeptStack, read_stack
 from poisonproof.training.work import Refusal
-from poisonproof.votes.votes import vote_dtype
 
 BLOCKS_PER_JOB = 8
 MAX_BLOCK = 64

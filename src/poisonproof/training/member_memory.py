@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 from joblib import effective_n_jobs
 
-from poisonproof.display.numbers import in_bytes
+from poisonproof.core.votes import vote_dtype
+from poisonproof.data.store import StoredSubsets
+from poisonproof.display import in_bytes
 from poisonproof.errors import PoisonproofError
-from poisonproof.partition.store import StoredSubsets
 from poisonproof.samples.kinds import Samples
-from poisonproof.system.memory import resident_bytes
-from poisonproof.system.workers import smallest_worker
+from poisonproof.system.machine import resident_bytes
+from poisonproof.system.parallel import smallest_worker
 from poisonproof.training.member_files import MEMBERS_PER_FILE
 from poisonproof.training.work import Training
-from poisonproof.votes.votes import vote_dtype
 
 FED = 8  # a subset as it is read, in order, as it is fed, and what the learner makes of it
 PROCESS_BYTES = 300_000_000  # of a worker that has imported what learners need

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from poisonproof.core.split import Split
+from poisonproof.core.spread import Spread
+from poisonproof.core.subsets import DIGEST_BYTES
+from poisonproof.core.votes import labels_from_json, labels_to_json
 from poisonproof.errors import DamagedFileError, check_format
 from poisonproof.learners.arrived import PREMISE as ARRIVED
 from poisonproof.learners.encoded import check_function, encoder_in, without_cache
-from poisonproof.partition.split import Split
-from poisonproof.partition.spread import Spread
-from poisonproof.partition.subsets import DIGEST_BYTES
 from poisonproof.premises import from_records, to_records
 from poisonproof.system.files import read_record, reading, sha256_of, write_bytes, write_record
 from poisonproof.training.engine import engine_named, engine_of
 from poisonproof.training.member_files import ESTIMATOR, dumped, load_state
-from poisonproof.votes.votes import labels_from_json, labels_to_json
 
 FORMAT = "poisonproof model 2"  # 1: feature maps of images without metric and patches
 RECORD = "model.json"

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.core.subsets import TrainingSets
+from poisonproof.core.votes import vote_dtype
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.kernel_ridge import (
     Pool,
@@ -21,11 +23,9 @@ from poisonproof.learners.kernel_ridge import (
     concatenated,
     vote_of_subsets,
 )
-from poisonproof.partition.subsets import TrainingSets
 from poisonproof.samples.kinds import Samples
-from poisonproof.system.threads import at_most_threads, in_threads, one_linear_algebra_thread
+from poisonproof.system.determinism import at_most_threads, in_threads, one_linear_algebra_thread
 from poisonproof.training.work import Kept, Training
-from poisonproof.votes.votes import vote_dtype
 
 KERNEL_BYTES = 1 << 29
 FEWEST_AT_ONCE = 16

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.kinds import Samples
+from poisonproof.system.determinism import at_most_threads
 from poisonproof.system.files import open_arrays
-from poisonproof.system.threads import at_most_threads
 from poisonproof.training.pooled import PooledMembers, fit_pooled, votes_together
 from poisonproof.training.pooled_files import POOL, POOLED_FILES, kept_pooled, load_pooled, save_pooled
 from poisonproof.training.pooled_memory import PooledMemory, pooled_memory

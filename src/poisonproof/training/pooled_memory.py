@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poisonproof.display.numbers import in_bytes
+from poisonproof.core.votes import vote_dtype
+from poisonproof.display import in_bytes
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.kernel_ridge import NUMBERS_PER_PRODUCT, ROWS_PER_PRODUCT, Pool
-from poisonproof.system.memory import memory, peak_bytes
-from poisonproof.system.threads import n_cores
+from poisonproof.system.determinism import n_cores
+from poisonproof.system.machine import memory, peak_bytes
 from poisonproof.training.pooled import FEWEST_AT_ONCE
 from poisonproof.training.work import Training
-from poisonproof.votes.votes import vote_dtype
 
 REMEDY = "a larger k makes subsets smaller, a smaller d fewer of them"
 

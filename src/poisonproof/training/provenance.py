@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.system.environment import environment
 from poisonproof.system.files import open_arrays
+from poisonproof.system.machine import environment
 from poisonproof.training.pooled_files import POOL
 from poisonproof.training.work import Made
 

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.learners.word_reading import WordReading
-from poisonproof.samples.batch import takes_texts
+from poisonproof.samples.batches import EncodedTexts, Shared, takes_texts
 from poisonproof.samples.kinds import Samples, TableSamples, TextSamples
-from poisonproof.samples.texts import EncodedTexts, Shared
 
 MOST_BYTES = 1 << 28
 OF_WORDS, OF_PIECES = 8, 48  # bytes for each character, from above: words and pairs of words, and pieces of words

@@ -14,19 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.core.votes import vote_dtype
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.lanes import chosen, is_sum, lane_of, reading_of
 from poisonproof.learners.table_stack import CATEGORIES, NUMBERS, OBJECTS, TEXTS, TableStack, Words
 from poisonproof.learners.text import TextClassifier
 from poisonproof.learners.word_reading import WordReading
-from poisonproof.samples.batch import MISSING_NAME, name_of
+from poisonproof.samples.batches import MISSING_NAME, can_be_read, name_of
 from poisonproof.samples.columns import NUMBER, OBJECT
 from poisonproof.samples.kinds import NumberSamples, Samples, SparseSamples, TableSamples, TextSamples
-from poisonproof.samples.texts import can_be_read
 from poisonproof.system.compiled import njit
-from poisonproof.system.threads import in_threads
+from poisonproof.system.determinism import in_threads
 from poisonproof.training.member import Member
-from poisonproof.votes.votes import vote_dtype
 
 LANES = 64
 ROWS_PER_TASK = 1 << 9

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.partition.subsets import TrainingSets
+from poisonproof.core.subsets import TrainingSets
 from poisonproof.samples.kinds import Samples
 
 Made = frozenset[str]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.system.opening import opens_only_the_estimators
+from poisonproof.system.files import opens_only_the_estimators
 from poisonproof.verification import checks
 from poisonproof.verification.arithmetic import Arithmetic
 from poisonproof.verification.evidence import Evidence, check_format, open_certificate, open_manifest, open_run

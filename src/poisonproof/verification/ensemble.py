@@ -10,21 +10,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from poisonproof.core.split import Split
+from poisonproof.core.spread import Spread
+from poisonproof.core.votes import labels_from_json
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.estimators.prepared import Prepared, prepare
 from poisonproof.learners.describe import describe
 from poisonproof.learners.presets import LEARNERS, preset
-from poisonproof.partition.split import Split
-from poisonproof.partition.spread import Spread
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.kinds import Samples
-from poisonproof.system.environment import environment
+from poisonproof.system.machine import environment
 from poisonproof.training.member_files import ESTIMATOR, UntrustedTypesError, load_state, types_of
 from poisonproof.verification.checks import NO_DATA
 from poisonproof.verification.evidence import MODEL, Evidence
 from poisonproof.verification.records import same
 from poisonproof.verification.verdict import NotCheckedError, NotTrueError
-from poisonproof.votes.votes import labels_from_json
 
 
 class Ensemble:

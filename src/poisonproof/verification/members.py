@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.partition.split import Split
+from poisonproof.core.split import Split
 from poisonproof.premises import PremiseWarning
 from poisonproof.runs.election import CLASSIFIERS
 from poisonproof.training.engine import engine_named

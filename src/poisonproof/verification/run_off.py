@@ -11,7 +11,7 @@ election fulfils several conditions of the form cover(w) ≥ gap at once, and so
 
 A cover is at most the sum of the r largest sums over spread(j), and at most the sum of the r·d largest weights of base
 classifiers. A radius is proved if for every pair {a, b} and every c some multipliers need more than that. The ones that
-are tried are those that `poisonproof.certificates.runoff` counts with, so that the largest radius proved is the radius.
+are tried are those that `poisonproof.core.runoff` counts with, so that the largest radius proved is the radius.
 
 Rankings may be cut: of two classes that a cut one does not name nothing is known, and what would be best for the
 attacker is taken. Its proofs are not for poisonproof-check.

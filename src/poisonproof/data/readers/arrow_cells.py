@@ -16,7 +16,7 @@ from poisonproof.data.readers.lines import decoded, is_utf_8
 from poisonproof.data.readers.part import NOT_UTF_8
 from poisonproof.data.readers.pieces import Vocabulary
 from poisonproof.samples.cells import drop_missing, number_cell, text_of
-from poisonproof.samples.moments import floor_microseconds, text_of_microseconds
+from poisonproof.samples.datetimes import floor_microseconds, text_of_microseconds
 
 
 class ArrowCells:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from poisonproof.data.readers.lines import MOST_BYTES
 from poisonproof.data.readers.part import Part, texts
-from poisonproof.display.numbers import in_bytes
+from poisonproof.display import in_bytes
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.schema import ImageSchema, closeness
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from poisonproof.data.readers.part import LeftOut
 from poisonproof.data.readers.pieces import Piece, Vocabulary
 from poisonproof.data.readers.tables import Table
-from poisonproof.display.text import nearest
+from poisonproof.display import nearest
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.labels import label_cells
 from poisonproof.samples.schema import MISSING, WORDS_OF_A_TEXT, Decimal, TableSchema, closeness, number_in

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from poisonproof.data.readers.part import LeftOut
-from poisonproof.display.numbers import in_bytes
+from poisonproof.display import in_bytes
 from poisonproof.errors import PoisonproofError
-from poisonproof.system.memory import memory
+from poisonproof.system.machine import memory
 
 LONGEST_LINE = 1 << 22
 NUL, TOO_LONG = "with NUL bytes", "too long"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from poisonproof.data.readers.lines import MOST_BYTES
 from poisonproof.data.readers.part import LeftOut, Part, notes_of, texts
-from poisonproof.display.numbers import in_bytes
+from poisonproof.display import in_bytes
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.cells import text_of
 from poisonproof.samples.schema import ArraySchema

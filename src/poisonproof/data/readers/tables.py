@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from poisonproof.data.readers.part import LeftOut, Part, notes_of
 from poisonproof.data.readers.pieces import ABSENT, Piece, PieceColumn, Vocabulary
-from poisonproof.display.text import nearest
+from poisonproof.display import nearest
 from poisonproof.errors import PoisonproofError, missing_extra
 from poisonproof.samples.columns import Column, finite_numbers
 from poisonproof.samples.kinds import TableSamples

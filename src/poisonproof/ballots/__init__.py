@@ -1,0 +1,1 @@
+"""Where training samples vote: ballots and nearest neighbors."""

@@ -1,0 +1,859 @@
+"""What classifiers share in which the training samples themselves vote, through a fixed map.
+
+BallotClassifier: every training sample casts a ballot about x, for its label if near and against it if far.
+
+NeighborVoteClassifier: the K nearest training samples vote, with the exact certificate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from poisonproof.ballots.certify import FLIPS_ALONE, certify_ballots, certify_neighbours, scores_and_radii
+from poisonproof.ballots.distances import STEPS, Metric, Nearness
+from poisonproof.ballots.tallies import Ballots, Neighbours, Voices
+from poisonproof.ballots.voters import Described, Known, Map, Voters, count_cells, nearest_voters
+from poisonproof.core.certificate import Certificate
+from poisonproof.core.split import Split
+from poisonproof.core.votes import labels_in_words, vote_dtype
+from poisonproof.errors import PoisonproofError, WrongTypeError
+from poisonproof.estimators.base import (
+    CertifiedClassifier,
+    data_premises,
+    label_faults,
+    left_out_words,
+    outline,
+    table_premises,
+    typed_premises,
+    warn,
+)
+from poisonproof.estimators.surroundings import seen_around
+from poisonproof.learners.describe import describe
+from poisonproof.learners.encoded import as_encoder
+from poisonproof.maps.declared import is_default
+from poisonproof.maps.encoders import WIDTH, Encoder
+from poisonproof.maps.tables import TableFeatures
+from poisonproof.maps.trusted import TrustedFeatures
+from poisonproof.premises import Premise, declared_if
+from poisonproof.samples.cells import order_of_cell
+from poisonproof.samples.convert import row_numbers
+from poisonproof.samples.frames import as_frame
+from poisonproof.samples.kinds import Samples
+from poisonproof.samples.labels import (
+    MOST_INFERRED,
+    Cell,
+    class_array,
+    id_cells,
+    label_cells,
+    one_by_one,
+    places_of,
+    read_labels,
+)
+from poisonproof.system.determinism import at_most_threads
+
+DEFAULT_SCALE = 64.0
+OF_THE_RULE = ("map", "near", "class sizes", "voices", "number of neighbours")
+"""Premises whose parameters are read when the vote is held."""
+
+
+class Change(NamedTuple):
+    """What `update` did."""
+
+    removed: int
+    added: int
+
+
+class Heard(NamedTuple):
+    """What the voters say of some test samples, in whole numbers: all that depends on those samples.
+
+    ``said``: counts by class, or labels in order of distance. ``own``: whether a copy of a test sample would be near
+    it, or come first: then its radius is exact.
+    """
+
+    said: NDArray[Any]
+    own: NDArray[np.bool_]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Heard]) -> Heard:
+        """What was heard of several lots of samples, one after the other."""
+        return cls(np.concatenate([part.said for part in parts]), np.concatenate([part.own for part in parts]))
+
+
+class Arrivals(NamedTuple):
+    """Training samples as they come: described, with their labels' codes, and which of them are kept."""
+
+    samples: Samples
+    described: Described
+    codes: NDArray[np.int64]
+    owners: NDArray[np.int64]
+    kept: NDArray[np.bool_]
+
+
+class SampleVoteClassifier(CertifiedClassifier):
+    """A classifier whose voters are its training samples.
+
+    Subclasses have the parameters ``features``, ``metric``, ``scale``, ``split``, ``classes`` and ``n_jobs``, and say
+    what voters near and far count for.
+    """
+
+    method: ClassVar[str]
+    """What the command line calls this way to vote."""
+    features: Any
+    encoder: Any
+    metric: Metric
+    scale: float
+    split: str | Split
+    n_jobs: int | None
+    voters_: Voters
+    map_: Map
+    split_: Split
+    _oddities: list[str]
+    contributors_: dict[Cell, int]
+    """The number of each contributor's id; empty where samples vote by themselves."""
+    places_: NDArray[np.int64]
+    """Where the voter of each row of the training data stands; -1 for rows that were left out."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.string = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Describe the training samples by the map and keep them: they are the voters.
+
+        Parameters
+        ----------
+        X : array (n_samples, …), sparse matrix, DataFrame (pandas, Polars, PyArrow), or list of strings
+        y : array (n_samples,)
+        groups : array (n_samples,), optional
+            Contributor ids. Then contributors vote, and radii count them.
+        """
+        with at_most_threads(self.n_jobs):
+            return self._fit(X, y, groups)
+
+    def _fit(self, X: Any, y: Any, groups: Any = None, known: Known | None = None) -> Self:
+        """As `fit`; samples whose features are known are not described again. They must be this map's."""
+        self._check_parameters()
+        if y is None:
+            raise PoisonproofError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        split, typed = self._split_for(groups), typed_premises(y, groups)
+        X = as_frame(X)
+        samples = split.samples(X)
+        validate_data(self, outline(X, samples), skip_check_array=True)
+        declared = self._declared_classes()
+        ids = id_cells(groups)
+        self.classes_, codes, cells = read_labels(y, declared, ids)
+        self.classes_inferred_ = declared is None
+        self.split_, self.kind_of_samples_ = split, samples.kind
+        self.map_ = Map.of(self._chosen_map(), self.scale, samples)
+        Nearness(self.metric, self.map_.mirrored)
+        if self.metric == "cosine" and hasattr(self.map_.features, "views"):
+            raise PoisonproofError("A feature map with several views of a sample needs the metric 'euclidean'.")
+        self._check_classes()
+        self.contributors_ = {}
+        arrived = self._arrived(samples, codes, cells, ids, first=True, known=known)
+        kept = np.flatnonzero(arrived.kept)
+        if len(kept) == 0:
+            raise PoisonproofError(f"None of the {len(codes)} training samples can vote: {'; '.join(self._oddities)}.")
+        self.places_ = np.full(len(codes), -1, np.int64)
+        self.places_[kept] = np.arange(len(kept))
+        self.voters_ = self._voters_of(arrived, kept)
+        self.n_dropped_ = len(codes) - len(kept)
+        if self.classes_inferred_ and self.n_dropped_:
+            self._settle_classes()
+        of_data = data_premises(self.classes_, declared is not None, samples, split)
+        self.premises_ = (*self._own_premises(), *of_data, *table_premises(samples, split), *typed)
+        self._report_dropped()
+        self._see_surroundings()
+        return self
+
+    def update(self, add: Any = None, remove: Any = None) -> Change:
+        """Add and remove training samples; give exactly what `fit` on the new data, with the same map, would give.
+
+        Only inferred classes keep the names that they have, and no more come once there are 1,000.
+        Nothing is trained: a voter comes or goes. Nothing of a removed sample stays in the model. A map whose units
+        were read off the training data stays as it is, as the premise says.
+
+        Parameters
+        ----------
+        add : (X, y) or (X, y, groups), optional
+            Samples to add, after the others.
+        remove : array of row numbers, or a mask over all rows, optional
+            Rows of the training data as it stands: the order of `fit`, less what was removed, and what was
+            added at its end.
+        """
+        check_is_fitted(self, "voters_")
+        self._oddities = []
+        rows = row_numbers(remove, len(self.places_))
+        added, new_classes = (None, []) if add is None else self._read_added(add)
+        staying = len(self.voters_) - int((self.places_[rows] >= 0).sum())
+        if staying + (0 if added is None else int(added.kept.sum())) == 0:
+            raise PoisonproofError("Nothing would be left to vote; at least one training sample must stay.")
+        if new_classes:  # behind the others for now; `_settle_classes` puts them in order
+            self.classes_ = class_array([*self.classes_.tolist(), *new_classes])
+        self._remove(rows)
+        if added is not None:
+            kept = np.flatnonzero(added.kept)
+            places = np.full(len(added.kept), -1, np.int64)
+            places[kept] = len(self.voters_) + np.arange(len(kept))
+            self.voters_.add(self._voters_of(added, kept))
+            self.places_ = np.concatenate([self.places_, places])
+        if self.classes_inferred_:
+            self._settle_classes()
+        self.n_dropped_ = int((self.places_ < 0).sum())
+        self._forget()
+        self._restate(() if add is None else typed_premises(add[1], add[2] if len(add) > 2 else None))
+        self._report_dropped()
+        return Change(len(rows), 0 if added is None else len(added.kept))
+
+    def certify(self, X: Any) -> Certificate:
+        """Prediction, runner-up, margin and radius for every sample."""
+        raise NotImplementedError
+
+    def _heard(self, X: Any) -> Heard:
+        """What the voters say of these samples; `_votes_of` makes of it what a certificate needs."""
+        raise NotImplementedError
+
+    def _votes_of(self, heard: Heard) -> Ballots | Neighbours:
+        """What was heard with all that a certificate needs to know about it; to keep or to send."""
+        raise NotImplementedError
+
+    def _scores(self, X: Any) -> NDArray[np.int64]:
+        """What decides: the class with the largest score wins, ties go to the smaller one; an array (n, classes)."""
+        raise NotImplementedError
+
+    def predict(self, X: Any, min_radius: int | None = None) -> NDArray[Any]:
+        """The label that wins the vote on each sample.
+
+        With ``min_radius`` the answer is a masked array: it answers only where the radius is at least
+        that, and is masked elsewhere.
+        """
+        check_is_fitted(self, "voters_")
+        if min_radius is None:
+            return self.classes_[self._scores(X).argmax(axis=1)]
+        certificate = self.certify(X)
+        answer: NDArray[Any] = np.ma.masked_array(certificate.labels, certificate.radius < min_radius)
+        return answer
+
+    def save(self, path: str | Path) -> None:
+        """Keep the fitted model in a folder, without pickle; `load` serves it again.
+
+        It holds the features and labels of all training samples: whoever may read it may read those.
+        """
+        from poisonproof.ballots.voter_files import save_model
+
+        check_is_fitted(self, "voters_")
+        save_model(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path, trusted: Sequence[str] = ()) -> Self:
+        """Open a saved model; refuse one that was altered or whose map holds types nobody vouched for.
+
+        Parameters
+        ----------
+        path : path
+        trusted : sequence of str
+            Full names of types of your own (a feature map) that may be loaded.
+        """
+        from poisonproof.ballots.voter_files import load_model
+
+        return load_model(cls, path, trusted)
+
+    # What subclasses say
+
+    def _check_parameters(self) -> None:
+        """Refuse what the caller cannot mean, before anything is read."""
+
+    def _declared_classes(self) -> Sequence[Any] | None:
+        """The class list, if it is declared."""
+        return self.classes
+
+    def _check_classes(self) -> None:
+        """Settle what depends on the class list."""
+
+    def _own_premises(self) -> list[Premise]:
+        """Map and rule of the vote."""
+        features = self.map_.features
+        chosen = isinstance(features, TableFeatures) and not features.trusted
+        words = features.words if isinstance(features, TableFeatures) else describe(features)
+        value = f"{words}, {self.map_.scale:g} steps per unit, {self.metric}"
+        premises = [Premise("map", value, declared=False if chosen else declared_if(not is_default(features)))]
+        if isinstance(features, TrustedFeatures):
+            premises.append(features.premise)
+        encoder = features.features if isinstance(features, TrustedFeatures) else features
+        if isinstance(encoder, Encoder):
+            premises.append(replace(encoder.premise, declared=declared_if(not is_default(encoder))))
+        return [*premises, *([Premise(WIDTH, self.map_.measured_by, declared=False)] if self.map_.measured_by else [])]
+
+    @property
+    def _premises_in_use(self) -> tuple[Premise, ...]:
+        """Those of the fit, with the rule of the vote as it stands now: what `certify` asks for may be set after it."""
+        now = {premise.what: premise for premise in self._own_premises() if premise.what in OF_THE_RULE}
+        rule = [(premise, now.get(premise.what, premise)) for premise in self.premises_]
+        return tuple(before if before.value == after.value else after for before, after in rule)
+
+    @property
+    def _flips_alone(self) -> bool:
+        return bool(getattr(self.map_.features, FLIPS_ALONE, False))
+
+    @property
+    def _rule(self) -> dict[str, Any]:
+        """How nearness is measured, for what is kept or sent."""
+        alone = {FLIPS_ALONE: True} if self._flips_alone else {}
+        return {"metric": self.metric, "steps_per_unit": self.map_.scale, **alone}
+
+    # Reading
+
+    def _chosen_map(self) -> Any:
+        """The map that was given, by either name."""
+        if self.encoder is not None and self.features is not None:
+            raise PoisonproofError(f"Give {type(self).__name__} a map as 'features' or 'encoder', not both.")
+        return self.features if self.encoder is None else as_encoder(self.encoder)
+
+    @property
+    def _nearness(self) -> Nearness:
+        """How distances are measured."""
+        return Nearness(self.metric, self.map_.mirrored)
+
+    def _describe_test(self, X: Any) -> Described:
+        """Test samples by the map; those that it cannot read are told of, and described by zeros."""
+        check_is_fitted(self, "voters_")
+        samples = self._read_test(X, self.split_)
+        with at_most_threads(self.n_jobs):
+            described = self.map_.with_views(samples, self.map_.describe(samples))
+        if not described.readable.all():
+            n = int((~described.readable).sum())
+            warn(f"{n} samples to be answered cannot be read by the feature map and count as zeros.")
+        return described
+
+    def _split_for(self, groups: Any) -> Split:
+        split = Split.of(self.split)
+        if split is None or split.kind == "pixel-sum" or split.hash_labels:
+            raise PoisonproofError(
+                f"The 'split' of {type(self).__name__} says how samples are read; it is 'content' or 'group', labels "
+                f"not hashed. Got {self.split!r} instead."
+            )
+        if split.kind == "group" and groups is None:
+            raise PoisonproofError("The 'group' split needs groups: one contributor id per training sample.")
+        return split if groups is None else replace(split, kind="group")
+
+    def _arrived(
+        self,
+        samples: Samples,
+        codes: NDArray[np.int64],
+        cells: list[Cell],
+        ids: list[Cell] | None,
+        *,
+        first: bool,
+        known: Known | None = None,
+    ) -> Arrivals:
+        """Describe samples, number their contributors, and say who is left out and why."""
+        if len(codes) != len(samples):
+            raise PoisonproofError(
+                f"There are {len(samples)} samples but {len(codes)} labels; give one label per sample."
+            )
+        if ids is not None and len(ids) != len(samples):
+            raise PoisonproofError(f"There are {len(samples)} samples but {len(ids)} groups; give one per sample.")
+        described = (
+            self.map_.describe(samples, twice=first) if known is None else self.map_.describe_new(samples, known)
+        )
+        named = (
+            np.array([cell is not None for cell in ids], np.bool_)
+            if ids is not None
+            else np.ones(len(samples), np.bool_)
+        )
+        kept = (codes >= 0) & named & described.readable
+        numbers, following = self.contributors_, 1 + max(self.contributors_.values(), default=-1)
+        owners = np.zeros(len(samples), np.int64)
+        for row, cell in enumerate(ids or ()):
+            if kept[row]:
+                owners[row] = numbers.setdefault(cell, following)
+                following = max(following, int(owners[row]) + 1)
+        faults = {
+            **label_faults(codes, cells),
+            "have no contributor": ~named,
+            "cannot be read by the feature map": ~described.readable,
+        }
+        words = [left_out_words(fault, rows) for fault, rows in faults.items()]
+        self._oddities = [*samples.oddities, *filter(None, words)]
+        return Arrivals(samples, described, codes, owners, kept)
+
+    def _voters_of(self, arrived: Arrivals, kept: NDArray[np.int64]) -> Voters:
+        described, all_of_them = arrived.described, len(kept) == len(arrived.kept)
+        taken = slice(None) if all_of_them else kept
+        rows = Described(described.rows[taken], described.lengths[taken], described.readable[taken])
+        hashes = arrived.samples.content_hashes[taken]
+        return Voters.of(rows, arrived.codes[taken].copy(), hashes.copy(), arrived.owners[taken].copy())
+
+    # Changing
+
+    def _read_added(self, add: Any) -> tuple[Arrivals, list[Any]]:
+        """Samples to add, and labels among theirs that nobody had; nothing of the model is changed yet."""
+        if not isinstance(add, list | tuple) or len(add) not in (2, 3):
+            raise WrongTypeError(
+                f"The 'add' of update must be (X, y) or (X, y, groups). Got {type(add).__name__} instead."
+            )
+        X, y, groups = (*add, None)[:3]
+        if (groups is None) != (self.split_.kind != "group"):
+            raise PoisonproofError("Give contributor ids (groups) for all training samples or for none.")
+        samples = self._read_test(X, self.split_)
+        labels = one_by_one(y)
+        known = {cell: code for code, cell in enumerate(label_cells(self.classes_.tolist()))}
+        cells = label_cells(labels)
+        more = []
+        if self.classes_inferred_:
+            for label, cell in zip(labels, cells, strict=True):
+                if cell is not None and cell not in known and len(known) < MOST_INFERRED:
+                    known[cell] = len(known)
+                    more.append(label)
+        codes = np.array([known.get(cell, -1) for cell in cells], np.int64)
+        ids = id_cells(groups)
+        return self._arrived(samples, codes, cells, ids, first=False), more
+
+    def _remove(self, rows: NDArray[np.int64]) -> None:
+        places = self.places_[rows]
+        for source, target in self.voters_.remove(places[places >= 0]):
+            self.places_[self.places_ == source] = target
+        self.places_ = np.delete(self.places_, rows)
+
+    def _settle_classes(self) -> None:
+        """With inferred classes: those that voters have, in their order, as a fit on these samples would find them."""
+        voters, names = self.voters_, self.classes_.tolist()
+        codes, cells = voters.codes[: len(voters)], label_cells(names)
+        held = np.flatnonzero(np.bincount(codes, minlength=len(names))).tolist()
+        held.sort(key=lambda code: order_of_cell(cells[code]))
+        voters.codes[: len(voters)] = places_of(range(len(names)), held)[codes]
+        self.classes_ = class_array([names[code] for code in held])
+
+    def _forget(self) -> None:
+        """Drop what was known of contributors who have no sample left."""
+        if self.contributors_:
+            held = set(np.unique(self.voters_.owners[: len(self.voters_)]).tolist())
+            self.contributors_ = {cell: number for cell, number in self.contributors_.items() if number in held}
+
+    def _restate(self, more: tuple[Premise, ...]) -> None:
+        """The premises after an update, with ``more``: classes may be others, and what was chosen stays so."""
+        classes, premises = labels_in_words(self.classes_), dict.fromkeys((*self.premises_, *more))
+        self.premises_ = tuple(replace(p, value=classes) if p.what == "classes" else p for p in premises)
+
+    def _report_dropped(self) -> None:
+        for oddity in self._oddities:
+            warn(f"{oddity}.")
+        del self._oddities
+
+    def _see_surroundings(self) -> None:
+        around = seen_around(self)
+        self.premises_ = around.restated(self.premises_)
+        if around.fitted:
+            warn(
+                f"In the pipeline, {around.words}, in front of the vote; one poisoned sample can move every other one "
+                "that way, and then no radius holds; use a fixed map (features=) instead."
+            )
+
+
+FROM_ROWS = "rows"
+
+
+class BallotRules(SampleVoteClassifier):
+    """What is near, and how large classes should be: what ballots in one map share with ballots in many."""
+
+    near: float
+    class_sizes: Mapping[Any, int] | str | None
+    class_sizes_from: str | None
+    sizes_: NDArray[np.int64]
+    """Declared sizes in the order of the classes."""
+
+    def _limit(self) -> int:
+        return self._nearness.limit(self.near, self.map_.scale)
+
+    def _check_parameters(self) -> None:
+        """Refuse what the caller cannot mean, before anything is read."""
+        self._check_near()
+        if self.class_sizes is None:
+            return
+        if not isinstance(self.class_sizes, Mapping):
+            raise PoisonproofError(
+                f"The 'class_sizes' parameter must be sizes by label. Got {type(self.class_sizes).__name__} instead."
+            )
+        for label, size in self.class_sizes.items():
+            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
+                raise PoisonproofError(f"The size of class {label!r} must be a whole number from 0 on. Got {size!r}.")
+
+    def _check_near(self) -> None:
+        Nearness(self.metric).limit(self.near, 1.0)
+
+    def _declared_classes(self) -> Sequence[Any] | None:
+        """The class list: as given, or the keys of the declared sizes."""
+        if not isinstance(self.class_sizes, Mapping):
+            return self.classes
+        keys = list(self.class_sizes)
+        if self.classes is not None and set(label_cells(self.classes)) != set(label_cells(keys)):
+            raise PoisonproofError(
+                f"The keys of 'class_sizes' must be the classes, {list(self.classes)!r}. Got {keys!r} instead."
+            )
+        return keys
+
+    def _check_classes(self) -> None:
+        """Put declared sizes in the order of the classes."""
+        self.sizes_ = np.zeros(len(self.classes_), np.int64)
+        if isinstance(self.class_sizes, Mapping):
+            sizes = dict(zip(label_cells(self.class_sizes), self.class_sizes.values(), strict=True))
+            self.sizes_ = np.array([sizes[cell] for cell in label_cells(self.classes_.tolist())], np.int64)
+
+    def _own_premises(self) -> list[Premise]:
+        """Map, threshold, class sizes."""
+        near = Premise("near", self._near_in_words(), declared=True)
+        return [*super()._own_premises(), near, self._sizes_premise()]
+
+    def _near_in_words(self) -> str:
+        if self.metric == "cosine":
+            return f"cosine ≥ {(STEPS - self._limit()) / STEPS:.7g}"
+        return f"distance ≤ {self.near:g}, squared ≤ {self._limit()} steps"
+
+    def _sizes_premise(self) -> Premise:
+        if not self.sizes_.any():
+            return Premise("class sizes", "none declared: all classes count as equally large", declared=None)
+        listed = zip(self.classes_[:12].tolist(), self.sizes_[:12].tolist(), strict=True)
+        sizes = ", ".join(f"{label}: {size}" for label, size in listed) + (", …" if len(self.classes_) > 12 else "")
+        return Premise(
+            "class sizes", f"{sizes}; from {self.class_sizes_from or 'the caller, outside this data'}", declared=True
+        )
+
+    def _settle_classes(self) -> None:
+        super()._settle_classes()
+        self.sizes_ = np.zeros(len(self.classes_), np.int64)  # classes are inferred, so no sizes are declared
+
+
+class BallotClassifier(BallotRules):
+    """A classifier without training whose predictions withstand thousands of poisoned samples.
+
+    Every training sample votes about x: +1 for its label if it is near, −1 if it is far, through a map that does not
+    depend on the training data. One insertion or removal changes a lead by 1 at most, so the radius is the lead over
+    the runner-up, and it is exact. The catch: **the map must be fixed**. Whatever was learned or tuned on samples that
+    an attacker could touch is a premise, printed beside the radius.
+
+    Parameters
+    ----------
+    features : callable, optional
+        The map from samples to small whole numbers: `DigitFeatures`, `SignFeatures`, `ObjectFeatures`,
+        `VectorFeatures`, `HashedFeatures`, `TableFeatures`, or any function of one sample that gives numbers. Without
+        one, plain numbers are rounded to 1/scale, texts and sparse rows are hashed, and tables with categories get
+        units from these rows, which is a premise (`TableFeatures.declared` avoids it).
+    encoder : Encoder or function, optional
+        The map, instead of ``features``: see `poisonproof.encoder`.
+    near : float
+        The greatest distance that counts as near, in the map's own units; with the cosine, the least cosine.
+    metric : "euclidean" or "cosine"
+    class_sizes : dict of label to size, or "rows", optional
+        How many samples of each class there should be, **from outside**: public facts about the data, trusted rows.
+        Its keys are the class list. Without sizes all classes count as equally large, which costs nothing on balanced
+        data and much on others. "rows" takes the sizes of the training samples themselves; they move with the poison,
+        so this *is* the one-sided form, and so is its radius.
+    class_sizes_from : str, optional
+        Where the sizes come from, for the premise.
+    one_sided : bool
+        Far samples count 0 instead of −1: radius neighbours, as Jia, Liu, Cao and Gong (2022) certify them. It needs no
+        sizes and has half the radius.
+    classes : sequence, optional
+        The labels that may occur. The strict way. Otherwise they are read off ``y``, which is a premise, and every
+        certificate reckons with one more class, of score 0: with two-sided ballots that costs nearly everything.
+    voices : int
+        With contributors (``groups`` of `fit`): what the ballots of each are cut to, in sum. Class sizes then count
+        voices.
+    scale : float
+        Steps per unit to which plain numbers are rounded.
+    split : str or Split
+        How samples are read (declared dtype, schema of a table); "group" demands contributors.
+    n_jobs : int, optional
+        Workers of a cluster, as in joblib; on this machine threads do the work.
+
+    Attributes
+    ----------
+    classes_ : array
+        The labels, in increasing order.
+    voters_ : Voters
+        Features and labels of all training samples; a saved model holds them.
+    n_dropped_ : int
+        Training samples left out: their label is not one of the classes, they have no contributor, or the map cannot
+        read them.
+    premises_ : tuple of Premise
+        What every certificate of this model takes as given.
+    """
+
+    method = "ballots"
+
+    def __init__(
+        self,
+        features: Any = None,
+        *,
+        near: float,
+        metric: Metric = "euclidean",
+        class_sizes: Mapping[Any, int] | str | None = None,
+        class_sizes_from: str | None = None,
+        one_sided: bool = False,
+        classes: Sequence[Any] | None = None,
+        voices: int = 1,
+        scale: float = DEFAULT_SCALE,
+        split: str | Split = "content",
+        n_jobs: int | None = None,
+        encoder: Any = None,
+    ) -> None:
+        self.features = features
+        self.near = near
+        self.metric = metric
+        self.class_sizes = class_sizes
+        self.class_sizes_from = class_sizes_from
+        self.one_sided = one_sided
+        self.classes = classes
+        self.voices = voices
+        self.scale = scale
+        self.split = split
+        self.n_jobs = n_jobs
+        self.encoder = encoder
+
+    def ballots(self, X: Any) -> Ballots:
+        """What all training samples say about every sample, ready to certify, to keep or to send."""
+        return self._votes_of(self._heard(X))
+
+    def _heard(self, X: Any) -> Heard:
+        """Near samples of every class, and whether a copy of each sample would be near it."""
+        test, limit = self._describe_test(X), self._limit()
+        cells, n_cells, _, _ = self._cells()
+        with at_most_threads(self.n_jobs):
+            near = count_cells(self.voters_, cells, n_cells, test, self._nearness, limit)
+        self_near = (self._nearness.own(test.lengths) <= limit) & test.readable
+        return Heard(near, self_near)
+
+    def _votes_of(self, heard: Heard) -> Ballots:
+        """Ballots of what was heard."""
+        _, _, totals, voices = self._cells()
+        limit = self._limit()
+        return Ballots(
+            heard.said,
+            totals,
+            self.sizes_,
+            self.classes_,
+            heard.own,
+            one_sided=self._one_sided,
+            classes_inferred=self.classes_inferred_,
+            split=self.split_,
+            voices=voices,
+            rule={**self._rule, "near": float(self.near), "limit": limit},
+            premises=self._premises_in_use,
+        )
+
+    def certify(self, X: Any) -> Certificate:
+        """Prediction, runner-up, margin and exact radius for every sample; docs/ballots.md has the proof."""
+        return certify_ballots(self.ballots(X))
+
+    def _scores(self, X: Any) -> NDArray[np.int64]:
+        """Ballots of each class, near less far, with its declared size; an array (n, classes)."""
+        ballots = self.ballots(X)
+        if ballots.voices is not None:
+            return scores_and_radii(ballots)[0]
+        return (ballots.near if ballots.one_sided else 2 * ballots.near - ballots.totals) + ballots.sizes
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Shares of the ballots that speak for each class; no probabilities.
+
+        For a class speak its near samples and the far samples of all others, and its declared size. Uniform where
+        nothing speaks at all.
+        """
+        scores = self._scores(X)
+        most = self.voices * len(self.contributors_) if self.contributors_ else len(self.voters_)
+        least = 0 if self._one_sided else most
+        speaking = scores + least
+        total = speaking.sum(axis=1, keepdims=True)
+        return np.where(total > 0, speaking / np.maximum(total, 1), 1 / scores.shape[1])
+
+    def _cells(self) -> tuple[NDArray[np.int64], int, NDArray[np.int64], Voices | None]:
+        """What is counted together: classes, or what each contributor has of each class."""
+        voters, n_classes = self.voters_, len(self.classes_)
+        codes = voters.codes[: len(voters)]
+        if self.split_.kind != "group":
+            return codes, n_classes, np.bincount(codes, minlength=n_classes).astype(np.int64), None
+        pairs = voters.owners[: len(voters)] * n_classes + codes
+        held, cells, totals = np.unique(pairs, return_inverse=True, return_counts=True)
+        starts = np.append(np.unique(held // n_classes, return_index=True)[1], len(held)).astype(np.int64)
+        voices = Voices(int(self.voices), (held % n_classes).astype(np.int64), starts)
+        return cells.astype(np.int64), len(held), totals.astype(np.int64), voices
+
+    @property
+    def _one_sided(self) -> bool:
+        return bool(self.one_sided) or self.class_sizes == FROM_ROWS
+
+    def _check_parameters(self) -> None:
+        if isinstance(self.voices, bool) or not isinstance(self.voices, int | np.integer) or self.voices < 1:
+            raise PoisonproofError(
+                f"The 'voices' parameter must be a whole number above 0. Got {self.voices!r} instead."
+            )
+        if self.one_sided and isinstance(self.class_sizes, Mapping):
+            raise PoisonproofError("One-sided ballots need no class sizes; leave 'class_sizes' or 'one_sided'.")
+        if self.class_sizes == FROM_ROWS:
+            self._check_near()
+        elif isinstance(self.class_sizes, str):
+            raise PoisonproofError(
+                f"The 'class_sizes' parameter must be sizes by label, or '{FROM_ROWS}'. "
+                f"Got {self.class_sizes!r} instead."
+            )
+        else:
+            super()._check_parameters()
+
+    def _own_premises(self) -> list[Premise]:
+        premises = super()._own_premises()
+        if self.split_.kind == "group":
+            voices = f"{self.voices} for each contributor; ids are authenticated"
+            premises.append(Premise("voices", voices, declared=declared_if(self.voices != 1)))
+        return premises
+
+    def _sizes_premise(self) -> Premise:
+        if self._one_sided:
+            return Premise("class sizes", "none needed: far samples count 0", declared=True)
+        return super()._sizes_premise()
+
+
+class NeighborVoteClassifier(SampleVoteClassifier):
+    """K nearest neighbours that know how many poisoned training samples each prediction withstands.
+
+    The K nearest training samples vote, through a map that does not depend on the training data; of samples at the same
+    distance, those with the smaller hash of their content. Better than `BallotClassifier` against small attacks, and
+    without anything to say beyond K/2. The catch is the same: **the map must be fixed**.
+
+    Parameters
+    ----------
+    features : callable, optional
+        The map from samples to small whole numbers; see `BallotClassifier`.
+    encoder : Encoder or function, optional
+        The map, instead of ``features``: see `poisonproof.encoder`.
+    n_neighbors : int
+        How many vote: K. All samples where there are fewer.
+    metric : "euclidean" or "cosine"
+        Cosines are compared in steps of 2⁻²⁰.
+    classes : sequence, optional
+        The labels that may occur. The strict way. Otherwise they are read off ``y``, which is a premise, and every
+        certificate reckons with one more class, without votes.
+    scale : float
+        Steps per unit to which plain numbers are rounded.
+    split : str or Split
+        How samples are read (declared dtype, schema of a table); "group" demands contributors. With contributors each
+        of them is heard by its nearest sample only, and radii count them.
+    n_jobs : int, optional
+        Workers of a cluster, as in joblib; on this machine threads do the work.
+
+    Attributes
+    ----------
+    classes_ : array
+        The labels, in increasing order.
+    voters_ : Voters
+        Features and labels of all training samples; a saved model holds them.
+    n_dropped_ : int
+        Training samples left out.
+    premises_ : tuple of Premise
+        What every certificate of this model takes as given.
+    """
+
+    method = "neighbours"
+
+    def __init__(
+        self,
+        features: Any = None,
+        *,
+        n_neighbors: int,
+        metric: Metric = "euclidean",
+        classes: Sequence[Any] | None = None,
+        scale: float = DEFAULT_SCALE,
+        split: str | Split = "content",
+        n_jobs: int | None = None,
+        encoder: Any = None,
+    ) -> None:
+        self.features = features
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+        self.classes = classes
+        self.scale = scale
+        self.split = split
+        self.n_jobs = n_jobs
+        self.encoder = encoder
+
+    def neighbours(self, X: Any, n_listed: int | None = None) -> Neighbours:
+        """The labels of the nearest training samples of every sample, ready to certify, to keep or to send.
+
+        ``n_listed``: how many stand in the list; 2K by default, which is all that a certificate asks for.
+        """
+        return self._votes_of(self._heard(X, n_listed))
+
+    def _heard(self, X: Any, n_listed: int | None = None) -> Heard:
+        """Labels of the nearest voters in order, and whether a copy of each sample would come before all of them."""
+        test = self._describe_test(X)
+        most = max(self.n_neighbors, n_listed or 2 * self.n_neighbors)
+        with at_most_threads(self.n_jobs):
+            nearest = nearest_voters(self.voters_, test, self._nearness, most, one_per_owner=self._grouped)
+        first = nearest.distances[:, 0] > self._nearness.own(test.lengths)
+        return Heard(nearest.codes.astype(vote_dtype(len(self.classes_))), first & test.readable)
+
+    def _votes_of(self, heard: Heard) -> Neighbours:
+        """Neighbours as they were heard."""
+        return Neighbours(
+            heard.said,
+            heard.own,
+            int(self.n_neighbors),
+            self._n_voters,
+            self.classes_,
+            contributors=self._grouped,
+            classes_inferred=self.classes_inferred_,
+            split=self.split_,
+            rule=self._rule,
+            premises=self._premises_in_use,
+        )
+
+    def certify(self, X: Any) -> Certificate:
+        """Prediction, runner-up, margin and radius for every sample; docs/ballots.md has the proof."""
+        return certify_neighbours(self.neighbours(X))
+
+    @property
+    def _grouped(self) -> bool:
+        return self.split_.kind == "group"
+
+    @property
+    def _n_voters(self) -> int:
+        voters = self.voters_
+        return len(np.unique(voters.owners[: len(voters)])) if self._grouped else len(voters)
+
+    def _scores(self, X: Any) -> NDArray[np.int64]:
+        """Votes of each class among the K nearest; an array (n, classes)."""
+        return self.neighbours(X, self.n_neighbors).counts()
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Share of each class among the votes; no probabilities."""
+        votes = self._scores(X)
+        return votes / votes.sum(axis=1, keepdims=True)
+
+    def _check_parameters(self) -> None:
+        """Refuse what the caller cannot mean, before anything is read."""
+        count = self.n_neighbors
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+            raise PoisonproofError(
+                f"The 'n_neighbors' parameter must be a whole number above 0. Got {count!r} instead."
+            )
+
+    def _report_dropped(self) -> None:
+        super()._report_dropped()
+        count = self._n_voters
+        if count < self.n_neighbors:
+            warn(
+                f"There are fewer voters, {count}, than n_neighbors, {self.n_neighbors}: all of them vote about every "
+                "sample, and the most frequent label always wins."
+            )
+
+    def _own_premises(self) -> list[Premise]:
+        """Map and number of neighbours."""
+        return [*super()._own_premises(), Premise("number of neighbours", str(self.n_neighbors), declared=True)]

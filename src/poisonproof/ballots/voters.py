@@ -1,0 +1,647 @@
+"""Training samples that vote: their features, labels and contributors, and what they say of test samples.
+
+Counting is a sum over shards of voters, in whole numbers, so no result depends on shards, blocks, batches, threads or
+workers. The nearest voters stand in the order of (distance, hash of their canonical content, label): voters that agree
+in all three cast the same vote, so the order is one of content alone.
+
+Voters come and go in place: what is added goes behind the last, what is removed makes room for the last.
+
+From samples to whole numbers, through a map that somebody else may have written: what it gives is checked.
+
+A map is a function of one sample. What shows that it is not, or gives no numbers at all, is refused. What it cannot do
+with one row stays with that row: such a row cannot be read, and nothing else depends on it. A map of somebody else's is
+asked about one sample at a time, so that no company changes last bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from poisonproof.ballots.distances import (
+    Nearness,
+    count_near,
+    count_near_in_runs,
+    products_directly,
+    squared_lengths,
+    write_distances,
+)
+from poisonproof.errors import PoisonproofError
+from poisonproof.learners.encoded import MEASURED_ON, checked_encoder
+from poisonproof.maps.asking import ask_map
+from poisonproof.maps.encoders import ASKED_TWICE, Encoder, width_of_most
+from poisonproof.maps.hashed import HashedFeatures
+from poisonproof.maps.tables import TableFeatures
+from poisonproof.maps.vectors import LONGEST, VectorFeatures
+from poisonproof.samples.batches import ONE_BY_ONE, declares
+from poisonproof.samples.kinds import Samples, TableSamples
+from poisonproof.system.compiled import copy_into, njit, nth_smallest
+from poisonproof.system.determinism import in_threads, n_cores, one_linear_algebra_thread
+
+TESTS_AT_ONCE = 512
+NUMBERS_PER_BLOCK = 1 << 21  # of features in single precision, so that a block stays near the processor
+DISTANCE_BYTES = 1 << 26  # distances of a run of test samples to all voters, where they are ordered
+FEW = 4  # so many test samples are answered in integers, row by row
+DIRECT_ROWS = 4096
+WORTH_THREADS = 1 << 24  # products, some milliseconds; fewer are done before a thread has started
+SPARE = 64
+LONG_RUN = 64  # rows of one cell that stand together on average, so that it pays to count them together
+RANKING_BINS = 4096
+HASH_BITS = 37  # of a hash that fit beside a distance of 26 bits
+SIGN = np.uint64(1 << 63)  # turned round, an unsigned number sorts as a signed one
+
+
+class Described(NamedTuple):
+    """Samples as whole numbers: features, squared lengths, and which samples the map could read.
+
+    ``views``: what the map says of test samples seen otherwise, an array (n, views, features), and their squared
+    lengths; a voter is as near as it is to the nearest view.
+    """
+
+    rows: NDArray[Any]
+    lengths: NDArray[np.int64]
+    readable: NDArray[np.bool_]
+    views: NDArray[Any] | None = None
+    view_lengths: NDArray[np.int64] | None = None
+
+    def part(self, rows: slice) -> Described:
+        """Some of the samples; no copy."""
+        views = None if self.views is None else self.views[rows]
+        lengths = None if self.view_lengths is None else self.view_lengths[rows]
+        return Described(self.rows[rows], self.lengths[rows], self.readable[rows], views, lengths)
+
+    def seen(self, rows: slice) -> list[NDArray[Any]]:
+        """Some of the samples: their features, and those of every other view."""
+        views = () if self.views is None else np.moveaxis(self.views[rows], 1, 0)
+        return [self.rows[rows], *views]
+
+    def nearest_view(self, rows: slice, products: list[NDArray[np.float32]]) -> NDArray[Any]:
+        """Products, one array for each view, as if the nearest view of a sample were as long as the sample.
+
+        Squared distances are lengths less twice these; halves of whole numbers, exact in double precision.
+        """
+        if self.view_lengths is None:
+            return products[0]
+        best = products[0].astype(np.float64)
+        for view, more in enumerate(products[1:]):
+            np.maximum(best, more + (self.lengths[rows] - self.view_lengths[rows, view])[:, None] / 2, out=best)
+        return best
+
+
+class Known(NamedTuple):
+    """Features that an earlier fit gave to samples, by their whole content, which need not be computed again.
+
+    Not by the hash of it: whoever writes a sample that has another's hash would give that one its features.
+    """
+
+    places: Mapping[bytes, int]
+    rows: NDArray[Any]
+
+
+class Nearest(NamedTuple):
+    """The nearest voters of each test sample, nearest first: distances, hashes and class codes."""
+
+    distances: NDArray[np.int32]
+    hashes: NDArray[np.uint64]
+    codes: NDArray[np.int64]
+
+
+@dataclass
+class Voters:
+    """A growing and shrinking table of voters; the arrays may have room for more than ``count``.
+
+    ``cells``: what is counted together; the class, or a contributor's samples of one class. ``owners``: contributors,
+    all 0 where there are none.
+    """
+
+    rows: NDArray[Any]
+    lengths: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    hashes: NDArray[np.uint64]
+    owners: NDArray[np.int64]
+    count: int
+
+    @classmethod
+    def of(
+        cls,
+        described: Described,
+        codes: NDArray[np.int64],
+        hashes: NDArray[np.uint64],
+        owners: NDArray[np.int64],
+    ) -> Voters:
+        """The voters with these features."""
+        return cls(described.rows, described.lengths, codes, hashes, owners, len(codes))
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def width(self) -> int:
+        """Features of a voter."""
+        return int(self.rows.shape[1])
+
+    def part(self, start: int, stop: int) -> Voters:
+        """Some of the voters, as a shard; no copy."""
+        rows = slice(start, stop)
+        arrays = (self.rows[rows], self.lengths[rows], self.codes[rows], self.hashes[rows], self.owners[rows])
+        return Voters(*arrays, stop - start)
+
+    def whole(self) -> Voters:
+        """All of the voters, without the room for more."""
+        return self.part(0, self.count)
+
+    def add(self, more: Voters) -> None:
+        """Take voters in, behind the last."""
+        if more.width != self.width:
+            raise PoisonproofError(f"The voters have {self.width} features, the added ones {more.width}.")
+        total = self.count + more.count
+        wider = np.promote_types(self.rows.dtype, more.rows.dtype)
+        if total > len(self.rows) or wider != self.rows.dtype:
+            room = max(total + SPARE, int(total * 1.1))
+            for name in ("rows", "lengths", "codes", "hashes", "owners"):
+                old = getattr(self, name)
+                new = np.empty((room, *old.shape[1:]), wider if name == "rows" else old.dtype)
+                new[: self.count] = old[: self.count]
+                setattr(self, name, new)
+        for name in ("rows", "lengths", "codes", "hashes", "owners"):
+            getattr(self, name)[self.count : total] = getattr(more, name)[: more.count]
+        self.count = total
+
+    def remove(self, places: NDArray[np.int64]) -> list[tuple[int, int]]:
+        """Let voters go; nothing of them stays. Which others moved, as (from, to) in this order."""
+        moved = []
+        for place in sorted(places.tolist(), reverse=True):
+            last = self.count - 1
+            for name in ("rows", "lengths", "codes", "hashes", "owners"):
+                array = getattr(self, name)
+                array[place] = array[last]
+                array[last] = 0
+            if place != last:
+                moved.append((last, place))
+            self.count = last
+        return moved
+
+
+def count_cells(
+    voters: Voters, cells: NDArray[np.int64], n_cells: int, test: Described, nearness: Nearness, limit: int
+) -> NDArray[np.int64]:
+    """How many voters of each cell are within the limit of each test sample: an array (n_test, n_cells)."""
+    n_test, n_rows = len(test.rows), len(voters)
+    shards = _shards(n_rows, n_test)
+    counts = np.zeros((len(shards), n_test, n_cells), np.int64)
+    in_runs = not nearness.cosine and LONG_RUN * np.count_nonzero(np.diff(cells[:n_rows])) < n_rows
+
+    def count(shard: int, tests: slice, rows: slice, products: NDArray[np.float32]) -> None:
+        if in_runs:
+            sizes = test.lengths[tests], voters.lengths[rows]
+            count_near_in_runs(products, *sizes, limit, cells[rows], counts[shard, tests])
+            return
+        count_near(
+            products,
+            test.lengths[tests],
+            voters.lengths[rows],
+            nearness.cosine,
+            limit,
+            cells[rows],
+            counts[shard, tests],
+        )
+
+    _each_block(voters, test, nearness, shards, count)
+    return counts.sum(axis=0)
+
+
+def nearest_voters(
+    voters: Voters, test: Described, nearness: Nearness, most: int, *, one_per_owner: bool = False
+) -> Nearest:
+    """The nearest voters, at most so many, of every test sample; with ``one_per_owner`` each contributor's nearest.
+
+    A run of test samples at a time, so that their distances to all voters take a fixed amount of memory.
+    """
+    n_test, n_rows = len(test.rows), len(voters)
+    n_owners = int(voters.owners[:n_rows].max(initial=-1)) + 1 if one_per_owner else 0
+    most = min(most, len(np.unique(voters.owners[:n_rows])) if one_per_owner else n_rows)
+    nearest = Nearest(
+        np.empty((n_test, most), np.int32), np.empty((n_test, most), np.uint64), np.empty((n_test, most), np.int64)
+    )
+    run = max(FEW, DISTANCE_BYTES // (4 * max(1, n_rows)))
+    for start in range(0, n_test, run):
+        run_of_tests = slice(start, min(start + run, n_test))
+        few = test.part(run_of_tests)
+        distances = np.empty((len(few.rows), n_rows), np.int32)
+
+        def write(
+            shard: int,
+            tests: slice,
+            rows: slice,
+            products: NDArray[np.float32],
+            few: Described = few,
+            distances: NDArray[np.int32] = distances,
+        ) -> None:
+            out = distances[tests, rows]
+            write_distances(products, few.lengths[tests], voters.lengths[rows], nearness.cosine, out)
+
+        _each_block(voters, few, nearness, _shards(n_rows, len(few.rows)), write)
+        parts = [array[run_of_tests] for array in nearest]
+
+        def select(
+            first: int, last: int, distances: NDArray[np.int32] = distances, parts: list[NDArray[Any]] = parts
+        ) -> None:
+            several = distances[first:last]
+            chosen = [part[first:last] for part in parts]
+            _select(several, voters.hashes[:n_rows], voters.codes[:n_rows], voters.owners[:n_rows], n_owners, *chosen)
+
+        in_threads(len(few.rows), 16, select)
+    return nearest
+
+
+def _shards(n_rows: int, n_test: int) -> list[slice]:
+    """All voters as one shard if there are test samples for every core, else a shard for each."""
+    count = 1 if n_test >= TESTS_AT_ONCE * n_cores() else n_cores()
+    edges = np.linspace(0, n_rows, count + 1).astype(np.int64)
+    return [slice(int(start), int(stop)) for start, stop in pairwise(edges)]
+
+
+def _each_block(voters: Voters, test: Described, nearness: Nearness, shards: list[slice], use: Any) -> None:
+    """Call ``use(shard, tests, rows, products)`` on every block of products, in threads."""
+    n_test = len(test.rows)
+    if n_test == 0 or len(voters) == 0:
+        return
+    if n_test <= FEW:
+        _each_row(voters, test, nearness, shards, use)
+        return
+    block = max(64, NUMBERS_PER_BLOCK // max(1, voters.width))
+    runs = range(0, n_test, TESTS_AT_ONCE)
+    tasks = [(shard, start) for shard in range(len(shards)) for start in runs]
+
+    def work(first: int, last: int) -> None:
+        for shard, start in tasks[first:last]:
+            tests = slice(start, min(start + TESTS_AT_ONCE, n_test))
+            fed = [nearness.fed(rows) for rows in test.seen(tests)]
+            for at in range(shards[shard].start, shards[shard].stop, block):
+                rows = slice(at, min(at + block, shards[shard].stop))
+                fed_voters = nearness.fed(voters.rows[rows])
+                use(shard, tests, rows, test.nearest_view(tests, [nearness.products(view, fed_voters) for view in fed]))
+
+    with one_linear_algebra_thread():
+        in_threads(len(tasks), 1, work)
+
+
+def _each_row(voters: Voters, test: Described, nearness: Nearness, shards: list[slice], use: Any) -> None:
+    everyone = slice(0, len(test.rows))
+    views = [np.ascontiguousarray(rows, dtype=np.int16) for rows in test.seen(everyone)]
+
+    def work(first: int, last: int) -> None:
+        for shard in range(first, last):
+            for at in range(shards[shard].start, shards[shard].stop, DIRECT_ROWS):
+                rows = slice(at, min(at + DIRECT_ROWS, shards[shard].stop))
+                products = [np.empty((len(view), rows.stop - rows.start), np.float32) for view in views]
+                for view, out in zip(views, products, strict=True):
+                    for t in range(len(view)):
+                        products_directly(voters.rows[rows], view[t], nearness.mirrored, out[t])
+                use(shard, everyone, rows, test.nearest_view(everyone, products))
+
+    small = sum(map(len, views)) * len(voters) * voters.width < WORTH_THREADS
+    in_threads(len(shards), 1, work, 1 if small else -1)
+
+
+@njit(nogil=True, cache=True)
+def _select(
+    distances: NDArray[np.int32],
+    hashes: NDArray[np.uint64],
+    codes: NDArray[np.int64],
+    owners: NDArray[np.int64],
+    n_owners: int,
+    out_distances: NDArray[np.int32],
+    out_hashes: NDArray[np.uint64],
+    out_codes: NDArray[np.int64],
+) -> None:
+    most = out_codes.shape[1]
+    if most == 0:
+        return
+    for t in range(len(distances)):
+        distance = distances[t]
+        if n_owners:
+            first = _first_of_each(distance, hashes, codes, owners, n_owners)
+            last = smallest(distance[first], most)
+            chosen = first[distance[first] <= last]
+        else:
+            last = smallest(distance, most)
+            chosen = np.flatnonzero(distance <= last)
+        keys = np.empty(len(chosen), np.int64)
+        for at in range(len(chosen)):
+            voter = chosen[at]
+            keys[at] = (np.int64(distance[voter]) << HASH_BITS) | np.int64(hashes[voter] >> np.uint64(64 - HASH_BITS))
+        order = chosen[_sorted(keys)]
+        _settle(order, distance, hashes, codes)
+        for at in range(most):
+            out_distances[t, at] = distance[order[at]]
+            out_hashes[t, at] = hashes[order[at]]
+            out_codes[t, at] = codes[order[at]]
+
+
+@njit(nogil=True, cache=True)
+def smallest(values: NDArray[np.int32], rank: int) -> np.int64:
+    """The value at a rank, from 1 on, when all are in order: by counting, then among those that count alike."""
+    low, high = np.int64(values[0]), np.int64(values[0])
+    for value in values:
+        low, high = min(low, np.int64(value)), max(high, np.int64(value))
+    shift = 0
+    while (high - low) >> shift >= RANKING_BINS:
+        shift += 1
+    counts = np.zeros(RANKING_BINS, np.int64)
+    for value in values:
+        counts[(np.int64(value) - low) >> shift] += 1
+    before, slot = 0, 0
+    while before + counts[slot] < rank:
+        before += counts[slot]
+        slot += 1
+    if shift == 0:
+        return low + slot
+    alike = np.empty(counts[slot], np.int64)
+    at = 0
+    for value in values:
+        if (np.int64(value) - low) >> shift == slot:
+            alike[at] = value
+            at += 1
+    return np.int64(nth_smallest(alike, rank - before - 1))
+
+
+@njit(nogil=True, cache=True)
+def _sorted(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The order of keys, stable; a function of its own because sorting takes long to compile."""
+    return np.argsort(keys, kind="mergesort")
+
+
+@njit(nogil=True, cache=True)
+def _before(
+    one: int, other: int, distance: NDArray[np.int32], hashes: NDArray[np.uint64], codes: NDArray[np.int64]
+) -> bool:
+    if distance[one] != distance[other]:
+        return distance[one] < distance[other]
+    if hashes[one] != hashes[other]:
+        return hashes[one] < hashes[other]
+    return codes[one] < codes[other]
+
+
+@njit(nogil=True, cache=True)
+def _first_of_each(
+    distance: NDArray[np.int32],
+    hashes: NDArray[np.uint64],
+    codes: NDArray[np.int64],
+    owners: NDArray[np.int64],
+    n_owners: int,
+) -> NDArray[np.int64]:
+    """The nearest voter of each owner that has one."""
+    first = np.full(n_owners, -1, np.int64)
+    for j in range(len(distance)):
+        owner = owners[j]
+        if first[owner] < 0 or _before(j, first[owner], distance, hashes, codes):
+            first[owner] = j
+    return first[first >= 0]
+
+
+@njit(nogil=True, cache=True)
+def _settle(
+    order: NDArray[np.int64], distance: NDArray[np.int32], hashes: NDArray[np.uint64], codes: NDArray[np.int64]
+) -> None:
+    """Put voters right that the first bits of a hash cannot tell apart: sort each run of equal keys by all of it."""
+    start = 0
+    shift = np.uint64(64 - HASH_BITS)
+    for at in range(1, len(order) + 1):
+        if at < len(order):
+            one, other = order[start], order[at]
+            if distance[one] == distance[other] and hashes[one] >> shift == hashes[other] >> shift:
+                continue
+        if at - start > 1:
+            run = order[start:at]
+            copy_into(run, run[_sorted(codes[run])])
+            copy_into(run, run[_sorted((hashes[run] ^ SIGN).view(np.int64))])
+        start = at
+
+
+AT_ONCE = 4096  # samples that a map of ours, or one that is marked, is asked about
+WHOLE = np.iinfo(np.int16)
+
+
+@dataclass(frozen=True)
+class Map:
+    """A feature map with what it leaves open decided: steps per unit, whether vectors carry their mirror image, and how
+    many numbers stand for a sample; ``measured_by`` says in words which samples gave that, where nobody declares it.
+    """
+
+    features: Callable[[Any], Any]
+    scale: float
+    width: int
+    measured_by: str = ""
+
+    @classmethod
+    def of(cls, features: Any, scale: float, samples: Samples) -> Map:
+        """The map for these samples; without one, what their kind calls for, with that many steps per unit.
+
+        How many numbers it gives is what most of the samples with the smallest content hashes say.
+        """
+        if not (isinstance(scale, int | float) and 0 < scale < float("inf")):
+            raise PoisonproofError(f"The 'scale' parameter must be a number of steps per unit above 0. Got {scale!r}.")
+        if isinstance(features, Encoder):
+            encoder = checked_encoder(features, samples)
+            return cls(encoder, encoder.scale, encoder.width, encoder.measured_by)
+        if features is None:
+            features = _plain(samples, float(scale))
+        if not callable(features) or isinstance(features, type):
+            raise PoisonproofError(
+                "The 'features' parameter must be a feature map, such as DigitFeatures(), or a function from samples "
+                f"to an array (n, features). Got {features!r} instead."
+            )
+        return cls(features, float(getattr(features, "scale", scale)), 0)._measured(samples)
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether the second half of a vector is the first half of the mirrored sample's."""
+        return bool(getattr(self.features, "mirrored", False))
+
+    def describe(self, samples: Samples, rows: NDArray[np.int64] | None = None, *, twice: bool = False) -> Described:
+        """The features of these samples; with ``twice`` some are asked for again, in other company.
+
+        A sample that cannot be read has features of zeros.
+        """
+        rows = np.arange(len(samples)) if rows is None else rows
+        whole, readable = np.zeros((len(rows), self.width), np.int8), np.zeros(len(rows), np.bool_)
+        errors: list[Exception] = []
+        fed = np.flatnonzero(self._taken(samples)[rows])
+        for start in range(0, len(fed), self._at_once):
+            at = fed[start : start + self._at_once]
+            given, readable[at] = self._rows(samples, rows[at], errors)
+            whole = whole.astype(np.result_type(whole, given), copy=False)
+            whole[at] = given
+        if self.mirrored and self.width % 2:
+            raise PoisonproofError(f"Mirrored features need an even number of them. Got {self.width}.")
+        lengths, short = _lengths(whole, self.mirrored)
+        readable &= short
+        if not readable.all():
+            whole[~readable], lengths[~readable] = 0, 0
+        if twice:
+            if not readable.any() and len(rows):
+                raise _unusable(errors)
+            self._check_again(samples, rows, readable, whole)
+        return Described(whole, lengths, readable)
+
+    def describe_new(self, samples: Samples, known: Known) -> Described:
+        """The features of these samples; those that are known are not asked for again."""
+        places = np.array([known.places.get(key, -1) for key in samples.each_key(np.arange(len(samples)))], np.int64)
+        old = places >= 0
+        new = self.describe(samples, np.flatnonzero(~old)) if not old.all() else None
+        kept = known.rows[places[old]]
+        rows = np.zeros((len(samples), self.width), kept.dtype if new is None else np.result_type(kept, new.rows))
+        rows[old], readable = kept, np.ones(len(samples), np.bool_)
+        if new is not None:
+            rows[~old], readable[~old] = new.rows, new.readable
+        return Described(rows, squared_lengths(rows, mirrored=self.mirrored)[0], readable)
+
+    def with_views(self, samples: Samples, described: Described) -> Described:
+        """Test samples with what the map says of their other views, if it has any."""
+        if not hasattr(self.features, "views"):
+            return described
+        rows = np.flatnonzero(described.readable)
+        pieces = [self._views(samples, rows[at : at + AT_ONCE]) for at in range(0, len(rows), AT_ONCE)]
+        n_views = pieces[0].shape[1] if pieces else 0
+        views = np.zeros((len(samples), n_views, described.rows.shape[1]), np.int16)
+        if pieces:
+            views[rows] = np.concatenate(pieces)
+        lengths, short = _lengths(views.reshape(-1, views.shape[2]), self.mirrored)
+        if not short.all():
+            raise PoisonproofError(f"The feature map gave a view longer than {LONGEST} steps; choose a smaller scale.")
+        return described._replace(views=views, view_lengths=lengths.reshape(views.shape[:2]))
+
+    def _views(self, samples: Samples, rows: NDArray[np.int64]) -> NDArray[np.int16]:
+        given = ask_map(self.features, samples.take(rows), "views")
+        if given.ndim != 3 or len(given) != len(rows) or given.dtype not in (np.int8, np.int16):
+            raise PoisonproofError(
+                f"The views of a feature map must be whole numbers, (n, views, features). Got {given.dtype} of shape "
+                f"{given.shape}."
+            )
+        return given.astype(np.int16)
+
+    @property
+    def _at_once(self) -> int:
+        """How many samples the map is asked about together: one, unless its own class says that it does not matter."""
+        return AT_ONCE if declares(self.features, ONE_BY_ONE) else 1
+
+    def _taken(self, samples: Samples) -> NDArray[np.bool_]:
+        """Which samples are whole enough for the map to be asked about them."""
+        takes_missing = getattr(self.features, "takes_missing", False)
+        return np.ones(len(samples), np.bool_) if takes_missing else samples.complete()
+
+    def _measured(self, samples: Samples) -> Map:
+        """With the width that most of the samples with the smallest content hashes give.
+
+        Where none of them does, the next are asked: as long as the map can read one, no sample stops the training.
+        """
+        order = np.argsort(samples.content_hashes, kind="stable")
+        order, errors = order[self._taken(samples)[order]], []  # type: ignore[var-annotated]
+        for start in range(0, len(order), MEASURED_ON):
+            rows = order[start : start + MEASURED_ON]
+            if widths := self._widths(samples, rows, errors):
+                most = width_of_most(widths, len(rows))
+                return Map(
+                    self.features, self.scale, most["measured_width"], "" if self._at_once > 1 else most["measured_by"]
+                )
+        raise _unusable(errors)
+
+    def _widths(self, samples: Samples, rows: NDArray[np.int64], errors: list[Exception]) -> list[int]:
+        widths = []
+        for row in rows:
+            try:
+                given, numbers = self._ask(samples, row[None])
+            except MemoryError:
+                raise
+            except Exception as error:
+                errors.append(error)
+            else:
+                widths += [given.shape[1]] if numbers[0] else []
+        return widths
+
+    def _rows(
+        self, samples: Samples, rows: NDArray[np.int64], errors: list[Exception]
+    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Whole numbers for samples, and which of them the map could read; the others are zeros."""
+        try:
+            given, numbers = self._ask(samples, rows)
+            if given.shape[1] == self.width:
+                return given, numbers
+        except MemoryError:
+            raise
+        except Exception as error:
+            errors.append(error)
+        if len(rows) == 1:
+            return np.zeros((1, self.width), np.int8), np.zeros(1, np.bool_)
+        alone = [self._rows(samples, row[None], errors) for row in rows]
+        return np.concatenate([given for given, _ in alone]), np.concatenate([numbers for _, numbers in alone])
+
+    def _ask(self, samples: Samples, rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """What the map says of some samples, as whole numbers, and which answers were numbers."""
+        given = self.features(samples.take(rows))
+        given = np.asarray(given.toarray() if sp.issparse(given) else given)
+        if given.ndim == 3:
+            given = given[:, 0]
+        if given.ndim != 2 or len(given) != len(rows) or given.shape[1] == 0 or given.dtype.kind not in "iufb":
+            raise PoisonproofError(
+                f"The feature map must give a row of numbers for each of {len(rows)} samples. Got an array of shape "
+                f"{given.shape} and dtype {given.dtype}."
+            )
+        if given.dtype.kind == "f":
+            numbers = np.isfinite(given).all(axis=1)
+            plain = np.where(numbers[:, None], given, 0.0)
+            return VectorFeatures(scale=self.scale, limit=LONGEST)(plain)[:, 0], numbers
+        if given.dtype in (np.int8, np.int16):
+            return given, np.ones(len(given), np.bool_)
+        small = np.all((given >= WHOLE.min) & (given <= WHOLE.max), axis=1)
+        return np.where(small[:, None], given, 0).astype(np.int16), small
+
+    def _check_again(
+        self, samples: Samples, rows: NDArray[np.int64], readable: NDArray[np.bool_], whole: NDArray[Any]
+    ) -> None:
+        """Ask again about the samples with the smallest content hashes, which no order and no sender decides."""
+        known = np.flatnonzero(readable)
+        again = known[np.argsort(samples.content_hashes[rows[known]], kind="stable")[:ASKED_TWICE]]
+        for at in np.split(again[::-1], range(self._at_once, len(again), self._at_once)):
+            try:
+                given, numbers = self._ask(samples, rows[at])
+            except MemoryError:
+                raise
+            except Exception as error:
+                raise PoisonproofError(f"The feature map raised when it was asked twice ({error}).") from None
+            if not numbers.all() or given.shape[1] != whole.shape[1] or (given != whole[at]).any():
+                raise PoisonproofError(
+                    "The feature map gave other numbers when it was asked about the same samples again; it must be a "
+                    "fixed function of one sample: no random numbers, no dropout, nothing taken from the batch."
+                )
+
+
+def _unusable(errors: list[Exception]) -> PoisonproofError:
+    if errors:
+        return PoisonproofError(f"The feature map could read no sample; it said: {errors[0]}")
+    return PoisonproofError(
+        "The feature map gave no usable numbers for any sample: NaN, infinity, missing values that it does not take, "
+        f"another number of them each time, or vectors longer than {LONGEST} steps; choose a smaller scale."
+    )
+
+
+def _plain(samples: Samples, scale: float) -> Any:
+    """The map of a kind of samples, where none is given; a table of numbers is what an array of them is."""
+    if isinstance(samples, TableSamples) and not all(column.numeric for column in samples.columns):
+        return TableFeatures.from_rows(samples, trusted=False, scale=scale)
+    return VectorFeatures(scale=scale) if samples.kind in ("numbers", "tables") else HashedFeatures()
+
+
+def _lengths(rows: NDArray[Any], mirrored: bool) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    lengths, short = np.empty(len(rows), np.int64), np.empty(len(rows), np.bool_)
+    for start in range(0, len(rows), AT_ONCE):
+        batch = slice(start, start + AT_ONCE)
+        lengths[batch], short[batch] = squared_lengths(rows[batch], mirrored=mirrored)
+    return lengths, short

@@ -1,1 +1,0 @@
-"""From votes to radii."""

@@ -1,1 +1,0 @@
-"""One attack on the whole test set."""

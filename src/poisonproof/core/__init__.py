@@ -1,0 +1,1 @@
+"""The mathematics: spreads, votes, certificates; it reads like the paper."""

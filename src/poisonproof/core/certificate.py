@@ -1,0 +1,455 @@
+"""The certificate: what was proved, for every test sample.
+
+The certificate against one target: how many poisons until a prediction could become a given class.
+
+What certificates state alike: who votes (base classifiers with their spread, or training samples with their
+election), and arrays with one entry for every test sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from poisonproof import __version__
+from poisonproof.core.metrics import Figures
+from poisonproof.core.split import Split, Threat
+from poisonproof.core.spread import Spread
+from poisonproof.core.votes import class_indices, labels_from_json, labels_to_json
+from poisonproof.display import shown
+from poisonproof.errors import DamagedFileError, PoisonproofError, check_format, missing_extra
+from poisonproof.premises import Premise, from_records, to_records
+from poisonproof.system.files import open_arrays, reading, write_arrays
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+FORMAT = "poisonproof certificate 1"
+UNSEEN = "(a label the training data has not shown)"
+OF_THREAT = "radius_against_"
+
+Act = Threat | Literal["insert", "remove"]
+ACTS: tuple[Act, ...] = (*get_args(Threat), "insert", "remove")
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate(Figures):
+    """For every test sample: whatever an attacker inserts into or removes from the training data, up to
+    ``radius`` samples in total, the prediction stays the same.
+
+    Deterministic, without a failure probability, under the premises listed: for any base classifiers that are functions
+    of their own subset, or for training samples that vote through a fixed map. It says nothing about whether a
+    prediction is right.
+
+    Attributes
+    ----------
+    prediction : array (n_test,) of class indices
+        The most voted class; ties go to the smallest index. With method "run-off": the winner of the final.
+    runner_up : array (n_test,) of class indices
+        The class that sets the radius: the first by (its own radius, its margin, its index). The
+        number of classes means a class that the training data has not shown (see `Votes`). With method "run-off":
+        the class that would win the final, or, of two that would keep the prediction out of it, the one with fewer
+        votes.
+    margin : array (n_test,)
+        The smallest lead over another class, less one where a tie would go against the prediction.
+        With method "run-off": the lead over the other finalist in the final, less one likewise.
+    radius : array (n_test,)
+        The largest attack size proved not to change the prediction.
+    exact : array (n_test,) of bool, or None
+        With methods "tight" and "run-off": where an attack of size radius + 1 was found, so that no larger radius is
+        true of base classifiers that do the attacker's will. With ballots and neighbours: where such an attack is known
+        to change the prediction.
+    spread : Spread, or None
+        What base classifiers were made with; None where training samples vote.
+    election : dict, or None
+        Where training samples vote: how, and how many, as plain values.
+    radii : dict of arrays, or None
+        Where training samples vote: a radius for every other threat, by name; see `radius_against`.
+    origin : dict, or None
+        Where the votes come from: data set and its digests, learner, threat model, versions. A run fills it.
+    """
+
+    prediction: NDArray[np.int64]
+    runner_up: NDArray[np.int64]
+    margin: NDArray[np.int64]
+    radius: NDArray[np.int64]
+    method: str
+    classes: NDArray[Any] = field(repr=False)
+    spread: Spread | None = field(default=None, repr=False)
+    split: Split | None = None
+    classes_inferred: bool = False
+    premises: tuple[Premise, ...] = field(default=(), repr=False)
+    exact: NDArray[np.bool_] | None = None
+    origin: dict[str, Any] | None = field(default=None, repr=False)
+    election: dict[str, Any] | None = field(default=None, repr=False)
+    radii: dict[str, NDArray[np.int64]] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for array in self._arrays().values():
+            array.flags.writeable = False
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        names = ("prediction", "runner_up", "margin", "radius", "exact")
+        arrays = {name: array for name in names if (array := getattr(self, name)) is not None}
+        return arrays | {OF_THREAT + threat: array for threat, array in (self.radii or {}).items()}
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The predicted labels."""
+        return self.classes[self.prediction]
+
+    @property
+    def unit(self) -> str:
+        """What the radius counts."""
+        return "contributors" if self.split and self.split.kind == "group" else "training samples"
+
+    @property
+    def voters(self) -> str:
+        """Who voted, in words."""
+        return voters_in_words(self.spread, self.election)
+
+    @property
+    def ensemble(self) -> Spread:
+        """The spread of the base classifiers that voted; one sentence where training samples did."""
+        if self.spread is None:
+            raise PoisonproofError(f"There are no base classifiers here, and no spread: {self.voters}.")
+        return self.spread
+
+    def radius_against(self, threat: Act) -> NDArray[np.int64]:
+        """How many acts of this kind each prediction withstands.
+
+        ``"insert_remove"``: samples inserted or removed; ``"insert"`` or ``"remove"``: nothing but that.
+        ``"label_flip"``: labels changed; in blocks of ballots to other classes, as the premises say. ``"modify"``:
+        samples changed in any way. Where base classifiers vote, the last two need to know the split. Where samples
+        vote, at most all of them can go or change, so a radius of their number says that no attack of the kind
+        succeeds.
+        """
+        if threat not in ACTS:
+            raise PoisonproofError(f"A threat is one of {list(ACTS)}. Got {threat!r} instead.")
+        if self.radii is not None and threat in self.radii:
+            return self.radii[threat]
+        if threat == "insert_remove" or threat == "insert" or threat == "remove":  # both is more than either
+            return self.radius
+        if self.split is None:
+            raise PoisonproofError(
+                f"What '{threat}' costs depends on the split, and these votes do not say how they were split; "
+                "give Votes(..., split=...)."
+            )
+        return self.radius // self.split.cost(threat)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per test sample: prediction and runner-up as labels, margin and radius."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise missing_extra("Certificate.to_frame", "pandas", "tables") from None
+        names = np.append(self.classes.astype(object), UNSEEN)
+        frame = {
+            "prediction": self.labels,
+            "runner_up": names[self.runner_up],
+            "margin": self.margin,
+            "radius": self.radius,
+        }
+        return pd.DataFrame(frame if self.exact is None else {**frame, "exact": self.exact})
+
+    def facts(self) -> dict[str, Any]:
+        """Everything that is not an array, as plain values."""
+        return {
+            "method": self.method,
+            **facts_of_voters(self.spread, self.election),
+            "split": self.split.as_dict() if self.split else None,
+            "unit": self.unit,
+            "classes": labels_to_json(self.classes),
+            "classes_inferred": self.classes_inferred,
+            "premises": to_records(self.premises),
+            "origin": self.origin,
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write a self-describing npz file with digests."""
+        write_arrays(path, self._arrays(), {"format": FORMAT, "poisonproof": __version__, **self.facts()})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Certificate:
+        """Read a certificate; refuse one that was altered.
+
+        The digests catch damage, not a forger who writes new ones: only the votes can do that.
+        """
+        arrays, facts = open_arrays(path, ("prediction", "runner_up", "margin", "radius"))
+        check_format(path, facts.get("format"), FORMAT)
+        with reading(path):
+            threats = [name for name in arrays if name.startswith(OF_THREAT)]
+            radii = {name.removeprefix(OF_THREAT): arrays.pop(name) for name in threats}
+            if not set(radii) <= set(ACTS):
+                raise DamagedFileError(f"{path} is altered: it states radii against {sorted(set(radii) - set(ACTS))}.")
+            parts: dict[str, Any] = arrays | voters_of(facts)
+            certificate = cls(
+                **parts,
+                method=facts["method"],
+                classes=labels_from_json(facts["classes"]),
+                split=Split.from_dict(facts["split"]) if facts["split"] else None,
+                classes_inferred=facts["classes_inferred"],
+                premises=from_records(facts["premises"]),
+                origin=facts.get("origin"),
+                radii=radii or None,
+            )
+            certificate._check(path)
+        return certificate
+
+    def _check(self, path: str | Path) -> None:
+        """One sentence if the arrays of a file cannot be a certificate's."""
+        check_arrays(path, self._arrays(), len(self))
+        if self.prediction.max(initial=0) >= len(self.classes) or self.runner_up.max(initial=0) > len(self.classes):
+            raise DamagedFileError(f"{path} is altered: it names a class beyond its {len(self.classes)} classes.")
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from poisonproof.display import certificate_html
+
+        title = f"Certificate ({self.method}) for {len(self):,} predictions"
+        return certificate_html(title, self.radius, len(self), self.unit, [self.voters], self.premises)
+
+    def __str__(self) -> str:
+        radii = (
+            f"radius median {np.percentile(self.radius, 50, method='lower'):d}, "
+            f"smallest {self.radius.min()}, largest {self.radius.max()}"
+            if len(self)
+            else "no radius"
+        )
+        lines = [
+            f"Certificate ({self.method}) for {len(self)} predictions: {radii} {self.unit}.",
+            f"{self.voters}.",
+        ]
+        return "\n".join(map(shown, lines + [f"Premise: {premise}" for premise in self.premises]))
+
+
+def attack_sizes(certificate: Certificate) -> list[int]:
+    """Round attack sizes up to the largest radius, for a table."""
+    largest = int(certificate.radius.max(initial=0))
+    steps: Sequence[int] = [m * 10**e for e in range(7) for m in (1, 2, 3, 5)] + [15, 25, 150, 250, 400]
+    return [0, *sorted(step for step in steps if step <= largest)] + ([largest] if largest not in [0, *steps] else [])
+
+
+TARGET_FORMAT = "poisonproof target certificate 1"
+ARRAYS = ("prediction", "margin", "radius")
+
+
+@dataclass(frozen=True, eq=False)
+class TargetCertificate:
+    """For every test sample that is not predicted as the target: whatever an attacker inserts into or removes from the
+    training data, up to ``radius`` samples in total, the prediction does not become the target.
+
+    This is what a backdoor or a targeted attack is after. It holds as a `Certificate` does, for base classifiers that
+    are functions of their own subset and under the premises listed. The prediction may change to a *third* class
+    within the radius: only `Certificate.radius` excludes that, and it is never larger.
+
+    Attributes
+    ----------
+    prediction : array (n_test,) of class indices
+    target : int
+        The class index that the attacker wants.
+    margin : array (n_test,)
+        The prediction's lead over the target, less one where a tie would go to the target. 0 where
+        the target is predicted.
+    radius : array (n_test,)
+        The largest attack size proved not to turn the prediction to the target. 0 where the target is predicted
+        already: there is nothing left to defend, and `withstands` does not count such samples.
+    exact : array (n_test,) of bool, or None
+        Ballots and neighbours: where an attack of size radius + 1 is known that turns the prediction to the target.
+    spread : Spread, or None
+        What base classifiers were made with; None where training samples vote.
+    election : dict, or None
+        Where training samples vote: how, and how many, as plain values.
+    """
+
+    prediction: NDArray[np.int64]
+    target: int
+    margin: NDArray[np.int64]
+    radius: NDArray[np.int64]
+    method: str
+    classes: NDArray[Any] = field(repr=False)
+    # None where samples vote, as in `Certificate`.
+    spread: Spread = field(default=None, repr=False)  # type: ignore[assignment]
+    split: Split | None = None
+    classes_inferred: bool = False
+    premises: tuple[Premise, ...] = field(default=(), repr=False)
+    exact: NDArray[np.bool_] | None = None
+    election: dict[str, Any] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for array in self._arrays().values():
+            array.flags.writeable = False
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {name: array for name in (*ARRAYS, "exact") if (array := getattr(self, name)) is not None}
+
+    def __len__(self) -> int:
+        return len(self.radius)
+
+    @property
+    def label(self) -> Any:
+        """The label of the target."""
+        return self.classes.tolist()[self.target]
+
+    @property
+    def unit(self) -> str:
+        """What the radius counts."""
+        return "contributors" if self.split and self.split.kind == "group" else "training samples"
+
+    @property
+    def already(self) -> NDArray[np.bool_]:
+        """Where the target is predicted without any attack."""
+        return self.prediction == self.target
+
+    def withstands(self, attack_size: int) -> NDArray[np.bool_]:
+        """Where no attack of this size gives the target; nowhere that it is predicted already."""
+        return ~self.already & (self.radius >= _sizes(attack_size))
+
+    def certified_share(
+        self, attack_sizes: int | Sequence[int] | NDArray[Any], y: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Share of test samples that no attack of each size can turn to the target (pointwise).
+
+        With their true labels ``y``, the share of those that are not of the target class: the others are meant to be
+        predicted as the target.
+        """
+        counted = np.ones(len(self), np.bool_)
+        if y is not None:
+            truth = class_indices(y, self.classes, inferred=self.classes_inferred)
+            if len(truth) != len(self):
+                raise PoisonproofError(
+                    f"There are {len(self)} predictions but {len(truth)} labels; give one label per test sample."
+                )
+            counted = truth != self.target
+        if not counted.any():
+            raise PoisonproofError("There is no test sample of another class than the target, so there is no share.")
+        held = np.sort(self.radius[counted & ~self.already])
+        return (len(held) - np.searchsorted(held, _sizes(attack_sizes))) / int(counted.sum())
+
+    def radius_against(self, threat: Threat) -> NDArray[np.int64]:
+        """How many acts of this kind do not turn each prediction to the target; see `Certificate.radius_against`.
+
+        Where samples vote, a changed sample counts as one removed and one inserted, which is sound and seldom exact.
+        """
+        if threat == "insert_remove":
+            return self.radius
+        if threat not in get_args(Threat):
+            raise PoisonproofError(f"A threat is one of {list(get_args(Threat))}. Got {threat!r} instead.")
+        if self.election is not None:
+            return self.radius if self.unit == "contributors" else self.radius // 2
+        if self.split is None:
+            raise PoisonproofError(
+                f"What '{threat}' costs depends on the split, and these votes do not say how they were split; "
+                "give Votes(..., split=...)."
+            )
+        return self.radius // self.split.cost(threat)
+
+    def facts(self) -> dict[str, Any]:
+        """Everything that is not an array, as plain values."""
+        return {
+            "method": self.method,
+            "target": self.target,
+            **facts_of_voters(self.spread, self.election),
+            "split": self.split.as_dict() if self.split else None,
+            "unit": self.unit,
+            "classes": labels_to_json(self.classes),
+            "classes_inferred": self.classes_inferred,
+            "premises": to_records(self.premises),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write a self-describing npz file with digests."""
+        write_arrays(path, self._arrays(), {"format": TARGET_FORMAT, "poisonproof": __version__, **self.facts()})
+
+    @classmethod
+    def load(cls, path: str | Path) -> TargetCertificate:
+        """Read a certificate; refuse one that was altered."""
+        arrays, facts = open_arrays(path, ARRAYS)
+        check_format(path, facts.get("format"), TARGET_FORMAT)
+        with reading(path):
+            parts: dict[str, Any] = arrays | voters_of(facts)
+            certificate = cls(
+                **parts,
+                target=facts["target"],
+                method=facts["method"],
+                classes=labels_from_json(facts["classes"]),
+                split=Split.from_dict(facts["split"]) if facts["split"] else None,
+                classes_inferred=facts["classes_inferred"],
+                premises=from_records(facts["premises"]),
+            )
+            certificate._check(path)
+        return certificate
+
+    def _check(self, path: str | Path) -> None:
+        """One sentence if the arrays of a file cannot be a certificate's."""
+        check_arrays(path, self._arrays(), len(self))
+        codes = [self.target, int(self.prediction.max(initial=0))]
+        if not all(type(code) is int and 0 <= code < len(self.classes) for code in codes):
+            raise DamagedFileError(f"{path} is altered: it names a class beyond its {len(self.classes)} classes.")
+
+    def __str__(self) -> str:
+        held = self.radius[~self.already]
+        radii = (
+            f"radius median {np.percentile(held, 50, method='lower'):d}, smallest {held.min()}, largest {held.max()}"
+            if len(held)
+            else "no radius"
+        )
+        lines = [
+            f"Certificate ({self.method}) against turning {len(held)} predictions to {self.label!r}: {radii} "
+            f"{self.unit}; {len(self) - len(held)} are predicted so already.",
+            f"{voters_in_words(self.spread, self.election)}.",
+        ]
+        return "\n".join(map(shown, lines + [f"Premise: {premise}" for premise in self.premises]))
+
+
+def _sizes(attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[Any]:
+    sizes = np.asarray(attack_sizes)
+    if not np.issubdtype(sizes.dtype, np.integer) or (sizes < 0).any():
+        raise PoisonproofError(f"Attack sizes must be whole numbers ≥ 0. Got {attack_sizes!r} instead.")
+    return sizes
+
+
+def voters_in_words(spread: Spread | None, election: dict[str, Any] | None) -> str:
+    """One clause."""
+    if spread is None:
+        assert election is not None
+        return str(election["words"])
+    return f"{spread.n_subsets} base classifiers, k = {spread.k:g}, d = {spread.d}"
+
+
+def facts_of_voters(spread: Spread | None, election: dict[str, Any] | None) -> dict[str, Any]:
+    """Plain values, for a file."""
+    if spread is None:
+        return {"spread": None, "election": election}
+    return {
+        "k": spread.k,
+        "d": spread.d,
+        "n_subsets": spread.n_subsets,
+        "spread": spread.as_dict(),
+        "spread_digest": spread.digest,
+    }
+
+
+def voters_of(facts: dict[str, Any]) -> dict[str, Any]:
+    """Spread or election, as a file states it; exactly one of them."""
+    if facts.get("election") is None:
+        return {"spread": Spread.from_dict(facts["spread"])}
+    if facts["spread"] is not None or not isinstance(facts["election"].get("words"), str):
+        raise PoisonproofError("it states base classifiers and samples that vote, and only one can be")
+    return {"election": facts["election"]}
+
+
+def check_arrays(path: str | Path, arrays: Mapping[str, NDArray[Any]], n_test: int) -> None:
+    """One sentence if arrays of a file are not, each, one number from 0 on, or one yes or no, for every test sample."""
+    for name, array in arrays.items():
+        kind = "b" if name in ("exact", "abstained") else "iu"
+        if array.shape != (n_test,) or array.dtype.kind not in kind:
+            raise DamagedFileError(f"{path} is altered: '{name}' is an array {array.shape} of {array.dtype}.")
+        if kind == "iu" and array.min(initial=0) < 0:
+            raise DamagedFileError(f"{path} is altered: '{name}' holds {array.min()}.")

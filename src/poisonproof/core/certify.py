@@ -1,0 +1,425 @@
+"""Certificates: pure mathematics, from votes to radii.
+
+Which partitions an attacker can poison, when the sources of all others are trusted (Theorem 4).
+
+Radii against being turned to one class; the mathematics is in `poisonproof.core.theorem2`.
+
+The backdoor's question for every class at once: how hard is it to turn the other predictions to it?
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Literal, NamedTuple, get_args, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from poisonproof.ballots.tallies import Ballots, Neighbours
+from poisonproof.core.certificate import Certificate, TargetCertificate
+from poisonproof.core.spread import Spread
+from poisonproof.core.votes import Votes
+from poisonproof.errors import PoisonproofError, WrongTypeError
+from poisonproof.premises import Premise
+from poisonproof.samples.labels import label_cells, places_of
+from poisonproof.system.determinism import in_threads
+
+__all__ = ["Certificate", "TargetCertificate", "certify"]
+
+Method = Literal["finite-aggregation", "dpa-bound", "tight", "run-off"]
+DUAL_ITERATIONS = 40
+PARTITION_VISITS = 4_000_000  # what branch and bound may look at for one rival and attack size
+BLOCK_VISITS = 4_000_000  # what branch and bound inside blocks may look at for one rival
+BYTES_PER_TASK = 1 << 20
+MOST_STEPS = 1 << 28  # of Theorem 2 in plain NumPy: about what loading the compiled kernel costs
+SORTING = 16  # such steps, for one number
+
+
+@overload
+def certify(
+    votes: Votes | Ballots | Neighbours,
+    method: Method = "finite-aggregation",
+    *,
+    target: None = None,
+    reachable: ArrayLike | None = None,
+    n_jobs: int = -1,
+) -> Certificate: ...
+
+
+@overload
+def certify(
+    votes: Votes | Ballots | Neighbours,
+    method: Method = "finite-aggregation",
+    *,
+    target: Any,
+    reachable: ArrayLike | None = None,
+    n_jobs: int = -1,
+) -> TargetCertificate: ...
+
+
+def certify(
+    votes: Votes | Ballots | Neighbours,
+    method: Method = "finite-aggregation",
+    *,
+    target: Any = None,
+    reachable: ArrayLike | None = None,
+    n_jobs: int = -1,
+) -> Certificate | TargetCertificate:
+    """A radius for every test sample: no attack of at most that size changes its prediction.
+
+    The guarantee holds if every base classifier is a function of its own subset (and its index)
+    alone, and if ``votes.spread`` is the spread that made the subsets.
+
+    Parameters
+    ----------
+    votes : Votes, Ballots or Neighbours
+        What base classifiers say, or training samples themselves. The latter have one certificate each
+        (docs/ballots.md); of the other arguments only ``target`` is for them.
+    method : "finite-aggregation", "dpa-bound", "tight" or "run-off"
+        ``finite-aggregation`` is Theorem 2 of Wang, Levine and Feizi (2022); with d = 1 it is Theorem 1
+        (DPA) and exact. ``dpa-bound`` counts 2d votes for every poison, whatever the base classifiers
+        say: the bound Theorem 2 improves upon, on the same votes. ``tight`` counts a base classifier that
+        two poisons reach once (see `poisonproof.core.tight`): never below Theorem 2, slower, and it
+        tells which radii are exact; it gains most with a spread designed for it (`Spread.planes`). ``run-off`` is
+        another election over votes with rankings: the two most voted classes meet, and more base classifiers rank
+        the winner above the other (see `poisonproof.core.runoff`); its prediction may differ from the most
+        voted class.
+    target : label, optional
+        Ask another question: how many poisons until the prediction could become this class? The answer is a
+        `TargetCertificate`, whose radii are never below those against any change
+        (see `poisonproof.core.theorem2`, and `poisonproof.ballots.radii` where samples
+        vote: there they are exact).
+    reachable : indices or boolean mask of partitions, optional
+        The only partitions that an attacker can poison (Theorem 4), because the sources of all others are trusted; a
+        premise of the certificate. A radius equal to the number of partitions then means that no attack within them
+        changes the prediction, of whatever size. Only with "finite-aggregation".
+    n_jobs : int
+        Threads; -1 means one per core. The result does not depend on it.
+    """
+    if isinstance(votes, Ballots | Neighbours):
+        if reachable is not None:
+            raise PoisonproofError("'reachable' asks about votes of base classifiers, and here samples vote.")
+        return _of_samples(votes, target, n_jobs)
+    if not isinstance(votes, Votes):
+        raise WrongTypeError(
+            f"certify takes poisonproof.Votes, which know their spread, or Ballots or Neighbours. Got "
+            f"{type(votes).__name__} instead; blocks of ballots and stochastic ensembles certify by themselves, and "
+            "against every target alike."
+        )
+    if method not in get_args(Method):
+        raise PoisonproofError(
+            f"The 'method' of certify must be one of {list(get_args(Method))}. Got {method!r} instead."
+        )
+    if n_jobs != -1 and n_jobs < 1:
+        raise PoisonproofError(f"The 'n_jobs' of certify must be -1 or at least 1. Got {n_jobs!r} instead.")
+    premises, within = votes.premises, None
+    if reachable is not None:
+        if method != "finite-aggregation":
+            raise PoisonproofError(
+                f"'reachable' needs the method 'finite-aggregation' (Theorem 4). Got {method!r} instead."
+            )
+        within = reachable_partitions(reachable, votes.spread.n_partitions)
+        premises = (*premises, reachable_premise(within, votes.spread.n_partitions))
+    if target is not None:
+        return _against_target(votes, method, target, within, premises, n_jobs)
+    exact = None
+    if method == "run-off":
+        arrays, exact = _run_off(votes, n_jobs)
+    else:
+        arrays = _dpa_bound(votes) if method == "dpa-bound" else _finite_aggregation(votes, n_jobs, within)
+    prediction, runner_up, margin, radius = arrays
+    if method == "tight":
+        exact = _tighten(votes, prediction, runner_up, radius, n_jobs)
+    return Certificate(
+        prediction,
+        runner_up,
+        margin,
+        radius,
+        method=method,
+        classes=votes.classes,
+        spread=votes.spread,
+        split=votes.split,
+        classes_inferred=votes.classes_inferred,
+        premises=premises,
+        exact=exact,
+    )
+
+
+def _of_samples(votes: Ballots | Neighbours, target: Any, n_jobs: int) -> Certificate | TargetCertificate:
+    from poisonproof.ballots.certify import certify_ballots, certify_neighbours, certify_target
+
+    if target is not None:
+        return certify_target(votes, target, n_jobs=n_jobs)
+    return (
+        certify_ballots(votes, n_jobs=n_jobs)
+        if isinstance(votes, Ballots)
+        else certify_neighbours(votes, n_jobs=n_jobs)
+    )
+
+
+def _against_target(
+    votes: Votes,
+    method: Method,
+    target: Any,
+    within: NDArray[np.int64] | None,
+    premises: tuple[Premise, ...],
+    n_jobs: int,
+) -> TargetCertificate:
+    pass
+
+    if method in ("tight", "run-off"):
+        raise PoisonproofError(
+            f"A target is certified by 'finite-aggregation' or 'dpa-bound'. Got {method!r} instead; the radius of "
+            f"'{method}' against any change holds against every target too."
+        )
+    code = target_code(votes, target)
+    by_bound = method == "dpa-bound"
+    bounds = by_the_bound(votes, code) if by_bound else by_votes(votes, code, n_jobs, within)
+    return TargetCertificate(
+        bounds.prediction,
+        code,
+        bounds.margin,
+        bounds.radius,
+        method=method,
+        classes=votes.classes,
+        spread=votes.spread,
+        split=votes.split,
+        classes_inferred=votes.classes_inferred,
+        premises=premises,
+        exact=bounds.exact,
+    )
+
+
+def _limits(spread: Spread, block_size: int) -> tuple[int, int, int]:
+    """What the searches of method "tight" may look at for one rival."""
+    return DUAL_ITERATIONS, PARTITION_VISITS // spread.n_partitions, BLOCK_VISITS // block_size
+
+
+def _tighten(
+    votes: Votes, prediction: NDArray[np.int64], runner_up: NDArray[np.int64], radius: NDArray[np.int64], n_jobs: int
+) -> NDArray[np.bool_]:
+    """Raise radii and set runners-up in place; which radii an explicit attack shows to be exact."""
+    from poisonproof.core.tight import tight_tables, tighten_rows
+
+    columns, tables, block_size = tight_tables(votes.spread)
+    limits = _limits(votes.spread, block_size)
+    exact = np.zeros(votes.n_test, np.bool_)
+
+    def work(start: int, stop: int) -> None:
+        rows = np.ascontiguousarray(votes.matrix[start:stop][:, columns])
+        part = slice(start, stop)
+        settings = (len(votes.classes), votes.classes_inferred, *limits)
+        tighten_rows(rows, *tables, *settings, prediction[part], runner_up[part], radius[part], exact[part])
+
+    in_threads(votes.n_test, 8, work, n_jobs)
+    return exact
+
+
+def _run_off(votes: Votes, n_jobs: int) -> tuple[list[NDArray[np.int64]], NDArray[np.bool_]]:
+    from poisonproof.core.runoff import certify_runoff_rows
+
+    if votes.rankings is None:
+        raise PoisonproofError(
+            "Method 'run-off' needs the base classifiers' rankings, and these votes have none; "
+            "give Votes(..., rankings=...), or make them by FiniteAggregationClassifier.votes(X, rankings=True)."
+        )
+    rankings, spread = votes.rankings, votes.spread
+    # One type for all, whatever the number of classes, d, or the file: the kernel is compiled once.
+    small = np.empty(0, np.promote_types(np.uint16, np.min_scalar_type(3 * spread.d)))
+    arrays = [np.empty(votes.n_test, np.int64) for _ in range(4)]
+    exact = np.empty(votes.n_test, np.bool_)
+
+    def work(start: int, stop: int) -> None:
+        rows = np.minimum(rankings[start:stop], len(votes.classes), dtype=np.uint16)
+        prediction, runner_up, margin, radius = (array[start:stop] for array in arrays)
+        outputs = (prediction, runner_up, margin, radius, exact[start:stop])
+        certify_runoff_rows(
+            rows, len(votes.classes), spread.arrays, spread.feeding, votes.classes_inferred, small, *outputs
+        )
+
+    in_threads(votes.n_test, 8, work, n_jobs)
+    return arrays, exact
+
+
+def _finite_aggregation(votes: Votes, n_jobs: int, within: NDArray[np.int64] | None = None) -> list[NDArray[np.int64]]:
+    spread = votes.spread
+    n_steps = votes.n_test * spread.n_partitions * len(votes.classes) * (spread.d + SORTING)
+    if within is None and n_steps <= MOST_STEPS and "numba" not in sys.modules:
+        return certify_in_numpy(
+            votes.matrix, spread.as_table(), len(votes.classes), unseen_class=votes.classes_inferred
+        )
+    from poisonproof.core.theorem2 import certify_rows
+
+    reached = spread.arrays if within is None else spread.arrays.within(within)
+    small = np.empty(0, np.min_scalar_type(2 * spread.d))
+    arrays = [np.empty(votes.n_test, np.int64) for _ in range(4)]
+
+    def work(start: int, stop: int) -> None:
+        rows = np.ascontiguousarray(votes.matrix[start:stop])
+        parts = [array[start:stop] for array in arrays]
+        certify_rows(rows, reached, len(votes.classes), votes.classes_inferred, small, *parts)
+
+    row_bytes = spread.n_subsets * votes.matrix.itemsize
+    in_threads(votes.n_test, max(1, min(512, BYTES_PER_TASK // row_bytes)), work, n_jobs)
+    if within is not None and len(within) == 0:
+        arrays[3][:] = spread.n_partitions
+    return arrays
+
+
+def certify_in_numpy(
+    votes: NDArray[Any], table: NDArray[np.int64], n_classes: int, *, unseen_class: bool
+) -> list[NDArray[np.int64]]:
+    """Theorem 2 for votes so few that loading compiled code would take longer: what `theorem2.certify_rows` fills.
+
+    Every Δ of every rival is written out, sorted and added up.
+
+    ``table`` holds the d subsets of every partition. ``unseen_class`` adds one rival without votes that wins ties; its
+    code is ``n_classes``.
+    """
+    n_test, rivals = len(votes), n_classes + unseen_class
+    counts = np.stack([(votes == c).sum(axis=1) for c in range(rivals)], axis=1)
+    counts[:, n_classes:] = 0  # what stands there are abstentions
+    prediction = counts[:, :n_classes].argmax(axis=1)
+    votes_won = counts[np.arange(n_test), prediction]
+    reach = sums_by_partition(1 + (votes == prediction[:, None]), table)
+    margins, radii = np.full((2, n_test, rivals), np.iinfo(np.int64).max)
+    for c in range(rivals):
+        lead = votes_won - counts[:, c] - ((c < prediction) | (c == n_classes))
+        hits = sums_by_partition(votes == c, table) if c < n_classes else 0
+        spent = np.cumsum(np.sort(reach - hits, axis=1, kind="stable")[:, ::-1], axis=1, dtype=np.int64)
+        rival = prediction != c
+        margins[rival, c] = lead[rival]
+        radii[rival, c] = (spent <= lead[:, None]).sum(axis=1)[rival]
+    radius = radii.min(axis=1)
+    among = np.where(radii == radius[:, None], margins, np.iinfo(np.int64).max)
+    return [prediction, among.argmin(axis=1), np.maximum(margins.min(axis=1), 0), radius]
+
+
+def sums_by_partition(weight: NDArray[Any], table: NDArray[np.int64]) -> NDArray[Any]:
+    """Σ over the subsets of each partition of weight[t, subset], which is 2 at the most.
+
+    In short numbers where they hold the sums: NumPy sorts those by radix.
+    """
+    short = np.int16 if 2 * table.shape[1] <= np.iinfo(np.int16).max else np.int64
+    weight, sums = weight.astype(short), np.zeros((len(weight), len(table)), short)
+    for subsets in table.T:
+        sums += weight[:, subsets]
+    return sums
+
+
+def _dpa_bound(votes: Votes) -> list[NDArray[np.int64]]:
+    """radius = ⌊m / 2d⌋ with m the smallest margin; it grows with m, so the smallest (m, c) sets it."""
+    counts = votes.counts()
+    prediction = counts.argmax(axis=1)
+    rows = np.arange(votes.n_test)
+    leads = counts[rows, prediction][:, None] - counts - (np.arange(counts.shape[1]) < prediction[:, None])
+    leads[rows, prediction] = np.iinfo(np.int64).max
+    if votes.classes_inferred:
+        leads = np.column_stack([leads, counts[rows, prediction] - 1])
+    runner_up = leads.argmin(axis=1)
+    margin = np.maximum(leads[rows, runner_up], 0)
+    return [prediction, runner_up, margin, margin // (2 * votes.spread.d)]
+
+
+def reachable_partitions(reachable: ArrayLike, n_partitions: int) -> NDArray[np.int64]:
+    """The partitions in increasing order, from indices or a boolean mask; one sentence if they are none."""
+    given = np.asarray(reachable)
+    if given.ndim != 1:
+        raise PoisonproofError(
+            f"'reachable' must be a list of partitions or a mask. Got an array of shape {given.shape}."
+        )
+    if given.dtype == np.bool_:
+        if len(given) != n_partitions:
+            raise PoisonproofError(f"A mask of reachable partitions needs {n_partitions} entries. Got {len(given)}.")
+        return np.flatnonzero(given)
+    if len(given) == 0:
+        return np.empty(0, np.int64)
+    if given.dtype.kind not in "iu":
+        raise PoisonproofError(f"Reachable partitions must be whole numbers or a mask. Got dtype {given.dtype}.")
+    if given.min() < 0 or given.max() >= n_partitions:
+        wrong = given.min() if given.min() < 0 else given.max()
+        raise PoisonproofError(f"Reachable partitions must lie in 0 … {n_partitions - 1}. Got {wrong}.")
+    return np.unique(given).astype(np.int64)
+
+
+def reachable_premise(partitions: NDArray[np.int64], n_partitions: int) -> Premise:
+    """The premise: how many, and which, all of them, so that a reader can compute the radii again."""
+    runs = np.split(partitions, np.flatnonzero(np.diff(partitions) > 1) + 1) if len(partitions) else []
+    names = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs) or "none"
+    return Premise("reachable partitions", f"{len(partitions)} of {n_partitions}: {names}", declared=True)
+
+
+ROWS_PER_TASK = 512
+
+
+class TargetRadii(NamedTuple):
+    """What a method proves against one target."""
+
+    prediction: NDArray[np.int64]
+    margin: NDArray[np.int64]
+    radius: NDArray[np.int64]
+    exact: NDArray[np.bool_] | None = None  # where samples vote
+
+
+def target_code(votes: Votes | Ballots | Neighbours, target: Any) -> int:
+    """The class index of a label that the attacker wants; one sentence if it is no class."""
+    code = int(places_of(label_cells([target]), label_cells(votes.classes.tolist()))[0])
+    if code < 0:
+        raise PoisonproofError(
+            f"The 'target' of certify must be one of the {len(votes.classes)} classes, as a label. Got {target!r} "
+            "instead."
+        )
+    return code
+
+
+def by_the_bound(votes: Votes, target: int) -> TargetRadii:
+    """⌊m / 2d⌋ with m the prediction's lead over the target."""
+    counts = votes.counts()
+    prediction, rows = counts.argmax(axis=1), np.arange(votes.n_test)
+    margin = counts[rows, prediction] - counts[:, target] - (target < prediction)
+    margin[prediction == target] = 0
+    return TargetRadii(prediction, margin, margin // (2 * votes.spread.d))
+
+
+def by_votes(votes: Votes, target: int, n_jobs: int, within: NDArray[np.int64] | None = None) -> TargetRadii:
+    """Theorem 2 for every class that must be overtaken, and the fewest base classifiers with which that is done."""
+    from poisonproof.core.theorem2 import target_rows
+
+    spread = votes.spread
+    reached = spread.arrays if within is None else spread.arrays.within(within)
+    small = np.empty(0, np.min_scalar_type(2 * spread.d))
+    prediction, margin, radius = (np.empty(votes.n_test, np.int64) for _ in range(3))
+
+    def work(start: int, stop: int) -> None:
+        rows = np.ascontiguousarray(votes.matrix[start:stop])
+        parts = (array[start:stop] for array in (prediction, margin, radius))
+        target_rows(rows, reached, len(votes.classes), target, small, *parts)
+
+    in_threads(votes.n_test, ROWS_PER_TASK, work, n_jobs)
+    if within is not None and len(within) == 0:
+        radius[prediction != target] = spread.n_partitions
+    return TargetRadii(prediction, margin, radius)
+
+
+def median_radii_against_targets(
+    votes: Votes | Ballots | Neighbours, certificate: Certificate
+) -> tuple[int | None, ...]:
+    """For each class: half of the predictions of other classes withstand that many poisons without becoming it.
+
+    None where every prediction is this class, and where nothing is claimed but of flipped labels. ``certificate`` is
+    the one of these votes: its method says who is elected. In a run-off its radii stand for those against a target,
+    which are never smaller: to become the target a prediction must change.
+    """
+    from poisonproof.ballots.certify import FLIPS_ALONE
+
+    if not isinstance(votes, Votes) and votes.rule.get(FLIPS_ALONE):
+        return (None,) * len(certificate.classes)
+    medians: list[int | None] = []
+    for target, label in enumerate(certificate.classes.tolist()):
+        held = certificate.radius[certificate.prediction != target]
+        if certificate.method != "run-off":
+            method: Method = "dpa-bound" if certificate.method == "dpa-bound" else "finite-aggregation"
+            against = certify(votes, method, target=label)
+            held = against.radius[~against.already]
+        medians.append(int(np.percentile(held, 50, method="lower")) if len(held) else None)
+    return tuple(medians)

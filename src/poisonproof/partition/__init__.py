@@ -1,1 +1,0 @@
-"""From samples to subsets: split, spread, draws."""

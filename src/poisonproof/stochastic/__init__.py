@@ -1,0 +1,1 @@
+"""Certificates that hold with a stated probability: random subsets."""

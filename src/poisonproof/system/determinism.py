@@ -1,0 +1,350 @@
+"""Threads: ours over blocks of rows, and the linear algebra's, held at one.
+
+A sum of floats depends on how many threads share it, so a base classifier runs with one BLAS and
+OpenMP thread, wherever it runs. The limit belongs to the process, not to a base classifier: a
+context manager per base classifier would race as soon as two of them run in threads. A library that a
+base classifier brings in while it works comes without the limit: it gets it then, and the work is done again.
+
+Looking for the libraries takes milliseconds, so it is done again only when the linker has loaded or unloaded one.
+
+Whether shared libraries were loaded or unloaded since the last question, in microseconds.
+
+The dynamic linker counts both. Systems whose linker does not say (macOS, Windows) get no answer, and whoever asks has
+to look for libraries anew each time.
+
+PyTorch as every base classifier finds it: one thread, deterministic algorithms, a seed; put back afterwards.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
+
+from poisonproof.errors import PoisonproofError, missing_extra
+from poisonproof.system.progress import counted
+
+MOST_REPETITIONS = 20
+
+_lock = threading.Lock()
+_inside = 0
+_limits: list[Any] = []
+_libraries: tuple[Loads, ThreadpoolController] | None = None
+_most_threads: ContextVar[int | None] = ContextVar("most_threads", default=None)
+
+Result = TypeVar("Result")
+
+
+@contextmanager
+def one_linear_algebra_thread() -> Iterator[None]:
+    """One BLAS and OpenMP thread in this process until the last caller has left."""
+    global _inside
+    with _lock:
+        if _inside == 0:
+            _limits.append(_controller().limit(limits=1))
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            while _inside == 0 and _limits:
+                _limits.pop().restore_original_limits()
+
+
+def _controller() -> ThreadpoolController:
+    """All libraries with threads that are loaded now."""
+    global _libraries
+    counts = loads()  # before looking: what is loaded meanwhile is found next time
+    if counts is None:
+        return ThreadpoolController()
+    if _libraries is None or _libraries[0] != counts:
+        _libraries = counts, ThreadpoolController()
+    return _libraries[1]
+
+
+def with_limited_libraries(work: Callable[[], Result]) -> Result:
+    """What ``work`` gives or raises, when no library takes part that is not held at one thread and seeded.
+
+    Work that imports a library is done again, once the library is limited; so ``work`` must start from the beginning
+    each time it is called. Raises OSError if libraries keep coming.
+    """
+    for _ in range(MOST_REPETITIONS):
+        known = _modules()
+        try:
+            result = work()
+        except Exception:
+            if _brought_unlimited(known):
+                continue
+            raise
+        if not _brought_unlimited(known):
+            return result
+    raise OSError(
+        f"The base classifier brought libraries with threads of their own {MOST_REPETITIONS} times over, so its sums "
+        "cannot be held to one order; import them before, or leave their numbers of threads alone."
+    )
+
+
+@dataclass(frozen=True)
+class _Modules:
+    """What tells cheaply whether a module was brought in: it stands behind all others."""
+
+    count: int
+    last: str
+    torch: bool
+
+
+def _modules() -> _Modules:
+    return _Modules(len(sys.modules), next(reversed(sys.modules)), "torch" in sys.modules)
+
+
+def _brought_unlimited(known: _Modules) -> bool:
+    """Whether modules beyond the known ones brought threads without a limit, which they get now, or PyTorch's seeds."""
+    now = _modules()
+    if now == known:
+        return False
+    unlimited = any(pool["num_threads"] > 1 for pool in threadpool_info())
+    if unlimited:
+        with _lock:
+            limits = threadpool_limits(1)
+            if _inside:
+                _limits.append(limits)
+    return unlimited or (now.torch and not known.torch)
+
+
+def caller() -> tuple[int, int]:
+    """Who is asking: this process and this thread."""
+    return os.getpid(), threading.get_ident()
+
+
+def limit_worker(parent: tuple[int, int]) -> None:
+    """In a worker, process or thread, hold linear algebra at one thread from now on; in the caller, do nothing.
+
+    OpenMP keeps its limit per thread, so a thread of the same process needs it too.
+    """
+    if caller() != parent:
+        threadpool_limits(1)
+
+
+def n_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def at_most_threads(n_jobs: int | None) -> Iterator[None]:
+    """Within, nobody who leaves the number of threads open uses more than this (-1: one per core, -2: one less, …).
+
+    None leaves it as it is: one per core, unless somebody outside said otherwise.
+    """
+    if n_jobs is None:
+        yield
+        return
+    token = _most_threads.set(n_jobs if n_jobs > 0 else max(1, n_cores() + 1 + n_jobs))
+    try:
+        yield
+    finally:
+        _most_threads.reset(token)
+
+
+def in_threads(count: int, size: int, work: Callable[[int, int], None], n_jobs: int = -1) -> None:
+    """Run ``work(start, stop)`` over 0 … count in blocks of a size, in threads (-1: what `at_most_threads` allows).
+
+    ``work`` must release the GIL and write only to its own rows.
+    """
+    starts = range(0, count, size)
+    threads = min(len(starts), (_most_threads.get() or n_cores()) if n_jobs == -1 else n_jobs)
+    if threads <= 1:
+        for start in counted(starts, len(starts)):
+            work(start, min(start + size, count))
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        tasks = [pool.submit(copy_context().run, work, start, min(start + size, count)) for start in starts]
+        try:
+            for task in counted(tasks, len(tasks)):
+                task.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+class Loads(NamedTuple):
+    """How many libraries this process has loaded, and how many it has unloaded, since it started."""
+
+    loaded: int
+    unloaded: int
+
+
+class _Entry(ctypes.Structure):
+    """The linker's ``struct dl_phdr_info``, as far as it is asked."""
+
+    _fields_ = (
+        ("address", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("headers", ctypes.c_void_p),
+        ("n_headers", ctypes.c_uint16),
+        ("loaded", ctypes.c_ulonglong),
+        ("unloaded", ctypes.c_ulonglong),
+    )
+
+
+_VISIT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Entry), ctypes.c_size_t, ctypes.c_void_p)
+
+
+def loads() -> Loads | None:
+    """Both counts; None where the linker does not keep them."""
+    visited: list[Loads] = []
+
+    def visit(entry: ctypes._Pointer[_Entry], size: int, _: int | None) -> int:
+        if size >= ctypes.sizeof(_Entry):
+            visited.append(Loads(entry.contents.loaded, entry.contents.unloaded))
+        return 1  # the counts are the same in every entry: one is enough
+
+    if _iterate is None:
+        return None
+    _iterate(_VISIT(visit), None)
+    return visited[0] if visited else None
+
+
+def _linker() -> Callable[..., int] | None:
+    """The linker's walk over what is loaded. It is called with the interpreter's lock held.
+
+    Without, another thread that imports (it holds that lock and waits for the linker's) would wait for us for ever.
+    """
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        return ctypes.PyDLL(None).dl_iterate_phdr
+    except (AttributeError, OSError):  # linked statically
+        return None
+
+
+_iterate = _linker()
+
+
+DEVICES = ("cpu", "cuda")
+# Errors of the machine come as RuntimeError like any other; these words tell them apart.
+MACHINE_GAVE_OUT = ("DefaultCPUAllocator", "out of memory", "CUDA error", "CUDNN_STATUS", "CUBLAS_STATUS")
+
+_settings = threading.RLock()
+
+
+def imported_torch() -> Any:
+    """PyTorch, imported when a network is used and not before."""
+    try:
+        import torch
+    except ImportError:
+        raise missing_extra("A network", "PyTorch", "torch") from None
+    return torch
+
+
+@contextmanager
+def settled(seed: int, device: str) -> Iterator[Any]:
+    """PyTorch with settings on which no bit can depend: whatever the caller has set is put back afterwards.
+
+    Sums of floats depend on the number of threads, and some algorithms on chance, so there is one thread and no such
+    algorithm (one that has no deterministic form raises). The settings belong to the process, so in threads one
+    network runs at a time; processes run side by side. What the machine is to blame for (no memory, a broken GPU) is
+    raised as MemoryError or OSError, so that nobody takes it for a property of the training samples.
+    """
+    torch = imported_torch()
+    _check_device(torch, device)
+    backends = torch.backends
+    with (
+        _settings,
+        _set(torch.get_num_threads, torch.set_num_threads, 1),
+        _deterministic(torch),
+        _set(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"),
+        _set(torch.get_default_dtype, torch.set_default_dtype, torch.float32),
+        _attribute(backends.mkldnn, "enabled", True),
+        _attribute(getattr(backends.mkldnn, "conv", None), "fp32_precision", "ieee"),
+        _attribute(backends.cudnn, "enabled", True),
+        _attribute(backends.cudnn, "benchmark", False),
+        _attribute(backends.cudnn, "deterministic", True),
+        _attribute(backends.cudnn, "allow_tf32", False),
+        torch.random.fork_rng(devices=[] if device == "cpu" else [torch.device(device)]),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast("cpu", enabled=False),
+        torch.autocast("cuda", enabled=False),
+        nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"),
+    ):
+        seed_generators(torch, seed, device)
+        try:
+            yield torch
+        except RuntimeError as error:
+            if not any(word in str(error) for word in MACHINE_GAVE_OUT):
+                raise
+            first = str(error).strip().splitlines()[0]
+            kind = MemoryError if "out of memory" in first or "Allocator" in first else OSError
+            raise kind(f"the network could not be run: {first}") from None
+
+
+@contextmanager
+def seeded_if_loaded(seed: int) -> Iterator[None]:
+    """PyTorch with one thread and its global generator seeded, for learners that use it by themselves.
+
+    Nothing if nobody has imported PyTorch.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "default_generator"):
+        yield
+        return
+    with _set(torch.get_num_threads, torch.set_num_threads, 1), torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
+def seed_generators(torch: Any, seed: int, device: str) -> None:
+    """Seed what PyTorch draws from, on the processor and on the device."""
+    torch.default_generator.manual_seed(seed)
+    if device != "cpu":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
+
+
+@contextmanager
+def _set(get: Callable[[], Any], put: Callable[[Any], Any], value: Any) -> Iterator[None]:
+    before = get()
+    put(value)
+    try:
+        yield
+    finally:
+        put(before)
+
+
+def _attribute(owner: Any, name: str, value: Any) -> AbstractContextManager[None]:
+    """The attribute at that value, in a version of PyTorch that has it."""
+    if owner is None:
+        return nullcontext()
+    return _set(lambda: getattr(owner, name), lambda new: setattr(owner, name, new), value)
+
+
+def _deterministic(torch: Any) -> AbstractContextManager[None]:
+    return _set(
+        lambda: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
+        lambda how: torch.use_deterministic_algorithms(how[0], warn_only=how[1]),
+        (True, False),
+    )
+
+
+def _check_device(torch: Any, device: str) -> None:
+    if not isinstance(device, str) or device.partition(":")[0] not in DEVICES:
+        raise PoisonproofError(
+            f"The 'device' parameter must be 'cpu', 'cuda' or 'cuda:NUMBER'. Got {device!r} instead."
+        )
+    if device != "cpu":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # CUDA's condition for deterministic products
+        if not torch.cuda.is_available():
+            raise OSError(f"PyTorch finds no GPU for device '{device}' on this machine; use device='cpu'.")

@@ -1,1 +1,0 @@
-"""What base classifiers say."""
