@@ -26,8 +26,8 @@ from poisonproof.runs.layout import damage
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.files import open_arrays, write_arrays, write_bytes, write_whole
-from poisonproof.system.progress import watched
 from poisonproof.system.parallel import WorkerDiedError
+from poisonproof.system.progress import watched
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 

@@ -22,11 +22,11 @@ from poisonproof import (
     data,
 )
 from poisonproof.core.certificate import attack_sizes
+from poisonproof.core.split import Split
 from poisonproof.learners.describe import describe
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.presets import preset
 from poisonproof.maps.digits import DigitFeatures
-from poisonproof.core.split import Split
 from poisonproof.report.page import write_report
 from poisonproof.runs.layout import damage
 from poisonproof.runs.manifest import RunSettings

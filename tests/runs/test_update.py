@@ -16,9 +16,9 @@ from sklearn.pipeline import make_pipeline
 
 from heard import heard
 from poisonproof import FiniteAggregationClassifier, data
+from poisonproof.core.split import Split
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, Pool
 from poisonproof.maps.digits import DigitFeatures
-from poisonproof.core.split import Split
 from poisonproof.runs.layout import RESULTS
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.removal import commitment

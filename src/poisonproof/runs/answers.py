@@ -16,13 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.ballots.certify import speaking
+from poisonproof.ballots.classifiers import SampleVoteClassifier
+from poisonproof.ballots.tallies import Ballots, Neighbours
 from poisonproof.core.certificate import UNSEEN, Certificate
 from poisonproof.core.certify import certify
-from poisonproof.ballots.certify import speaking
+from poisonproof.core.votes import Votes
 from poisonproof.data.named import SCHEMAS
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
-from poisonproof.ballots.classifiers import SampleVoteClassifier
 from poisonproof.premises import PremiseWarning
 from poisonproof.runs.election import CLASSIFIERS
 from poisonproof.runs.manifest import FILE, Manifest
@@ -31,9 +33,6 @@ from poisonproof.samples.cells import text_of
 from poisonproof.samples.labels import Cell, label_cells
 from poisonproof.samples.schema import ArraySchema, ImageSchema, Schema, schema_from_dict
 from poisonproof.training.member_list import UnansweredError
-from poisonproof.ballots.tallies import Ballots
-from poisonproof.ballots.tallies import Neighbours
-from poisonproof.core.votes import Votes
 
 COLUMNS, REASON = ("prediction", "radius", "runner_up", "vote_share"), "reason"
 MAX_BLOCK_VOTES, MAX_BLOCK_ROWS = 1 << 26, 1 << 14

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.core.subsets import DIGEST_BYTES
+from poisonproof.core.votes import vote_dtype
 from poisonproof.display import shown
 from poisonproof.errors import DamagedFileError, PoisonproofError
-from poisonproof.core.subsets import DIGEST_BYTES
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.convert import digest_of
 from poisonproof.samples.kinds import Samples
@@ -29,7 +30,6 @@ from poisonproof.training.engine import engine_of
 from poisonproof.training.member_list import check_answered, told_failures
 from poisonproof.training.provenance import packed, unpacked
 from poisonproof.training.work import Answers, Block, Made, Missing, Order, Refusal, Resources, Standing
-from poisonproof.core.votes import vote_dtype
 
 ARRAYS = ("votes", "subsets", "trained", "refusals")
 log = logging.getLogger(__name__)

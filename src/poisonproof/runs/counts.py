@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.errors import DamagedFileError
 from poisonproof.ballots.classifiers import Heard, SampleVoteClassifier
+from poisonproof.core.votes import labels_to_json
+from poisonproof.errors import DamagedFileError
 from poisonproof.samples.convert import digest_of
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.files import open_arrays, reading, write_arrays
 from poisonproof.system.progress import progress
-from poisonproof.core.votes import labels_to_json
 
 FORMAT = "poisonproof counts 1"
 TESTS_PER_BLOCK = 1024

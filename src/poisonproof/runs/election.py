@@ -10,14 +10,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from poisonproof.ballots.classifiers import BallotClassifier, NeighborVoteClassifier, SampleVoteClassifier
+from poisonproof.core.split import Split
 from poisonproof.errors import PoisonproofError
-from poisonproof.ballots.classifiers import BallotClassifier
-from poisonproof.ballots.classifiers import NeighborVoteClassifier
-from poisonproof.ballots.classifiers import SampleVoteClassifier
 from poisonproof.learners.describe import describe
 from poisonproof.maps.declared import OWN, map_of, record_of
 from poisonproof.maps.encoders import Encoder
-from poisonproof.core.split import Split
 
 CLASSIFIERS: dict[str, type[SampleVoteClassifier]] = {
     kind.method: kind for kind in (BallotClassifier, NeighborVoteClassifier)

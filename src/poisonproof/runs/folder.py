@@ -15,21 +15,20 @@ from typing import Any, NamedTuple
 
 from joblib import effective_n_jobs
 
+from poisonproof.core.spread import Spread
 from poisonproof.data import Dataset
+from poisonproof.data.store import StoredSamples, StoredSubsets
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.estimators.prepared import Prepared, prepare_dataset
 from poisonproof.learners.describe import describe
-from poisonproof.core.spread import Spread
-from poisonproof.data.store import StoredSamples, StoredSubsets
 from poisonproof.runs.layout import CONCLUSIONS, LOCK, OWN, PARTITIONS, SCRATCH, altered
 from poisonproof.runs.manifest import FILE, Identity, Manifest, RunSettings
 from poisonproof.runs.plain import check_plain
 from poisonproof.runs.removal import commitment, new_receipt
 from poisonproof.samples.convert import count_rows
+from poisonproof.system.files import PART, reading, sole_writer
 from poisonproof.system.machine import environment
-from poisonproof.system.files import PART, reading
-from poisonproof.system.files import sole_writer
 from poisonproof.system.parallel import sweep_scratch
 from poisonproof.training.engine import engine_of
 from poisonproof.training.member_memory import MemberMemory

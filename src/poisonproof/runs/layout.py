@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from poisonproof.core.votes import rankings_file
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.runs.manifest import FILE, Identity, Manifest
 from poisonproof.system.files import open_arrays, reading, sha256_of
@@ -16,7 +17,6 @@ from poisonproof.training.engine import engine_named
 from poisonproof.training.member_files import ESTIMATOR, MEMBERS_PER_FILE, members_file
 from poisonproof.training.model_files import RECORD
 from poisonproof.training.pooled_files import POOL, check_pooled
-from poisonproof.core.votes import rankings_file
 
 RESULTS = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
 COUNTS = {"ballots": "ballots.npz", "neighbours": "neighbours.npz"}  # what samples said, by method

@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.ballots.tallies import Ballots, Neighbours
 from poisonproof.core.certificate import Certificate, attack_sizes
+from poisonproof.core.split import Split
+from poisonproof.core.votes import Votes
 from poisonproof.display import percent
 from poisonproof.errors import PoisonproofError
-from poisonproof.core.split import Split
 from poisonproof.runs.manifest import Identity, Manifest
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.machine import environment
-from poisonproof.ballots.tallies import Ballots
-from poisonproof.ballots.tallies import Neighbours
-from poisonproof.core.votes import Votes
 
 FIRST_SIZES = 6
 NOT_COVERED = (

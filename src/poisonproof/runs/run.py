@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.core.certify import Certificate, certify
+from poisonproof.core.votes import Votes
 from poisonproof.data import Dataset
+from poisonproof.data.store import StoredSubsets
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, fitted_but_for_members
 from poisonproof.estimators.prepared import Prepared
-from poisonproof.data.store import StoredSubsets
 from poisonproof.runs.blocks import vote_all
 from poisonproof.runs.folder import noted_stale, opened_run
 from poisonproof.runs.layout import SCHEMA, SCRATCH, results_of
@@ -30,15 +31,14 @@ from poisonproof.runs.undefended import TOO_LARGE, Undefended, not_trained, trai
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import label_cells, places_of
 from poisonproof.samples.schema import Schema
-from poisonproof.system.machine import environment
-from poisonproof.system.files import read_record, sha256_of, write_text, write_whole
 from poisonproof.system.determinism import at_most_threads
+from poisonproof.system.files import read_record, sha256_of, write_text, write_whole
+from poisonproof.system.machine import environment
 from poisonproof.training.member_memory import MemberMemory
 from poisonproof.training.model_files import save_model_record
 from poisonproof.training.pooled_memory import PooledMemory
 from poisonproof.training.provenance import of_run
 from poisonproof.training.work import Order, Resources
-from poisonproof.core.votes import Votes
 
 if TYPE_CHECKING:
     from poisonproof.ballots.classifiers import SampleVoteClassifier

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from poisonproof.ballots.classifiers import OF_THE_RULE, SampleVoteClassifier
 from poisonproof.core.certify import Certificate, certify
 from poisonproof.data import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.prepared import split_of
-from poisonproof.ballots.classifiers import OF_THE_RULE, SampleVoteClassifier
 from poisonproof.runs.counts import count_all
 from poisonproof.runs.election import election_of, voters_in_words
 from poisonproof.runs.folder import noted_stale, only_writer, open_folder, refuse_strangers
@@ -25,8 +25,8 @@ from poisonproof.runs.outcome import Clock, Outcome, first_figures, origin_of, t
 from poisonproof.runs.plain import check_plain
 from poisonproof.runs.undefended import Undefended, not_trained, trained_before
 from poisonproof.samples.kinds import Samples
-from poisonproof.system.machine import environment
 from poisonproof.system.files import sha256_of, write_text
+from poisonproof.system.machine import environment
 
 log = logging.getLogger(__name__)
 

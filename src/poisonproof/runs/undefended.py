@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.core.split import Split
 from poisonproof.data.dataset import Dataset
+from poisonproof.data.store import StoredSubsets
 from poisonproof.estimators.prepared import Prepared
 from poisonproof.learners.describe import describe
 from poisonproof.learners.encoded import without_cache
 from poisonproof.learners.seeding import isolated, seeded
-from poisonproof.core.split import Split
-from poisonproof.data.store import StoredSubsets
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import label_cells, one_by_one, places_of
 from poisonproof.samples.schema import TableSchema
-from poisonproof.system.machine import environment
 from poisonproof.system.determinism import one_linear_algebra_thread
+from poisonproof.system.machine import environment
 from poisonproof.training.member import fed_to
 
 if TYPE_CHECKING:
