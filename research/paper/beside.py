@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from poisonproof.ballots.certify import speaking
-from poisonproof.ballots.tallies import Ballots, Neighbours, load_said
+from poisonproof.ballots.tallies import Ballots, Neighbours
 from poisonproof.core.certificate import Certificate
 from poisonproof.core.shared_attack import certified_accuracy
+from poisonproof.core.votes import load_tallies
 from poisonproof.errors import PoisonproofError
 from poisonproof.runs.layout import COUNTS
 from poisonproof.runs.manifest import Manifest
@@ -52,7 +53,7 @@ class Voted:
             facts["spread"] = identity.spread_digest
         else:
             method = str(election["method"])
-            counts = load_said(run / COUNTS[method])
+            counts = load_tallies(run / COUNTS[method])
             facts = {**{name: value for name, value in election.items() if name not in ("method", "map")}, **facts}
             facts = {**facts, "map": election["map"]["name"], "columns of the map": repr(election["map"])}
         facts["premises"] = repr(manifest.premises)

@@ -1,28 +1,57 @@
-"""What the user can mend: every error of ours is one sentence that names the thing, the rule and the remedy."""
+"""Errors you can fix: one sentence that names the thing, the rule and the remedy, and a short code."""
 
 from __future__ import annotations
+
+from typing import Any
 
 FORMER_NAME = "bezoar"
 
 
 class PoisonproofError(ValueError):
-    """Something that the user can mend. The command line prints its sentence and exits with code 2."""
+    """An error you can fix. The command line prints its sentence and exits with code 2.
+
+    ``code`` names the rule that was broken (``"schema.unknown-column"``), for programs and tests; the sentence is for
+    people and may be reworded.
+    """
+
+    code = "input"
+
+    def __init__(self, sentence: str, *, code: str | None = None) -> None:
+        super().__init__(sentence)
+        if code is not None:
+            self.code = code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (type(self), str(self), self.code)
+
+
+def _unpickled(kind: type[PoisonproofError], sentence: str, code: str) -> PoisonproofError:
+    """An error that a worker raised; `BaseException` would hand on the sentence alone."""
+    return kind(sentence, code=code)
 
 
 class DamagedFileError(PoisonproofError):
     """A file that is not what it states to be; one sentence that names it."""
 
+    code = "file.damaged"
+
 
 class UnnamedFileError(PoisonproofError):
     """A file that somebody else's files name and the user does not: it is not opened."""
+
+    code = "file.unnamed"
 
 
 class WrongTypeError(PoisonproofError, TypeError):
     """An argument of a type that cannot be meant."""
 
+    code = "type"
+
 
 class MissingExtraError(PoisonproofError, ImportError):
     """A library that is only installed on demand; the sentence says how."""
+
+    code = "missing-extra"
 
 
 def missing_extra(purpose: str, library: str, extra: str) -> MissingExtraError:
@@ -42,6 +71,7 @@ def check_format(where: object, stated: object, known: str) -> None:
     if isinstance(stated, str) and stated.startswith(f"{FORMER_NAME} "):
         raise PoisonproofError(
             f"{where} was written under the project's former name, {FORMER_NAME}, before its contracts were tightened, "
-            "and is not read any more; make it again."
+            "and is not read any more; make it again.",
+            code="file.format",
         )
-    raise PoisonproofError(f"{where} is of format {stated!r}; this version reads {known!r}.")
+    raise PoisonproofError(f"{where} is of format {stated!r}; this version reads {known!r}.", code="file.format")

@@ -4,8 +4,6 @@ This is to samples that vote what `poisonproof.Votes` is to base classifiers: ev
 kept, sent and certified by somebody else.
 
 Neighbours: the labels of the nearest training samples of every test sample, nearest first.
-
-What samples said, kept in a file: ballots or neighbours, by what the file says of itself.
 """
 
 from __future__ import annotations
@@ -253,17 +251,3 @@ class Neighbours:
                 rule=facts["rule"],
                 premises=from_records(facts["premises"]),
             )
-
-
-KINDS: dict[str, type[Ballots] | type[Neighbours]] = {BALLOTS_FORMAT: Ballots, NEIGHBORS_FORMAT: Neighbours}
-
-
-def load_said(path: str | Path) -> Ballots | Neighbours:
-    """The ballots or neighbours of a file; refused if anything was altered, or if it holds something else."""
-    stated = open_arrays(path)[1].get("format")
-    if stated not in KINDS:
-        raise PoisonproofError(
-            f"{path} is of format {stated!r}; what samples said is kept by `poisonproof run --method ballots` or "
-            "`neighbours` in OUT/ballots.npz or OUT/neighbours.npz."
-        )
-    return KINDS[stated].load(path)

@@ -119,7 +119,7 @@ def _against(certificate: Certificate, threat: str) -> Certificate:
 
 def open_said(path: Path, given: dict[str, str | None], classes: str | None) -> Ballots | Neighbours:
     """What samples said, as a run kept it; it knows all that options could say of it."""
-    from poisonproof.ballots.tallies import load_said
+    from poisonproof.core.votes import load_tallies
 
     if not path.exists():
         raise PoisonproofError(f"{path}: No such file.")
@@ -127,7 +127,7 @@ def open_said(path: Path, given: dict[str, str | None], classes: str | None) -> 
         raise PoisonproofError(
             f"{option} is about base classifiers, and in {path} training samples vote; leave it out."
         )
-    ballots = load_said(path)
+    ballots = load_tallies(path)
     if classes is not None and not _names(classes, ballots.classes):
         raise PoisonproofError(f"{path} was made with other classes than --classes says; leave --classes out.")
     return ballots

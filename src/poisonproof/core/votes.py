@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from poisonproof import registry
 from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
 from poisonproof.core.subsets import made_with
@@ -34,7 +35,7 @@ from poisonproof.premises import Premise, from_records, restated, to_records
 from poisonproof.samples.labels import class_array, different_classes, label_cells, one_by_one, places_of
 from poisonproof.system.archives import map_npy
 from poisonproof.system.determinism import in_threads
-from poisonproof.system.files import read_record, reading, sha256_of, write_record, write_whole
+from poisonproof.system.files import open_arrays, read_record, reading, sha256_of, write_record, write_whole
 
 FORMAT = "poisonproof votes 1"
 UNSEEN_LABEL = -1  # as `places_of` says it
@@ -190,6 +191,18 @@ class Votes:
                 premises=from_records(record["premises"]),
                 rankings=None if ranked is None else _mapped(rankings_file(path), ranked, side),
             )
+
+
+def load_tallies(path: str | Path) -> Any:
+    """What training samples said, as a run keeps it, by the format that the file states; refused if it was altered."""
+    stated = open_arrays(path)[1].get("format")
+    if stated not in registry.names("tallies"):
+        raise PoisonproofError(
+            f"{path} is of format {stated!r}; what samples said is kept by `poisonproof run --method ballots` or "
+            "`neighbours` in OUT/ballots.npz or OUT/neighbours.npz.",
+            code="file.format",
+        )
+    return registry.find("tallies", stated).load(path)
 
 
 def rankings_file(path: Path) -> Path:

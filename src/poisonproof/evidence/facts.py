@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.ballots.tallies import Ballots, Neighbours, load_said
+from poisonproof.ballots.tallies import Ballots, Neighbours
 from poisonproof.core.certificate import Act, Certificate, attack_sizes
 from poisonproof.core.certify import certify, median_radii_against_targets
 from poisonproof.core.metrics import (
@@ -22,7 +22,7 @@ from poisonproof.core.metrics import (
     plain,
     share_of_majority,
 )
-from poisonproof.core.votes import Votes, own_codes
+from poisonproof.core.votes import Votes, load_tallies, own_codes
 from poisonproof.data.dataset import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.evidence.voters import Voters, voters_of
@@ -216,7 +216,7 @@ def _votes_of(folder: Path, manifest: dict[str, Any]) -> Votes | Ballots | Neigh
     election = manifest["settings"].get("election")
     if election is None:
         return Votes.load(folder / "votes.npy")
-    return load_said(folder / COUNTS[election["method"]])
+    return load_tallies(folder / COUNTS[election["method"]])
 
 
 def artefacts_of(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:
