@@ -337,7 +337,7 @@ def test_the_gate_speaks_by_exit_code_table_json_and_junit(sequence, tmp_path):
     record = json.loads((sequence / "run-evidence" / "statement.json").read_text())["predicate"]["evaluation"]
     at_one = next(row for row in record["certified"] if row["attack_size"] == 1)
     share = f"{at_one['right_and_certified']}/382"
-    asked = ("--attack-size", 1, "--certified-fraction", share)
+    asked = ("--plain", "--attack-size", 1, "--certified-fraction", share)
     done = poisonproof("gate", best, *asked, "--require-verified", "--clean", 0.5, "--junit", tmp_path / "gate.xml")
     assert "met: run, VERIFIED; a constant answer is right on 11.7 %" in " ".join(done.stdout.split())
     suite = etree.parse(tmp_path / "gate.xml").find("testsuite")
@@ -346,15 +346,16 @@ def test_the_gate_speaks_by_exit_code_table_json_and_junit(sequence, tmp_path):
     found = json.loads(done.stdout)
     assert [row["met"] for row in found["conditions"]] == [True, False]
     assert not found["met"]
-    balanced = poisonproof("gate", best, "--attack-size", 1, "--certified-fraction", 0, "--balanced", "--json")
+    balanced = poisonproof("gate", best, "--attack-size", 1, "--certified-fraction", 0, "--json")
     (row,) = json.loads(balanced.stdout)["conditions"]
     assert "balanced" in row["what"]
+    assert row["wanted"] == "> 10.0 % (a constant answer)"
     assert row["found"] == f"{int(at_one['balanced'] * 1000) / 10} %"
     worse = poisonproof(
         "gate", second, "--attack-size", 1, "--certified-fraction", 0, "--max-drop-from", best, 0, code=6
     )
     assert "at attack size 1, against run" in " ".join(worse.stdout.split())
-    poisonproof("gate", second, "--attack-size", 1, "--certified-fraction", 0, "--max-drop-from", best, 1)
+    poisonproof("gate", second, "--attack-size", 0, "--certified-fraction", 0, "--max-drop-from", best, 1)
     for words, said in (
         ((), "asks for nothing"),
         (("--clean", "80"), "must be a share between 0 and 1"),

@@ -11,6 +11,7 @@ import subprocess
 import warnings
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,7 @@ from poisonproof.report.summary import Summary
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.files import read_record
+from refused import refused
 from resigning import rewritten, signed_anew
 
 ROOT = Path(__file__).parents[2]
@@ -177,7 +179,7 @@ def test_gate_evidence_and_pages_have_the_figures_of_the_run_where_test_labels_a
     assert {row.name: (row.n, row.right / row.n) for row in class_rows(outcome, 1)} == rows
     assert facts.caution == outcome.certificate.caution(outcome.y_test)
     for share, met in ((Fraction(2, 5), True), (Fraction(3, 5), False)):
-        (row,) = gates.conditions(facts, gates.Wanted(clean=share, balanced=True))
+        (row,) = gates.conditions(facts, gates.Thresholds(clean=share))
         assert row.met is met
     assert "balanced 20.0 %" in page_of(facts)
 
@@ -454,23 +456,44 @@ def test_attest_anew_without_a_key_removes_the_old_signature(signed):
 
 def test_a_gate_compares_exactly(made):
     _, facts = made
-    share = facts.certified_fraction(1)
-    found = gates.conditions(facts, gates.Wanted(((1, share), (1, share + Fraction(1, 10**9))), clean=Fraction(1, 2)))
-    assert [row.met for row in found] == [True, True, False]
-    balanced = facts.certified_fraction(1, balanced=True)
+    asked = partial(gates.Thresholds, allow_constant=True)
+    share, balanced = facts.certified_fraction(1), facts.certified_fraction(1, balanced=True)
     assert balanced != share
-    (row,) = gates.conditions(facts, gates.Wanted(((1, balanced),), balanced=True))
-    assert row.met
-    assert "balanced" in row.what
-    same = gates.conditions(facts, gates.Wanted(((1, share),), drop=gates.Drop(facts, Fraction(0))))
+    for least, plain in ((share, True), (balanced, False)):
+        above = least + Fraction(1, 10**9)
+        found = gates.conditions(facts, asked(((1, least), (1, above)), clean=Fraction(1, 2), plain=plain))
+        assert [row.met for row in found] == [True, True, False]
+        assert [("balanced" in row.what) for row in found] == [not plain] * 3
+    same = gates.conditions(facts, asked(((1, balanced),), baseline=gates.Baseline(facts, Fraction(0))))
     assert [row.met for row in same] == [True, True, True]
     worse = replace(facts, truth=(facts.truth + 1) % 10)
-    assert not any(row.met for row in gates.conditions(worse, gates.Wanted(drop=gates.Drop(facts, Fraction(1, 100)))))
-    with pytest.raises(PoisonproofError, match="asks for nothing"):
-        gates.conditions(facts, gates.Wanted())
+    less = gates.conditions(worse, asked(baseline=gates.Baseline(facts, Fraction(1, 100))))
+    assert not any(row.met for row in less)
     elsewhere = replace(facts, digests={**facts.digests, "y_test": "0" * 64})
-    with pytest.raises(PoisonproofError, match="different test samples"):
-        gates.conditions(facts, gates.Wanted(drop=gates.Drop(elsewhere, Fraction(1))))
+    for thresholds, code in (
+        (asked(), "gate.empty"),
+        (asked(baseline=gates.Baseline(elsewhere, Fraction(1))), "gate.other-test-samples"),
+    ):
+        with refused(code):
+            gates.conditions(facts, thresholds)
+
+
+def test_a_constant_answer_passes_no_gate_unless_it_is_allowed(made):
+    """Every test sample is called "0": right on 87 %, of two classes 50 %, and no poison changes that."""
+    _, facts = made
+    truth = (np.arange(len(facts.truth)) % 100 >= 87).astype(np.int64)
+    constant = replace(facts.certificate, prediction=np.zeros_like(truth), radius=np.full_like(truth, 99))
+    answers, asked = replace(facts, certificate=constant, truth=truth), ((9, Fraction(2, 5)),)
+    for plain in (False, True):
+        rows = gates.conditions(answers, gates.Thresholds(asked, Fraction(0), plain))
+        assert [row.met for row in rows] == [False, False]
+        assert all("a constant answer" in row.wanted for row in rows)
+        rows = gates.conditions(answers, gates.Thresholds(asked, Fraction(0), plain, allow_constant=True))
+        assert [row.met for row in rows] == [True, True]
+    one_more = replace(
+        answers, certificate=replace(constant, prediction=np.where(np.arange(len(truth)) == 99, truth, 0))
+    )
+    assert all(row.met for row in gates.conditions(one_more, gates.Thresholds(asked, Fraction(0))))
 
 
 def test_a_gate_speaks_junit(made):
@@ -481,11 +504,14 @@ def test_a_gate_speaks_junit(made):
     _, facts = made
     ant = Path(sphinxcontrib.test_reports.__file__).with_name("schemas") / "JUnit.xsd"
     hostile = replace(facts, name=HOSTILE)
-    for wanted in (gates.Wanted(((10**6, Fraction(1, 2)),), verified=True), gates.Wanted(clean=Fraction(0))):
+    for wanted in (
+        gates.Thresholds(((10**6, Fraction(1, 2)),), plain=True, verified=True),
+        gates.Thresholds(clean=Fraction(0)),
+    ):
         for named in (facts, hostile):
             found = gates.conditions(named, wanted)
             etree.XMLSchema(file=str(ant)).assertValid(etree.fromstring(gates.as_junit(named, found)))
-    found = gates.conditions(facts, gates.Wanted(((10**6, Fraction(1, 2)),), verified=True))
+    found = gates.conditions(facts, gates.Thresholds(((10**6, Fraction(1, 2)),), plain=True, verified=True))
     suite = etree.fromstring(gates.as_junit(facts, found)).find("testsuite")
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     told = {part.get("name"): part.get("value") for part in suite.iter("property")}

@@ -16,7 +16,7 @@ from poisonproof.display import percent
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof.evidence.gate import Drop
+    from poisonproof.evidence.gate import Baseline
 
 NOT_MET = 6
 EXAMPLES = "Example: `poisonproof gate runs/digits --attack-size 10 --certified-fraction 0.8 --require-verified`"
@@ -31,10 +31,16 @@ def command(
         list[str] | None,
         typer.Option("--certified-fraction", help="Smallest certified fraction at that attack size, 0 … 1."),
     ] = None,
-    balanced: Annotated[
-        bool, typer.Option("--balanced", help="Mean over classes, in place of the share of all test samples.")
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Shares of all test samples, in place of the mean over classes.")
     ] = False,
-    clean: Annotated[str | None, typer.Option("--clean", help="Smallest clean accuracy, 0 … 1.")] = None,
+    allow_constant: Annotated[
+        bool,
+        typer.Option("--allow-constant", help="Also pass what is no better than always giving one answer."),
+    ] = False,
+    clean: Annotated[
+        str | None, typer.Option("--clean", help="Smallest accuracy (balanced, or with --plain clean), 0 … 1.")
+    ] = None,
     max_drop_from: Annotated[
         tuple[Path, str] | None,
         typer.Option(
@@ -62,9 +68,10 @@ def command(
     """Verify a run, compute its figures again, and compare them with what is asked for.
 
     Exit code 0: every condition is met. 6: one is not. 2: bad input. 3: something about the run is false. Shares are
-    compared exactly, as fractions. The n-th `--certified-fraction` belongs to the n-th `--attack-size`.
+    means over classes and compared exactly, as fractions; each must also be above that of a constant answer, which no
+    poison can change. The n-th `--certified-fraction` belongs to the n-th `--attack-size`.
     """
-    from poisonproof.evidence.gate import Wanted, as_junit, as_record, conditions
+    from poisonproof.evidence.gate import Thresholds, as_junit, as_record, conditions
     from poisonproof.system.files import write_bytes
 
     sizes, shares = attack_size or [], [_share(text, "--certified-fraction") for text in certified_fraction or []]
@@ -72,15 +79,16 @@ def command(
         raise PoisonproofError(
             f"Every --attack-size needs its --certified-fraction. Got {len(sizes)} and {len(shares)}."
         )
-    wanted = Wanted(
+    thresholds = Thresholds(
         tuple(zip(sizes, shares, strict=True)),
         None if clean is None else _share(clean, "--clean"),
-        balanced,
-        None if max_drop_from is None else _drop(max_drop_from, dataset, data_dir, Brought(learner, encoder, test)),
+        plain,
+        allow_constant,
+        None if max_drop_from is None else _baseline(max_drop_from, dataset, data_dir, Brought(learner, encoder, test)),
         require_verified,
     )
     facts = verified_facts(run, dataset, data_dir, retrain, Brought(learner, encoder, test))
-    checked = conditions(facts, wanted)
+    checked = conditions(facts, thresholds)
     if junit is not None:
         write_bytes(junit, as_junit(facts, checked))
     record = as_record(facts, checked)
@@ -97,15 +105,15 @@ def command(
         raise typer.Exit(NOT_MET)
 
 
-def _drop(given: tuple[Path, str], dataset: str | None, data_dir: Path | None, brought: Brought) -> Drop:
+def _baseline(given: tuple[Path, str], dataset: str | None, data_dir: Path | None, brought: Brought) -> Baseline:
     """The other run; a learner or encoder that was named again is its own only if it says so."""
-    from poisonproof.evidence.gate import Drop
+    from poisonproof.evidence.gate import Baseline
 
     other, most = given
     share, asked = _share(most, "--max-drop-from"), manifest_of(other).get("asked") or {}
     named = {**asked, "test": brought.test if (asked.get("options") or {}).get("test") else None}
     same = {name: value if named.get(name) == value else None for name, value in brought._asdict().items()}
-    return Drop(verified_facts(other, dataset, data_dir, brought=Brought(**same)), share)
+    return Baseline(verified_facts(other, dataset, data_dir, brought=Brought(**same)), share)
 
 
 def _share(text: str, option: str) -> Fraction:

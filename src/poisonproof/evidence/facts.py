@@ -135,6 +135,11 @@ class Facts:
         shares = [Fraction(*pair) for pair in zip(held.tolist(), counts.tolist(), strict=True)]
         return sum(shares, Fraction(0)) / len(shares)
 
+    def constant_share(self, *, balanced: bool = False) -> Fraction:
+        """What always answering the most frequent class has of the same, whatever the attack size; exact."""
+        _, counts = np.unique(self.truth, return_counts=True)
+        return Fraction(1, len(counts)) if balanced else Fraction(int(counts.max()), len(self.truth))
+
     @property
     def headline_size(self) -> int:
         """The largest attack size at which half is right and certified, of the test set and on average over classes.

@@ -15,7 +15,7 @@ from poisonproof.evidence.facts import Facts
 
 
 @dataclass(frozen=True)
-class Drop:
+class Baseline:
     """At most ``most`` less than another run, on the same test samples."""
 
     other: Facts
@@ -23,13 +23,18 @@ class Drop:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a gate asks for; ``certified`` are pairs of attack size and smallest certified fraction."""
+class Thresholds:
+    """What a gate asks for; ``certified`` are pairs of attack size and smallest certified fraction.
+
+    Shares are means over the classes of the test set, or with ``plain`` shares of all test samples. Whatever share is
+    asked for must also be more than a constant answer has, unless ``allow_constant``: nothing can poison that.
+    """
 
     certified: tuple[tuple[int, Fraction], ...] = ()
     clean: Fraction | None = None
-    balanced: bool = False
-    drop: Drop | None = None
+    plain: bool = False
+    allow_constant: bool = False
+    baseline: Baseline | None = None
     verified: bool = False
 
 
@@ -43,54 +48,56 @@ class Condition:
     met: bool
 
 
-def conditions(facts: Facts, wanted: Wanted) -> list[Condition]:
-    """Every condition of the gate, met or not."""
-    if not wanted.certified and wanted.clean is None and wanted.drop is None and not wanted.verified:
+def conditions(facts: Facts, thresholds: Thresholds) -> list[Condition]:
+    """Every condition of the gate, met or not; shares are compared exactly."""
+    plain, baseline = thresholds.plain, thresholds.baseline
+    shares = [(0, _measure(None, plain), thresholds.clean)] if thresholds.clean is not None else []
+    shares += [(size, _measure(size, plain), share) for size, share in thresholds.certified]
+    if not shares and baseline is None and not thresholds.verified:
         raise PoisonproofError(
             "The gate asks for nothing; give --attack-size with --certified-fraction, --clean, --max-drop-from or "
-            "--require-verified."
+            "--require-verified.",
+            code="gate.empty",
         )
-    form = "balanced, " if wanted.balanced else ""
     rows = []
-    if wanted.verified:
+    if thresholds.verified:
         rows.append(Condition("verdict", "VERIFIED", facts.verdict.word, facts.verdict.ok))
-    if wanted.clean is not None:
-        rows.append(
-            _at_least("balanced accuracy" if wanted.balanced else "clean accuracy", wanted.clean, _clean(facts, wanted))
-        )
-    for size, share in wanted.certified:
-        what = f"certified fraction ({form}pointwise) at attack size {size}"
-        rows.append(_at_least(what, share, facts.certified_fraction(size, balanced=wanted.balanced)))
-    if wanted.drop is not None:
-        rows += _drops(facts, wanted, wanted.drop)
-    return rows
+    constant = facts.constant_share(balanced=not plain)
+    for size, what, least in shares:
+        share = facts.certified_fraction(size, balanced=not plain)
+        if least > constant or thresholds.allow_constant:
+            rows.append(_at_least(what, least, share))
+        else:
+            wanted = f"> {percent(float(constant))} % (a constant answer)"
+            rows.append(Condition(what, wanted, f"{percent(float(share))} %", share > constant))
+    return rows if baseline is None else rows + _against_baseline(facts, thresholds, baseline)
 
 
-def _drops(facts: Facts, wanted: Wanted, drop: Drop) -> list[Condition]:
-    other = drop.other
-    tested = ("x_test", "y_test")
-    if any(facts.digests.get(name) != other.digests.get(name) for name in tested):
+def _measure(attack_size: int | None, plain: bool) -> str:
+    """What is compared, in words; no attack size means right at all."""
+    if attack_size is None:
+        return "clean accuracy" if plain else "balanced accuracy"
+    return f"certified fraction ({'' if plain else 'balanced, '}pointwise) at attack size {attack_size}"
+
+
+def _against_baseline(facts: Facts, thresholds: Thresholds, baseline: Baseline) -> list[Condition]:
+    other, plain = baseline.other, thresholds.plain
+    if any(facts.digests.get(name) != other.digests.get(name) for name in ("x_test", "y_test")):
         raise PoisonproofError(
-            f"{facts.name} and {other.name} have different test samples, so their figures cannot be compared."
+            f"{facts.name} and {other.name} have different test samples, so their figures cannot be compared.",
+            code="gate.other-test-samples",
         )
     if facts.certificate.unit != other.certificate.unit:
         raise PoisonproofError(
             f"The radii of {facts.name} count {facts.certificate.unit}, those of {other.name} "
-            f"{other.certificate.unit}; they cannot be compared."
+            f"{other.certificate.unit}; they cannot be compared.",
+            code="gate.other-unit",
         )
-    form = "balanced, " if wanted.balanced else ""
-    rows = [
-        _at_least(f"clean accuracy, against {other.name}", _clean(other, wanted) - drop.most, _clean(facts, wanted))
-    ]
-    for size, _ in wanted.certified:
-        then = other.certified_fraction(size, balanced=wanted.balanced) - drop.most
-        what = f"certified fraction ({form}pointwise) at attack size {size}, against {other.name}"
-        rows.append(_at_least(what, then, facts.certified_fraction(size, balanced=wanted.balanced)))
+    rows = []
+    for size in (None, *(size for size, _ in thresholds.certified)):
+        then, now = (one.certified_fraction(size or 0, balanced=not plain) for one in (other, facts))
+        rows.append(_at_least(f"{_measure(size, plain)}, against {other.name}", then - baseline.most, now))
     return rows
-
-
-def _clean(facts: Facts, wanted: Wanted) -> Fraction:
-    return facts.certified_fraction(0, balanced=wanted.balanced)
 
 
 def _at_least(what: str, wanted: Fraction, share: Fraction) -> Condition:
