@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from poisonproof import FiniteAggregationClassifier, Split, data
-from poisonproof.display import bytes_of, gigabytes
+from poisonproof.display import bytes_of
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.presets import preset
 from poisonproof.runs.train import train
@@ -82,7 +82,7 @@ def ask(folder: Path, mnist: data.Dataset) -> None:
 
 
 def peak() -> str:
-    return gigabytes(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    return f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GB"
 
 
 if __name__ == "__main__":
