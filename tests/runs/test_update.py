@@ -119,27 +119,6 @@ def test_contributors():
         model.update(add=(X[:1], Y[:1]))
 
 
-@pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
-@pytest.mark.parametrize("kind", list(KINDS))
-def test_one_row_is_worked_out_from_what_it_touches(kind, monkeypatch):
-    """No other row is read, hashed or digested again; and the text of a removed cell is not kept."""
-    samples, labels, learner, options = KINDS[kind]
-    model = FiniteAggregationClassifier(learner, k=6, d=2, **options).fit(samples, labels)
-    with monkeypatch.context() as patch:
-        patch.setattr("poisonproof.estimators.finite_aggregation.prepare", None)
-        assert len(model.update(remove=[50]).retrained) == 2
-        if kind != "sparse":
-            model.update(add=(take_rows(samples, [50]), labels[[50]]))
-            model.update(remove=[len(labels) - 1])
-    stay = np.delete(np.arange(len(labels)), 50)
-    fresh = FiniteAggregationClassifier(learner, k=6, d=2, **options).fit(take_rows(samples, stay), labels[stay])
-    same(model, fresh, take_rows(samples, np.arange(40)))
-    if kind == "table":
-        assert (WORDS[50] == WORDS).sum() == 1
-        assert WORDS[50] not in model._known.prepared.data.samples.columns[2].cells.values
-        assert WORDS[50] not in model._known.given.X["note"].tolist()
-
-
 def one(learner, labels, samples=X, **options):
     return FiniteAggregationClassifier(learner, k=5, d=2, **options).fit(samples, labels)
 
@@ -219,7 +198,7 @@ def test_a_loaded_model_is_told_its_data_and_keeps_none(tmp_path):
     model = FiniteAggregationClassifier(NearestCentroid(), k=4, d=2).fit(X, Y)
     model.save(tmp_path / "model")
     for loaded in (pickle.loads(pickle.dumps(model)), FiniteAggregationClassifier.load(tmp_path / "model")):
-        assert not hasattr(loaded, "_known")
+        assert not hasattr(loaded, "_given")
         with pytest.raises(ValueError, match=r"loaded without its training data; give it: update\(\.\.\., data="):
             loaded.update(remove=[1])
         loaded.update(remove=[1], data=(X, Y))

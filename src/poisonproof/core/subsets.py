@@ -112,15 +112,9 @@ class Subsets:
         """The seed of the base classifier: its index, and nothing else."""
         return subset
 
-    def contents(
-        self, samples: Samples, labels: NDArray[np.int64], partitions: NDArray[np.int64] | None = None
-    ) -> list[bytes]:
-        """A digest of all that base classifiers are fed of each partition, or of these partitions."""
+    def contents(self, samples: Samples, labels: NDArray[np.int64]) -> list[bytes]:
+        """A digest of all that base classifiers are fed of each partition."""
         ordered, starts = self._sorted
-        if partitions is not None:
-            pieces = [ordered[starts[j] : starts[j + 1]] for j in partitions]
-            ordered = np.concatenate([np.zeros(0, np.int64), *pieces])
-            starts = np.concatenate(([0], np.cumsum([len(piece) for piece in pieces], dtype=np.int64)))
         ordered = ordered[np.lexsort((self.rank[ordered], np.repeat(np.arange(len(starts) - 1), np.diff(starts))))]
         parts = zip(starts[:-1], starts[1:], samples.keys_of_parts(ordered, starts), strict=True)
         return [content_digest(labels[ordered[start:stop]], keys) for start, stop, keys in parts]
@@ -137,20 +131,17 @@ def content_digest(labels: NDArray[np.int64], keys: Iterable[bytes]) -> bytes:
     return digest.digest()
 
 
-def subset_digests(
-    spread: Spread, contents: Sequence[bytes], common: str, subsets: Iterable[int] | None = None
-) -> NDArray[np.uint8]:
-    """128 bits for each subset, or each of these, from all that its base classifier is a function of.
+def subset_digests(spread: Spread, contents: Sequence[bytes], common: str) -> NDArray[np.uint8]:
+    """128 bits for each subset, from all that its base classifier is a function of.
 
     That is: the subset's index, the multiset of its samples and label codes, by the digests of its partitions, and
     ``common``, what all base classifiers have in common (form of the samples, learner, classes). Subsets with equal
     digests need one training only.
     """
-    wanted = range(spread.n_subsets) if subsets is None else list(subsets)
-    digests = np.empty((len(wanted), DIGEST_BYTES), np.uint8)
-    for at, i in enumerate(wanted):
+    digests = np.empty((spread.n_subsets, DIGEST_BYTES), np.uint8)
+    for i in range(spread.n_subsets):
         whole = hashlib.blake2b(f"{common} {i} ".encode(), digest_size=DIGEST_BYTES)
         for j in sorted(spread.partitions_of(i)):
             whole.update(contents[j])
-        digests[at] = np.frombuffer(whole.digest(), np.uint8)
+        digests[i] = np.frombuffer(whole.digest(), np.uint8)
     return digests

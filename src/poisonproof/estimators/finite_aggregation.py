@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -15,13 +17,18 @@ from poisonproof.core.certify import Certificate, certify
 from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
 from poisonproof.core.votes import Votes
+from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.base import EnsembleClassifier, typed_premises, warn
-from poisonproof.estimators.changes import Change, Given, Known, referred
 from poisonproof.estimators.prepared import DEFAULT_D, DEFAULT_K, Prepared, prepare, votes_of
-from poisonproof.samples.frames import as_frame
+from poisonproof.premises import Premise
+from poisonproof.samples.convert import count_rows, join_rows, row_numbers, take_rows
+from poisonproof.samples.frames import as_frame, as_values
+from poisonproof.samples.labels import one_by_one
 from poisonproof.training.engine import engine_of
 from poisonproof.training.member_list import SomeMembers
 from poisonproof.training.work import Kept
+
+FEW_ROWS = 64
 
 
 class Update(NamedTuple):
@@ -31,6 +38,69 @@ class Update(NamedTuple):
     added: int
     retrained: NDArray[np.int64]
     """The base classifiers that were trained again, by index; all the others stayed as they were."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingArrays:
+    """Training data as they were given; arrays and lists are referred to, not copied.
+
+    ``typed`` are premises about columns of labels and ids, which hold however the rows are put together again.
+    """
+
+    X: Any
+    y: Any
+    groups: Any = None
+    typed: tuple[Premise, ...] = ()
+
+    @classmethod
+    def of(cls, X: Any, y: Any, groups: Any) -> TrainingArrays:
+        """What `fit` is given. pandas copies a frame as soon as somebody writes into the user's own."""
+        X, labels, ids = (value.copy(deep=False) if hasattr(value, "iloc") else value for value in (X, y, groups))
+        return cls(as_frame(X), labels, ids, typed_premises(y, groups))
+
+    @classmethod
+    def parse(cls, given: Any, name: str) -> TrainingArrays:
+        """From (X, y) or (X, y, groups), as the parameter of `update` of this name."""
+        if not isinstance(given, list | tuple) or len(given) not in (2, 3):
+            raise WrongTypeError(
+                f"The '{name}' of update must be (X, y) or (X, y, groups). Got {type(given).__name__} instead."
+            )
+        X, y, groups = (*given, None)[:3]
+        if count_rows(X) != len(y):
+            raise PoisonproofError(f"The '{name}' of update has {count_rows(X)} samples but {len(y)} labels.")
+        return cls.of(X, y, as_values(groups))
+
+    def without(self, rows: NDArray[np.int64]) -> TrainingArrays:
+        """The rows that stay."""
+        stay = np.delete(np.arange(count_rows(self.X)), rows)
+        X = _without(self.X, rows) if isinstance(self.X, np.ndarray) else take_rows(self.X, stay)
+        return TrainingArrays(X, _without(self.y, rows), _without(self.groups, rows), self.typed)
+
+    def and_more(self, more: TrainingArrays) -> TrainingArrays:
+        """These samples, and others after them."""
+        if (self.groups is None) != (more.groups is None):
+            raise PoisonproofError("Give contributor ids (groups) for all training samples or for none.")
+        groups = None if self.groups is None else [*one_by_one(self.groups), *one_by_one(more.groups)]
+        typed = tuple(dict.fromkeys((*self.typed, *more.typed)))
+        labels = [*one_by_one(self.y), *one_by_one(more.y)]
+        return TrainingArrays(join_rows(self.X, more.X), labels, groups, typed)
+
+
+def _without(values: Any, rows: NDArray[np.int64]) -> Any:
+    """What stands in an array, a list or a column, without these rows, which increase."""
+    if values is None:
+        return None
+    if isinstance(values, np.ndarray):
+        if len(rows) > FEW_ROWS:
+            return np.delete(values, rows, axis=0)
+        ends = [-1, *rows.tolist(), len(values)]  # 10 times as fast
+        return np.concatenate([values[before + 1 : row] for before, row in pairwise(ends)])
+    if hasattr(values, "iloc"):
+        return values.iloc[np.delete(np.arange(len(values)), rows)]
+    left = list(values if isinstance(values, list) else one_by_one(values))
+    for row in rows[::-1].tolist():
+        del left[row]
+    return left
 
 
 class FiniteAggregationClassifier(EnsembleClassifier):
@@ -103,8 +173,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
     premises_ : tuple of Premise
         What every certificate of this model takes as given.
 
-    A fitted model remembers its training data and what was worked out of each row, so that `update` costs what it
-    touches; saved and pickled models do not.
+    A fitted model refers to its training data, for `update`; saved and pickled models do not.
     """
 
     def __init__(
@@ -142,8 +211,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         groups : array (n_samples,), optional
             Contributor ids, for split="group".
         """
-        given = Given(referred(as_frame(X)), referred(y), referred(groups), typed_premises(y, groups))
-        self._train(self._read(given), None)
+        self._train(TrainingArrays.of(X, y, groups), None)
         return self
 
     def update(self, add: Any = None, remove: Any = None, *, data: Any = None) -> Update:
@@ -161,30 +229,34 @@ class FiniteAggregationClassifier(EnsembleClassifier):
             Rows of the training data as it stands: the order of `fit`, less what was removed, and what was
             added at its end.
         data : (X, y) or (X, y, groups), optional
-            The training data as it stands. A fitted model remembers it; one that was loaded or unpickled does not.
+            The training data as it stands. A fitted model refers to it; one that was loaded or unpickled does not.
         """
         check_is_fitted(self, "members_")
-        known: Known | None = getattr(self, "_known", None)
-        if data is not None or known is None:
-            given, known = Given.of(data, "data"), None
-        else:
-            given = known.given
-        change = Change.of(given, add, remove)
+        given: TrainingArrays | None = getattr(self, "_given", None)
+        if data is not None:
+            given = TrainingArrays.parse(data, "data")
+        if given is None:
+            raise PoisonproofError(
+                "This model was loaded without its training data; give it: update(..., data=(X, y))."
+            )
+        removed = row_numbers(remove, count_rows(given.X))
+        added = None if add is None else TrainingArrays.parse(add, "add")
+        n_added = 0 if added is None else count_rows(added.X)
+        if len(removed) == count_rows(given.X) and not n_added:
+            raise PoisonproofError("Nothing would be left to train on; at least one training sample must stay.")
+        if len(removed):
+            given = given.without(removed)
+        if added is not None:
+            given = given.and_more(added)
         changed = copy(self)
-        known = None if known is None else known.after(changed, change)
-        if known is None:
-            known = changed._read(change.applied_to(given))
-        retrained = changed._train(known, (self.members_, self.subset_digests_))
+        retrained = changed._train(given, (self.members_, self.subset_digests_))
         self.__dict__.update(changed.__dict__)  # all of it, or nothing if anything was refused
-        return Update(len(change.removed), change.n_added, retrained)
+        return Update(len(removed), n_added, retrained)
 
-    def _read(self, given: Given) -> Known:
-        return Known.of(given, prepare(self, given.X, given.y, given.groups).with_premises(given.typed))
-
-    def _train(self, known: Known, earlier: tuple[Any, NDArray[np.uint8]] | None) -> NDArray[np.int64]:
+    def _train(self, given: TrainingArrays, earlier: tuple[Any, NDArray[np.uint8]] | None) -> NDArray[np.int64]:
         """Train what ``earlier`` base classifiers, with their digests, do not already give; which ones that was."""
         stated = {premise.what: premise for premise in getattr(self, "premises_", ()) if premise.declared is False}
-        prepared = known.prepared
+        prepared = prepare(self, given.X, given.y, given.groups).with_premises(given.typed)
         self._set_prepared(prepared)
         if earlier is None:
             self._see_surroundings()
@@ -197,7 +269,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         kept = None if earlier is None else Kept(earlier[0], np.flatnonzero(same))
         engine = engine_of(prepared.training.estimator)
         self.members_ = engine.fit(prepared.training, earlier=kept, n_jobs=self.n_jobs, verbose=self.verbose)
-        self._known = known
+        self._given = given
         for remark in self.members_.remarks():
             warn(remark)
         return np.flatnonzero(~same)
@@ -219,7 +291,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but the training data, which is not the model's to give away."""
-        return {name: value for name, value in super().__getstate__().items() if name != "_known"}
+        return {name: value for name, value in super().__getstate__().items() if name != "_given"}
 
     def votes(self, X: Any, *, rankings: bool = False) -> Votes:
         """What every base classifier says about every sample, ready to certify.

@@ -50,10 +50,6 @@ class Prepared:
         What the attributes of a fitted classifier with an underscore are.
     classes_inferred : bool
         Whether the classes were read off the data.
-    contents : sequence of bytes
-        A digest of what base classifiers are fed of each partition.
-    common : str
-        What all base classifiers have in common; see `common_to`. In words, because a learner can be changed later.
     """
 
     training: Training
@@ -65,8 +61,6 @@ class Prepared:
     premises: tuple[Premise, ...]
     n_dropped: int
     classes_inferred: bool
-    contents: Sequence[bytes]
-    common: str
 
     @property
     def classes(self) -> NDArray[Any]:
@@ -153,9 +147,7 @@ def _prepared(
     """An ensemble with the digests of its subsets."""
     spread, common = subsets.spread, common_to(data.samples, data.learner, data.classes)
     digests = subset_digests(spread, contents, common)
-    return Prepared(
-        training, subsets, data, spread, split, digests, premises, n_dropped, classes_inferred, contents, common
-    )
+    return Prepared(training, subsets, data, spread, split, digests, premises, n_dropped, classes_inferred)
 
 
 def common_to(samples: Samples, learner: Any, classes: NDArray[Any]) -> str:

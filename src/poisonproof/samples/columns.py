@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from operator import lt
 from typing import Any, Self
 
@@ -201,20 +200,6 @@ class Column:
             return replace(self, numbers=self._kept[rows])
         return replace(self, codes=self.codes[rows])
 
-    def without(self, rows: NDArray[np.int64]) -> Column:
-        """All rows but these, which increase; of cells that only those had, nothing is kept."""
-        left = less_rows(self._kept, rows)
-        if self.codes is None:
-            return replace(self, numbers=left)
-        column = replace(self, codes=left)
-        assert column.codes is not None
-        removed = np.unique(self.codes[rows])
-        gone = np.array([code for code in removed if code != MISSING and not (column.codes == code).any()], np.int32)
-        if not len(gone):
-            return column
-        codes = column.codes - np.searchsorted(gone, column.codes).astype(np.int32)
-        return replace(column, codes=codes, cells=Cells(np.delete(self.cells.values, gone)))
-
     def words(self, rows: Any = slice(None)) -> NDArray[np.float64]:
         """64 bits for each cell, from its value alone; what is hashed."""
         return self._kept[rows] if self.codes is None else self.cells.words[self.codes[rows]]
@@ -280,14 +265,3 @@ def _writes_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-FEW = 64
-
-
-def less_rows(values: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
-    """A copy of an array without these rows, which increase."""
-    if len(rows) > FEW:
-        return np.delete(values, rows, axis=0)
-    ends = [-1, *rows.tolist(), len(values)]
-    return np.concatenate([values[before + 1 : row] for before, row in pairwise(ends)])

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.batches import Shared, TableBatch, TextBatch
 from poisonproof.samples.cells import LENGTH_BYTES, cell_key, utf8
-from poisonproof.samples.columns import Column, canonical_numbers, less_rows
+from poisonproof.samples.columns import Column, canonical_numbers
 from poisonproof.samples.hashing import content_digests, hash_bytes, hash_numbers
 
 DTYPES = ("float64", "uint8")
@@ -76,12 +76,6 @@ class Samples(ABC):
     @abstractmethod
     def subset(self, rows: ArrayLike) -> Samples:
         """These samples only, still in canonical form."""
-
-    def without(self, rows: NDArray[np.int64], stay: NDArray[np.int64]) -> Samples:
-        """The samples that stay, where ``rows`` are the others, with the hashes that they have; nothing of the rest."""
-        left = self.subset(stay)
-        vars(left)["content_hashes"] = less_rows(self.content_hashes, rows)
-        return left
 
     @property
     @abstractmethod
@@ -193,11 +187,6 @@ class NumberSamples(Samples):
 
     def subset(self, rows: ArrayLike) -> Samples:
         return NumberSamples(self.values[np.asarray(rows)])
-
-    def without(self, rows: NDArray[np.int64], stay: NDArray[np.int64]) -> Samples:
-        left = NumberSamples(less_rows(self.values, rows))
-        vars(left)["content_hashes"] = less_rows(self.content_hashes, rows)
-        return left
 
     def sums(self) -> NDArray[np.int64]:
         flat = self.values.reshape(len(self), -1)
@@ -384,11 +373,6 @@ class TableSamples(Samples):
     def subset(self, rows: ArrayLike) -> Samples:
         rows = np.asarray(rows)
         return TableSamples(tuple(column.take(rows) for column in self.columns), len(rows))
-
-    def without(self, rows: NDArray[np.int64], stay: NDArray[np.int64]) -> Samples:
-        left = TableSamples(tuple(column.without(rows) for column in self.columns), len(stay))
-        vars(left)["content_hashes"] = less_rows(self.content_hashes, rows)
-        return left
 
     @property
     def oddities(self) -> tuple[str, ...]:
