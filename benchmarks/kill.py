@@ -120,7 +120,7 @@ def commands(place: Path) -> dict[str, Killed]:
 
 def called(words: list[str], folder: Path, n_jobs: int) -> None:
     """A command as the command line calls it, with its output thrown away."""
-    from poisonproof.cli import app
+    from poisonproof.cli.main import app
 
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, 1)

@@ -347,7 +347,7 @@ def started_before(folder: str, path: str, small: str, *options: str) -> dict[st
     """The same in this process, after a small run and its update."""
     from typer.testing import CliRunner
 
-    from poisonproof.cli import app
+    from poisonproof.cli.main import app
 
     def call(*words: str) -> None:
         done = CliRunner().invoke(app, list(words))

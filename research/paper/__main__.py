@@ -16,8 +16,9 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import graceful, options
-from poisonproof.cli.progress import progress_bar
+from poisonproof.cli import options, output
+from poisonproof.cli.main import OneSentence
+from poisonproof.cli.output import progress_bar
 from poisonproof.cli.reopening import check_same_data, reopen_data
 from poisonproof.core.certificate import Certificate
 from poisonproof.core.votes import Votes
@@ -37,12 +38,11 @@ from research.paper.results import collected, told_apart
 from research.paper.rows import chosen, frontier_rows, learner_of, table_rows
 from research.paper.tables import joined, tables
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(cls=OneSentence, rich_markup_mode=None, no_args_is_help=True, pretty_exceptions_enable=False)
 PRINTED = ("certified_fraction", "statistics", "certified_accuracy_attack_size_1")
 
 
 @app.command("run")
-@graceful
 def campaign(
     data_dir: options.DataDir = None,
     out: Annotated[
@@ -67,7 +67,7 @@ def campaign(
 
     The rows of one data set share features and kernels. Interrupted, the same command goes on.
     """
-    options.warnings_as_notes()
+    output.warnings_as_notes()
     if quick and out == Path("runs/paper"):
         out = Path("runs/paper-quick")
     records, spent = [], {}
@@ -93,12 +93,12 @@ def campaign(
     results = write_campaign(out, records, spent)
     above, cells = cells_above(results)
     if json:
-        options.print_json({name: results[name] for name in PRINTED} | {"above": above, "cells": cells})
+        output.print_json({name: results[name] for name in PRINTED} | {"above": above, "cells": cells})
         return
     made = tables(results)
-    options.print_lines(joined([*made["table1"], *made["table2"], *made["table3"]], "text"))
-    options.note(f"{above} of {cells} cells of the paper's Table 1 are higher here" if cells else "a quick look")
-    options.note(f"tables, figures and page: {out / 'paper.html'}")
+    output.print_lines(joined([*made["table1"], *made["table2"], *made["table3"]], "text"))
+    output.note(f"{above} of {cells} cells of the paper's Table 1 are higher here" if cells else "a quick look")
+    output.note(f"tables, figures and page: {out / 'paper.html'}")
 
 
 Runs = Annotated[list[Path], typer.Argument(help="Directories of runs.", show_default=False)]
@@ -121,7 +121,6 @@ RECORDS = {
 
 
 @app.command("table")
-@graceful
 def table_of(
     runs: Runs,
     table: Annotated[
@@ -153,7 +152,7 @@ def table_of(
     if not text:
         raise PoisonproofError(f"These runs have nothing for table '{table}': nobody published numbers for their k.")
     if out is None:
-        options.print_lines(text.removesuffix("\n"))
+        output.print_lines(text.removesuffix("\n"))
     else:
         write_text(out, text)
 
@@ -192,7 +191,7 @@ def _as_text(table: str, results: dict[str, Any], voted: Sequence[Voted], form: 
     why = beside_tables.OF_BASE_CLASSIFIERS[table]
     if len(samples) == len(voted):
         raise PoisonproofError(f"There is no table '{table}' of {samples[0].folder}, where samples vote: {why}.")
-    options.note(f"left out: {', '.join(run.folder for run in samples)}, where samples vote; {why}")
+    output.note(f"left out: {', '.join(run.folder for run in samples)}, where samples vote; {why}")
     return joined(of_base, form)
 
 
@@ -229,7 +228,6 @@ def beside_each_other(opened: Sequence[OpenedRun]) -> list[Voted]:
 
 
 @app.command("plot")
-@graceful
 def plot(
     runs: Runs,
     out: Annotated[Path, typer.Option("--out", help="File to write: .png, .svg or .pdf.")],
@@ -265,15 +263,15 @@ def plot(
                 f"Figure 4 sets Theorem 2 against the DPA bound, both of base classifiers; in {runs[0]} samples vote."
             )
         omitted = ", ".join(run.folder for run in voted if run.said is not None)
-        options.note(f"left out: {omitted}, where samples vote; figure 4 is about two bounds of base classifiers")
+        output.note(f"left out: {omitted}, where samples vote; figure 4 is about two bounds of base classifiers")
         voted = []
     if not voted and figure != "frontier" and len({row["k"] for row in rows}) > 1:
         raise PoisonproofError(f"Figure {figure} compares runs of one k; use --figure frontier for several.")
     save(beside_curves(voted) if voted else kinds[figure](rows), out)
     if json:
-        options.print_json({"out": str(out), "figure": figure, "runs": [str(run) for run in runs]})
+        output.print_json({"out": str(out), "figure": figure, "runs": [str(run) for run in runs]})
     else:
-        options.note(f"figure: {out}")
+        output.note(f"figure: {out}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """`python -m poisonproof` is the command line."""
 
-from poisonproof.cli import main
+from poisonproof.cli.main import main
 
 if __name__ == "__main__":
     main()

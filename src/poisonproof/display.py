@@ -24,13 +24,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from poisonproof.premises import Premise
 
 
@@ -185,6 +186,8 @@ def survival(radii: NDArray[np.int64], n_test: int, top: int) -> str:
 
     The share at attack size s holds from s to s + 1, so it falls behind the radius of a sample, never before.
     """
+    import numpy as np
+
     values, counts = np.unique(radii, return_counts=True)
     left = np.r_[len(radii), len(radii) - np.cumsum(counts)]
     path = [f"M0 {_down(left[0], n_test)}"]
@@ -195,6 +198,8 @@ def survival(radii: NDArray[np.int64], n_test: int, top: int) -> str:
 
 def stairs(shares: NDArray[np.float64]) -> str:
     """An SVG path of shares at the attack sizes 0, 1, … up to the last; each holds up to the next."""
+    import numpy as np
+
     top = len(shares) - 1
     path = [f"M0 {_short(100 - 100 * float(shares[0]))}"]
     for size in np.flatnonzero(np.diff(shares)) + 1:
@@ -204,6 +209,8 @@ def stairs(shares: NDArray[np.float64]) -> str:
 
 def histogram(numbers: dict[str, NDArray[np.int64]], top: int, of: str) -> tuple[Bar, ...]:
     """Bars of whole numbers from 0 to below ``top``, one stacked on the other; empty bars are left out."""
+    import numpy as np
+
     span = -(-top // BARS)
     counts = np.stack([np.bincount(some // span, minlength=-(-top // span)) for some in numbers.values()])
     share = 100 / max(int(counts.sum(axis=0).max()), 1)
@@ -255,6 +262,8 @@ def certificate_html(
     title: str, radii: NDArray[np.int64], n_test: int, unit: str, lines: Sequence[str], premises: Sequence[Premise]
 ) -> str:
     """Counts, median radius and a small curve: which share of all predictions withstands each attack size."""
+    import numpy as np
+
     parts = [TITLE.format(shown(title))]
     if n_test and len(radii):
         top = int(radii.max()) + 1

@@ -17,7 +17,28 @@ from typing import Any
 
 from poisonproof.errors import PoisonproofError
 
-LINES: dict[str, dict[str, str | Any]] = {
+LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
+    # Commands, with their line of `--help`.
+    "commands": {
+        "plan": ("poisonproof.cli.plan:command", "Try on the training data what to choose for an attack size."),
+        "run": ("poisonproof.cli.run:command", "Split, train, vote and certify; write a folder with report.html."),
+        "train": ("poisonproof.cli.train:command", "Only train the base classifiers of a run."),
+        "vote": ("poisonproof.cli.vote:command", "The votes of a run's base classifiers on new samples."),
+        "predict": ("poisonproof.cli.predict:command", "Answer new samples by a run, each with its radius."),
+        "serve": ("poisonproof.cli.serve:command", "Answer over HTTP."),
+        "audit": ("poisonproof.cli.audit:command", "Attack a run for real, and retrain what the attacks reach."),
+        "update": ("poisonproof.cli.update:command", "Train again only what changed rows reach."),
+        "verify": ("poisonproof.cli.verify:command", "Check a run or a certificate without the code that made it."),
+        "attest": ("poisonproof.cli.attest:command", "Write signed evidence of a run for others."),
+        "gate": ("poisonproof.cli.gate:command", "Pass or fail a run in a pipeline."),
+        "certify": ("poisonproof.cli.certify:command", "Radii for votes that were made elsewhere."),
+        "accuracy": ("poisonproof.cli.accuracy:command", "The accuracy left under one attack on all test samples."),
+        "compare": ("poisonproof.cli.compare:command", "One table of what each method certifies on your data."),
+        "split": ("poisonproof.cli.split:command", "The subsets to train base classifiers of your own on."),
+        "spread": ("poisonproof.cli.spread:command", "Suggest designed spreads."),
+        "example": ("poisonproof.cli.example:command", "Write a small real data set to try the commands on."),
+        "doctor": ("poisonproof.cli.doctor:command", "What this machine offers, and what to type for the rest."),
+    },
     # What samples or base classifiers said, by the format that their file states.
     "tallies": {
         "poisonproof ballots 1": "poisonproof.ballots.tallies:Ballots",
@@ -26,8 +47,8 @@ LINES: dict[str, dict[str, str | Any]] = {
 }
 
 
-def add(kind: str, name: str, what: str | Any) -> None:
-    """Add a line: ``what`` is an object, or where it is found, ``"module:object"``."""
+def add(kind: str, name: str, what: str | tuple[str, str] | Any) -> None:
+    """Add a line: ``what`` is an object, or where it is found, ``"module:object"``; a command has its help besides."""
     if kind not in LINES:
         raise PoisonproofError(
             f"There is no registry of {kind!r}; there are {', '.join(sorted(LINES))}.", code="registry.kind"
@@ -44,16 +65,28 @@ def names(kind: str) -> list[str]:
 
 def find(kind: str, name: str) -> Any:
     """The object of a name; one sentence that lists the names if there is none."""
+    what = _line(kind, name)
+    if isinstance(what, tuple):
+        what = what[0]
+    if not isinstance(what, str):
+        return what
+    module, _, attribute = what.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def help_of(kind: str, name: str) -> str:
+    """The line of help that stands beside a name; nothing is imported."""
+    what = _line(kind, name)
+    return what[1] if isinstance(what, tuple) else ""
+
+
+def _line(kind: str, name: str) -> Any:
     lines = LINES[kind]
     if name not in lines:
         near = get_close_matches(name, lines, 1)
         meant = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(lines)}."
         raise PoisonproofError(f"There is no {name!r} among the {kind}; {meant}", code="registry.unknown")
-    what = lines[name]
-    if not isinstance(what, str):
-        return what
-    module, _, attribute = what.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    return lines[name]
 
 
 def every(kind: str) -> Iterator[tuple[str, Any]]:

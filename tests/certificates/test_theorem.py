@@ -71,7 +71,7 @@ def test_compiled_code_is_loaded_when_there_is_work_for_it(tmp_path, rows, compi
     certify(votes).save(tmp_path / "expected.npz")
     words = ["certify", str(tmp_path / "votes.npy"), "--out", str(tmp_path / "out.npz")]
     script = (
-        f"import sys; from poisonproof.cli import app; app({words!r}, standalone_mode=False); "
+        f"import sys; from poisonproof.cli.main import app; app({words!r}, standalone_mode=False); "
         "print(*(name in sys.modules for name in ('numba', 'sklearn', 'pandas', 'scipy')), file=sys.stderr)"
     )
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stderr

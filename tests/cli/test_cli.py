@@ -8,13 +8,12 @@ import time
 
 import numpy as np
 import pytest
-import typer.main
 
-from command_line import POISONPROOF
+from command_line import COMMANDS, POISONPROOF
 from command_line import as_process as poisonproof
 from oracle import theorem_2
 from poisonproof import Certificate, Spread, TargetCertificate, Votes, certify
-from poisonproof.cli import app, main
+from poisonproof.cli.main import REMOVED, main
 
 
 @pytest.fixture
@@ -27,29 +26,34 @@ def votes(tmp_path):
 
 
 def test_every_command_has_help_with_an_example():
-    group = typer.main.get_command(app)
-    assert set(group.commands) >= {
-        "plan",
-        "run",
-        "train",
-        "vote",
-        "predict",
-        "serve",
-        "audit",
-        "update",
-        "verify",
-        "certify",
-        "accuracy",
-        "compare",
-        "split",
-        "spread",
-        "example",
-        "doctor",
-    }
-    for name, command in group.commands.items():
+    for name, command in COMMANDS.items():
         text = poisonproof(name, "--help").stdout
         assert "Example: poisonproof" in text.replace("`", "")
         assert command.help
+
+
+def test_removed_commands_answer_in_one_sentence_where_they_went():
+    for name in REMOVED:
+        assert name not in COMMANDS
+        words = poisonproof(name, "--json", code=2).stderr
+        assert words.startswith(f"poisonproof: There is no `poisonproof {name}` any more. ")
+        assert words.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["rum"], "There is no 'rum' among the commands; did you mean 'run'?"),
+        (["--rum"], "No such option: --rum; see `poisonproof --help`."),
+        (["run"], "Missing argument 'DATA'; see `poisonproof run --help`."),
+        (["run", "digits", "--lable", "y"], "No such option: --lable"),
+        (["run", "digits", "--k", "x"], "Invalid value for '--k': "),
+    ],
+)
+def test_words_that_cannot_be_read_are_one_line(words, said):
+    done = poisonproof(*words, code=2)
+    assert done.stderr.startswith(f"poisonproof: {said}")
+    assert done.stderr.count("\n") == 1
 
 
 def test_version_and_bare_call():

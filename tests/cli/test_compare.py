@@ -20,7 +20,8 @@ from poisonproof import (
     NeighborVoteClassifier,
     Spread,
 )
-from poisonproof.cli import app, options
+from poisonproof.cli import output
+from poisonproof.cli.main import app
 from poisonproof.comparison import BY_SAMPLES, METHODS, compare, nearest_design
 from poisonproof.data.dataset import Dataset
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
@@ -248,7 +249,7 @@ def test_samples_vote_beside_base_classifiers_with_parameters_from_options(table
 def test_a_narrow_terminal_gets_the_columns_in_two_tables(table, monkeypatch):
     words = ["compare", str(table), "--label", "class", "--k", "4", "--classifiers", "8", "--n-jobs", "1"]
     wide = CliRunner().invoke(app, [*words, "--rows", "dpa,finite"]).stdout
-    monkeypatch.setattr(options, "fits_terminal", lambda header, rows: False)
+    monkeypatch.setattr(output, "fits_terminal", lambda header, rows: False)
     narrow = CliRunner().invoke(app, [*words, "--rows", "dpa,finite"]).stdout
     assert (wide.count("DPA (d = 1)"), narrow.count("DPA (d = 1)")) == (1, 2)
     assert max(map(len, narrow.splitlines()[2:-1])) < max(map(len, wide.splitlines()[2:-1]))

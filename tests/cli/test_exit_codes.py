@@ -24,7 +24,7 @@ def run(folder, words, bug=None):
         f"def broken(*_, **__): return {bug}\n"
         "room._finite_aggregation = broken\n"
     )  # fmt: skip
-    code = f"{broken}from poisonproof.cli import main; main()"
+    code = f"{broken}from poisonproof.cli.main import main; main()"
     return subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=folder, check=False)
 
 

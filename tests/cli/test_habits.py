@@ -12,13 +12,13 @@ from typing import get_args
 
 import numpy as np
 import pytest
-import typer.main
 from sklearn import config_context
 from sklearn.datasets import load_iris
 from sklearn.naive_bayes import GaussianNB
 from typer.testing import CliRunner
 
 import poisonproof
+from command_line import COMMANDS
 from poisonproof import (
     CertifiedBaggingClassifier,
     FiniteAggregationClassifier,
@@ -28,7 +28,8 @@ from poisonproof import (
     doctor,
 )
 from poisonproof.auditing.attacks import ATTACKS
-from poisonproof.cli import app, completion
+from poisonproof.cli import completion
+from poisonproof.cli.main import app
 from poisonproof.cli.run import EnsembleOptions, prepare
 from poisonproof.comparison import METHODS
 from poisonproof.core.certify import Method
@@ -58,7 +59,7 @@ def test_help_imports_nothing_heavy():
     """Half a second for --help: all that takes long is imported by the body of a command."""
     heavy = ("numpy", "scipy", "sklearn", "numba", "matplotlib", "pandas", "torch", "PIL", "jinja2", "joblib")
     code = (
-        "import sys; from poisonproof.cli import main\n"
+        "import sys; from poisonproof.cli.main import main\n"
         "try: main()\n"
         f"except SystemExit: print(sorted(set(sys.modules) & set({heavy!r})), file=sys.stderr)"
     )
@@ -75,7 +76,7 @@ def test_votes_are_certified_without_scikit_learn_or_pandas(tmp_path, method):
     np.save(tmp_path / "labels.npy", np.zeros(20, int))
     heavy = ("sklearn", "pandas", "pyarrow", "torch", "joblib", "matplotlib", "PIL", "jinja2", "skops")
     code = (
-        "import sys; from poisonproof.cli import main\n"
+        "import sys; from poisonproof.cli.main import main\n"
         "try: main()\n"
         f"except SystemExit: print(sorted(set(sys.modules) & set({heavy!r})), file=sys.stderr)"
     )
@@ -92,7 +93,7 @@ def test_the_votes_of_digits_are_certified_without_anything_that_takes_long_to_l
     np.save(tmp_path / "votes.npy", np.random.default_rng(0).integers(0, 10, (382, 800)).astype(np.uint8))
     heavy = ("sklearn", "pandas", "scipy", "numba", "joblib", "rich.progress", "poisonproof.training")
     code = (
-        "import sys; from poisonproof.cli import main\n"
+        "import sys; from poisonproof.cli.main import main\n"
         "try: main()\n"
         f"except SystemExit: print(sorted(set(sys.modules) & set({heavy!r})), file=sys.stderr)"
     )
@@ -155,7 +156,7 @@ def test_bash_completes_commands_options_and_values(tmp_path):
 )
 def test_values_complete_to_what_the_command_accepts(tmp_path, monkeypatch, command, option, known):
     monkeypatch.chdir(tmp_path)
-    found = typer.main.get_command(app).commands[command]
+    found = COMMANDS[command]
     parameter = next(one for one in found.params if one.name == option)
     offered = [
         item.value for item in parameter.shell_complete(found.make_context(command, [], resilient_parsing=True), "")
@@ -248,7 +249,7 @@ def test_every_long_command_has_a_bar():
     """Commands that may take minutes, by their source: each opens a bar around its work."""
     folder = Path(poisonproof.cli.__file__).parent
     quick = {"split", "spread", "example", "doctor", "table", "plot"}
-    for name in set(typer.main.get_command(app).commands) - quick:
+    for name in COMMANDS.keys() - quick:
         source = "facts" if name in ("attest", "gate") else name  # what these two do first, and long
         assert re.search(r"with (\w+\.)?progress_bar\(", (folder / f"{source}.py").read_text()), name
 

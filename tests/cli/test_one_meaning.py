@@ -4,12 +4,11 @@ import inspect
 from collections import defaultdict
 
 import pytest
-import typer.main
 
-from poisonproof.cli import app, options, reading
+from command_line import COMMANDS
+from poisonproof.cli import options, reading
 from poisonproof.data import ReadOptions
 
-COMMANDS = typer.main.get_command(app).commands
 # What is written, drawn or listed differs from command to command by nature; these say for themselves what it is.
 OF_ONE_COMMAND = {
     "--out": set(COMMANDS),

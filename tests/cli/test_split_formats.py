@@ -9,7 +9,7 @@ from sklearn.datasets import dump_svmlight_file, load_wine
 from typer.testing import CliRunner
 
 from poisonproof import Split
-from poisonproof.cli import app
+from poisonproof.cli.main import app
 from poisonproof.data import read
 
 WINE = load_wine()

@@ -29,8 +29,9 @@ from poisonproof import (
     Votes,
     certify,
 )
-from poisonproof.cli import app, completion, options
-from poisonproof.cli.progress import progress_bar
+from poisonproof.cli import completion, output
+from poisonproof.cli.main import app
+from poisonproof.cli.output import progress_bar
 from poisonproof.display import as_cell, in_latex, in_markdown, shown, shown_lines
 from poisonproof.estimators.base import warn
 from poisonproof.premises import Premise, PremiseWarning
@@ -193,7 +194,7 @@ def test_a_defect_of_ours_is_told_without_obeying_its_message(tmp_path):
         "import poisonproof.cli.doctor as room, poisonproof.doctor\n"
         f"def broken(folder): raise RuntimeError({HOSTILE!r})\n"
         "poisonproof.doctor.examine = broken\n"
-        "from poisonproof.cli import main; main()"
+        "from poisonproof.cli.main import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", code, "doctor"], capture_output=True, check=False, cwd=tmp_path)
     assert done.returncode == 1
@@ -258,7 +259,7 @@ def test_not_verified_cannot_be_overwritten_on_a_terminal(forged):
     """With stdout a terminal, where colours are allowed, the one line still says what it says."""
     pty = pytest.importorskip("pty", reason="needs a pseudo-terminal")
     leader, follower = pty.openpty()
-    code = "from poisonproof.cli import main; main()"
+    code = "from poisonproof.cli.main import main; main()"
     words = ["verify", str(forged / "certificate.npz"), "--votes", str(forged / "votes.npy")]
     process = subprocess.Popen([sys.executable, "-c", code, *words], stdout=follower, stderr=subprocess.PIPE)
     os.close(follower)
@@ -294,9 +295,9 @@ def test_a_fitted_model_warns_of_hostile_labels_in_one_line():
 
 
 def test_only_one_module_of_the_command_line_prints():
-    """`options` shows what it prints; a command that printed by itself would forget to."""
+    """`output` shows what it prints; a command that printed by itself would forget to."""
     for path in CLI.glob("*.py"):
-        if path.name != "options.py":
+        if path.name != "output.py":
             calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
             names = {ast.unparse(call) for call in calls}
             assert not names & {"typer.echo", "print", "typer.secho", "sys.stdout.write", "sys.stderr.write"}, path
@@ -309,7 +310,7 @@ def test_a_shell_is_offered_no_file_that_it_would_obey(tmp_path):
 
 
 def test_tables_and_bars_take_cells_for_text(capsys):
-    options.print_table(HOSTILE, [HOSTILE, "[bold]b"], [[HOSTILE, "[/]"]])
+    output.print_table(HOSTILE, [HOSTILE, "[bold]b"], [[HOSTILE, "[/]"]])
     out = capsys.readouterr().out
     assert unsafe(out) == []
     assert "[bold]b" in out

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import row_by_row as slow
-from poisonproof.cli import app
+from poisonproof.cli.main import app
 from poisonproof.data import ReadOptions, open_files, read
 from poisonproof.data.large_source import Source
 from poisonproof.data.readers import csv_kernels, csvfile, several

@@ -97,7 +97,7 @@ def test_no_network_says_where_to_put_the_file(mirror, tmp_path, monkeypatch):
 def test_on_the_command_line(mirror, tmp_path, monkeypatch, capsys):
     import sys
 
-    from poisonproof.cli import main
+    from poisonproof.cli.main import main
 
     monkeypatch.setenv("POISONPROOF_MIRROR", "http://127.0.0.1:9")
     words = [

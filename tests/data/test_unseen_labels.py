@@ -15,7 +15,7 @@ from poisonproof import (
     certified_accuracy,
     certify,
 )
-from poisonproof.cli import app
+from poisonproof.cli.main import app
 from poisonproof.data import ReadOptions, open_files
 
 RNG = np.random.default_rng(3)

@@ -37,7 +37,7 @@ from sklearn.naive_bayes import GaussianNB
 from typer.testing import CliRunner
 
 from poisonproof import FiniteAggregationClassifier, PremiseWarning, Votes, certify, data, verify
-from poisonproof.cli import app
+from poisonproof.cli.main import app
 from poisonproof.data.dataset import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.evidence import gate as gates

@@ -11,7 +11,10 @@ from importlib.util import find_spec
 from typer.testing import CliRunner
 
 from forking import POISONPROOF, forked_command
-from poisonproof.cli import app
+from poisonproof import registry
+from poisonproof.cli.main import app, load
+
+COMMANDS = {name: load(name) for name in registry.names("commands")}
 
 
 @cache

@@ -1,8 +1,8 @@
 """Real processes that need not import everything first: a process that has done so forks, and the child is the command.
 
 Run as a program it reads one JSON request a line (words, folder, environment, files for output and errors) and answers
-each with the exit code of a forked child that called `poisonproof.cli.main`. What imports cost, and that each is there,
-is tested elsewhere (`tests/cli/test_habits.py`).
+each with the exit code of a forked child that called `poisonproof.cli.main.main`. What imports cost, and that each is
+there, is tested elsewhere (`tests/cli/test_habits.py`).
 """
 
 import atexit
@@ -37,7 +37,7 @@ def _parent():
 
 
 def _serve():
-    import poisonproof.cli
+    import poisonproof.cli.main
     import poisonproof.learners.presets
     import poisonproof.report.page
     import poisonproof.runs.run  # noqa: F401
@@ -61,7 +61,7 @@ def _be_the_command(request):
         os.environ.update(request["environment"])
         os.chdir(request["cwd"])
         sys.argv = [POISONPROOF, *request["words"]]
-        from poisonproof.cli import main
+        from poisonproof.cli.main import main
 
         main()
         code = 0

@@ -35,7 +35,7 @@ from poisonproof import (
     FiniteAggregationClassifier,
     NeighborVoteClassifier,
 )
-from poisonproof.cli import app
+from poisonproof.cli.main import app
 
 PER_DOOR = 6
 EXAMPLES = int(os.environ.get("POISONPROOF_FUZZ", "25"))

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from poisonproof.cli import app
+from poisonproof.cli.main import app
 
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 RECIPES = TUTORIALS.with_name("recipes")

@@ -53,7 +53,7 @@ def python_for_nobody():
 
 
 def say(site, python=sys.executable, **more):
-    command = [python, "-c", "from poisonproof.cli import main; main()", *CERTIFY]
+    command = [python, "-c", "from poisonproof.cli.main import main; main()", *CERTIFY]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=site.parent, timeout=600, **more)
 
 

@@ -23,7 +23,7 @@ from poisonproof import (
     certify,
     verify,
 )
-from poisonproof.cli import app
+from poisonproof.cli.main import app
 from poisonproof.cli.options import parse_spread
 from poisonproof.data.dataset import Dataset
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier

@@ -9,7 +9,7 @@ import pytest
 
 from outcomes import outcome
 from poisonproof import certify
-from poisonproof.cli.options import print_table
+from poisonproof.cli.output import print_table
 from poisonproof.display import histogram, shown, stairs, survival, ticks
 from poisonproof.report.gallery import (
     PICTURES,

@@ -20,7 +20,7 @@ from poisonproof import (
     certify,
     data,
 )
-from poisonproof.cli import main
+from poisonproof.cli.main import main
 from poisonproof.errors import DamagedFileError
 from poisonproof.runs.layout import damage
 from poisonproof.runs.manifest import RunSettings

@@ -16,7 +16,7 @@ from poisonproof import (
     audit,
     verify,
 )
-from poisonproof.cli import app
+from poisonproof.cli.main import app
 from poisonproof.data import (
     Dataset,
     ReadOptions,

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.naive_bayes import GaussianNB
 
 from poisonproof import BallotClassifier, FiniteAggregationClassifier, data
-from poisonproof.cli import main
+from poisonproof.cli.main import main
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.runs.folder import only_writer
 from poisonproof.runs.manifest import RunSettings

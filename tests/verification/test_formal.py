@@ -27,7 +27,7 @@ from poisonproof import (
     run,
     verify,
 )
-from poisonproof.cli import app
+from poisonproof.cli.main import app
 from poisonproof.core import theorem2
 from poisonproof.core.spread import SpreadArrays
 from poisonproof.errors import PoisonproofError

@@ -31,7 +31,7 @@ from poisonproof import (
     data,
     verify,
 )
-from poisonproof.cli import app
+from poisonproof.cli.main import app
 from poisonproof.learners.describe import describe
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.presets import preset

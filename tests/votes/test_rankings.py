@@ -20,7 +20,7 @@ from poisonproof import (
     certify,
     data,
 )
-from poisonproof.cli import app
+from poisonproof.cli.main import app
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.auto import AutoClassifier
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poisonproof.cli import certify, completion, options, reopening
-from poisonproof.cli.progress import progress_bar
+from poisonproof.cli import certify, completion, options, output, reopening
+from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def command(
             one = certified_accuracy(matrix, truth, size, method=method, time_limit=time_limit, seed=seed)  # type: ignore[arg-type]
             accuracies.append(one)
             if not json:
-                options.note(f"attack size {size}: {one.proved} ({one.seconds:.1f} s)")
+                output.note(f"attack size {size}: {one.proved} ({one.seconds:.1f} s)")
     certificate = pointwise(matrix, method)  # type: ignore[call-overload]
     balanced = certificate.certified_fraction_balanced(truth, sizes).tolist()
     if json:
@@ -85,16 +85,16 @@ def command(
             for one, share in zip(accuracies, balanced, strict=True)
         ]
         shares = {name: getattr(certificate, name)(truth) for name in ("majority_share", "balanced_accuracy")}
-        options.print_json({**shares, "accuracies": records})
+        output.print_json({**shares, "accuracies": records})
         return
     _print(accuracies, balanced)
-    options.print_line(
+    output.print_line(
         f"Balanced: mean over classes; without an attack {rounded(certificate.balanced_accuracy(truth))} %. Always "
         f"answering the most frequent class is right on {rounded(certificate.majority_share(truth))} % at every attack "
         "size."
     )
     if matrix.classes_inferred:
-        options.note(certify.CLASSES_INFERRED)
+        output.note(certify.CLASSES_INFERRED)
 
 
 def _of_run(
@@ -137,4 +137,4 @@ def _print(accuracies: list[CertifiedAccuracy], balanced: list[float]) -> None:
     ]
     clean = percent(accuracies[0].clean_count, accuracies[0].n_test)
     title = f"{accuracies[0].n_test} test samples, clean accuracy {clean} %. ≥ is certified, ≤ the best attack found"
-    options.print_table(title, header, rows)
+    output.print_table(title, header, rows)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from poisonproof.cli import encoding, options
+from poisonproof.cli import encoding, options, output
 from poisonproof.cli.facts import Brought, DataName, Retrain, verified_facts
 from poisonproof.cli.reopening import Learner, Run, Test
 
@@ -46,11 +46,11 @@ def command(
     folder = folder_beside(run) if out is None else out
     written = attest(facts, folder, signer)
     if json:
-        options.print_json({"out": str(folder), "verdict": facts.verdict.word, "sha256": written})
+        output.print_json({"out": str(folder), "verdict": facts.verdict.word, "sha256": written})
         return
     rows = [[name, digest] for name, digest in written.items()]
-    options.print_table(
+    output.print_table(
         f"{facts.verdict.word}: evidence about {facts.name} in {folder}", ["file", "SHA-256"], rows, left=2
     )
     if key is None:
-        options.note("the evidence is not signed; --key FILE signs it.")
+        output.note("the evidence is not signed; --key FILE signs it.")

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from poisonproof.cli import completion, encoding, options, reopening
-from poisonproof.cli.progress import progress_bar
+from poisonproof.cli import completion, encoding, options, output, reopening
+from poisonproof.cli.output import progress_bar
 
 VIOLATED = 3
 EXAMPLES = (
@@ -54,7 +54,7 @@ def command(
     from poisonproof.system.files import write_record, write_text
     from poisonproof.system.progress import watched
 
-    options.warnings_as_notes()
+    output.warnings_as_notes()
     reopened = reopening.reopen(run, data, data_dir, learner=learner, encoder=encoder)
     reopening.check_same_data(run, reopened)
     dataset = reopened.dataset
@@ -75,14 +75,14 @@ def command(
         write_record(run / "audit.json", report.as_dict())
         write_text(run / "audit.svg", audit_scatter(report))
     if json:
-        options.print_json(report.as_dict())
+        output.print_json(report.as_dict())
     else:
-        options.print_table(
+        output.print_table(
             "attacks with retraining",
             ["kind", "attacks", "moved the prediction", "violations"],
             [[kind, *(str(count) for count in row.values())] for kind, row in report.by_kind().items()],
         )
-        options.print_lines(str(report))
-        options.note(f"picture: {Path(run / 'audit.svg')}")
+        output.print_lines(str(report))
+        output.note(f"picture: {Path(run / 'audit.svg')}")
     if not report.ok:
         raise typer.Exit(VIOLATED)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poisonproof.cli import completion, options
-from poisonproof.cli.progress import progress_bar
+from poisonproof.cli import completion, options, output
+from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def command(
         _print_target(certificate, truth, json)
     if not json:
         for premise in certificate.premises:
-            options.note(f"premise: {premise}")
+            output.note(f"premise: {premise}")
 
 
 def _against(certificate: Certificate, threat: str) -> Certificate:
@@ -266,7 +266,7 @@ def _print_target(certificate: Any, truth: Any, json: bool) -> None:
         for name in ("prediction", "margin", "radius", "exact"):
             if (array := getattr(certificate, name)) is not None:
                 record[name] = array.tolist()
-        options.print_json(record)
+        output.print_json(record)
         return
     header = ["attack size", "cannot become the target, %"]
     header += ["of other classes, % (pointwise)"] if of_others else []
@@ -280,9 +280,9 @@ def _print_target(certificate: Any, truth: Any, json: bool) -> None:
         f"{len(open_radii)} predictions that are not {certificate.label} "
         f"({len(certificate) - len(open_radii)} are), {certificate.method}, median radius {median}"
     )
-    options.print_table(title, header, rows)
+    output.print_table(title, header, rows)
     if certificate.classes_inferred:
-        options.note(CLASSES_INFERRED)
+        output.note(CLASSES_INFERRED)
 
 
 def _print(certificate: Certificate, truth: Any, json: bool, against: str | None) -> None:
@@ -296,7 +296,7 @@ def _print(certificate: Certificate, truth: Any, json: bool, against: str | None
     fractions = None if truth is None else certificate.certified_fraction(truth, sizes).tolist()
     balanced = None if truth is None else certificate.certified_fraction_balanced(truth, sizes).tolist()
     if truth is not None and (caution := certificate.caution(truth)) is not None:
-        options.note(f"WARNING: {caution.sentence}")
+        output.note(f"WARNING: {caution.sentence}")
     if json:
         record = {**certificate.facts(), "against": against or "insert_remove", "attack_size": sizes}
         record["share_with_radius"] = held
@@ -310,7 +310,7 @@ def _print(certificate: Certificate, truth: Any, json: bool, against: str | None
         for name in ("prediction", "runner_up", "margin", "radius", "exact"):
             if (array := getattr(certificate, name)) is not None:
                 record[name] = array.tolist()
-        options.print_json(record)
+        output.print_json(record)
         return
     header = ["attack size", "radius at least that, %"] + (
         ["certified fraction, % (pointwise)", "balanced, % (mean over classes)"] if fractions and balanced else []
@@ -320,10 +320,10 @@ def _print(certificate: Certificate, truth: Any, json: bool, against: str | None
     median = int(np.percentile(certificate.radius, 50, method="lower")) if len(certificate) else 0
     threat = "" if against is None else f" against {against}"
     title = f"{len(certificate)} predictions, {certificate.method}, median radius{threat} {median}"
-    options.print_table(title, header, rows)
+    output.print_table(title, header, rows)
     if truth is not None:
-        options.print_line(
+        output.print_line(
             f"Always answering the most frequent label is right on {percent(certificate.majority_share(truth))} %."
         )
     if certificate.classes_inferred:
-        options.note(CLASSES_INFERRED)
+        output.note(CLASSES_INFERRED)

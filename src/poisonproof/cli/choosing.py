@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from poisonproof.cli import encoding, options, reading
+from poisonproof.cli import encoding, output, reading
 from poisonproof.cli.learning import with_learner
 from poisonproof.cli.voters import BALLOTS, ENSEMBLE, NEIGHBOURS, VoterOptions
 from poisonproof.errors import PoisonproofError
@@ -60,7 +60,7 @@ def choose(ensemble: EnsembleOptions, read: ReadOptions, attack_size: int | None
     if not attack_size:
         raise PoisonproofError("--method auto needs --attack-size: how many poisons predictions should withstand.")
     ensemble.refuse_for("--method auto")
-    options.warnings_as_notes()
+    output.warnings_as_notes()
     samples = reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
     encoder = encoding.for_data(samples.schema, ensemble.encoder, ensemble.learner)
     out = ensemble.out or Path("runs") / f"{samples.name}-attack-size-{attack_size}"
@@ -71,7 +71,7 @@ def choose(ensemble: EnsembleOptions, read: ReadOptions, attack_size: int | None
     try:
         best, *others = candidates(samples, estimator, attack_size, features)
     except PoisonproofError as error:
-        options.note(f"method: {ENSEMBLE}; no pilot could be made ({str(error).removesuffix('.')})")
+        output.note(f"method: {ENSEMBLE}; no pilot could be made ({str(error).removesuffix('.')})")
         parameters: dict[str, float] = {"k": k_for(attack_size), "d": 1}
         return Choice(ENSEMBLE, parameters, f"{ENSEMBLE}, without a pilot", encoder, out, samples)
     figures = ", ".join(f"{one.words} {100 * one.certified_balanced:.1f} %" for one in others)
@@ -79,7 +79,7 @@ def choose(ensemble: EnsembleOptions, read: ReadOptions, attack_size: int | None
         f"{best.words}: on held-out training samples it certifies most at attack size {attack_size}, "
         f"{100 * best.certified_balanced:.1f} % on average over classes (estimated); {figures or 'nothing else'}"
     )
-    options.note(f"method: {why}; --method chooses another")
+    output.note(f"method: {why}; --method chooses another")
     return Choice(best.method, best.parameters, why, encoder, out, samples)
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poisonproof.cli import completion, encoding, options, reading
+from poisonproof.cli import completion, encoding, options, output, reading
 from poisonproof.cli.learning import with_learner
-from poisonproof.cli.progress import progress_bar
+from poisonproof.cli.output import progress_bar
 from poisonproof.cli.voters import BALLOTS, NEIGHBOURS, VoterOptions, map_of_options, voting_samples
 from poisonproof.errors import PoisonproofError
 
@@ -82,7 +82,7 @@ def command(
     from poisonproof.report.comparison_page import FILES, write_comparison
     from poisonproof.system.progress import watched
 
-    options.warnings_as_notes()
+    output.warnings_as_notes()
     sizes = None if attack_size is None else options.whole_numbers("--attack-size", attack_size)
     if out is not None and out.exists() and not out.is_dir():
         raise PoisonproofError(f"{out} is a file; --out takes a folder.")
@@ -106,13 +106,13 @@ def command(
         )
     if out is not None:
         write_comparison(comparison, out)
-        options.note(f"written: {', '.join(str(out / name) for name in FILES)}")
+        output.note(f"written: {', '.join(str(out / name) for name in FILES)}")
     if json:
-        options.print_json(comparison.as_dict())
+        output.print_json(comparison.as_dict())
         return
     _print(comparison)
     for premise in samples.premises:
-        options.note(f"premise: {premise}")
+        output.note(f"premise: {premise}")
 
 
 def _voting(
@@ -146,9 +146,9 @@ def _print(comparison: Comparison) -> None:
     header, rows = report.header(comparison), [report.cells(comparison, row) for row in comparison.rows]
     sizes = [at for at, name in enumerate(header) if name.isdigit()]
     parts = [list(range(len(header)))]
-    if not options.fits_terminal(header, rows):
+    if not output.fits_terminal(header, rows):
         parts = [[at for at in parts[0] if at not in sizes], [0, 1, *sizes]]
     for part, title in zip(parts, (report.title(comparison), ""), strict=False):
-        options.print_table(title, [header[at] for at in part], [[row[at] for at in part] for row in rows], left=2)
+        output.print_table(title, [header[at] for at in part], [[row[at] for at in part] for row in rows], left=2)
     for remark in report.remarks(comparison):
-        options.print_line(remark)
+        output.print_line(remark)

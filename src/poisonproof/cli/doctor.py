@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from poisonproof.cli import options
+from poisonproof.cli import options, output
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def command(data_dir: options.DataDir = None, json: options.Json = False) -> Non
 
     findings = examine(data_dir)
     if json:
-        options.print_json(findings.as_dict())
+        output.print_json(findings.as_dict())
     else:
         _print(findings)
     if not findings.ok:
@@ -36,7 +36,7 @@ def _print(findings: Findings) -> None:
     from poisonproof.doctor import SLOW_SECONDS
 
     def line(name: str, words: str) -> None:
-        options.print_line(f"{name:<16}{words}")
+        output.print_line(f"{name:<16}{words}")
 
     line("poisonproof", findings.versions["poisonproof"])
     line("system", f"Python {findings.versions['Python']}, {findings.system}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poisonproof.cli import completion, options
+from poisonproof.cli import completion, output
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def cache_folder() -> Path | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        options.note(f"embeddings are not kept: {folder} cannot be written ({error.strerror}); {CACHE} names another")
+        output.note(f"embeddings are not kept: {folder} cannot be written ({error.strerror}); {CACHE} names another")
         return None
     return folder if os.access(folder, os.W_OK) else None
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from poisonproof.cli import completion, options
+from poisonproof.cli import completion, options, output
 
 EXAMPLES = "Example: `poisonproof example table` and `poisonproof run tumours.csv --label diagnosis --k 20 --d 4`"
 
@@ -31,18 +31,18 @@ def command(
 
     if name is None:
         if json:
-            options.print_json({"examples": {choice: _words(write) for choice, write in CHOICES.items()}})
+            output.print_json({"examples": {choice: _words(write) for choice, write in CHOICES.items()}})
             return
         for choice, write in CHOICES.items():
-            options.print_line(f"{choice:<14}{_words(write)}")
-        options.print_line("Next: poisonproof example table")
+            output.print_line(f"{choice:<14}{_words(write)}")
+        output.print_line("Next: poisonproof example table")
         return
     written = write_example(name, folder)
     if json:
-        options.print_json({"out": str(written.path), "words": written.words, "next": written.command})
+        output.print_json({"out": str(written.path), "words": written.words, "next": written.command})
         return
-    options.print_line(f"{written.path}: {written.words}.")
-    options.print_line(f"Next: {written.command}")
+    output.print_line(f"{written.path}: {written.words}.")
+    output.print_line(f"Next: {written.command}")
 
 
 def _words(write: Callable[..., Any]) -> str:

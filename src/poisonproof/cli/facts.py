@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from poisonproof.cli import options
-from poisonproof.cli.progress import progress_bar
+from poisonproof.cli import options, output
+from poisonproof.cli.output import progress_bar
 from poisonproof.cli.verify import at_hand, learner_of
 from poisonproof.errors import PoisonproofError
 
@@ -57,5 +57,5 @@ def verified_facts(
     try:
         return gather(run, data.dataset, verdict)
     except NotTrueError as error:
-        options.note(str(error))
+        output.note(str(error))
         raise typer.Exit(3) from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from poisonproof.cli import encoding, options
+from poisonproof.cli import encoding, options, output
 from poisonproof.cli.facts import Brought, DataName, Retrain, verified_facts
 from poisonproof.cli.reopening import Learner, Run, Test
 from poisonproof.cli.verify import manifest_of
@@ -93,14 +93,14 @@ def command(
         write_bytes(junit, as_junit(facts, checked))
     record = as_record(facts, checked)
     if json:
-        options.print_json(record)
+        output.print_json(record)
     else:
         title = (
             f"{'met' if record['met'] else 'NOT MET'}: {facts.name}, {facts.verdict.word}; a constant answer is right "
             f"on {percent(facts.figures.majority_share)} %"
         )
         rows = [[row.what, row.wanted, row.found, "met" if row.met else "NOT MET"] for row in checked]
-        options.print_table(title, ["condition", "wanted", "found", ""], rows, left=1)
+        output.print_table(title, ["condition", "wanted", "found", ""], rows, left=1)
     if not record["met"]:
         raise typer.Exit(NOT_MET)
 

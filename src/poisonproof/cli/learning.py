@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from poisonproof.cli import encoding, options
+from poisonproof.cli import encoding, output
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def with_learner(
     estimator = preset(name or picked, texts)
     if name is None and samples.schema is not None:
         if not quiet:
-            options.note(f"learner: {picked}, because {why}; --learner chooses another")
+            output.note(f"learner: {picked}, because {why}; --learner chooses another")
         guessed = any(premise.what == "schema" and not premise.declared for premise in samples.premises)
         premise = Premise("learner", f"{describe(estimator)}, because {why}", declared=False if guessed else None)
         return samples.but(premises=(*samples.premises, premise)), estimator
@@ -73,5 +73,5 @@ def _behind_encoder(samples: Dataset, name: str | None, encoder: str, *, quiet: 
     elif ":" in name:
         premises.append(Premise("learner", f"{describe(estimator)}, brought as {name}", declared=True))
     if name is None and not quiet:
-        options.note(f"encoder: {encoder}, {chosen.record.trained_on}; learner: {HEAD}; both are premises")
+        output.note(f"encoder: {encoder}, {chosen.record.trained_on}; learner: {HEAD}; both are premises")
     return samples.but(premises=tuple(premises)), estimator

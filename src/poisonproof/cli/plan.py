@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from poisonproof.cli import encoding, options, reading
+from poisonproof.cli import encoding, options, output, reading
 from poisonproof.cli.learning import with_learner
-from poisonproof.cli.progress import progress_bar
+from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def command(
     from poisonproof.planning.plan import DEGREES, make_plan
     from poisonproof.system.progress import watched
 
-    options.warnings_as_notes()
+    output.warnings_as_notes()
     if attack_size is None:
         raise PoisonproofError("Say with --attack-size how many poisons predictions should withstand.")
     _refuse_another_file(out)
@@ -89,20 +89,20 @@ def command(
             n_jobs=n_jobs,
         )
     plan.save(out)
-    options.note(f"written: {out}")
+    output.note(f"written: {out}")
     words = [] if plan.recommended is None else [next_command(plan, data, read, out, data_dir, n_jobs, encoder)]
     if plan.recommended is None:
-        options.note(f"WARNING: nothing is recommended: {plan.why_nothing}")
+        output.note(f"WARNING: nothing is recommended: {plan.why_nothing}")
     features = None if mapped_by is None else encoding.encoder_of(mapped_by)
     samples_vote = best_of_each(where_samples_vote(dataset, attack_size, features))
     if json:
         voting = [asdict(one) for one in samples_vote]
-        options.print_json({**asdict(plan), "samples_vote": voting, "out": str(out), "next": words})
+        output.print_json({**asdict(plan), "samples_vote": voting, "out": str(out), "next": words})
         return
     _print_plan(plan)
     _print_samples_vote(samples_vote, attack_size)
     for command_line in words:
-        options.print_line(f"Next: {command_line}")
+        output.print_line(f"Next: {command_line}")
 
 
 def _refuse_another_file(out: Path) -> None:
@@ -146,7 +146,7 @@ def _print_samples_vote(candidates: list[Candidate], attack_size: int) -> None:
     from poisonproof.display import percent
 
     if candidates:
-        options.print_table(
+        output.print_table(
             f"If the training samples vote themselves (estimated; attack size {attack_size}; no class sizes declared)",
             ["run DATA with", "clean, %", "certified fraction, % (pointwise)", "balanced, % (mean over classes)"],
             [
@@ -179,7 +179,7 @@ def _print_plan(plan: Plan) -> None:
 
     header = ["", "k", "d", "spread", "classifiers", "samples each", "clean, %", f"certified at {plan.attack_size}, %"]
     header += ["balanced clean, %", f"balanced certified at {plan.attack_size}, %"]
-    options.print_table(
+    output.print_table(
         f"{plan.data['name']}: {plan.n_train} training samples, {plan.learner.partition('(')[0]}, attack size "
         f"{plan.attack_size} ({plan.unit}). Everything is estimated, from "
         f"{sum(pilot.n_members for pilot in plan.pilots)} base classifiers at k = "
@@ -188,18 +188,18 @@ def _print_plan(plan: Plan) -> None:
         [*header, "train and vote", "memory", "disk"],
         [cells(at, row) for at, row in enumerate(plan.rows)],
     )
-    options.print_line(
+    output.print_line(
         "Certified fraction (pointwise), ± the pilot's standard error; random spreads by Theorem 2, designed ones by "
         f"the tight certificate. Balanced: mean over classes. A constant answer has {percent(plan.majority_share)} % "
         f"and, balanced, {percent(plan.constant)} %, at every attack size."
     )
     for remark in plan.remarks:
-        options.print_line(remark)
+        output.print_line(remark)
     if plan.recommended is None:
-        options.print_line(f"Nothing is recommended: {plan.why_nothing}")
+        output.print_line(f"Nothing is recommended: {plan.why_nothing}")
         return
     choice = plan.choice
-    options.print_line(
+    output.print_line(
         f"Recommended: k = {choice.k:g}, d = {choice.d}, {choice.spread} spread. Of those within the standard error "
         "of the best balanced figure, it is the fastest to train."
     )

@@ -8,9 +8,9 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import encoding, options, reading, reopening
+from poisonproof.cli import encoding, options, output, reading, reopening
 from poisonproof.cli.certify import named_class
-from poisonproof.cli.progress import progress_bar
+from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def command(
     for name, number in (("--attack-size", attack_size), ("--min-radius", min_radius)):
         if number is not None and number < 0:
             raise PoisonproofError(f"{name} must be a whole number of 0 or more. Got {number}.")
-    options.warnings_as_notes()
+    output.warnings_as_notes()
     opened = open_run_and_data(run, data, read, n_jobs, OwnCode(learner, encoder))
     target_class = None if target is None else named_class(target, opened.saved.model.classes_)
     question = Question(target_class, attack_size, min_radius)
@@ -106,7 +106,7 @@ def command(
     else:
         write_whole(out, write)
     for note in opened.stream.notes:
-        options.note(note)
+        output.note(note)
     _summarise(summary, opened.saved, data, out, json)
 
 
@@ -144,7 +144,7 @@ def votes_on(opened: RunAndData, data: Path) -> Votes | Ballots | Neighbours:
     answers = model._heard if isinstance(model, SampleVoteClassifier) else lambda X: opened.saved.votes(X).matrix
     blocks: list[Any] = [answers(block.part.X) for block in opened.stream if len(block.part)]
     for note in opened.stream.notes:
-        options.note(note)
+        output.note(note)
     if not blocks:
         raise PoisonproofError(f"{data} holds no sample that can be read.")
     if isinstance(model, SampleVoteClassifier):
@@ -263,12 +263,12 @@ def _plain(value: Any) -> Any:
 def _summarise(summary: AnswerSummary, saved: SavedRun, data: Path, out: Path | None, json: bool) -> None:
     """What the answers come to: on stdout, or on stderr where the answers themselves are on stdout."""
     if summary.warning is not None:
-        options.note(f"WARNING: {summary.warning}")
+        output.note(f"WARNING: {summary.warning}")
     record = summary.as_dict()
     if out is None:
-        options.note(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in record.items()))
+        output.note(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in record.items()))
     elif json:
-        options.print_json({"out": str(out), **record, "premises": saved.premises})
+        output.print_json({"out": str(out), **record, "premises": saved.premises})
     else:
         rows = [[name.replace("_", " "), str(value)] for name, value in record.items()]
-        options.print_table(f"{data.name} → {out.name}", ["of the answers", ""], rows, left=1)
+        output.print_table(f"{data.name} → {out.name}", ["of the answers", ""], rows, left=1)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poisonproof.cli import options
-from poisonproof.cli.progress import progress_bar
+from poisonproof.cli import options, output
+from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def open_data(name: str, data_dir: Path | None, read: ReadOptions, *, download: 
     with progress_bar(f"reading {Path(name).name}"):
         dataset = data.open_files(Path(name), read)
     for note in dataset.notes:
-        options.note(note)
+        output.note(note)
     return dataset
 
 

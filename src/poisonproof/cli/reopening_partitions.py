@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from poisonproof.cli import encoding, options, reading
+from poisonproof.cli import encoding, output, reading
 from poisonproof.cli.learning import with_learner
 from poisonproof.cli.reopening import Reopened, begun, checked_learner, with_choices
 from poisonproof.errors import PoisonproofError
@@ -86,7 +86,7 @@ def _read_again(
         outline=outline,
     )
     for note in dataset.notes:
-        options.note(note)
+        output.note(note)
     if left_out is None or dataset.digests() == stated:
         return dataset, None
     rows = left_out.rows_among(dataset.stored.rows("x"))
@@ -107,7 +107,7 @@ def _less(
 
     rows = check_rows(dataset.stored, remove)
     if not len(rows):
-        options.note("these rows were left out already")
+        output.note("these rows were left out already")
         return dataset, left_out
     hashes, places = dataset.stored.rows("x"), places_of(dataset.stored, rows)
     more = (left_out or LeftOut.nothing()).and_present(hashes, places)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import choosing, encoding, following, options, reading
+from poisonproof.cli import choosing, encoding, following, options, output, reading
 from poisonproof.cli.learning import with_learner
-from poisonproof.cli.progress import progress_bar
+from poisonproof.cli.output import progress_bar
 from poisonproof.cli.voters import AUTO, VoterOptions, voting_samples
 from poisonproof.errors import PoisonproofError
 
@@ -179,7 +179,7 @@ def prepare(ensemble: EnsembleOptions, read: ReadOptions, opened: Dataset | None
     from poisonproof.planning.plan import Plan
     from poisonproof.training.engine import engine_of
 
-    options.warnings_as_notes()
+    output.warnings_as_notes()
     most = None if ensemble.max_memory is None else bytes_of(ensemble.max_memory)
     planned = None if ensemble.plan is None else Plan.load(ensemble.plan)
     if planned is not None:
@@ -251,7 +251,7 @@ def partitioned(
             outline=outline,
         )
     for note in dataset.notes:
-        options.note(note)
+        output.note(note)
     return dataset
 
 
@@ -259,7 +259,7 @@ def prepare_samples(
     ensemble: EnsembleOptions, voters: VoterOptions, read: ReadOptions, opened: Dataset | None = None
 ) -> Asked:
     """Read the data, unless that was done, and put the classifier together in which its samples vote."""
-    options.warnings_as_notes()
+    output.warnings_as_notes()
     ensemble.refuse_for(f"--method {voters.method}")
     samples = opened or reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
     asked: dict[str, Any] = {"data": ensemble.data, "learner": None, "options": reading.words_of(read)}
@@ -282,11 +282,11 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
     summary = Summary.of(outcome, sizes, feared)
     scarcity, planned = Scarcity.of(outcome, headline_size(outcome)), beside_plan(outcome)
     if summary.warning is not None:
-        options.note(f"WARNING: {summary.warning}")
+        output.note(f"WARNING: {summary.warning}")
     if scarcity is not None:
-        options.note(scarcity.sentence)
+        output.note(scarcity.sentence)
     if json:
-        options.print_json(
+        output.print_json(
             {
                 "out": str(outcome.folder),
                 "report": str(report),
@@ -303,23 +303,23 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
             }
         )
         return
-    options.print_table(
+    output.print_table(
         f"{outcome.manifest.settings.name}: {len(certificate)} test samples, {_in_words(certificate)}",
         *summary.table(),
     )
-    options.print_line(summary.columns_line)
-    options.print_line(summary.line)
-    options.print_table(summary.classes_title, *summary.classes_table(), left=1)
+    output.print_line(summary.columns_line)
+    output.print_line(summary.line)
+    output.print_table(summary.classes_title, *summary.classes_table(), left=1)
     if planned:
-        options.print_table(
+        output.print_table(
             "What the plan predicted (estimated) beside what came out",
             ["", "predicted", "obtained", "difference"],
             [[figure.what, *figure.cells()] for figure in planned],
             left=1,
         )
     for premise in outcome.manifest.premises or ():
-        options.note(f"premise: {premise}")
-    options.note(f"report: {report}")
+        output.note(f"premise: {premise}")
+    output.note(f"report: {report}")
 
 
 def _voters_of(certificate: Certificate) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from poisonproof.cli import encoding, options, predict, reopening
-from poisonproof.cli.progress import progress_bar
+from poisonproof.cli import encoding, options, output, predict, reopening
+from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
 
 EXAMPLES = (
@@ -47,21 +47,21 @@ def command(
     for name, number in (("--max-body", max_body), ("--timeout", timeout)):
         if not number > 0:
             raise PoisonproofError(f"{name} must be above 0. Got {number}.")
-    options.warnings_as_notes()
+    output.warnings_as_notes()
     settings = ServeSettings(host, port, int(max_body * 1e6), max_rows, timeout)
     with progress_bar("opening"):
         kept = SavedRun.open(run, predict.types_vouched_for(run, predict.OwnCode(learner, encoder)))
     if not settings.is_loopback:
-        options.note(
+        output.note(
             f"WARNING: other machines can ask this server on {host}, without encryption and without a password; put a "
             "proxy before it that has them, or leave --host out"
         )
 
     def ready(address: str) -> None:
         if json:
-            options.print_json({"address": address, "run": str(run), "pid": _pid()})
+            output.print_json({"address": address, "run": str(run), "pid": _pid()})
         else:
-            options.print_line(f"{address} answers for {run}; {address}/docs says how to ask.")
+            output.print_line(f"{address} answers for {run}; {address}/docs says how to ask.")
 
     serve(kept, settings, ready)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import completion, options, reading
+from poisonproof.cli import completion, options, output, reading
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -86,14 +86,14 @@ def command(
         "empty": empty,
     }
     if json:
-        options.print_json(summary)
+        output.print_json(summary)
     else:
-        options.print_table(
+        output.print_table(
             f"{Path(data).name} → {out.name}", list(summary)[2:], [[str(v) for v in list(summary.values())[2:]]]
         )
-        options.print_line(f"spread: {summary['spread']}; {out.name} holds it, for `poisonproof certify --spread`")
+        output.print_line(f"spread: {summary['spread']}; {out.name} holds it, for `poisonproof certify --spread`")
     if empty:
-        options.note(f"{empty} of {len(subsets)} subsets are empty; their base classifiers must abstain")
+        output.note(f"{empty} of {len(subsets)} subsets are empty; their base classifiers must abstain")
 
 
 class _Given(NamedTuple):
@@ -125,9 +125,9 @@ def _read(name: str, data_dir: Path | None, read: ReadOptions, dtype: str) -> _G
         return _Given(known.x_train, known.y_train, known.dtype, n_features=known.n_features)
     part, schema = read_rows(path, kind_of(path, read), read, labelled=True)
     for note in part.notes:
-        options.note(note)
+        output.note(note)
     if schema.kind == "table" and not read.schema:
-        options.note(f"premise: schema: {schema} (chosen from this data)")
+        output.note(f"premise: schema: {schema} (chosen from this data)")
     form = "uint8" if isinstance(schema, ImageSchema) or getattr(schema, "dtype", None) == "uint8" else dtype
     width = schema.n_features if isinstance(schema, SparseSchema) else None
     return _Given(part.X, part.labels, form, part.groups, width, part.names)

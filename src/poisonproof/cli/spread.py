@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from poisonproof.cli import options
+from poisonproof.cli import options, output
 
 EXAMPLES = "Example: `poisonproof spread 50 5`, then `poisonproof run digits --spread plane:4,12`"
 
@@ -26,9 +26,9 @@ def command(
     designs = Spread.suggest(k, d)
     if json:
         names = ("name", "n_subsets", "k", "d", "blocks", "block_size", "overlap")
-        options.print_json({"designs": [{name: getattr(design, name) for name in names} for design in designs]})
+        output.print_json({"designs": [{name: getattr(design, name) for name in names} for design in designs]})
         return
-    options.print_table(
+    output.print_table(
         f"Designed spreads near k = {k:g}, d = {d:g}",
         ["--spread", "base classifiers", "k", "d", "blocks", "block size", "overlap"],
         [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from poisonproof.cli import options, reading
-from poisonproof.cli.progress import progress_bar
+from poisonproof.cli import options, output, reading
+from poisonproof.cli.output import progress_bar
 from poisonproof.cli.run import EnsembleOptions, prepare
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ def command(ensemble: EnsembleOptions, json: options.Json = False, *, read: Read
         "bytes": size,
     }
     if json:
-        options.print_json(record)
+        output.print_json(record)
     else:
-        options.print_line(
+        output.print_line(
             f"{folder}: {record['base_classifiers']} base classifiers on {record['n_train']} training samples, "
             f"{in_bytes(size)}; `poisonproof vote {folder}` lets them vote."
         )

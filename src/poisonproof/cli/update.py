@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poisonproof.cli import encoding, options, reopening
-from poisonproof.cli.progress import progress_bar
+from poisonproof.cli import encoding, options, output, reopening
+from poisonproof.cli.output import progress_bar
 from poisonproof.cli.reopening_partitions import bound_of, reopen_partitions
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def command(
     from poisonproof.runs.run import run as run_again
     from poisonproof.system.progress import watched
 
-    options.warnings_as_notes()
+    output.warnings_as_notes()
     rows = [] if remove is None else reopening.row_numbers(remove)
     stored = reopen_partitions(run, data, rows, n_jobs, learner, encoder)
     reopened = stored or reopening.reopen(run, data, data_dir, n_jobs, learner, encoder)
@@ -93,16 +93,16 @@ def command(
     changes = list(outcome.manifest.changes)
     if json:
         facts = {name: getattr(outcome.manifest, name) for name in UNDEFENDED}
-        options.print_json({"out": str(run), "changes": changes, "n_train": outcome.manifest.n_train, **facts})
+        output.print_json({"out": str(run), "changes": changes, "n_train": outcome.manifest.n_train, **facts})
         return
     if outcome.manifest.no_undefended is not None:
-        options.note(f"undefended models: {outcome.manifest.no_undefended}")
+        output.note(f"undefended models: {outcome.manifest.no_undefended}")
     if outcome.certificate.spread is None:
-        options.print_line(f"{run}: {outcome.certificate.voters}; nothing was trained, all votes are counted.")
+        output.print_line(f"{run}: {outcome.certificate.voters}; nothing was trained, all votes are counted.")
         return
     nothing = {"retrained": 0, "of": outcome.certificate.spread.n_subsets}
     last = changes[-1] if len(changes) > len(reopened.manifest.changes) else nothing
-    options.print_line(
+    output.print_line(
         f"{run}: {outcome.manifest.n_train} training samples; {last['retrained']} of {last['of']} base classifiers "
         "were trained again, the others stand."
     )
@@ -118,7 +118,7 @@ def _forget(reopened: reopening.Reopened, left_out: LeftOut | None) -> None:
         return
     gone = encoder.forget(take_rows(reopened.source.x_train, left_out.rows(reopened.source)))
     if gone:
-        options.note(f"{gone} embeddings of removed rows were deleted from the cache")
+        output.note(f"{gone} embeddings of removed rows were deleted from the cache")
 
 
 def _less(reopened: reopening.Reopened, rows: list[int]) -> tuple[Dataset, LeftOut]:
@@ -127,5 +127,5 @@ def _less(reopened: reopening.Reopened, rows: list[int]) -> tuple[Dataset, LeftO
 
     left_out = (reopened.left_out or LeftOut.nothing()).and_rows(reopened.source, rows)
     if reopened.left_out is not None and left_out.marks == reopened.left_out.marks:
-        options.note("these rows were left out already")
+        output.note("these rows were left out already")
     return reopened.source.without(left_out.rows(reopened.source)), left_out

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import encoding, options, reopening
-from poisonproof.cli.progress import progress_bar
+from poisonproof.cli import encoding, options, output, reopening
+from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def command(
         raise PoisonproofError("--test names the test samples that go with DATA; give DATA too.")
     data_at_hand = at_hand(path, data, data_dir, given=given, needed=retrain > 0, test=test)
     if data_at_hand.dataset is None and path.is_dir():
-        options.note(data_at_hand.source)
+        output.note(data_at_hand.source)
     with progress_bar("checking") as progress:
         verdict = verify(
             path,
@@ -131,13 +131,13 @@ def command(
     elif evidence is not None:
         raise PoisonproofError("--evidence says where signed evidence is; give --signature KEY to check it.")
     if json:
-        options.print_json(verdict.as_dict() | ({} if seal is None else seal._asdict()))
+        output.print_json(verdict.as_dict() | ({} if seal is None else seal._asdict()))
     else:
-        options.print_line(verdict.verdict if seal is None or seal.signed else f"NOT VERIFIED: {seal.signature}")
+        output.print_line(verdict.verdict if seal is None or seal.signed else f"NOT VERIFIED: {seal.signature}")
         if seal is not None and seal.signed:
-            options.print_line(seal.signature)
+            output.print_line(seal.signature)
         for check in (*verdict.failed, *verdict.not_checked):
-            options.note(f"{check.outcome}: {check.name}: {check.words}")
+            output.note(f"{check.outcome}: {check.name}: {check.words}")
     if seal is not None and not seal.signed:
         raise typer.Exit(3)
     if verdict.exit_code:

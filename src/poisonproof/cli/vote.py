@@ -10,12 +10,13 @@ import typer
 from poisonproof.cli import (
     encoding,
     options,
+    output,
     predict,
     reading,
     reopening,
 )
 from poisonproof.cli import run as running
-from poisonproof.cli.progress import progress_bar
+from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def command(
     from poisonproof.runs.run import run as go_on
     from poisonproof.system.progress import watched
 
-    options.warnings_as_notes()
+    output.warnings_as_notes()
     if data is None:
         reopened = reopening.reopen(run, None, data_dir, n_jobs, learner, encoder)
         reopening.check_same_data(run, reopened)
@@ -89,8 +90,8 @@ def command(
         election = election_of(votes)
         count, words = {"voters": election["n_voters"]}, f"{election['n_voters']} training samples"
     if json:
-        options.print_json({"out": str(out), "samples": votes.n_test, **count})
+        output.print_json({"out": str(out), "samples": votes.n_test, **count})
     else:
-        options.print_line(
+        output.print_line(
             f"{out}: votes of {words} on {votes.n_test} samples; `poisonproof certify {out}` certifies them."
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from poisonproof.cli import completion, encoding, options
+from poisonproof.cli import completion, encoding, output
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def class_sizes(text: str, dataset: Dataset) -> dict[Any, int] | str:
             raise PoisonproofError(sentence) from None
     unseen = [name for cell, name in cells.items() if cell not in known]
     if unseen:
-        options.note(f"no training sample has the label '{unseen[0]}' that --class-sizes names")
+        output.note(f"no training sample has the label '{unseen[0]}' that --class-sizes names")
     return sizes
 
 
