@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CONSTRAINTS ?= constraints.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c $(CONSTRAINTS)
 
-.PHONY: help run test test-oldest test-bare coverage check format docs dist golden bench browser proof proof-compiled proof-campaign \
+.PHONY: help run test test-oldest test-bare coverage check format docs dist golden bench campaign browser proof proof-compiled proof-campaign \
   proof-campaign-if-possible proof-tools beside-pip clean
 
 help:  ## list the commands
@@ -61,32 +61,27 @@ dist: | $(VENV)/bin/python  ## build the wheel; install it in a clean environmen
 golden: $(VENV)/.dev  ## certificates, splits and votes of small cases beside the recorded ones (tools/golden.py says more)
 	$(BIN)/python tools/golden.py check
 
-bench: $(VENV)/.dev  ## measure speed and memory; prints what benchmarks/RESULTS.md reports
+bench: $(VENV)/.dev  ## measure speed and memory, in ratios within one run (benchmarks/RESULTS.md)
 	$(BIN)/python benchmarks/certify.py
 	$(BIN)/python benchmarks/split.py
-	$(BIN)/python benchmarks/learners.py
+	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/serve.py
-	$(BIN)/poisonproof run digits --out runs/digits --json
-	$(BIN)/python benchmarks/tight.py runs/digits/votes.npy
-	$(BIN)/python benchmarks/designs.py campaign
-	$(BIN)/python benchmarks/runoff.py --attack 6000
-	$(BIN)/python benchmarks/shared_attack.py --brute-force 5000
-	$(BIN)/python benchmarks/stochastic.py campaign
-	$(BIN)/python benchmarks/stochastic.py digits
 	$(BIN)/python benchmarks/update.py
 	$(BIN)/python benchmarks/verify.py
+
+campaign: $(VENV)/.dev  ## attack our own certificates, entry points, runs and verifier for hours; any break is an error
+	$(BIN)/python benchmarks/designs.py campaign
+	$(BIN)/python benchmarks/runoff.py --attack 6000
+	$(BIN)/python benchmarks/target.py 36000
+	$(BIN)/python benchmarks/shared_attack.py --brute-force 5000
+	$(BIN)/python benchmarks/stochastic.py campaign
+	$(BIN)/python benchmarks/ballots.py --brute-force 20000
+	$(BIN)/python benchmarks/formal.py campaign --ensembles 2000
+	$(BIN)/python benchmarks/doors.py --cases 20000
+	$(BIN)/python benchmarks/fuzz.py --seconds 120
 	$(BIN)/python benchmarks/corrupt.py
 	$(BIN)/python benchmarks/kill.py --kills 200
-	$(BIN)/python benchmarks/fuzz.py --seconds 120
-	$(BIN)/python benchmarks/doors.py --cases 20000
 	$(BIN)/python benchmarks/audit.py
-	$(BIN)/python benchmarks/plan.py digits
-	@if [ -z "$$POISONPROOF_DATA" ]; then \
-	  echo "*** POISONPROOF_DATA is not set: the benchmarks on MNIST, CIFAR-10 and GTSRB are left out ***"; exit 0; fi; set -e; \
-	for what in "python benchmarks/pooled.py" "python benchmarks/growth.py $$POISONPROOF_DATA" \
-	  "python -m research.frontier.objects $$POISONPROOF_DATA" "python benchmarks/kept.py --data-dir $$POISONPROOF_DATA" \
-	  "python benchmarks/plan.py mnist $$POISONPROOF_DATA 12000" "python -m research.paper.nin --data-dir $$POISONPROOF_DATA" \
-	  "python -m research.paper run"; do $(BIN)/$$what; done
 
 # The report is tested in a real browser; where none can be had, the tests say so.
 browser:

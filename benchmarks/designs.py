@@ -87,6 +87,7 @@ def campaign(total: int) -> None:
     ]
     rng = np.random.default_rng(0)
     each = -(-total // (len(designs) * len(LIMITS)))
+    all_broken = 0
     print("| spread | limits | radii | violations | wrong exact flags | larger than Theorem 2 | exact, % |")
     print("|---|---|---|---|---|---|---|")
     for spread, n_blocks in designs:
@@ -110,12 +111,14 @@ def campaign(total: int) -> None:
                 f"| {shown} | {name} | {count} | {broken} | {wrong} | {larger} | {exact / count * 100:.1f} |",
                 flush=True,
             )
-    every_lead(designs, rng, total // 4)
-    integer_programs(rng)
+            all_broken += broken + wrong
+    all_broken += every_lead(designs, rng, total // 4) + integer_programs(rng)
+    raise SystemExit(f"{all_broken} certificates broken" if all_broken else 0)
 
 
-def every_lead(designs: list[tuple[Spread, int]], rng: np.random.Generator, n_weights: int) -> None:
+def every_lead(designs: list[tuple[Spread, int]], rng: np.random.Generator, n_weights: int) -> int:
     """The grouped search alone, on weights and leads that no votes need have: where overlap decides."""
+    all_broken = 0
     print(
         "\n| spread | nodes | weights × leads | violations | wrong attacks | harmless size = smallest attack − 1, % |"
     )
@@ -132,9 +135,11 @@ def every_lead(designs: list[tuple[Spread, int]], rng: np.random.Generator, n_we
                     tight += size + 1 == smallest
             shown = f"{spread.n_subsets} of {spread.d} in {n_blocks}"
             print(f"| {shown} | {nodes} | {count} | {broken} | {wrong} | {tight / count * 100:.1f} |", flush=True)
+            all_broken += broken + wrong
+    return all_broken
 
 
-def integer_programs(rng: np.random.Generator) -> None:
+def integer_programs(rng: np.random.Generator) -> int:
     limit(*LIMITS["tight"])
     count = broken = not_attacked = 0
     for spread in (Spread.planes(4, 2), Spread.planes(3, 4)):
@@ -148,6 +153,7 @@ def integer_programs(rng: np.random.Generator) -> None:
             beaten = any(largest_cover(weight, table, radius + 1) > lead for weight, lead in rivals)
             not_attacked += bool(exact) and not beaten
     print(f"\nHiGHS on {count} radii: {broken} violations, {not_attacked} wrong exact flags.")
+    return broken + not_attacked
 
 
 def main() -> None:

@@ -40,6 +40,8 @@ def campaign(cases: int) -> None:
     for name, found in report.items():
         print(f"| {name} |" + "".join(f" {found[key]:,} |" for key in found))
     print(f"\n{time.process_time() - started:.0f} s of one core")
+    if broken := sum(found["broken"] for found in report.values()):
+        raise SystemExit(f"{broken} radii broken")
 
 
 def digits(n_draws: int) -> None:

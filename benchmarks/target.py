@@ -32,7 +32,7 @@ def some_spread(rng: np.random.Generator, n: int) -> Spread:
     return Spread.from_table(rng.permutation(n)[table])
 
 
-def of_votes(cases: int) -> None:
+def of_votes(cases: int) -> int:
     rng = np.random.default_rng(0)
     methods = ("finite-aggregation", "dpa-bound")
     broken, exact, above = (dict.fromkeys(methods, 0) for _ in range(3))
@@ -68,9 +68,11 @@ def of_votes(cases: int) -> None:
             f"radius against any change {above[method] / total * 100:.1f} %"
         )
     print(f"  d = 1 but not exact: {d_1_not_exact}")
+    return sum(broken.values())
 
 
-def of_samples(cases: int) -> None:
+def of_samples(cases: int) -> int:
+    all_broken = 0
     for name, family in FAMILIES.items():
         verdict = Verdict()
         for seed in range(cases // 5 if "contrib" in name else cases):
@@ -80,8 +82,10 @@ def of_samples(cases: int) -> None:
             f"exact but not: {len(verdict.loose_though_exact)}; not exact, and not called so: "
             f"{len(verdict.loose) - len(verdict.loose_though_exact)}"
         )
+        all_broken += len(verdict.broken) + len(verdict.loose_though_exact)
+    return all_broken
 
 
 if __name__ == "__main__":
-    of_votes(int(sys.argv[1]))
-    of_samples(int(sys.argv[1]))
+    broken = of_votes(int(sys.argv[1])) + of_samples(int(sys.argv[1]))
+    sys.exit(f"{broken} radii broken" if broken else 0)

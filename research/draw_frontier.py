@@ -1,6 +1,6 @@
-"""Draw docs/frontier.svg from benchmarks/frontier/results.json: the best certified fraction of each family.
+"""Draw paper/figures/frontier.svg from frontier/results.json: the best certified fraction of each family.
 
-python -m research.draw_frontier.py
+python -m research.draw_frontier
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-DOCS = Path(__file__).parents[1] / "docs"
-FRONTIER = DOCS.parent / "research" / "frontier" / "results.json"
+FRONTIER = Path(__file__).parent / "frontier" / "results.json"
+PICTURE = Path(__file__).parent / "paper" / "figures" / "frontier.svg"
 NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "gtsrb": "GTSRB"}
 FAMILIES = {
     "base classifiers vote": ("#777777", lambda row: row["family"] == "ensemble"),
@@ -52,4 +52,4 @@ def drawn() -> Figure:
 
 if __name__ == "__main__":
     with mpl.rc_context({"svg.hashsalt": "poisonproof", "svg.fonttype": "none"}):
-        drawn().savefig(DOCS / "frontier.svg", metadata={"Date": None})
+        drawn().savefig(PICTURE, metadata={"Date": None})

@@ -1,4 +1,4 @@
-"""Fill the tables of docs/measured.md from results.json and weak.json of benchmarks/paper and benchmarks/frontier.
+"""Fill the tables of research/paper/measured.md from the results of research/paper and research/frontier.
 
     python -m research.fill_measured
 
@@ -15,10 +15,10 @@ from typing import Any
 from research.paper.published import published_cell
 from research.paper.tables import joined, tables
 
-DOCS = Path(__file__).parents[1] / "docs"
-RESULTS = DOCS.parent / "research" / "paper" / "results" / "results.json"
+PAGE = Path(__file__).parent / "paper" / "measured.md"
+RESULTS = PAGE.parent / "results" / "results.json"
 WEAK = RESULTS.with_name("weak.json")
-FRONTIER = DOCS.parent / "research" / "frontier" / "results.json"
+FRONTIER = PAGE.parents[1] / "frontier" / "results.json"
 ENCODER = "public encoder"  # a track that never shares a table with others
 FROZEN = FRONTIER.with_name("configurations.json")
 COLUMNS = {
@@ -199,5 +199,4 @@ def _pair(share: float, balanced: float | None) -> str:
 
 
 if __name__ == "__main__":
-    path = DOCS / "measured.md"
-    path.write_text(filled(path.read_text("utf-8")), "utf-8")
+    PAGE.write_text(filled(PAGE.read_text("utf-8")), "utf-8")

@@ -2,7 +2,7 @@
 
 Only the training part of each embedded set is used; subsets are drawn from two thirds of it and scored on the rest.
 
-    python benchmarks/learners.py
+    python -m research.studies.learners
 """
 
 from __future__ import annotations

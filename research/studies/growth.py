@@ -1,6 +1,6 @@
 """How the pooled learners' cost grows, and where it goes: features, kernel, solving, scores.
 
-    python benchmarks/growth.py DATA_DIR
+    python -m research.studies.growth DATA_DIR
 
 MNIST images, the preset `digits`; CPU seconds of one run each. Features and kernel do not depend on the number of
 subsets; solving grows with d and with the subset (first its kernel matrix, then the Cholesky factor); scores grow with

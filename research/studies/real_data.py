@@ -1,7 +1,7 @@
 """One command with no options but the label, on real data sets: what a new user gets, beside what a practitioner has.
 
-``POISONPROOF_DATA=DIR python benchmarks/real_data.py`` measures and writes benchmarks/real_data.json; ``--kind table``
-measures tables only and leaves the other rows as they are; ``--page`` only writes docs/real-data.md from it. Each set
+``POISONPROOF_DATA=DIR python -m research.studies.real_data`` measures and writes real_data.json; ``--kind
+table`` measures tables only and leaves the other rows as they are; ``--page`` only writes real-data.md from it. Each set
 is written as CSV and given to `poisonproof run FILE --label COLUMN`; its figures are read from --json, the strong
 undefended model's among them (gradient boosting for tables, tf-idf of words and characters with a linear model for
 texts). Test samples are met once, with the defaults as they are.
@@ -21,10 +21,10 @@ from typing import Any
 from poisonproof import Certificate
 from poisonproof.data import ReadOptions, open_files
 from poisonproof.display import percent
-from real_sets import RealSet, real_sets, texts_folder
+from research.studies.real_sets import RealSet, real_sets, texts_folder
 
 HERE = Path(__file__).parent
-RECORD, PAGE = HERE / "real_data.json", HERE.parent / "docs" / "real-data.md"
+RECORD, PAGE = HERE / "real_data.json", HERE / "real-data.md"
 SIZES = (1, 2, 5, 8)
 GOAL = 4  # points between the strong undefended model and ours, where a base classifier has 200 samples or more
 
@@ -66,7 +66,7 @@ def measured(one: RealSet, folder: Path) -> dict[str, Any]:
 
 
 def page(record: list[dict[str, Any]]) -> str:
-    """docs/real-data.md."""
+    """research/studies/real-data.md."""
     large = [row for row in record if row["n_train"] / row["k"] >= 200]
     gap = sum(row["strong"] - row["clean"] for row in large) / max(1, len(large))
     header = ["set", "from", "train / test", "classes", "always the most frequent", "strong, undefended", "clean"]
@@ -98,7 +98,7 @@ What `poisonproof run FILE --label COLUMN` gives on real data sets, with no othe
 fraction (pointwise) in %, at attack sizes {", ".join(map(str, SIZES))}, as shares of test samples and balanced (mean
 over classes). Beside it: always answering the most frequent class, and what a practitioner would train without any
 guarantee (gradient boosting for tables, tf-idf of words and characters with a linear model for texts). This page is
-made by `python benchmarks/real_data.py` from benchmarks/real_data.json; a test compares them.
+made by `python -m research.studies.real_data` from research/studies/real_data.json; a test compares them.
 
 {table}
 

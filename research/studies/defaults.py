@@ -1,7 +1,7 @@
 """Which learner, k and d are the defaults? On training data only: the test part of every real set is never touched.
 
-``POISONPROOF_DATA=DIR python benchmarks/defaults.py OUT.json [--only NAME]``: every real set is read as `poisonproof
-run` reads it. A fifth of its training part (at most 1,000 samples, by a salted hash) is asked; base classifiers learn
+``POISONPROOF_DATA=DIR python -m research.studies.defaults OUT.json [--only NAME]``: every real set is read as
+`poisonproof run` reads it. A fifth of its training part (at most 1,000 samples, by a salted hash) is asked; base classifiers learn
 from the rest (at most 24,000). Every learner that fits the data stands beside the choice that each base classifier
 would make for itself, for several k and d. Figures: clean, balanced, and balanced certified at 1, 2, 5, 8.
 
@@ -23,7 +23,7 @@ import numpy as np
 from poisonproof import FiniteAggregationClassifier, Split, preset
 from poisonproof.data import ReadOptions, open_files
 from poisonproof.samples.convert import take_rows
-from real_sets import RealSet, real_sets, texts_folder
+from research.studies.real_sets import RealSet, real_sets, texts_folder
 
 SIZES = (1, 2, 5, 8)
 MOST, ASKED = 24_000, 1_000

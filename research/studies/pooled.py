@@ -1,6 +1,6 @@
 """What sharing buys: base classifiers per second, pooled against what people would do instead, in one run.
 
-    python benchmarks/pooled.py DATA_DIR
+    python -m research.studies.pooled DATA_DIR
 
 MNIST, k = 1200: subsets of 50 images, 3 virtual copies each, 10,000 test images. The alternatives get the features for
 nothing and are timed on a few subsets; the pooled figure counts features, training and votes of all d subsets per

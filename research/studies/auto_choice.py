@@ -1,7 +1,7 @@
 """Should each base classifier choose its learner, or one choice be made for all? On training data only.
 
-``python benchmarks/auto_choice.py OUT.json``: every real set is read as `poisonproof run` reads it; its test part is
-never touched. A fifth of the training part (at most 1,000 samples) is asked, base classifiers (k = 20, d = 1) are
+``python -m research.studies.auto_choice OUT.json``: every real set is read as `poisonproof run` reads it; its test part
+is never touched. A fifth of the training part (at most 1,000 samples) is asked, base classifiers (k = 20, d = 1) are
 trained on the rest (at most 6,000). Each: every base classifier takes what is best in cross-validation inside its own
 subset, as `AutoClassifier` does. One for all: all take what is best on average over those cross-validations. Beside
 them stand the learners of the list, each for all, and for tables a forest. Figures are certified fractions at attack
@@ -25,7 +25,7 @@ from poisonproof.learners.auto import LEAVES, MOST_TREES, ROUNDS, AutoClassifier
 from poisonproof.learners.seeding import isolated
 from poisonproof.learners.trees import TreesClassifier
 from poisonproof.system.determinism import one_linear_algebra_thread
-from real_sets import RealSet, real_sets, texts_folder
+from research.studies.real_sets import RealSet, real_sets, texts_folder
 
 K, MOST, ASKED = 20, 6000, 1000
 SIZES = (0, 1, 2, 5, 8)

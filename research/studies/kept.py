@@ -1,6 +1,6 @@
 """Base classifiers of a pooled learner on disk: size, time to open, time for each prediction.
 
-    python benchmarks/kept.py [--data-dir DIR] [--k 1200] [--d 16] [--max-memory 4GB]
+    python -m research.studies.kept [--data-dir DIR] [--k 1200] [--d 16] [--max-memory 4GB]
 
 MNIST with the `digits` preset: trained and kept as `poisonproof train` does, opened in a process of its own, asked
 about one test image and about a hundred; the votes must be the same, to the bit, as those of the ensemble in memory.
@@ -57,7 +57,7 @@ def main() -> None:
         for path in sorted((folder / "models").iterdir()):
             print(f"  {path.name}: {path.stat().st_size / 1e6:.1f} MB")
         words = ["--opened", str(folder), *(["--data-dir", asked.data_dir] if asked.data_dir else [])]
-        subprocess.run([sys.executable, __file__, *words], check=True)
+        subprocess.run([sys.executable, "-m", "research.studies.kept", *words], check=True)
         kept = np.load(folder / "asked.npy")
         alone = prepare(model, mnist.x_train, mnist.y_train).training
         some = np.random.default_rng(0).choice(len(alone.subsets), 30, replace=False)
