@@ -207,7 +207,7 @@ def predictions_of_texts(learner: str, d: int) -> dict[str, float]:
 
     from poisonproof import FiniteAggregationClassifier
     from poisonproof.learners.presets import preset
-    from real_sets import texts_folder
+    from research.studies.real_sets import texts_folder
 
     folder = texts_folder()
     if folder is None or not folder.is_dir():

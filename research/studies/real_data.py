@@ -1,8 +1,8 @@
 """One command with no options but the label, on real data sets: what a new user gets, beside what a practitioner has.
 
 ``POISONPROOF_DATA=DIR python -m research.studies.real_data`` measures and writes real_data.json; ``--kind
-table`` measures tables only and leaves the other rows as they are; ``--page`` only writes real-data.md from it. Each set
-is written as CSV and given to `poisonproof run FILE --label COLUMN`; its figures are read from --json, the strong
+table`` measures tables only and leaves the other rows as they are; ``--page`` only writes real-data.md from it. Each
+set is written as CSV and given to `poisonproof run FILE --label COLUMN`; its figures are read from --json, the strong
 undefended model's among them (gradient boosting for tables, tf-idf of words and characters with a linear model for
 texts). Test samples are met once, with the defaults as they are.
 """
