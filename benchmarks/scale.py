@@ -207,6 +207,8 @@ def predictions_of_texts(learner: str, d: int) -> dict[str, float]:
 
     from poisonproof import FiniteAggregationClassifier
     from poisonproof.learners.presets import preset
+
+    sys.path.append(str(Path(__file__).parents[1]))
     from research.studies.real_sets import texts_folder
 
     folder = texts_folder()
