@@ -3,7 +3,8 @@
 ``POISONPROOF_DATA=DIR python -m research.studies.defaults OUT.json [--only NAME]``: every real set is read as
 `poisonproof run` reads it. A fifth of its training part (at most 1,000 samples, by a salted hash) is asked; base
 classifiers learn from the rest (at most 24,000). Every learner that fits the data stands beside the choice that each
-base classifier would make for itself, for several k and d. Figures: clean, balanced, and balanced certified at 1, 2, 5, 8.
+base classifier would make for itself, for several k and d. Figures: clean, balanced, balanced
+certified at 1, 2, 5, 8.
 
 ``--attack-size M`` asks how many base classifiers there should be for an attack size that somebody fears: k is 2, 3, 4
 and 6 times M, at d = 1, and the figures are those at attack size M.
