@@ -128,6 +128,14 @@ def test_a_learner_that_a_search_chose():
     assert stated(again)["learner"].endswith("(declared)"), "outside the search it is the caller's word again"
 
 
+def test_an_update_states_what_was_set_since_and_not_what_a_search_chose_then():
+    model = GridSearchCV(OURS, {"k": [2, 3]}, cv=2).fit(X, Y).best_estimator_
+    model.set_params(k=4, classes=[*range(10), "none"]).update(remove=[0])
+    fresh = clone(model).fit(X[1:], Y[1:])
+    assert stated(model) == stated(fresh)
+    assert stated(model)["spread"].startswith("spread: k = 4, ")
+
+
 def test_a_step_that_learns_before_us_is_told_of_and_stated():
     pipe = make_pipeline(StandardScaler(), OURS)
     with pytest.warns(PremiseWarning, match=r"step 'standardscaler' \(StandardScaler\) was fitted on all training"):

@@ -20,6 +20,7 @@ from poisonproof.core.votes import Votes
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.base import EnsembleClassifier, typed_premises, warn
 from poisonproof.estimators.prepared import DEFAULT_D, DEFAULT_K, Prepared, prepare, votes_of
+from poisonproof.estimators.surroundings import BEFORE
 from poisonproof.premises import Premise
 from poisonproof.samples.convert import count_rows, join_rows, row_numbers, take_rows
 from poisonproof.samples.frames import as_frame, as_values
@@ -261,7 +262,7 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         if earlier is None:
             self._see_surroundings()
         else:  # what a search chose, or learned before the split, stays so
-            self.premises_ = tuple(stated.get(p.what, p) if p.declared is not False else p for p in self.premises_)
+            self.premises_ = tuple(_as_stated(premise, stated.get(premise.what)) for premise in self.premises_)
         digests = prepared.digests
         same = np.zeros(len(digests), np.bool_)
         if earlier is not None and earlier[1].shape == digests.shape:  # with another k, every subset is another
@@ -369,3 +370,10 @@ def fitted_but_for_members(model: FiniteAggregationClassifier, prepared: Prepare
     fitted = copy(model)
     fitted._set_prepared(prepared)
     return fitted
+
+
+def _as_stated(premise: Premise, earlier: Premise | None) -> Premise:
+    """A premise as it was stated before, by which it was not declared; unless what it says has changed since."""
+    if earlier is None or premise.declared is False:
+        return premise
+    return earlier if earlier.value == premise.value or premise.what == BEFORE else premise
