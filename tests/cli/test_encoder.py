@@ -149,7 +149,7 @@ def test_images_without_a_learner_get_the_encoder_or_a_map_of_images(folder, tmp
 def served(run, data, words, monkeypatch):
     """What the server would answer about a folder: the command opens the run, and is not let listen."""
     opened = []
-    monkeypatch.setattr("poisonproof.serving.server.serve", lambda kept, settings, ready: opened.append(kept))
+    monkeypatch.setattr("poisonproof.serving.app.serve", lambda kept, settings, ready: opened.append(kept))
     poisonproof("serve", run, *words)
     images = np.stack([np.asarray(Image.open(path)) for path in sorted(data.iterdir())])
     return [(row[0], str(row[1])) for row in opened[0].answers(images, Question()).rows()]

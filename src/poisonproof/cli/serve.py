@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -26,23 +27,20 @@ def command(
     port: Annotated[int, typer.Option("--port", min=0, help="Port to listen on; 0 lets the system choose.")] = PORT,
     max_body: Annotated[float, typer.Option("--max-body", help="Megabytes of the body of one request.")] = 4.0,
     max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="Rows of one request.")] = 4096,
-    timeout: Annotated[
-        float, typer.Option("--timeout", help="Seconds for the head of a request to arrive, and again for its body.")
-    ] = 10.0,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds for the body of a request to arrive.")] = 10.0,
     learner: reopening.Learner = None,
     encoder: encoding.Again = None,
     json: options.Json = False,
 ) -> None:
     """Serve prediction, radius and runner-up over HTTP: `POST /predict` with JSON rows, CSV or images.
 
-    Answers are those of `poisonproof predict`, to the bit. `/docs` is a page about it, `/openapi.json` its description,
+    Answers are those of `poisonproof predict`, to the bit. `/schema` says how rows are read,
     `/premises` what every radius takes as given, `/health` and `/metrics` are for machines. Ctrl-C or SIGTERM ends it
     when what is being answered has been answered. There is no encryption and no password: for others than this machine
     put a proxy before it that has them.
     """
     from poisonproof.runs.answers import SavedRun
-    from poisonproof.serving.app import ServeSettings
-    from poisonproof.serving.server import serve
+    from poisonproof.serving.app import ServeSettings, serve
 
     for name, number in (("--max-body", max_body), ("--timeout", timeout)):
         if not number > 0:
@@ -59,14 +57,8 @@ def command(
 
     def ready(address: str) -> None:
         if json:
-            output.print_json({"address": address, "run": str(run), "pid": _pid()})
+            output.print_json({"address": address, "run": str(run), "pid": os.getpid()})
         else:
-            output.print_line(f"{address} answers for {run}; {address}/docs says how to ask.")
+            output.print_line(f"{address} answers for {run}; {address}/schema says how rows are read.")
 
     serve(kept, settings, ready)
-
-
-def _pid() -> int:
-    import os
-
-    return os.getpid()

@@ -1,40 +1,52 @@
-"""The server's paths, as an ASGI application: limits first, then the answer.
+"""A saved run answers over HTTP: a Starlette application and the uvicorn server around it.
 
-A request is refused before its body is read if it is too large, comes too often or asks a server that ends; a body must
-arrive within a time. What is refused gets one sentence, as JSON, and a status that says whose turn it is to mend it.
+A request is refused before its body is read if it is too large, comes from elsewhere or finds too many waiting; a body
+must arrive within a time. What is refused gets one sentence, as JSON, and a status that says who must act.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
+import errno
+import logging
+import socket
 import sys
 import time
 import traceback
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import parse_qs
+from itertools import islice
+from typing import Any, NamedTuple
 
 from poisonproof.data.streaming import in_place
 from poisonproof.display import shown_lines
+from poisonproof.errors import PoisonproofError, missing_extra
 from poisonproof.runs.answers import Question, SavedRun
 from poisonproof.samples.labels import label_cell
-from poisonproof.serving.batching import Batcher
-from poisonproof.serving.bodies import BodyReader, RefusedError
-from poisonproof.serving.metrics import Metrics
-from poisonproof.serving.openapi import PARAMETERS, description, page
+from poisonproof.serving.bodies import BodyReader, RefusedError, Rows
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Scope]]
-Send = Callable[[Scope], Awaitable[None]]
-JSON_TYPE, TEXT_TYPE, HTML_TYPE = (
-    "application/json",
-    "text/plain; version=0.0.4; charset=utf-8",
-    "text/html; charset=utf-8",
-)
-DRAINED, DRAIN_SECONDS = 1 << 24, 2.0  # what is read of a body that was refused, so that its sender hears the answer
+try:
+    import uvicorn
+    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+    from starlette.applications import Starlette
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+except ImportError:
+    raise missing_extra("Serving", "uvicorn, starlette and prometheus-client", "serve") from None
+
+DRAINED, DRAIN_SECONDS = 1 << 24, 2.0  # what is read of a body that was refused, so that its sender gets the answer
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+PARAMETERS = ("attack_size", "min_radius", "target")
+MOST_CONNECTIONS = 512
+LARGEST_HEAD = 1 << 15
+KEEP_ALIVE = 15
+BATCH_ROWS = 512  # base classifiers are asked so many rows at a time
+PARSED_ASIDE = 1 << 16  # a body of more bytes is parsed in a thread, so that others are answered meanwhile
+
+Answered = list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -46,7 +58,7 @@ class ServeSettings:
     host, port : where it listens; port 0 lets the system choose
     max_body : bytes of a request's body
     max_rows : rows of one request
-    timeout : seconds for the head of a request, and again for its body
+    timeout : seconds for the body of a request
     max_waiting : rows that may wait for the model
     """
 
@@ -63,199 +75,315 @@ class ServeSettings:
         return self.host in LOOPBACK
 
 
-class App:
-    """Answers requests about one kept run."""
+class Metrics:
+    """What a server counts. Nothing in it comes from requests but their number."""
 
-    def __init__(self, kept: SavedRun, settings: ServeSettings) -> None:
-        self.kept, self.settings = kept, settings
-        self.reader = BodyReader(kept.schema, settings.max_rows)
-        self.metrics = Metrics()
-        self.batcher: Batcher | None = None
-        self.ending = False
-        self.names = {label_cell(label): label for label in kept.model.classes_.tolist()}
-        self.pages: dict[str, Callable[[], tuple[int, str, str]]] = {
-            "/": lambda: (200, HTML_TYPE, self.page),
-            "/docs": lambda: (200, HTML_TYPE, self.page),
-            "/openapi.json": lambda: (200, JSON_TYPE, self.document),
-            "/premises": lambda: (200, JSON_TYPE, json.dumps(self._premises())),
-            "/schema": lambda: (200, JSON_TYPE, json.dumps(self._schema())),
-            "/health": self._health,
-            "/metrics": lambda: (200, TEXT_TYPE, self.metrics.text(self._waiting)),
-        }
-        self.page, self.document = page(kept, self.reader), json.dumps(description(kept, self.reader))
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self.requests = Counter(
+            "poisonproof_requests", "Requests by path and status.", ["path", "status"], registry=registry
+        )
+        self.seconds = Histogram(
+            "poisonproof_request_seconds", "From the head of a request to its answer.", registry=registry
+        )
+        self.in_flight = Gauge("poisonproof_in_flight", "Requests being answered.", registry=registry)
+        self.waiting = Gauge("poisonproof_rows_waiting", "Rows that wait for the model.", registry=registry)
+        self.rows = Counter("poisonproof_rows", "Rows answered.", registry=registry)
+        bounds = [1 << power for power in range(10)]
+        self.batches = Histogram(
+            "poisonproof_batch_rows", "Rows that were answered together.", registry=registry, buckets=bounds
+        )
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or the life of the server."""
-        if scope["type"] == "lifespan":
-            await self._live(receive, send)
-            return
-        started, path = time.perf_counter(), str(scope["path"])
-        known = path if path in self.pages or path == "/predict" else "other"
-        self.metrics.in_flight += 1
-        status, kind, text, more = 500, JSON_TYPE, "", {}
-        whole = False
-        try:
-            status, kind, text, whole = await self._answer(scope, receive)
-        except RefusedError as error:
-            status, text = error.status, json.dumps({"error": error.sentence})
-            more = {"retry-after": "1"} if status == 503 else {}
-        except Exception:
-            sys.stderr.write(shown_lines(traceback.format_exc()))
-            text = json.dumps({"error": "This is a defect of poisonproof; its server wrote down what happened."})
-        finally:
-            self.metrics.in_flight -= 1
-            self.metrics.requests[known, status] += 1
-            self.metrics.seconds.add(time.perf_counter() - started)
-        await self._send(scope, receive, send, (status, kind, text, more), whole=whole)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> tuple[int, str, str, bool]:
-        """Status, type and text, and whether the body was read to its end."""
-        path, method = scope["path"], scope["method"]
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        self._check_host(headers.get("host", ""))
-        if path in self.pages:
-            if method not in ("GET", "HEAD"):
-                raise RefusedError(405, f"{path} takes GET.")
-            return *self.pages[path](), method == "HEAD" or "content-length" not in headers
-        if path != "/predict":
-            raise RefusedError(404, f"There is nothing here; there are POST /predict, {', '.join(self.pages)}.")
-        if method != "POST":
-            raise RefusedError(405, "/predict takes POST.")
-        if self.ending or self.batcher is None:
-            raise RefusedError(503, "The server ends; ask another, or again.")
-        question = self._question(scope["query_string"])
-        body = await self._body(headers, receive)
+class _Waiting(NamedTuple):
+    rows: Rows
+    question: Question
+    future: asyncio.Future[Answered]
+
+
+class Batcher:
+    """One thread that asks the model, and a queue before it.
+
+    Nobody waits for company: whoever comes while the model is idle is answered at once, and what comes meanwhile is
+    the next batch. No answer depends on the batch, to the bit; a request that cannot be answered is tried by itself,
+    so that it harms no other.
+    """
+
+    def __init__(self, saved: SavedRun, reader: BodyReader, metrics: Metrics, max_waiting: int) -> None:
+        self.saved, self.reader, self.metrics, self.max_waiting = saved, reader, metrics, max_waiting
+        self.most_rows = min(BATCH_ROWS, saved.block_rows)
+        self.waiting: list[_Waiting] = []
+        self.n_waiting = 0
+        self.called = asyncio.Event()
+        self.thread = ThreadPoolExecutor(1, "poisonproof")
+        metrics.waiting.set_function(lambda: self.n_waiting)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Answer, and in the end what waits."""
+        task = asyncio.create_task(self._work())
+        yield
+        while self.waiting:
+            await asyncio.sleep(0.005)
+        task.cancel()
+        self.thread.shutdown()
+
+    async def ask(self, rows: Rows, question: Question) -> Answered:
+        """The answers for these rows; raises `RefusedError`."""
+        if self.n_waiting + len(rows) > self.max_waiting and self.n_waiting:
+            raise RefusedError(503, f"{self.n_waiting} rows wait already; try again in a second.")
+        future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        self.waiting.append(_Waiting(rows, question, future))
+        self.n_waiting += len(rows)
+        self.called.set()
+        return await future
+
+    async def _work(self) -> None:
         loop = asyncio.get_running_loop()
-        kind = headers.get("content-type", "")
-        if len(body) > 1 << 16:  # what takes long to parse is parsed beside, and the others are answered meanwhile
-            rows = await loop.run_in_executor(None, self.reader.rows, body, kind)
+        while True:
+            await self.called.wait()
+            batch = self._next()
+            if not batch:
+                self.called.clear()
+                continue
+            outcomes = await loop.run_in_executor(self.thread, self._answers, batch)
+            for one, outcome in zip(batch, outcomes, strict=True):
+                if one.future.cancelled():  # whoever asked has gone
+                    continue
+                if isinstance(outcome, BaseException):
+                    one.future.set_exception(outcome)
+                else:
+                    one.future.set_result(outcome)
+
+    def _next(self) -> list[_Waiting]:
+        """Requests with the same question, as many as are answered at once; the others go on waiting."""
+        batch: list[_Waiting] = []
+        left: list[_Waiting] = []
+        n_rows = 0
+        for one in self.waiting:
+            fits = not batch or (one.question == batch[0].question and n_rows + len(one.rows) <= self.most_rows)
+            if fits:
+                n_rows += len(one.rows)
+            (batch if fits else left).append(one)
+        self.waiting, self.n_waiting = left, self.n_waiting - n_rows
+        return [one for one in batch if not one.future.cancelled()] or batch
+
+    def _answers(self, batch: Sequence[_Waiting]) -> list[Answered | BaseException]:
+        """In the thread: what to tell each of them."""
+        try:
+            X = self.reader.joined([one.rows for one in batch])
+            answers = list(self.saved.answers(X, batch[0].question).rows())
+        except Exception as error:
+            if len(batch) > 1:
+                return [self._answers([one])[0] for one in batch]
+            return [RefusedError(422, str(error)) if isinstance(error, PoisonproofError) else error]
+        self.metrics.rows.inc(len(answers))
+        self.metrics.batches.observe(len(answers))
+        rest = iter(answers)
+        return [list(islice(rest, len(one.rows))) for one in batch]
+
+
+class Service:
+    """What the paths answer, about one saved run."""
+
+    def __init__(self, saved: SavedRun, settings: ServeSettings) -> None:
+        self.saved, self.settings = saved, settings
+        self.metrics = Metrics()
+        self.reader = BodyReader(saved.schema, settings.max_rows)
+        self.batcher = Batcher(saved, self.reader, self.metrics, settings.max_waiting)
+        self.names = {label_cell(label): label for label in saved.model.classes_.tolist()}
+
+    async def predict(self, request: Request) -> Response:
+        """Prediction, radius, runner-up and share of votes for each row of the body."""
+        question = self._question(request)
+        body = await self._body(request)
+        content_type = request.headers.get("content-type", "")
+        if len(body) > PARSED_ASIDE:
+            rows = await asyncio.to_thread(self.reader.rows, body, content_type)
         else:
-            rows = self.reader.rows(body, kind)
+            rows = self.reader.rows(body, content_type)
         answers = await self.batcher.ask(rows, question)
         columns = ("sample", *question.columns)
         named = ((name, *answer) for name, answer in zip(rows.names, answers, strict=True))
         every = in_place(named, rows.unread, lambda one: (one.name, *question.unanswered(one.reason)))
-        record = {
+        record: dict[str, Any] = {
             "answers": [dict(zip(columns, answer, strict=True)) for answer in every],
-            "unit": self.kept.unit,
-            **({"notes": list(rows.notes)} if rows.notes else {}),
+            "unit": self.saved.unit,
         }
-        return 200, JSON_TYPE, json.dumps(record), True
+        return JSONResponse(record | ({"notes": list(rows.notes)} if rows.notes else {}))
 
-    def _check_host(self, host: str) -> None:
-        """A page elsewhere that a name of its own leads here is not answered, if the server is this machine's alone."""
+    async def premises(self, request: Request) -> Response:
+        """What every radius takes as given."""
+        threats = self.saved.manifest.threat_model
+        return JSONResponse({"premises": self.saved.premises, "unit": self.saved.unit, "threat_model": threats})
+
+    async def schema(self, request: Request) -> Response:
+        """What a row must hold, and the classes there are."""
+        classes = list(map(str, self.names.values()))
+        return JSONResponse(
+            {"schema": self.saved.schema.as_dict(), "content_types": list(self.reader.types), "classes": classes}
+        )
+
+    async def health(self, request: Request) -> Response:
+        """That it answers."""
+        name = self.saved.manifest.settings.name
+        return JSONResponse({"status": "ok", "run": name, "waiting": self.batcher.n_waiting})
+
+    async def count(self, request: Request) -> Response:
+        """The metrics, for Prometheus."""
+        return Response(generate_latest(self.metrics.registry), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    def _question(self, request: Request) -> Question:
+        given: dict[str, str] = {}
+        for name, value in request.query_params.multi_items():
+            if name not in PARAMETERS or name in given:
+                raise RefusedError(400, f"A query may hold {', '.join(PARAMETERS)}, each once.")
+            given[name] = value
+        target = given.pop("target", None)
+        for name, text in given.items():
+            if not (text.isascii() and text.isdigit() and len(text) < 10):
+                raise RefusedError(400, f"{name} must be a whole number of 0 or more.")
+        if target is not None and label_cell(target) not in self.names:
+            raise RefusedError(400, f"target must name one of the {len(self.names)} classes; see /schema.")
+        numbers = {name: int(text) for name, text in given.items()}
+        return Question(None if target is None else self.names[label_cell(target)], **numbers)
+
+    async def _body(self, request: Request) -> bytes:
+        most = self.settings.max_body
+        too_large = RefusedError(413, f"The body is larger than {most} bytes; send fewer rows at a time.")
+        stated = request.headers.get("content-length", "0")
+        if not stated.isdigit() or int(stated) > most:
+            raise too_large
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                async for piece in request.stream():
+                    body += piece
+                    if len(body) > most:
+                        raise too_large
+        except TimeoutError:
+            raise RefusedError(408, f"The body did not arrive within {self.settings.timeout:g} seconds.") from None
+        except ClientDisconnect:
+            raise RefusedError(400, "The sender hung up.") from None
+        return bytes(body)
+
+    def check_host(self, host: str) -> None:
+        """Refuse a page elsewhere whose own name leads here, if the server is for this machine alone."""
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
         if self.settings.is_loopback and name.strip("[]") not in (*LOOPBACK, ""):
             raise RefusedError(421, "This server is for this machine alone; ask it as localhost or 127.0.0.1.")
 
-    def _question(self, query: bytes) -> Question:
-        try:
-            given = parse_qs(
-                query.decode("ascii"), keep_blank_values=True, strict_parsing=bool(query), max_num_fields=8
-            )
-        except ValueError:
-            raise RefusedError(400, "The query of the address cannot be read.") from None
-        for name, values in given.items():
-            if name not in PARAMETERS or len(values) > 1:
-                raise RefusedError(400, f"A query may hold {', '.join(PARAMETERS)}, each once.")
-        numbers = {}
-        for name in ("attack_size", "min_radius"):
-            if name in given:
-                text = given[name][0]
-                if not (text.isascii() and text.isdigit() and len(text) < 10):
-                    raise RefusedError(400, f"{name} must be a whole number of 0 or more.")
-                numbers[name] = int(text)
-        target = given.get("target", [None])[0]
-        if target is not None and label_cell(target) not in self.names:
-            raise RefusedError(400, f"target must name one of the {len(self.names)} classes; see /schema.")
-        return Question(None if target is None else self.names[label_cell(target)], **numbers)
+    def counted(self, act: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        """The endpoint with its requests counted, and whatever goes wrong as one sentence of JSON."""
 
-    async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
-        most = self.settings.max_body
-        too_large = RefusedError(413, f"The body is larger than {most} bytes; send fewer rows at a time.")
-        stated = headers.get("content-length", "0")
-        if not stated.isdigit() or int(stated) > most:
-            raise too_large
-        pieces, size = [], 0
-        try:
-            async with asyncio.timeout(self.settings.timeout):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise RefusedError(400, "The sender hung up.")
-                    piece = message.get("body", b"")
-                    size += len(piece)
-                    if size > most:
-                        raise too_large
-                    pieces.append(piece)
-                    if not message.get("more_body"):
-                        return b"".join(pieces)
-        except TimeoutError:
-            raise RefusedError(408, f"The body did not arrive within {self.settings.timeout:g} seconds.") from None
+        async def answer(request: Request) -> Response:
+            started, status = time.perf_counter(), 500
+            try:
+                with self.metrics.in_flight.track_inprogress():
+                    self.check_host(request.headers.get("host", ""))
+                    response = await act(request)
+            except RefusedError as error:
+                await _drain(request)
+                response = _refusal(error.status, error.sentence)
+            except Exception:
+                sys.stderr.write(shown_lines(traceback.format_exc()))
+                response = _refusal(500, "This is a defect of poisonproof; its server wrote down what happened.")
+            finally:
+                self.metrics.seconds.observe(time.perf_counter() - started)
+            status = response.status_code
+            self.metrics.requests.labels(request.url.path, str(status)).inc()
+            response.headers.update({"cache-control": "no-store", "x-content-type-options": "nosniff"})
+            return response
 
-    async def _send(
-        self, scope: Scope, receive: Receive, send: Send, answer: tuple[int, str, str, dict[str, str]], *, whole: bool
-    ) -> None:
-        status, kind, text, more = answer
-        body = b"" if scope["method"] == "HEAD" else text.encode()
-        headers = {"content-type": kind, "content-length": str(len(text.encode())), "cache-control": "no-store"}
-        headers |= {"x-content-type-options": "nosniff", **more, **({} if whole else {"connection": "close"})}
-        pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
-        await send({"type": "http.response.start", "status": status, "headers": pairs})
-        await send({"type": "http.response.body", "body": body, "more_body": not whole})
-        if not whole:
-            await _drain(receive)
-            await send({"type": "http.response.body", "body": b""})
-
-    async def _live(self, receive: Receive, send: Send) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                self.batcher = Batcher(
-                    self.kept,
-                    self.reader,
-                    most_rows=min(512, self.kept.block_rows),
-                    most_waiting=self.settings.max_waiting,
-                    told=self.metrics.batch,
-                )
-                self.batcher.start()
-                await send({"type": "lifespan.startup.complete"})
-            else:
-                if self.batcher is not None:
-                    await self.batcher.stop()
-                await send({"type": "lifespan.shutdown.complete"})
-                return
-
-    @property
-    def _waiting(self) -> int:
-        return 0 if self.batcher is None else self.batcher.n_waiting
-
-    def _health(self) -> tuple[int, str, str]:
-        well = not self.ending
-        record = {
-            "status": "ok" if well else "ending",
-            "run": self.kept.manifest.settings.name,
-            "waiting": self._waiting,
-        }
-        return 200 if well else 503, JSON_TYPE, json.dumps(record)
-
-    def _premises(self) -> dict[str, Any]:
-        manifest = self.kept.manifest
-        return {"premises": self.kept.premises, "unit": self.kept.unit, "threat_model": manifest.threat_model}
-
-    def _schema(self) -> dict[str, Any]:
-        return {"schema": self.kept.schema.as_dict(), "classes": list(map(str, self.names.values()))}
+        return answer
 
 
-async def _drain(receive: Receive) -> None:
+def create_app(saved: SavedRun, settings: ServeSettings) -> Starlette:
+    """The application that answers about one saved run; its `Service` is ``app.state.service``."""
+    service = Service(saved, settings)
+    paths = {"/premises": service.premises, "/schema": service.schema, "/health": service.health}
+    routes = [Route(path, service.counted(act)) for path, act in {**paths, "/metrics": service.count}.items()]
+    routes.append(Route("/predict", service.counted(service.predict), methods=["POST"]))
+    there_are = f"there are POST /predict, {', '.join(paths)}, /metrics."
+
+    async def unrouted(request: Request, error: Any) -> Response:
+        service.metrics.requests.labels("other", str(error.status_code)).inc()
+        words = "This path takes another method" if error.status_code == 405 else "There is nothing here"
+        await _drain(request)
+        return _refusal(error.status_code, f"{words}; {there_are}")
+
+    @contextlib.asynccontextmanager
+    async def life(app: Starlette) -> AsyncIterator[None]:
+        async with service.batcher.running():
+            yield
+
+    app = Starlette(routes=routes, lifespan=life, exception_handlers={404: unrouted, 405: unrouted})
+    app.state.service = service
+    return app
+
+
+def _refusal(status: int, sentence: str) -> Response:
+    headers = {"connection": "close"} | ({"retry-after": "1"} if status == 503 else {})
+    return JSONResponse({"error": sentence}, status, headers)
+
+
+async def _drain(request: Request) -> None:
     """Read on for a moment: a connection that closes on unread bytes takes the answer with it."""
     size = 0
-    try:
+    with contextlib.suppress(TimeoutError, ClientDisconnect, RuntimeError):  # RuntimeError: the body was read already
         async with asyncio.timeout(DRAIN_SECONDS):
-            while size < DRAINED:
-                message = await receive()
-                if message["type"] == "http.disconnect" or not message.get("more_body"):
+            async for piece in request.stream():
+                size += len(piece)
+                if size > DRAINED:
                     return
-                size += len(message.get("body", b""))
-    except TimeoutError:
-        return
+
+
+def listening_socket(settings: ServeSettings) -> socket.socket:
+    """The socket to listen on; one sentence if it cannot be had."""
+    try:
+        family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((settings.host, settings.port), family=family, backlog=256)
+    except OverflowError:
+        raise PoisonproofError(f"A port is a number from 0 to 65535. Got {settings.port}.", code="serve.port") from None
+    except socket.gaierror:
+        raise PoisonproofError(
+            f"There is no host '{settings.host}' to listen on; leave --host out.", code="serve.host"
+        ) from None
+    except OSError as error:
+        reasons = {
+            errno.EADDRINUSE: "something listens there already; choose another --port",
+            errno.EACCES: "ports below 1024 need rights that this process has not; choose another --port",
+            errno.EADDRNOTAVAIL: "this machine has no such address; leave --host out",
+        }
+        reason = reasons.get(error.errno or 0, str(error))
+        raise PoisonproofError(
+            f"Cannot listen on {settings.host}:{settings.port}: {reason}.", code="serve.address"
+        ) from None
+
+
+def serve(saved: SavedRun, settings: ServeSettings, ready: Callable[[str], None]) -> None:
+    """Answer requests until SIGTERM or SIGINT, and then what is being answered; ``ready`` is told the address."""
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a malformed request has its answer, and is no news
+    with listening_socket(settings) as listening:
+        host, port = listening.getsockname()[:2]
+
+        class Server(uvicorn.Server):
+            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+                await super().startup(sockets)
+                ready(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+
+        config = uvicorn.Config(
+            create_app(saved, settings),
+            http="h11",
+            ws="none",
+            loop="asyncio",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_keep_alive=KEEP_ALIVE,
+            h11_max_incomplete_event_size=LARGEST_HEAD,
+        )
+        Server(config).run([listening])
