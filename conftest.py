@@ -29,10 +29,10 @@ def strong_models_are_trained_once():
     def remembered(lesson, strong):
         if strong is None or undefended.Lesson.accuracy is not accuracy:  # a test looks at the training itself
             return train(lesson, strong)
-        test = lesson.dataset.samples_for("test", lesson.split)
+        test = lesson.split.samples(lesson.dataset.test.samples)
         parts = (lesson.samples.content_hashes, lesson.codes, lesson.rows, test.content_hashes)
         key = hashlib.sha256(b"|".join(np.ascontiguousarray(part).tobytes() for part in parts))
-        key.update(repr((strong.words, describe(strong.learner), list(lesson.dataset.y_test))).encode())
+        key.update(repr((strong.words, describe(strong.learner), list(lesson.dataset.test.labels))).encode())
         if key.digest() not in known:
             known[key.digest()] = train(lesson, strong)
         return known[key.digest()]

@@ -33,7 +33,7 @@ from poisonproof.maps.digits import DigitFeatures
 
 def courses(data_dir: str | None):
     digits = data.load("digits")
-    X, y, test = digits.x_train, digits.y_train, digits.x_test
+    X, y, test = digits.train.X, digits.train.labels, digits.test.X
     for name, learner, options in (
         ("digits, nearest centroid, k = 20, d = 4", NearestCentroid(), {"k": 20, "d": 4}),
         ("digits, tree, k = 10, d = 8", DecisionTreeClassifier(max_depth=6), {"k": 10, "d": 8}),
@@ -64,9 +64,9 @@ def courses(data_dir: str | None):
         yield (
             "MNIST (3,000 images), kernel ridge, k = 60, d = 2",
             model,
-            mnist.x_train[:3000],
-            mnist.y_train[:3000],
-            mnist.x_test,
+            mnist.train.X[:3000],
+            mnist.train.labels[:3000],
+            mnist.test.X,
             {},
         )
 

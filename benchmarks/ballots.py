@@ -91,7 +91,7 @@ def _attacked_data() -> dict[str, Any]:
     return {
         "digits": (digits.data[mixed] / 16, digits.target[mixed], {"near": 1.9, "features": None}),
         "table": (table, cancer.target.to_numpy()[rows], {"near": 7.0, "features": features}),
-        "MNIST": (mnist.x_train[:3000], mnist.y_train[:3000], {"near": 0.2**0.5, **digit}),
+        "MNIST": (mnist.train.X[:3000], mnist.train.labels[:3000], {"near": 0.2**0.5, **digit}),
     }
 
 
@@ -189,15 +189,15 @@ def costs(parts: list[str]) -> None:
     for name, model in models.items():
         if name not in wanted:
             continue
-        model.fit(mnist.x_train[:500], mnist.y_train[:500]).certify(mnist.x_test[:600])  # compile
-        model.predict(mnist.x_test[:1])
-        fitting = measured(lambda model=model: model.fit(mnist.x_train, mnist.y_train))[1]
-        certifying = measured(lambda model=model: model.certify(mnist.x_test))[1]
+        model.fit(mnist.train.X[:500], mnist.train.labels[:500]).certify(mnist.test.X[:600])  # compile
+        model.predict(mnist.test.X[:1])
+        fitting = measured(lambda model=model: model.fit(mnist.train.X, mnist.train.labels))[1]
+        certifying = measured(lambda model=model: model.certify(mnist.test.X))[1]
         total = f"{fitting + certifying:.1f} CPU s ({fitting:.1f} to fit, {certifying:.1f} to certify)"
         report(f"MNIST, {name}: 10,000 × 60,000, arrays to certificate", total)
-        test = model._describe_test(mnist.x_test[:1])
-        alone = best(lambda model=model: model.predict(mnist.x_test[:1]))
-        described = best(lambda model=model: model._describe_test(mnist.x_test[:1]))
+        test = model._describe_test(mnist.test.X[:1])
+        alone = best(lambda model=model: model.predict(mnist.test.X[:1]))
+        described = best(lambda model=model: model._describe_test(mnist.test.X[:1]))
         if isinstance(model, BallotClassifier):
             cells, limit = model.voters_.codes, model._limit()
             counted = best(lambda m=model, c=cells, t=test, n=limit: count_cells(m.voters_, c, 10, t, m._nearness, n))
@@ -219,7 +219,7 @@ def costs(parts: list[str]) -> None:
 
 def updates(model: BallotClassifier, mnist: Any) -> None:
     """One sample more, one sample less: with features, and the features alone."""
-    row = (mnist.x_train[:1], mnist.y_train[:1])
+    row = (mnist.train.X[:1], mnist.train.labels[:1])
     model.update(add=row)
     model.update(remove=[0])
     added = best(lambda: model.update(add=row))

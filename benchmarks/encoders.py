@@ -60,7 +60,7 @@ def main() -> None:
 
 def images_of(options: argparse.Namespace, n: int) -> NDArray[np.uint8]:
     data = load("cifar10", options.data_dir)
-    return np.concatenate([data.x_train, data.x_test])[:n]
+    return np.concatenate([data.train.X, data.test.X])[:n]
 
 
 def speed(options: argparse.Namespace) -> None:
@@ -126,7 +126,7 @@ def campaign(options: argparse.Namespace) -> None:
 
 def purity(options: argparse.Namespace) -> None:
     data = load("cifar10", options.data_dir)
-    X, y = data.x_train[:120], data.y_train[:120]
+    X, y = data.train.X[:120], data.train.labels[:120]
     for name, make in HEADS.items():
         with tempfile.TemporaryDirectory() as folder:
             encoder = poisonproof.encoder(f"efficientnet-lite0@{options.pixels or 48}").cached(folder)
@@ -137,7 +137,7 @@ def purity(options: argparse.Namespace) -> None:
 def audit(options: argparse.Namespace) -> None:
     """Real poisons, real retraining, through the encoder."""
     data = load("cifar10", options.data_dir)
-    X, y, X_test = data.x_train[:300], data.y_train[:300], data.x_test[:100]
+    X, y, X_test = data.train.X[:300], data.train.labels[:300], data.test.X[:100]
     done, violations, seed = 0, 0, options.seed
     started = time.process_time()
     with tempfile.TemporaryDirectory() as folder:

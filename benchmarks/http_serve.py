@@ -84,7 +84,7 @@ def main() -> None:
     for name, default in (("k", 20), ("d", 1), ("count", 2000), ("rate", 200), ("more", 10_000)):
         parser.add_argument(f"--{name}", type=int, default=default)
     asked = parser.parse_args()
-    bodies = [json.dumps([row.tolist()]).encode() for row in data.load("digits").x_test]
+    bodies = [json.dumps([row.tolist()]).encode() for row in data.load("digits").test.X]
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         words = [POISONPROOF, "run", "digits", "--k", asked.k, "--d", asked.d, "--no-undefended", "--out", run]

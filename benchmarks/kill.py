@@ -300,7 +300,9 @@ def plain_run() -> Start:
     from poisonproof.runs.run import run
 
     digits = data.load("digits")
-    few = data.Dataset("few", digits.x_train, digits.y_train, digits.x_test[:20], digits.y_test[:20], digits.classes)
+    few = data.Dataset.of(
+        "few", digits.train.X, digits.train.labels, digits.test.X[:20], digits.test.labels[:20], digits.classes
+    )
 
     def start(folder: Path, say: Callable[[str], None] = silent) -> None:
         with told(say):
@@ -323,7 +325,7 @@ def pooled_run() -> Start:
     from poisonproof.runs.run import run
 
     images, labels = load_digits().images[:150].astype(np.uint8) * 15, load_digits().target[:150]
-    tiny = data.Dataset("tiny", images[:110], labels[:110], images[110:], labels[110:], np.arange(10), "uint8")
+    tiny = data.Dataset.of("tiny", images[:110], labels[:110], images[110:], labels[110:], np.arange(10), dtype="uint8")
     learner = KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0)
     pooled.KERNEL_BYTES = 1  # many blocks from few samples
 

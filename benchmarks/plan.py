@@ -17,6 +17,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 from joblib.externals.loky import get_reusable_executor
 
 from poisonproof import (
@@ -43,14 +44,9 @@ def main() -> None:
     learner = TableClassifier() if name == "digits" else preset("digits")
     ks, ds = SETTINGS[name]
     if len(sys.argv) > 3:
-        step = len(dataset.y_train) // int(sys.argv[3])
-        dataset = replace(
-            dataset,
-            x_train=dataset.x_train[::step],
-            y_train=dataset.y_train[::step],
-            x_test=dataset.x_test[::step],
-            y_test=dataset.y_test[::step],
-        )
+        step = len(dataset.train) // int(sys.argv[3])
+        train, test = (part.take(np.arange(0, len(part), step)) for part in (dataset.train, dataset.test))
+        dataset = replace(dataset, train=train, test=test)
     elif name == "mnist":
         ks = tuple(5 * k for k in ks)
     warnings.simplefilter("ignore", PremiseWarning)
@@ -58,7 +54,7 @@ def main() -> None:
     forecast, remarks = run_pilots(dataset, learner, 1, ks, keep_members=False, seconds=SECONDS)
     taken = time.perf_counter() - started
     members = ", ".join(f"{pilot.n_members} at k = {pilot.k}" for pilot in forecast.pilots)
-    print(f"{name}: {len(dataset.y_train)} training and {len(dataset.y_test)} test samples. ", end="")
+    print(f"{name}: {len(dataset.train)} training and {len(dataset.test)} test samples. ", end="")
     print(f"Pilot: {members} base classifiers in {taken:.0f} s. {' '.join(remarks)}\n")
     print("| k | d | pilot | clean, % | at k/8, % | at k/4, % | largest difference, points | seconds | ratio |")
     print("|---|---|---|---|---|---|---|---|---|")
@@ -76,7 +72,7 @@ def main() -> None:
             get_reusable_executor().shutdown(wait=True)
             with tempfile.TemporaryDirectory() as folder:
                 outcome = run(dataset, model, Path(folder) / "run", RunSettings(votes_only=True))
-            obtained = outcome.certificate.certified_fraction(dataset.y_test, sizes)
+            obtained = outcome.certificate.certified_fraction(dataset.test.labels, sizes)
             pairs = [f"{100 * p:.1f} / {100 * o:.1f}" for p, o in zip(predicted, obtained, strict=True)]
             worst = 100 * abs(predicted - obtained)[1:].max()
             wall = outcome.seconds["train and vote"]

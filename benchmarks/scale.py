@@ -152,8 +152,8 @@ def predictions(rows: int) -> dict[str, float]:
     from poisonproof import FiniteAggregationClassifier, data
 
     digits = data.load("digits")
-    model = FiniteAggregationClassifier(classes=range(10)).fit(digits.x_train, digits.y_train)
-    many = np.concatenate([digits.x_test] * (10_000 // len(digits.x_test) + 1))[:10_000]
+    model = FiniteAggregationClassifier(classes=range(10)).fit(digits.train.X, digits.train.labels)
+    many = np.concatenate([digits.test.X] * (10_000 // len(digits.test) + 1))[:10_000]
     with tempfile.TemporaryDirectory() as folder:
         model.save(folder)
         FiniteAggregationClassifier.load(folder)
@@ -259,11 +259,11 @@ def _overhead(name: str, learner: Any) -> dict[str, float]:
     from poisonproof.training.engine import engine_of
 
     digits = data.load("digits")
-    values = np.ascontiguousarray(digits.x_train.reshape(len(digits.x_train), -1), np.float64)
-    flat = np.ascontiguousarray(digits.x_test.reshape(len(digits.x_test), -1), np.float64)
+    values = np.ascontiguousarray(digits.train.X.reshape(len(digits.train), -1), np.float64)
+    flat = np.ascontiguousarray(digits.test.X.reshape(len(digits.test), -1), np.float64)
     test = np.concatenate([flat] * (MANY // len(flat) + 1))[:MANY]
     training = prepare(
-        FiniteAggregationClassifier(learner, k=50, d=4, classes=range(10)), values, digits.y_train
+        FiniteAggregationClassifier(learner, k=50, d=4, classes=range(10)), values, digits.train.labels
     ).training
     engine = engine_of(learner)
     subsets = [training.subsets.rows(i) for i in range(len(training.subsets))]

@@ -18,7 +18,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         times = {}
         started = time.perf_counter()
-        model = FiniteAggregationClassifier(classes=range(10)).fit(digits.x_train, digits.y_train)
+        model = FiniteAggregationClassifier(classes=range(10)).fit(digits.train.X, digits.train.labels)
         times["fit 800 base classifiers, one core"] = time.perf_counter() - started
         started = time.perf_counter()
         model.save(folder)
@@ -27,14 +27,14 @@ def main() -> None:
         served = FiniteAggregationClassifier.load(folder)
         times["load"] = time.perf_counter() - started
         size = sum(path.stat().st_size for path in Path(folder).iterdir()) / 1e6
-    served.certify(digits.x_test[:1])
+    served.certify(digits.test.X[:1])
     started = time.perf_counter()
     for row in range(20):
-        served.certify(digits.x_test[row : row + 1])
+        served.certify(digits.test.X[row : row + 1])
     times["certify one sample"] = (time.perf_counter() - started) / 20
     started = time.perf_counter()
-    served.certify(digits.x_test)
-    times[f"certify one of {len(digits.x_test)} samples at once"] = (time.perf_counter() - started) / len(digits.x_test)
+    served.certify(digits.test.X)
+    times[f"certify one of {len(digits.test)} samples at once"] = (time.perf_counter() - started) / len(digits.test)
     print(f"{n_cores()} cores; state on disk {size:.1f} MB for 800 base classifiers")
     print("| what | ms |\n|---|---|")
     for what, seconds in times.items():

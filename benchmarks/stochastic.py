@@ -48,7 +48,7 @@ def digits(n_draws: int) -> None:
     given = data.load("digits")
     learner = LogisticRegression(max_iter=200)
     drawn = {"n_draws": n_draws, "classes": range(10), "seed": 0}
-    size = len(given.x_train) // K
+    size = len(given.train) // K
     models = {
         f"Finite Aggregation, d = {n_draws // K} (proof)": FiniteAggregationClassifier(
             learner, k=K, d=n_draws // K, classes=range(10)
@@ -58,19 +58,19 @@ def digits(n_draws: int) -> None:
         "binomial selection": BinomialSelectionClassifier(learner, k=K, **drawn),
         f"bagging, {size} samples": CertifiedBaggingClassifier(learner, subset_size=size, **drawn),
     }
-    print(f"{len(given.x_train)} training and {len(given.x_test)} test samples; {n_draws} base classifiers each\n")
+    print(f"{len(given.train)} training and {len(given.test)} test samples; {n_draws} base classifiers each\n")
     print("| % | abstains | " + " | ".join(map(str, SIZES)) + " | s of one core: fit | certify |")
     print("|---" * (len(SIZES) + 4) + "|")
     for name, model in models.items():
         started = time.process_time()
-        model.fit(given.x_train, given.y_train)
+        model.fit(given.train.X, given.train.labels)
         fitted = time.process_time()
-        certificate = model.certify(given.x_test)
+        certificate = model.certify(given.test.X)
         done = time.process_time()
         stochastic = isinstance(certificate, StochasticCertificate)
-        rows = {name: certificate.certified_fraction(given.y_test, SIZES)}
+        rows = {name: certificate.certified_fraction(given.test.labels, SIZES)}
         if stochastic and (certificate.radius != certificate.radius_changed).any():
-            held = certificate.radius_changed[certificate.right(given.y_test)]
+            held = certificate.radius_changed[certificate.right(given.test.labels)]
             rows["… changes counted as 1"] = np.array([(held >= r).sum() for r in SIZES]) / len(certificate)
         abstains = f"{certificate.abstained.mean() * 100:.1f}" if stochastic else "–"
         for label, fractions in rows.items():

@@ -28,7 +28,7 @@ from poisonproof.samples.convert import join_rows
 def sequences(count: int) -> None:
     """Random additions and removals; after each the votes must be a refit's, to the bit."""
     digits = data.load("digits")
-    X, y, test = digits.x_train, digits.y_train, digits.x_test[:60]
+    X, y, test = digits.train.X, digits.train.labels, digits.test.X[:60]
     steps = 0
     for number in range(count):
         rng = np.random.default_rng(number)
@@ -59,7 +59,7 @@ def speed() -> None:
     for k, d in ((20, 4), (50, 4), (50, 16)):
         model = FiniteAggregationClassifier(LogisticRegression(max_iter=200), k=k, d=d, classes=range(10))
         started = time.perf_counter()
-        model.fit(digits.x_train, digits.y_train)
+        model.fit(digits.train.X, digits.train.labels)
         refit = time.perf_counter() - started
         times = []
         for row in range(20):

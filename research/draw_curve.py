@@ -27,7 +27,7 @@ def draw(run: Path, folder: Path) -> str:
     certificate = certify(Votes.load(run / "votes.npy"))
     manifest = read_record(run / "manifest.json")
     name = manifest["settings"]["dataset"]["name"]
-    y = data.load(name, folder).y_test
+    y = data.load(name, folder).test.labels
     spread = certificate.spread
     published = published_for(name, len(certificate), certificate.unit, spread.k)
     sizes = np.arange(int(certificate.radius.max()) + 2)

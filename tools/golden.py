@@ -311,7 +311,9 @@ def data_case(name: str) -> None:
         samples = split.samples(data)
         return {
             "partition": split.partitions(samples, 97, labels if split.hash_labels else None, groups),
-            "digests": Dataset(name, data, labels, data[:9], labels[:9], None, split.dtype, groups).digests(),
+            "digests": Dataset.of(
+                name, data, labels, data[:9], labels[:9], None, dtype=split.dtype, groups=groups
+            ).digests(),
             "held out": held_out(data, 0.25, groups=groups, dtype=split.dtype),
             "hashes": samples.hashes(),
         }

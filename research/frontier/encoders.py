@@ -93,16 +93,16 @@ def measure_ensemble(shape: EncoderShape, row: Row, parts: dict[str, Any], optio
     """One ensemble of heads: the library's own classifier, from the images on, its embeddings read from the cache."""
     data, asked, started = parts["data"], parts["asked"], time.process_time()
     encoder = poisonproof.encoder(shape.features).cached(options.cache)
-    images = (data.x_train if asked.of == "train" else data.x_test)[asked.rows]
-    for some in (data.x_train[parts["all"]], images):
+    images = (data.train.X if asked.of == "train" else data.test.X)[asked.rows]
+    for some in (data.train.X[parts["all"]], images):
         encoder(some)
     embedding, n_classes = time.process_time() - started, len(data.classes)
     settings = {name: row["parameters"][name] for name in ("k", "d")}
     model = FiniteAggregationClassifier(
         **settings, classes=range(n_classes), split=Split(dtype="uint8"), encoder=encoder
     )
-    labels = data.y_train[parts["all"]]
-    model.fit(data.x_train[parts["all"]], labels)
+    labels = data.train.labels[parts["all"]]
+    model.fit(data.train.X[parts["all"]], labels)
     fitting = time.process_time() - started - embedding
     certificate = model.certify(images)
     found = Measured(certificate.prediction.astype(np.int64), certificate.radius.astype(np.int64))
@@ -129,8 +129,8 @@ def measure(shape: EncoderShape, rows: list[Row], parts: dict[str, Any], options
     encoder = poisonproof.encoder(shape.features).cached(options.cache)
     trusted = shape.whitened_by == "trusted"
     voters = np.setdiff1d(parts["all"], parts["aside"]) if trusted else parts["all"]
-    labels = data.y_train[voters]
-    order = np.lexsort((labels, Split("content").samples(data.x_train[voters]).content_hashes))
+    labels = data.train.labels[voters]
+    order = np.lexsort((labels, Split("content").samples(data.train.X[voters]).content_hashes))
     voters, labels = voters[order], labels[order]
     base = embedded(encoder, data, Part("train", voters), options)
     asked = embedded(encoder, data, parts["asked"], options)
@@ -165,7 +165,7 @@ def embedded(encoder: Encoder, data: Any, part: Part, options: argparse.Namespac
         assert not shape.mirror_minimum, "halves of mirrored maps are summed in the library only"
         other = described(data.name, data, shape, part, options.features)[:, 0]
         return side_by_side(own, other, encoder.factor, encoder.record.length)
-    images = data.x_train if part.of == "train" else data.x_test
+    images = data.train.X if part.of == "train" else data.test.X
     pieces = [encoder(images[part.rows[at : at + AT_ONCE]])[:, 0] for at in range(0, len(part.rows), AT_ONCE)]
     return np.concatenate(pieces)
 

@@ -76,9 +76,9 @@ def described(dataset: str, data: Any, shape: Shape, part: Part, folder: Path, v
     key = hashlib.sha256(f"{shape.base!r} {views} {bool(shape.whitened_by)}".encode()).hexdigest()[:12]
     path = folder / f"{dataset}-{part.of}-{key}.npy"
     if part.of == "train" and views > 1:  # held out: a few
-        return _features(shape, data.x_train[part.rows], views)
+        return _features(shape, data.train.X[part.rows], views)
     if not path.exists():
-        images = {"train": data.x_train, "test": data.x_test}.get(part.of)
+        images = {"train": data.train.X, "test": data.test.X}.get(part.of)
         np.save(path, _features(shape, photographs() if images is None else images, views))
     return np.load(path, mmap_mode="r")[part.rows]
 

@@ -87,13 +87,15 @@ def main() -> None:
 def parts_of(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Training rows (voters, set aside, held out) and test rows of a data set, by number."""
     data = load(name, options.data_dir)
-    n = len(data.y_train)
+    n = len(data.train)
     random = np.random.default_rng(16)
     if name == "gtsrb":  # tracks of 30 frames, in the order of the files
-        starts = np.concatenate([[0], np.cumsum(np.bincount(data.y_train))])
-        track = np.concatenate([np.arange(count) // 30 + 1000 * c for c, count in enumerate(np.bincount(data.y_train))])
+        starts = np.concatenate([[0], np.cumsum(np.bincount(data.train.labels))])
+        track = np.concatenate(
+            [np.arange(count) // 30 + 1000 * c for c, count in enumerate(np.bincount(data.train.labels))]
+        )
         assert starts[-1] == n
-        assert (np.diff(data.y_train) >= 0).all()
+        assert (np.diff(data.train.labels) >= 0).all()
         tracks = random.permutation(np.unique(track))
         aside = np.flatnonzero(np.isin(track, tracks[:100]))
         shaping = aside[np.arange(len(aside)) % 3 == 1][:1000]
@@ -111,8 +113,8 @@ def parts_of(name: str, options: argparse.Namespace) -> dict[str, Any]:
         "aside": aside,
         "shaping": shaping,
         "all": np.flatnonzero(~gone),
-        "asked": Part("train", out) if options.held_out else Part("test", np.arange(len(data.y_test))),
-        "truth": data.y_train[out] if options.held_out else data.y_test,
+        "asked": Part("train", out) if options.held_out else Part("test", np.arange(len(data.test))),
+        "truth": data.train.labels[out] if options.held_out else data.test.labels,
     }
 
 
@@ -120,10 +122,10 @@ def measure(name: str, shape: Shape, rows: list[Row], parts: dict[str, Any], opt
     """All rows of one map."""
     data, start = parts["data"], time.process_time()
     voters = np.setdiff1d(parts["all"], parts["aside"]) if shape.whitened_by == "trusted" else parts["all"]
-    labels = data.y_train[voters]
+    labels = data.train.labels[voters]
     n_classes = len(data.classes)
     totals = np.bincount(labels, minlength=n_classes)
-    hashes = Split("content").samples(data.x_train[voters]).content_hashes
+    hashes = Split("content").samples(data.train.X[voters]).content_hashes
     order = np.lexsort((labels, hashes))  # voters at one distance stand in this order
     voters, labels = voters[order], labels[order]
     base = described(name, data, shape, Part("train", voters), options.cache)
@@ -131,7 +133,7 @@ def measure(name: str, shape: Shape, rows: list[Row], parts: dict[str, Any], opt
     features_seconds = time.process_time() - start
     digest = ""
     if shape.whitened_by == "blocks":
-        found = blocks(shape, rows, base, asked, labels, totals, data.x_train[voters], options.cache)
+        found = blocks(shape, rows, base, asked, labels, totals, data.train.X[voters], options.cache)
     else:
         if shape.whitened_by:
             shaping = shaping_rows(name, shape, data, parts, base, options)

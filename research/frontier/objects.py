@@ -23,8 +23,8 @@ POOL = 4000
 
 def main() -> None:
     cifar = data.load("cifar10", sys.argv[1] if len(sys.argv) > 1 else None)
-    chosen = np.random.default_rng(5).permutation(len(cifar.x_train) - HELD_OUT)[:POOL]
-    x, y = cifar.x_train.reshape(-1, 32, 32, 3), cifar.y_train.astype(np.int64)
+    chosen = np.random.default_rng(5).permutation(len(cifar.train) - HELD_OUT)[:POOL]
+    x, y = cifar.train.X.reshape(-1, 32, 32, 3), cifar.train.labels.astype(np.int64)
     learner = preset("objects")
     learner.share(x[:1])
     started = time.perf_counter()

@@ -64,8 +64,8 @@ class Trial:
         self.shape = Shape("trial", kind, 0.3 if kind == "digits" else None, options.views, options.by)
         trusted = options.by == "trusted"
         voters = np.setdiff1d(parts["all"], parts["aside"]) if trusted else parts["all"]
-        labels = data.y_train[voters]
-        order = np.lexsort((labels, Split("content").samples(data.x_train[voters]).content_hashes))
+        labels = data.train.labels[voters]
+        order = np.lexsort((labels, Split("content").samples(data.train.X[voters]).content_hashes))
         self.voters, self.labels, self.truth = voters[order], labels[order], parts["truth"]
         self.totals = np.bincount(self.labels, minlength=len(data.classes))
         self.by_class = np.argsort(self.labels, kind="stable")

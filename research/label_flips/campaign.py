@@ -89,26 +89,26 @@ def retrain(attacks: int, ensembles: tuple[tuple[int, int, float], ...]) -> None
     for k, d, balance in ensembles:
         learner = KernelRidgeClassifier(kernel="rbf", gamma=0.001, ridge=0.3, balance=balance)
         model = FiniteAggregationClassifier(learner, k=k, d=d, classes=list(range(10)), n_jobs=1)
-        model.fit(digits.x_train, digits.y_train)
-        rows = rng.choice(len(digits.x_test), -(-attacks // len(ensembles)))
-        votes = model.votes(digits.x_test[rows])
-        found = certify_label_flips(votes, learner, digits.x_train, digits.y_train, digits.x_test[rows])
-        ensemble = Retrained(votes, learner, digits, digits.x_test[rows])
-        assert [ensemble.votes(digits.y_train, at, None) for at in range(2)] == votes.matrix[:2].tolist()
+        model.fit(digits.train.X, digits.train.labels)
+        rows = rng.choice(len(digits.test), -(-attacks // len(ensembles)))
+        votes = model.votes(digits.test.X[rows])
+        found = certify_label_flips(votes, learner, digits.train.X, digits.train.labels, digits.test.X[rows])
+        ensemble = Retrained(votes, learner, digits, digits.test.X[rows])
+        assert [ensemble.votes(digits.train.labels, at, None) for at in range(2)] == votes.matrix[:2].tolist()
         for at in range(len(rows)):
             order, labels = ensemble.worst_flips(votes, at)
             for factor, changes in outcomes.items():
                 if factor == 2 and at % 5:
                     continue
                 size = factor * int(found.radius[at])
-                y = digits.y_train.copy()
+                y = digits.train.labels.copy()
                 y[order[:size]] = labels[:size]
                 said = ensemble.votes(y, at, votes.matrix[at])
                 if at == 0:
                     again = FiniteAggregationClassifier(
                         learner, spread=model.spread_, classes=list(range(10)), n_jobs=1
                     )
-                    assert again.fit(digits.x_train, y).votes(digits.x_test[rows[:1]]).matrix[0].tolist() == said
+                    assert again.fit(digits.train.X, y).votes(digits.test.X[rows[:1]]).matrix[0].tolist() == said
                 changes.append(int(np.bincount(said, minlength=11)[:10].argmax()) != found.prediction[at])
         flips = found.radius.mean(), found.black_box.mean()
         print(
@@ -122,10 +122,10 @@ class Retrained:
     """An ensemble on one pool of training samples, whose base classifiers are solved again for any labels."""
 
     def __init__(self, votes, learner, digits, x_test):
-        split, self.spread, self.learner, self.y = votes.split, votes.spread, learner, digits.y_train
-        samples = split.samples(digits.x_train)
+        split, self.spread, self.learner, self.y = votes.split, votes.spread, learner, digits.train.labels
+        samples = split.samples(digits.train.X)
         partition = split.partitions(samples, self.spread.n_partitions)
-        subsets = Subsets.of(samples, digits.y_train.astype(np.int64), partition, self.spread)
+        subsets = Subsets.of(samples, digits.train.labels.astype(np.int64), partition, self.spread)
         self.own = [subsets.rows(i) for i in range(self.spread.n_subsets)]
         self.pool = learner.share(samples.take(np.arange(len(samples))))
         asked = split.samples(x_test)
@@ -181,9 +181,14 @@ class Retrained:
 def measure(name: str, k: int, d: int, n_train: int, n_test: int) -> None:
     dataset = data.load(name)
     rng = np.random.default_rng(0)  # GTSRB's images come class by class
-    train = np.sort(rng.permutation(len(dataset.x_train))[:n_train])
-    test = np.sort(rng.permutation(len(dataset.x_test))[:n_test])
-    x, y, x_test, y_test = dataset.x_train[train], dataset.y_train[train], dataset.x_test[test], dataset.y_test[test]
+    train = np.sort(rng.permutation(len(dataset.train))[:n_train])
+    test = np.sort(rng.permutation(len(dataset.test))[:n_test])
+    x, y, x_test, y_test = (
+        dataset.train.X[train],
+        dataset.train.labels[train],
+        dataset.test.X[test],
+        dataset.test.labels[test],
+    )
     classes = dataset.classes.tolist()
     usual = preset(PRESETS[name])
     plain = KernelRidgeClassifier(

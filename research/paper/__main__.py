@@ -209,7 +209,7 @@ def opened_run(run: Path, data_dir: Path | None) -> OpenedRun:
     """A complete run, its test labels read from the data again."""
     reopened = reopen_data(run, None, data_dir)
     check_same_data(run, reopened)
-    manifest, y = reopened.manifest, reopened.dataset.y_test
+    manifest, y = reopened.manifest, reopened.dataset.test.labels
     certificate = Certificate.load(run / "certificate.npz")
     if manifest.settings.election is not None:
         return OpenedRun(run, manifest, certificate, y, None)

@@ -87,10 +87,8 @@ def _log_cost(folder: Path, rows: Sequence[Row], seconds: dict[str, float]) -> N
 def quick_look(dataset: Dataset) -> Dataset:
     """A small data set out of the training set; the test set is not touched."""
     n_train, n_test, _ = QUICK[dataset.name]
-    order = np.random.default_rng(0).permutation(len(dataset.y_train))
+    order = np.random.default_rng(0).permutation(len(dataset.train))
     n_train = min(n_train, len(order) * 3 // 4)
     train, test = order[:n_train], order[n_train : n_train + n_test]
-    x, y = dataset.x_train, dataset.y_train
-    return replace(
-        dataset, name=f"{dataset.name}-quick", x_train=x[train], y_train=y[train], x_test=x[test], y_test=y[test]
-    )
+    quick = {"train": dataset.train.take(train), "test": dataset.train.take(test)}
+    return replace(dataset, name=f"{dataset.name}-quick", **quick)

@@ -28,9 +28,9 @@ def main() -> None:
     asked = parser.parse_args()
     mnist = data.load("mnist", asked.data_dir)
     model = FiniteAggregationClassifier(k=1200, d=1, split=Split(dtype="uint8"), classes=mnist.classes)
-    training = prepare(model, mnist.x_train, mnist.y_train).training
-    test = model.split_.samples(mnist.x_test)
-    fed, truth = test.take(np.arange(len(test))), np.searchsorted(model.classes_, mnist.y_test)
+    training = prepare(model, mnist.train.X, mnist.train.labels).training
+    test = model.split_.samples(mnist.test.X)
+    fed, truth = test.take(np.arange(len(test))), np.searchsorted(model.classes_, mnist.test.labels)
     learners = {"nin": preset("nin").set_params(epochs=asked.epochs), "digits": preset("digits")}
     right: dict[str, list[float]] = {name: [] for name in learners}
     seconds: dict[str, list[float]] = {name: [] for name in learners}

@@ -71,7 +71,7 @@ def _vote_together(dataset: Dataset, runs: Mapping[Path, Wanted]) -> dict[str, f
         started = time.perf_counter()
         vote_all(
             orders,
-            dataset.samples_for("test", ensemble.split),
+            ensemble.split.samples(dataset.test.samples),
             len(ensemble.classes),
             Resources(model.n_jobs, folder / SCRATCH),
         )

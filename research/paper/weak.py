@@ -67,19 +67,21 @@ LEARNERS: dict[tuple[str, int], Callable[[], Any]] = {
 def held_out(name: str, data_dir: Path) -> None:
     """Base accuracy of a few members on training images that none of them has seen, and of their vote."""
     data, random = load(name, data_dir), np.random.default_rng(9)
-    n = len(data.y_train)
+    n = len(data.train)
     if name == "gtsrb":  # tracks of 30 frames, in the order of the files
-        track = np.concatenate([np.arange(count) // 30 + 1000 * c for c, count in enumerate(np.bincount(data.y_train))])
+        track = np.concatenate(
+            [np.arange(count) // 30 + 1000 * c for c, count in enumerate(np.bincount(data.train.labels))]
+        )
         out = np.isin(track, random.permutation(np.unique(track))[:130])
     else:
         out = np.isin(np.arange(n), random.permutation(n)[:HELD_OUT])
     asked, rest = random.permutation(np.flatnonzero(out))[:HELD_OUT], random.permutation(np.flatnonzero(~out))
-    truth = data.y_train[asked]
+    truth = data.train.labels[asked]
     for k in TABLE[name]:
         size = n // k
         members = [rest[i * size : (i + 1) * size] for i in range(min(MEMBERS, len(rest) // size))]
         learner = LEARNERS[name, k]()
-        votes = [learner.fit(data.x_train[own], data.y_train[own]).predict(data.x_train[asked]) for own in members]
+        votes = [learner.fit(data.train.X[own], data.train.labels[own]).predict(data.train.X[asked]) for own in members]
         counts = np.stack([(np.array(votes) == c).sum(axis=0) for c in range(len(data.classes))], axis=1)
         base, clean = (np.array(votes) == truth).mean(), (counts.argmax(axis=1) == truth).mean()
         theirs = published_cell("statistics", NAMES[name], k, 1)

@@ -37,12 +37,12 @@ def measured(one: RealSet, folder: Path) -> dict[str, object]:
     one.frame().to_csv(path, index=False)
     data = open_files(path, ReadOptions(label=one.label))
     split = Split("content", data.dtype, data.n_features)
-    samples = split.samples(data.x_train)
+    samples = split.samples(data.train.X)
     hashes = samples.hashes(7)
     order = np.argsort(hashes, kind="stable")
     n_asked = min(ASKED, len(order) // 5)
     asked, rows = order[:n_asked], order[n_asked:][:MOST]
-    classes, codes = np.unique(np.asarray(data.y_train), return_inverse=True)
+    classes, codes = np.unique(np.asarray(data.train.labels), return_inverse=True)
     place = split.partitions(samples, K)[rows]
     seen: dict[str, None] = {}
     said: list[dict[str, np.ndarray]] = []

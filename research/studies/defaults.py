@@ -41,16 +41,16 @@ def measured(
     one.frame().to_csv(path, index=False)
     data = open_files(path, ReadOptions(label=one.label))
     split = Split("content", data.dtype, data.n_features)
-    order = np.argsort(split.samples(data.x_train).hashes(7), kind="stable")
+    order = np.argsort(split.samples(data.train.X).hashes(7), kind="stable")
     n_asked = min(ASKED, len(order) // 5)
     asked, rows = order[:n_asked], np.sort(order[n_asked:][:MOST])
-    y = np.asarray(data.y_train)
+    y = np.asarray(data.train.labels)
     found = []
     for name in learners or (TEXTS if one.kind == "text" else TABLES):
         for k, d in grid:
             started = time.process_time()
             model = FiniteAggregationClassifier(preset(name), k=k, d=d, split=split, n_jobs=1)
-            certificate = model.fit(take_rows(data.x_train, rows), y[rows]).certify(take_rows(data.x_train, asked))
+            certificate = model.fit(take_rows(data.train.X, rows), y[rows]).certify(take_rows(data.train.X, asked))
             truth = y[asked]
             found.append(
                 {

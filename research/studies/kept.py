@@ -59,10 +59,10 @@ def main() -> None:
         words = ["--opened", str(folder), *(["--data-dir", asked.data_dir] if asked.data_dir else [])]
         subprocess.run([sys.executable, "-m", "research.studies.kept", *words], check=True)
         kept = np.load(folder / "asked.npy")
-        alone = prepare(model, mnist.x_train, mnist.y_train).training
+        alone = prepare(model, mnist.train.X, mnist.train.labels).training
         some = np.random.default_rng(0).choice(len(alone.subsets), 30, replace=False)
         fresh = fit_pooled(alone, only=some.tolist()).votes(
-            Split(dtype="uint8").samples(mnist.x_test[:ASKED]), len(mnist.classes)
+            Split(dtype="uint8").samples(mnist.test.X[:ASKED]), len(mnist.classes)
         )
         print(f"votes of {len(some)} base classifiers trained anew are the same: {(fresh == kept[:, some]).all()}")
 
@@ -71,10 +71,10 @@ def ask(folder: Path, mnist: data.Dataset) -> None:
     began = time.perf_counter(), time.process_time()
     model = FiniteAggregationClassifier.load(folder / "models")
     print(f"opened in {time.perf_counter() - began[0]:.1f} s, {time.process_time() - began[1]:.1f} CPU s")
-    model.votes(mnist.x_test[:1])
+    model.votes(mnist.test.X[:1])
     for count in (1, ASKED):
         began = time.perf_counter(), time.process_time()
-        votes = model.votes(mnist.x_test[:count])
+        votes = model.votes(mnist.test.X[:count])
         wall, busy = time.perf_counter() - began[0], time.process_time() - began[1]
         print(f"{count} at once: {1000 * wall / count:.0f} ms, {1000 * busy / count:.0f} CPU ms for each prediction")
     print(f"peak memory {peak()}")

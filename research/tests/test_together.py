@@ -22,7 +22,7 @@ from poisonproof.training.pooled import fit_pooled, votes_together
 from research.paper.together import Wanted, run_together
 
 IMAGES, LABELS = load_digits().images[:260].astype(np.uint8) * 15, load_digits().target[:260]
-DATASET = data.Dataset("tiny", IMAGES[:220], LABELS[:220], IMAGES[220:], LABELS[220:], np.arange(10), "uint8")
+DATASET = data.Dataset.of("tiny", IMAGES[:220], LABELS[:220], IMAGES[220:], LABELS[220:], np.arange(10), dtype="uint8")
 SPREADS = {"dpa": Spread.random(5, 1), "finite": Spread.random(4, 3), "plane": Spread.planes(2, 2)}
 
 
@@ -96,7 +96,9 @@ def test_a_strange_folder_is_left_alone(tmp_path):
 
 
 def test_ensembles_of_different_pools_are_refused():
-    pools = [fit_pooled(prepare(model(SPREADS["dpa"]), DATASET.x_train, DATASET.y_train).training) for _ in range(2)]
-    samples = Split(dtype="uint8").samples(DATASET.x_test)
+    pools = [
+        fit_pooled(prepare(model(SPREADS["dpa"]), DATASET.train.X, DATASET.train.labels).training) for _ in range(2)
+    ]
+    samples = Split(dtype="uint8").samples(DATASET.test.X)
     with pytest.raises(ValueError, match="one pool"):
         votes_together(pools, samples, 10, [False, False])

@@ -33,7 +33,6 @@ from poisonproof.learners.table import TableClassifier
 from poisonproof.planning.voting import by_pilot, classifier_by_pilot
 from poisonproof.premises import Premise, PremiseWarning, restated
 from poisonproof.runs.election import CLASSIFIERS
-from poisonproof.samples.convert import count_rows
 from poisonproof.samples.labels import read_labels
 from poisonproof.stochastic.certificate import StochasticCertificate
 from poisonproof.stochastic.classifiers import (
@@ -208,7 +207,7 @@ def compare(
     _check(dataset, k, n_classifiers, rows)
     if estimator is None:
         estimator = TableClassifier()
-        dataset = dataset.but(premises=(*dataset.premises, Premise("learner", describe(estimator), declared=None)))
+        dataset = replace(dataset, premises=(*dataset.premises, Premise("learner", describe(estimator), declared=None)))
     bench = _Bench(dataset, estimator, k, n_classifiers, seed, n_jobs)
     if any(name not in BY_SAMPLES for name in rows):
         bench.start_workers()
@@ -237,8 +236,8 @@ def compare(
     return Comparison(
         dataset.name,
         describe(bench.estimator),
-        count_rows(dataset.x_train),
-        np.asarray(dataset.y_test),
+        len(dataset.train),
+        np.asarray(dataset.test.labels),
         k,
         n_classifiers,
         tuple(compared[name] for name in rows),
@@ -259,14 +258,14 @@ def _check(dataset: Dataset, k: int, n_classifiers: int, rows: Sequence[str]) ->
     unknown = [name for name in rows if name not in METHODS]
     if unknown or not rows:
         raise PoisonproofError(f"There is no row '{unknown[0] if unknown else ''}'; there are {', '.join(METHODS)}.")
-    n_train = count_rows(dataset.x_train)
+    n_train = len(dataset.train)
     if not 1 <= k <= n_train:
         raise PoisonproofError(
             f"k must lie in 1 … {n_train}, the number of training samples, or most subsets would be empty. Got {k}."
         )
     if n_classifiers < k:
         raise PoisonproofError(f"The number of base classifiers must be at least k = {k}. Got {n_classifiers}.")
-    if not len(dataset.y_test):
+    if not len(dataset.test):
         raise PoisonproofError(f"{dataset.name} has no test samples; there is nothing to certify.")
 
 
@@ -298,7 +297,7 @@ class _Bench:
             return f"{self.n_classifiers} base classifiers at k = {self.k} leave d = 1, which is DPA"
         if method.ensemble == "designed" and nearest_design(self.k, self.d, self.n_classifiers) is None:
             return f"there is no design near k = {self.k} with at most {self.n_classifiers} base classifiers"
-        if method.ensemble in ("bernoulli", "bagging") and self.dataset.groups is not None:
+        if method.ensemble in ("bernoulli", "bagging") and self.dataset.train.groups is not None:
             return "it draws training samples one by one, and here contributors are counted"
         return None
 
@@ -307,7 +306,7 @@ class _Bench:
         data, spread = self.dataset, self._spread(ensemble)
         started = time.perf_counter()
         model = self._fitted(spread)
-        votes = model.votes(data.x_test, rankings=any(METHODS[name].certificate == "run-off" for name in names))
+        votes = model.votes(data.test.X, rankings=any(METHODS[name].certificate == "run-off" for name in names))
         seconds = time.perf_counter() - started
         rows = []
         for name in names:
@@ -330,9 +329,9 @@ class _Bench:
             model = given or classifier_by_pilot(data, name, feared, features, self.n_jobs)
         except PoisonproofError as error:
             return Row(name, METHODS[name].title, str(error).removesuffix("."))
-        model.fit(data.x_train, data.y_train, data.groups)
+        model.fit(data.train.X, data.train.labels, data.train.groups)
         model.premises_ = restated(model.premises_, data.premises)
-        votes = model._votes_of(model._heard(data.x_test))
+        votes = model._votes_of(model._heard(data.test.X))
         seconds = time.perf_counter() - started
         started = time.perf_counter()
         certificate = certify(votes)
@@ -345,7 +344,7 @@ class _Bench:
 
     def drawn(self, ensemble: str, names: Sequence[str]) -> list[Row]:
         """Rows that hold with a probability, on one set of base classifiers."""
-        data, n_train = self.dataset, count_rows(self.dataset.x_train)
+        data, n_train = self.dataset, len(self.dataset.train)
         shared: dict[str, Any] = {
             "n_draws": self.n_classifiers,
             "seed": self.seed,
@@ -362,11 +361,11 @@ class _Bench:
             ),
         }
         started = time.perf_counter()
-        fitted = makers[names[0]]().fit(data.x_train, data.y_train)
+        fitted = makers[names[0]]().fit(data.train.X, data.train.labels)
         of_size = [premise for premise in fitted.premises_ if premise.what == "draws" and ensemble == "bagging"]
         chosen = [replace(premise, declared=False) for premise in of_size]  # by the number of training samples
         fitted.premises_ = restated(fitted.premises_, (*data.premises, *chosen))
-        matrix = fitted.vote_matrix(data.x_test)
+        matrix = fitted.vote_matrix(data.test.X)
         seconds = time.perf_counter() - started
         rows = []
         for name in names:
@@ -391,11 +390,11 @@ class _Bench:
         model = FiniteAggregationClassifier(
             self.estimator,
             spread=spread,
-            split=Split("content" if data.groups is None else "group", data.dtype, data.n_features),
+            split=Split("content" if data.train.groups is None else "group", data.dtype, data.n_features),
             classes=self.classes,
             n_jobs=self.n_jobs,
         )
-        model.fit(data.x_train, data.y_train, data.groups)
+        model.fit(data.train.X, data.train.labels, data.train.groups)
         model.premises_ = restated(model.premises_, data.premises)
         return model
 

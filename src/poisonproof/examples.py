@@ -111,13 +111,13 @@ def write_votes(folder: Path) -> Written:
     digits = load("digits")
     spread = Spread.paper(20, 4)
     model = FiniteAggregationClassifier(GaussianNB(), spread=spread, k=20, d=4, classes=range(10), n_jobs=1)
-    votes = model.fit(digits.x_train, digits.y_train).votes(digits.x_test)
+    votes = model.fit(digits.train.X, digits.train.labels).votes(digits.test.X)
     path = folder / "votes.npy"
     write_whole(path, lambda file: np.save(file, votes.matrix))
-    write_whole(folder / "labels.npy", lambda file: np.save(file, digits.y_test))
+    write_whole(folder / "labels.npy", lambda file: np.save(file, digits.test.labels))
     return Written(
         path,
-        f"votes of {spread.n_subsets} base classifiers on {len(digits.y_test)} test samples",
+        f"votes of {spread.n_subsets} base classifiers on {len(digits.test)} test samples",
         f"poisonproof certify {path} --spread paper:20,4 --classes 10 --labels {folder / 'labels.npy'}",
     )
 

@@ -26,7 +26,7 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_no_attack_breaks_a_radius_and_exact_ones_fall(name):
-    report = audit(MODELS[name](), FEW.x_train, FEW.y_train, FEW.x_test, targets=8, seed=1)
+    report = audit(MODELS[name](), FEW.train.X, FEW.train.labels, FEW.test.X, targets=8, seed=1)
     assert report.ok, str(report)
     assert len(report.attacks) > 40
     assert set(report.by_kind()) == {"insert", "remove", "mixed", "flip", "modify"}
@@ -45,7 +45,7 @@ def test_radii_that_are_too_large_or_falsely_exact_are_found_out(monkeypatch):
         return replace(certificate, radius=certificate.radius + 1, radii=None)
 
     monkeypatch.setattr(BallotClassifier, "certify", too_large)
-    report = audit(model, FEW.x_train, FEW.y_train, FEW.x_test, targets=2, kinds=["mixed"])
+    report = audit(model, FEW.train.X, FEW.train.labels, FEW.test.X, targets=2, kinds=["mixed"])
     assert not report.ok
 
     def too_small(self, X):
@@ -53,7 +53,7 @@ def test_radii_that_are_too_large_or_falsely_exact_are_found_out(monkeypatch):
         return replace(certificate, radius=np.maximum(certificate.radius - 3, 0))
 
     monkeypatch.setattr(BallotClassifier, "certify", too_small)
-    report = audit(model, FEW.x_train, FEW.y_train, FEW.x_test, targets=6, kinds=["mixed"])
+    report = audit(model, FEW.train.X, FEW.train.labels, FEW.test.X, targets=6, kinds=["mixed"])
     assert any("called exact" in words for attack in report.violations for words in attack.violations)
 
 

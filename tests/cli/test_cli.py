@@ -170,7 +170,7 @@ def test_split_gives_the_subsets_the_estimator_uses(tmp_path):
     from poisonproof import FiniteAggregationClassifier, data
 
     digits = data.load("digits")
-    np.savez(tmp_path / "train.npz", x_train=digits.x_train, y_train=digits.y_train[:, None])
+    np.savez(tmp_path / "train.npz", x_train=digits.train.X, y_train=digits.train.labels[:, None])
     words = (
         "split",
         tmp_path / "train.npz",
@@ -185,15 +185,17 @@ def test_split_gives_the_subsets_the_estimator_uses(tmp_path):
     summary = json.loads(poisonproof(*words).stdout)
     assert summary["subsets"] == 30
     file = np.load(tmp_path / "subsets.npz")
-    model = FiniteAggregationClassifier(GaussianNB(), k=10, d=3, classes=range(10)).fit(digits.x_train, digits.y_train)
+    model = FiniteAggregationClassifier(GaussianNB(), k=10, d=3, classes=range(10)).fit(
+        digits.train.X, digits.train.labels
+    )
     columns = []
     for i in range(30):
         rows = file["rows"][file["starts"][i] : file["starts"][i + 1]]
         assert len(rows) == model.subset_sizes_[i]
-        columns.append(GaussianNB().fit(digits.x_train[rows], digits.y_train[rows]).predict(digits.x_test))
+        columns.append(GaussianNB().fit(digits.train.X[rows], digits.train.labels[rows]).predict(digits.test.X))
     np.save(tmp_path / "votes.npy", np.array(columns).T)
     words = ("certify", tmp_path / "votes.npy", "--classes", 10, "--spread")
-    ours, found = model.certify(digits.x_test), json.loads(poisonproof(*words, summary["out"], "--json").stdout)
+    ours, found = model.certify(digits.test.X), json.loads(poisonproof(*words, summary["out"], "--json").stdout)
     assert (found["radius"], found["split"]) == (ours.radius.tolist(), ours.split.as_dict())
     assert summary["spread"] == f"random, {ours.spread}"
     assert Spread.load(summary["out"]) == ours.spread

@@ -43,7 +43,7 @@ def blobs():
     rng = np.random.default_rng(0)
     y = rng.integers(3, size=260)
     X = rng.normal(size=(260, 2)) + 2.5 * np.array([[0, 0], [1, 0], [0, 1]])[y]
-    return Dataset("blobs", X[:200], y[:200], X[200:], y[200:], np.arange(3))
+    return Dataset.of("blobs", X[:200], y[:200], X[200:], y[200:], np.arange(3))
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_every_row_is_what_the_method_itself_gives(blobs, compared):
     for row in compared.rows:
         method = METHODS[row.name]
         if row.name in alone:
-            certificate = alone[row.name].fit(blobs.x_train, blobs.y_train).certify(blobs.x_test)
+            certificate = alone[row.name].fit(blobs.train.X, blobs.train.labels).certify(blobs.test.X)
             assert row.certificate.abstained.tolist() == certificate.abstained.tolist()
             assert (row.d, row.n_classifiers, row.k) == (None, CLASSIFIERS, K)
             assert "99.9 %" in row.guarantee
@@ -76,7 +76,7 @@ def test_every_row_is_what_the_method_itself_gives(blobs, compared):
             ).parameters
             kind = NeighborVoteClassifier if row.name == "neighbours" else BallotClassifier
             model = kind(map_for(blobs), classes=range(3), **chosen)
-            certificate = model.fit(blobs.x_train, blobs.y_train).certify(blobs.x_test)
+            certificate = model.fit(blobs.train.X, blobs.train.labels).certify(blobs.test.X)
             assert row.certificate.exact.tolist() == certificate.exact.tolist()
             assert (row.k, row.d, row.n_classifiers) == (None, None, None)
             assert row.guarantee == "proof"
@@ -86,7 +86,7 @@ def test_every_row_is_what_the_method_itself_gives(blobs, compared):
         else:
             spread = spreads[method.ensemble]
             model = FiniteAggregationClassifier(GaussianNB(), spread=spread, classes=range(3))
-            certificate = model.fit(blobs.x_train, blobs.y_train).certify(blobs.x_test, method.certificate)
+            certificate = model.fit(blobs.train.X, blobs.train.labels).certify(blobs.test.X, method.certificate)
             assert row.certificate.spread == spread
             assert (row.k, row.d, row.n_classifiers) == (spread.k, spread.d, spread.n_subsets)
             assert row.guarantee == "proof"
@@ -104,7 +104,7 @@ def test_the_record_and_the_table_say_the_same(blobs, compared):
     assert record["attack_size"] == list(compared.attack_sizes)
     names = header(compared)
     for row, one in zip(compared.rows, record["rows"], strict=True):
-        right = row.certificate.right(blobs.y_test)
+        right = row.certificate.right(blobs.test.labels)
         shares = [float((right & (row.certificate.radius >= size)).mean()) for size in compared.attack_sizes]
         assert one["certified_fraction"] == pytest.approx(shares)
         assert one["clean_accuracy"] == pytest.approx(shares[0])
@@ -156,7 +156,7 @@ def test_what_does_not_apply_says_why(blobs):
 
 
 def test_contributors_are_counted_by_the_proofs_only(blobs):
-    grouped = replace(blobs, groups=np.arange(200) // 2)
+    grouped = replace(blobs, train=replace(blobs.train, groups=np.arange(200) // 2))
     found = compare(grouped, GaussianNB(), k=5, n_classifiers=10, rows=["finite", "infinite", "bagging"])
     assert found.unit == "contributors"
     assert found.rows[0].certificate.unit == "contributors"
@@ -168,7 +168,7 @@ def test_samples_that_vote_say_why_no_pilot_can_be_made_of_them(blobs):
     inferred = compare(replace(blobs, classes=None), GaussianNB(), k=4, n_classifiers=4, rows=rows)
     assert "declare them" in inferred.rows[0].why_not
     assert inferred.rows[1].certificate is not None
-    grouped = replace(blobs, groups=np.arange(200) // 2)
+    grouped = replace(blobs, train=replace(blobs.train, groups=np.arange(200) // 2))
     assert all("of contributors" in row.why_not for row in compare(grouped, k=4, n_classifiers=4, rows=rows).rows)
     many = compare(blobs, GaussianNB(), k=4, n_classifiers=4, rows=rows, sizes=[90])
     assert all("too few training samples for a pilot at attack size 90" in row.why_not for row in many.rows)
@@ -180,7 +180,7 @@ def test_samples_that_vote_say_why_no_pilot_can_be_made_of_them(blobs):
 def test_a_pooled_learner_has_every_row(blobs):
     found = compare(blobs, KernelRidgeClassifier(kernel="rbf", gamma=0.5), k=K, n_classifiers=CLASSIFIERS)
     assert all(row.certificate is not None for row in found.rows)
-    assert all(row.certificate.clean_accuracy(blobs.y_test) > 0.5 for row in found.rows[:7])
+    assert all(row.certificate.clean_accuracy(blobs.test.labels) > 0.5 for row in found.rows[:7])
 
 
 @pytest.mark.parametrize(
@@ -201,14 +201,14 @@ def test_bad_questions_get_one_sentence(blobs, changes, options, sentence):
 
 
 def test_votes_of_other_draws_are_refused(blobs):
-    model = BinomialSelectionClassifier(GaussianNB(), k=3, n_draws=10).fit(blobs.x_train, blobs.y_train)
+    model = BinomialSelectionClassifier(GaussianNB(), k=3, n_draws=10).fit(blobs.train.X, blobs.train.labels)
     with pytest.raises(ValueError, match=r"a column for each of the 10 draws. Got \(4, 9\)"):
         model.certify_matrix(np.zeros((4, 9), np.uint8))
 
 
 @pytest.fixture
 def table(tmp_path, blobs):
-    lines = [f"{a:.3f},{b:.3f},{'xyz'[label]}" for (a, b), label in zip(blobs.x_train, blobs.y_train, strict=True)]
+    lines = [f"{a:.3f},{b:.3f},{'xyz'[label]}" for (a, b), label in zip(blobs.train.X, blobs.train.labels, strict=True)]
     path = tmp_path / "own.csv"
     path.write_text("a,b,class\n" + "\n".join(lines) + "\n")
     return path

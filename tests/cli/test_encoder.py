@@ -96,7 +96,7 @@ def test_removed_rows_lose_their_embeddings(folder, tmp_path):
     data = library.open_files(tmp_path / "shapes", library.ReadOptions(classes=["0", "1", "2"]))
     encoder = encoding.encoder_of(SMALL)
 
-    keys = sample_keys(encoder.read(data.x_train))
+    keys = sample_keys(encoder.read(data.train.X))
     assert EmbeddingCache.of(encoder.cache, encoder.identity).holds(keys).all()
     done = poisonproof("update", run, "--remove", "3,7", "--n-jobs", 1)
     assert "2 embeddings of removed rows were deleted from the cache" in done.stderr
@@ -120,13 +120,13 @@ def test_samples_vote_through_an_encoder(folder, tmp_path, words):
     assert read_record(run / "manifest.json")["clean_accuracy"] > 0.8
     encoder = encoding.encoder_of(SMALL)
     data = library.open_files(folder, library.ReadOptions(classes=["0", "1", "2"]))
-    keys = sample_keys(encoder.read(data.x_train))
+    keys = sample_keys(encoder.read(data.train.X))
     cache = EmbeddingCache.of(encoder.cache, encoder.identity)
     assert cache.holds(keys).all()
     done = poisonproof("update", run, "--remove", "3,7", "--n-jobs", 1)
     assert "2 embeddings of removed rows were deleted from the cache" in done.stderr
     assert np.flatnonzero(~EmbeddingCache.of(encoder.cache, encoder.identity).holds(keys)).tolist() == [3, 7]
-    encoder(data.x_train)  # what was removed is there again, for other tests
+    encoder(data.train.X)  # what was removed is there again, for other tests
 
 
 def test_images_without_a_learner_get_the_encoder_or_a_map_of_images(folder, tmp_path, monkeypatch):
@@ -158,7 +158,7 @@ def served(run, data, words, monkeypatch):
 def test_new_samples_that_embeddings_from_elsewhere_do_not_know(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     X = library.open_files(folder, library.ReadOptions(classes=["0", "1", "2"]))
-    X = np.concatenate([X.x_train, X.x_test])
+    X = np.concatenate([X.train.X, X.test.X])
     library.write_embeddings("gpu.npz", X, X.reshape(len(X), -1)[:, ::5], name="large", trained_on="the web")
     poisonproof("run", folder, "--encoder", "gpu.npz", "--learner", "table", *OPTIONS, "--out", "run")
     new = tmp_path / "new"
@@ -196,7 +196,7 @@ def test_texts_files_and_functions(folder, tmp_path, monkeypatch):
     network(tmp_path / "small.onnx")
     (tmp_path / "small.json").write_text('{"size": [16, 16], "trained_on": "noise"}')
     data = library.open_files(folder, library.ReadOptions(classes=["0", "1", "2"]))
-    X = np.concatenate([data.x_train, data.x_test])
+    X = np.concatenate([data.train.X, data.test.X])
     vectors = X.reshape(len(X), -1)[:, ::5].astype(float)
     library.write_embeddings("gpu.npz", X, vectors, name="a large model", trained_on="the web, public")
     for name in ("small.onnx", "gpu.npz", "mine:colours"):
@@ -258,7 +258,7 @@ def test_no_file_is_opened_because_a_strangers_run_names_it(folder, tmp_path, mo
     """`verify` and `update` open what the auditor names, and nothing else that a manifest or a model may name."""
     monkeypatch.chdir(tmp_path)
     data = library.open_files(folder, library.ReadOptions(classes=["0", "1", "2"]))
-    X = np.concatenate([data.x_train, data.x_test])
+    X = np.concatenate([data.train.X, data.test.X])
     library.write_embeddings("gpu.npz", X, X.reshape(len(X), -1)[:, ::5], name="large", trained_on="the web")
     options = OPTIONS if method[0] == "--learner" else OPTIONS[4:]
     poisonproof("run", folder, "--encoder", "gpu.npz", *method, *options, "--out", "run")

@@ -260,7 +260,9 @@ def test_retraining_and_recomputing_are_counted(tmp_path):
     from poisonproof.runs.run import run
 
     digits = data.load("digits")
-    few = data.Dataset("few", digits.x_train, digits.y_train, digits.x_test[:9], digits.y_test[:9], digits.classes)
+    few = data.Dataset.of(
+        "few", digits.train.X, digits.train.labels, digits.test.X[:9], digits.test.labels[:9], digits.classes
+    )
     model = FiniteAggregationClassifier(GaussianNB(), k=5, d=2, classes=range(10), n_jobs=1)
     run(few, model, tmp_path / "run", RunSettings(votes_only=True))
     told = []
@@ -344,13 +346,13 @@ def test_example_table_has_what_it_promises(tmp_path):
     dataset = open_files(tmp_path / "tumours.csv", ReadOptions(label="diagnosis"))
     assert dataset.schema.named("category") == ["size", "dents"]
     assert len(dataset.schema.named("number")) == 6
-    assert set(dataset.y_train) == {"benign", "malignant"}
+    assert set(dataset.train.labels) == {"benign", "malignant"}
 
 
 def test_example_texts_are_texts_of_several_topics(tmp_path):
     dataset = open_files(write_example("text", tmp_path).path, ReadOptions(label="topic"))
     assert dataset.schema.only_texts
-    counts = {topic: list(dataset.y_train).count(topic) for topic in set(dataset.y_train)}
+    counts = {topic: list(dataset.train.labels).count(topic) for topic in set(dataset.train.labels)}
     assert len(counts) == 4
     assert min(counts.values()) > 100
 

@@ -311,7 +311,7 @@ def test_a_run_on_digits_answers_arrays(tmp_path):
     from poisonproof import Certificate, data
 
     poisonproof("run", "digits", "--k", 3, "--d", 1, "--no-undefended", "--n-jobs", 1, "--out", tmp_path / "run")
-    np.savez(tmp_path / "new.npz", X=data.load("digits").x_test)
+    np.savez(tmp_path / "new.npz", X=data.load("digits").test.X)
     answers = answers_of(poisonproof("predict", tmp_path / "run", tmp_path / "new.npz", "--n-jobs", 1).stdout)
     certificate = Certificate.load(tmp_path / "run" / "certificate.npz")
     assert [int(answer["radius"]) for answer in answers] == certificate.radius.tolist()

@@ -86,7 +86,7 @@ def test_predict_answers_with_the_radii_of_the_model(made, tmp_path, suffix):
     assert (bad["prediction"] or None, bad["reason"]) == (None, "with another number of cells than the header")
     model = FiniteAggregationClassifier.load(folder / "run" / "models")
     dataset = open_files(table, ReadOptions(schema=folder / "run" / "schema.json", test=table))
-    X = dataset.x_train.iloc[[5 * at for at in range(30) if at != 7]]
+    X = dataset.train.X.iloc[[5 * at for at in range(30) if at != 7]]
     certificate, counts = model.certify(X), model.votes(X).counts()
     assert [answer["prediction"] for answer in answers] == certificate.labels.tolist()
     assert [int(answer["radius"]) for answer in answers] == certificate.radius.tolist()
@@ -267,7 +267,7 @@ def test_what_the_user_insists_on_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr("poisonproof.data.readers.lines.memory", lambda: Memory(1, 1))
     with pytest.raises(ValueError, match=r"insist with --max-size"):
         open_files(tmp_path / "t.csv", ReadOptions(label="y"))
-    assert len(open_files(tmp_path / "t.csv", ReadOptions(label="y", most_bytes=10**9)).y_train) > 20
+    assert len(open_files(tmp_path / "t.csv", ReadOptions(label="y", most_bytes=10**9)).train.labels) > 20
 
 
 def test_mixed_encodings_are_said_and_cost_nothing(tmp_path):
@@ -278,7 +278,7 @@ def test_mixed_encodings_are_said_and_cost_nothing(tmp_path):
         "t.csv: 1 rows are not UTF-8 and were read as Latin-1, each by itself (mixed encodings); the first is line 42"
     )
     assert dataset.notes == (note,)
-    assert set(pd.concat([dataset.x_train, dataset.x_test])["shade"]) == {"d\u00fcster"}
+    assert set(pd.concat([dataset.train.X, dataset.test.X])["shade"]) == {"d\u00fcster"}
 
 
 def test_a_compressed_table_with_another_delimiter(tmp_path):

@@ -239,7 +239,7 @@ def letters(folder, *more, name="letters.csv"):
 def test_that_rows_are_records_is_a_premise_with_how_many_span_lines(tmp_path):
     path = letters(tmp_path)
     dataset = open_files(path, ReadOptions(label="kind", held_out=0.2))
-    assert len(dataset.x_train) + len(dataset.x_test) == 40
+    assert len(dataset.train) + len(dataset.test) == 40
     premise = next(premise for premise in dataset.premises if premise.what == "rows")
     assert premise.value.startswith("CSV records, written by RFC 4180: cells that hold quotes, delimiters")
     assert premise.value.endswith("; 40 of them span lines, the first on line 2")

@@ -49,7 +49,7 @@ def test_every_official_file_has_a_source_and_a_checksum():
 def test_what_is_missing_is_fetched_and_what_is_there_is_not(mirror, tmp_path):
     _, server = mirror
     place = tmp_path / "data"
-    assert (data.load("mnist", place, download=True).x_train == GREY).all()
+    assert (data.load("mnist", place, download=True).train.X == GREY).all()
     assert len(server.asked) == 4
     assert sorted(path.name for path in place.iterdir()) == sorted(f"{file}.gz" for file in MNIST_FILES.values())
     data.load("mnist", place, download=True)
@@ -57,8 +57,8 @@ def test_what_is_missing_is_fetched_and_what_is_there_is_not(mirror, tmp_path):
     (place / "t10k-labels-idx1-ubyte.gz").unlink()
     data.load("mnist", place, download=True)
     assert server.asked[4:] == ["/t10k-labels-idx1-ubyte.gz"]
-    assert len(data.load("cifar10", place, download=True).x_train) == 30
-    assert len(data.load("gtsrb", place, download=True).x_test) == 3
+    assert len(data.load("cifar10", place, download=True).train.X) == 30
+    assert len(data.load("gtsrb", place, download=True).test.X) == 3
 
 
 def test_without_a_folder_there_is_a_cache(mirror, tmp_path, monkeypatch):

@@ -166,7 +166,7 @@ def test_cifar_archives_with_links_bombs_and_strange_paths(tmp_path):
         data.load("cifar10", tmp_path)
     before = sorted(tmp_path.parent.iterdir())
     tar_gz(path, *((entry(f"../../../{name}", 3073), bytes(3073)) for name in names))
-    assert data.load("cifar10", tmp_path).x_train.shape == (5, 32, 32, 3)
+    assert data.load("cifar10", tmp_path).train.X.shape == (5, 32, 32, 3)
     assert sorted(tmp_path.parent.iterdir()) == before
     for header in (entry("huge.bin", 1 << 40), entry("x", 1 << 33, tarfile.XHDTYPE), entry("x", 1 << 33, b"L")):
         path.write_bytes(gzip.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 20)))
@@ -231,7 +231,7 @@ def test_images_and_labels_that_do_not_fit(tmp_path):
     with pytest.raises(ValueError, match="has a label -1"):
         data.load("mnist", tmp_path)
     write_cifar(tmp_path)
-    assert len(data.load("cifar10", tmp_path).x_test) == 6
+    assert len(data.load("cifar10", tmp_path).test.X) == 6
 
 
 def test_votes_whose_record_agrees_with_a_file_that_lies(tmp_path):
@@ -249,7 +249,7 @@ def test_class_names_cannot_reach_into_the_report(tmp_path):
     hostile = ["<img src=x onerror=alert(1)>", "</pre><script>alert(2)</script>"]
     X = np.arange(40.0).reshape(20, 2)
     y = np.array(hostile * 10)
-    dataset = data.Dataset("</title><script>", X, y, X[:4], y[:4], np.array(hostile))
+    dataset = data.Dataset.of("</title><script>", X, y, X[:4], y[:4], np.array(hostile))
     model = FiniteAggregationClassifier(GaussianNB(), k=2, d=1, classes=hostile)
     text = write_report(run(dataset, model, tmp_path / "run", RunSettings(votes_only=True))).read_text()
     assert "&lt;img src=x" in text

@@ -124,7 +124,7 @@ def test_rows_on_disk_are_fed_in_the_order_that_their_content_gives(tmp_path):
     model = FiniteAggregationClassifier(FirstSeen(), spread=spread, n_jobs=1)
     for dataset in (open_files(path, options), large(path, tmp_path / "store", spread, options)):
         prepared = prepare_dataset(model, dataset)
-        votes = MemberByMember().votes(prepared.training, range(15), dataset.samples_for("test", Split()), 4)
+        votes = MemberByMember().votes(prepared.training, range(15), Split().samples(dataset.test.samples), 4)
         samples, codes, _ = prepared.whole()
         assert np.array_equal(votes, first_seen(samples, codes, spread, len(votes)))
         assert len(np.unique(votes)) > 1

@@ -18,35 +18,35 @@ from poisonproof.data.named import (
 def test_mnist_in_idx_files(tmp_path):
     write_mnist(tmp_path)
     mnist = data.load("mnist", tmp_path)
-    assert (mnist.x_train == GREY).all()
-    assert mnist.y_train.tolist() == TEN.tolist()
-    assert mnist.x_test.shape == (2, 28, 28)
+    assert (mnist.train.X == GREY).all()
+    assert mnist.train.labels.tolist() == TEN.tolist()
+    assert mnist.test.X.shape == (2, 28, 28)
     assert (mnist.dtype, len(mnist.classes)) == ("uint8", 10)
 
 
 def test_keras_layout_wins_and_the_environment_names_the_folder(tmp_path, monkeypatch):
     np.savez(tmp_path / "mnist.npz", x_train=GREY, y_train=TEN[:, None], x_test=GREY, y_test=TEN)
     monkeypatch.setenv("POISONPROOF_DATA", str(tmp_path))
-    assert (data.load("mnist").x_train == GREY).all()
-    assert data.load("mnist").y_train.tolist() == TEN.tolist()
+    assert (data.load("mnist").train.X == GREY).all()
+    assert data.load("mnist").train.labels.tolist() == TEN.tolist()
 
 
 def test_cifar10_in_its_binary_archive(tmp_path):
     write_cifar(tmp_path)
     cifar = data.load("cifar10", tmp_path)
-    assert cifar.x_train.shape == (30, 32, 32, 3)
-    assert (cifar.x_train[:6] == COLOUR).all()
-    assert cifar.y_test.tolist() == TEN.tolist()
+    assert cifar.train.X.shape == (30, 32, 32, 3)
+    assert (cifar.train.X[:6] == COLOUR).all()
+    assert cifar.test.labels.tolist() == TEN.tolist()
 
 
 def test_gtsrb_in_its_zip_archives(tmp_path):
     write_gtsrb(tmp_path)
     signs = data.load("gtsrb", tmp_path)
-    assert signs.x_train.shape == (4, 48, 48, 3)
-    assert signs.y_train.tolist() == [0, 0, 42, 42]
-    assert signs.y_test.tolist() == [7, 0, 42]
+    assert signs.train.X.shape == (4, 48, 48, 3)
+    assert signs.train.labels.tolist() == [0, 0, 42, 42]
+    assert signs.test.labels.tolist() == [7, 0, 42]
     expected = Image.fromarray(COLOUR[1]).resize((48, 48), Image.Resampling.BILINEAR)
-    assert (signs.x_test[1] == np.asarray(expected)).all()
+    assert (signs.test.X[1] == np.asarray(expected)).all()
 
 
 @pytest.mark.parametrize("keep", [0, 3, 20, -1])

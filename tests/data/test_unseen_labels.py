@@ -67,11 +67,11 @@ def test_a_run_keeps_them_and_says_so(tmp_path):
     table(tmp_path / "train.csv", zip(X.round(3), Y, strict=True))
     table(tmp_path / "test.csv", zip(TEST.round(3), TRUTH, strict=True))
     inferred = open_files(tmp_path / "train.csv", ReadOptions(label="label", test=tmp_path / "test.csv"))
-    assert inferred.y_test.tolist() == TRUTH.tolist()
+    assert inferred.test.labels.tolist() == TRUTH.tolist()
     assert inferred.notes == ("3 test samples have a label that the training samples do not have and count as wrong",)
     how = ReadOptions(label="label", test=tmp_path / "test.csv", classes=["ant", "bee"])
     declared = open_files(tmp_path / "train.csv", how)
-    assert len(declared.y_test) == 5  # by each sample alone: the class list does not depend on the training data
+    assert len(declared.test) == 5  # by each sample alone: the class list does not depend on the training data
     asked = ["run", tmp_path / "train.csv", "--label", "label", "--test", tmp_path / "test.csv", "--k", "9", "--d", "1"]
     done = CliRunner().invoke(app, [*map(str, asked), "--out", str(tmp_path / "run"), "--json"])
     assert done.exit_code == 0, done.stderr

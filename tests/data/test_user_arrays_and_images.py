@@ -42,14 +42,14 @@ def folder(tmp_path):
 def test_a_folder_of_images(folder):
     dataset = open_files(folder, ReadOptions(held_out=0.3))
     assert dataset.dtype == "uint8"
-    assert dataset.x_train.shape[1:] == (8, 8)
-    assert set(dataset.y_train) == {"digit 0", "digit 1"}
-    assert len(dataset.x_train) + len(dataset.x_test) == 40
+    assert dataset.train.X.shape[1:] == (8, 8)
+    assert set(dataset.train.labels) == {"digit 0", "digit 1"}
+    assert len(dataset.train) + len(dataset.test) == 40
     assert dataset.schema == schema_from_dict(dataset.schema.as_dict()) == ImageSchema(8, 8, colour=False)
     words = "images of 8×8 pixels, grey; closest guess: 8×8 pixels; 40 odd images could have changed that"
     assert any(f"{words} (chosen from this data)" in str(premise) for premise in dataset.premises)
     given = open_files(folder, ReadOptions(held_out=0.3, image_size=(5, 4), colour=True))
-    assert given.x_train.shape[1:] == (4, 5, 3)
+    assert given.train.X.shape[1:] == (4, 5, 3)
     assert all(premise.declared for premise in given.premises)
     assert any("number of features: 60" in str(premise) for premise in given.premises)
 
@@ -164,14 +164,14 @@ def test_npz_of_ones_own(tmp_path):
     path = tmp_path / "own.npz"
     np.savez(path, x_train=X[:150], y_train=y[:150, None], x_test=X[150:], y_test=y[150:], who=np.arange(150) % 7)
     dataset = open_files(path, ReadOptions(group_column="who"))
-    assert (dataset.x_train == X[:150]).all()
-    assert dataset.y_test.tolist() == [str(label) for label in y[150:]]
-    assert set(dataset.groups) == set("0123456")
+    assert (X[:150] == dataset.train.X).all()
+    assert dataset.test.labels.tolist() == [str(label) for label in y[150:]]
+    assert set(dataset.train.groups) == set("0123456")
     images = DIGITS.images[:100].astype(np.uint8)
     np.savez(path, X=images, y=y[:100])
     dataset = open_files(path, ReadOptions())
     assert dataset.dtype == "uint8"
-    assert len(dataset.x_train) + len(dataset.x_test) == 100
+    assert len(dataset.train) + len(dataset.test) == 100
     assert schema_from_dict(dataset.schema.as_dict()) == dataset.schema
     np.savez(path, X=X, y=y)
     with pytest.raises(ValueError, match="holds arrays of 64 numbers, float64 in X, but the schema asks for"):
@@ -180,7 +180,7 @@ def test_npz_of_ones_own(tmp_path):
     odd[3, 5] = np.inf
     np.savez(path, X=odd, y=np.where(np.arange(200) == 9, np.nan, y))
     dataset = open_files(path, ReadOptions(held_out=0.1))
-    assert np.isnan(dataset.x_train).sum() + np.isnan(dataset.x_test).sum() == 1
+    assert np.isnan(dataset.train.X).sum() + np.isnan(dataset.test.X).sum() == 1
     assert dataset.notes == ("own.npz: 1 rows without a label were left out; the first is row 9",)
 
 

@@ -73,7 +73,7 @@ def opened(place, lines, **how):
 
 def votes_of(dataset, folder, k=6, d=3):
     name, _, texts = learner_for(dataset.schema)
-    split = Split("content" if dataset.groups is None else "group", n_features=dataset.n_features)
+    split = Split("content" if dataset.train.groups is None else "group", n_features=dataset.n_features)
     model = FiniteAggregationClassifier(preset(name, texts), k=k, d=d, split=split, classes=CLASSES)
     run(dataset, model, folder, RunSettings(votes_only=True))
     return np.load(folder / "votes.npy"), prepare_dataset(model, dataset)
@@ -120,18 +120,18 @@ def test_one_poisoned_line_reaches_its_own_subsets_only(place, clean, tmp_path, 
     """Wherever it is inserted, every other line is read as before, and at most d base classifiers vote otherwise."""
     line, read = POISONS[what]
     dataset, expected, ensemble = clean
-    before = contents(dataset.x_train, dataset.y_train)
+    before = contents(dataset.train.X, dataset.train.labels)
     for at in (0, len(TRAINING) // 2, len(TRAINING)):
         poisoned = opened(place, [*TRAINING[:at], line, *TRAINING[at:]])
-        after = contents(poisoned.x_train, poisoned.y_train)
+        after = contents(poisoned.train.X, poisoned.train.labels)
         assert not before - after
         assert (after - before).total() == read
         assert poisoned.schema == dataset.schema
-        assert contents(poisoned.x_test, poisoned.y_test) == contents(dataset.x_test, dataset.y_test)
+        assert contents(poisoned.test.X, poisoned.test.labels) == contents(dataset.test.X, dataset.test.labels)
     votes, _ = votes_of(poisoned, tmp_path)
     moved = np.flatnonzero((votes != expected).any(axis=0))
     if read:
-        extra = to_samples(poisoned.x_train).subset([len(TRAINING)])
+        extra = to_samples(poisoned.train.X).subset([len(TRAINING)])
         partition = int(ensemble.split.partitions(extra, ensemble.spread.n_partitions)[0])
         assert set(moved) <= set(ensemble.spread.subsets_of(partition))
     else:
@@ -163,13 +163,13 @@ def test_no_line_of_any_bytes_changes_how_another_is_read(tmp_path_factory, line
 
 def test_the_hold_out_moves_nothing_when_a_line_is_inserted(place):
     clean = opened(place, BASE, test=None, held_out=0.25)
-    train, test = contents(clean.x_train, clean.y_train), contents(clean.x_test, clean.y_test)
+    train, test = contents(clean.train.X, clean.train.labels), contents(clean.test.X, clean.test.labels)
     assert 0.15 < test.total() / len(BASE) < 0.35
     sides = Counter()
     for alcohol in range(12):
         poisoned = opened(place, [cell(alcohol=str(alcohol)), *BASE], test=None, held_out=0.25)
-        more_train = contents(poisoned.x_train, poisoned.y_train) - train
-        more_test = contents(poisoned.x_test, poisoned.y_test) - test
+        more_train = contents(poisoned.train.X, poisoned.train.labels) - train
+        more_test = contents(poisoned.test.X, poisoned.test.labels) - test
         assert more_train.total() + more_test.total() == 1
         sides["test" if more_test else "train"] += 1
     assert set(sides) == {"train", "test"}
@@ -180,11 +180,11 @@ def test_the_hold_out_moves_nothing_when_a_line_is_inserted(place):
 def test_one_contributor_reaches_d_base_classifiers(place, tmp_path):
     how = {"group_column": "maker"}
     dataset = opened(place, TRAINING, **how)
-    assert "maker" not in dataset.x_train.columns
+    assert "maker" not in dataset.train.X.columns
     assert dataset.digests()["groups"] != opened(place, TRAINING[::-1], **how).digests()["groups"]
     expected, ensemble = votes_of(dataset, tmp_path / "clean")
     assert ensemble.split.kind == "group"
-    maker = dataset.groups[0]
+    maker = dataset.train.groups[0]
     place_of = NAMES.index("maker")
     lines = []
     for line in TRAINING:
@@ -195,15 +195,15 @@ def test_one_contributor_reaches_d_base_classifiers(place, tmp_path):
             lines.append(line)
     votes, _ = votes_of(opened(place, lines, **how), tmp_path / "poisoned")
     moved = np.flatnonzero((votes != expected).any(axis=0))
-    own = to_samples(dataset.x_train).subset([0])
+    own = to_samples(dataset.train.X).subset([0])
     partition = int(ensemble.split.partitions(own, ensemble.spread.n_partitions, groups=[maker])[0])
     assert 0 < len(moved) <= ensemble.spread.d
     assert set(moved) <= set(ensemble.spread.subsets_of(partition))
     held = opened(place, BASE, test=None, held_out=0.3, **how)
     names = [line.decode().split(",")[place_of] for line in BASE]
     aside = dict(zip(names, held_out(None, 0.3, groups=names), strict=True))
-    assert not any(aside[name] for name in held.groups)
-    assert len(held.x_test) == sum(aside[name] for name in names)
+    assert not any(aside[name] for name in held.train.groups)
+    assert len(held.test) == sum(aside[name] for name in names)
 
 
 @pytest.mark.parametrize("suffix", ["csv.gz", "parquet"])
@@ -307,7 +307,7 @@ def test_schemas_are_guessed_by_what_most_cells_are(tmp_path):
     dataset = open_files(path, ReadOptions(label="y"))
     assert any("3 cells of 'x' are not numbers and count as missing" in note for note in dataset.notes)
     assert next(str(p) for p in dataset.premises if p.what == "schema").endswith("(chosen from this data)")
-    assert list(dataset.x_train.columns) == ["x", "colour", "note"]
+    assert list(dataset.train.X.columns) == ["x", "colour", "note"]
 
 
 def test_a_schema_is_written_edited_and_given_again(place, tmp_path):
@@ -320,9 +320,9 @@ def test_a_schema_is_written_edited_and_given_again(place, tmp_path):
     record["missing"].append("14.2")
     (tmp_path / "mine.json").write_text(json.dumps(record))
     again = opened(place, TRAINING, label=None, schema=tmp_path / "mine.json")
-    assert list(again.x_train.columns) == [name for name in reversed(NAMES) if name not in ("maker", "class")]
-    assert not (again.x_train["alcohol"] == 14.2).any()
-    assert (dataset.x_train["alcohol"] == 14.2).any()
+    assert list(again.train.X.columns) == [name for name in reversed(NAMES) if name not in ("maker", "class")]
+    assert not (again.train.X["alcohol"] == 14.2).any()
+    assert (dataset.train.X["alcohol"] == 14.2).any()
     assert all(premise.declared for premise in again.premises)
 
 
@@ -372,13 +372,13 @@ def test_texts_alone_and_among_other_columns(tmp_path):
             folder = tmp_path / f"{name}-{len(columns)}"
             outcome = run(dataset, model, folder)
             matrices.append(np.load(folder / "votes.npy"))
-            assert outcome.certificate.clean_accuracy(dataset.y_test) > 0.85
+            assert outcome.certificate.clean_accuracy(dataset.test.labels) > 0.85
         served = FiniteAggregationClassifier.load(folder / "models")
-        assert (served.votes(dataset.x_test).matrix == matrices[1]).all()
-        one_by_one = [served.votes(to_rows(dataset.x_test, at)).matrix[0] for at in range(8)]
+        assert (served.votes(dataset.test.X).matrix == matrices[1]).all()
+        one_by_one = [served.votes(to_rows(dataset.test.X, at)).matrix[0] for at in range(8)]
         assert (np.array(one_by_one) == matrices[1][:8]).all()
         moved = np.flatnonzero((matrices[0] != matrices[1]).any(axis=0))
-        extra = to_samples(dataset.x_train).subset([80])
+        extra = to_samples(dataset.train.X).subset([80])
         partition = int(split.partitions(extra, served.spread_.n_partitions)[0])
         assert set(moved) <= set(served.spread_.subsets_of(partition))
 

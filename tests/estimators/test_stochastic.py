@@ -23,7 +23,8 @@ from poisonproof import (
 )
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.maps.vectors import VectorFeatures
-from poisonproof.samples.convert import canonical_rank, to_samples
+from poisonproof.samples.convert import to_samples
+from poisonproof.samples.partitions import canonical_rank
 from poisonproof.stochastic import classifiers as stochastic
 from poisonproof.stochastic.classifiers import Draws
 from poisonproof.stochastic.radii import (

@@ -91,7 +91,7 @@ def signed(made, keys, tmp_path):
 def test_every_figure_is_counted_again(made, digits):
     folder, facts = made
     certificate = certify(Votes.load(folder / "votes.npy"))
-    y, found = digits.y_test, facts.figures
+    y, found = digits.test.labels, facts.figures
     right = certificate.labels == y
     assert found.right == right.sum()
     for at, size in enumerate(found.attack_sizes):
@@ -154,7 +154,7 @@ def unseen(tmp_path_factory):
     folder = tmp_path_factory.mktemp("unseen") / "run"
     X, y = (np.repeat([0, 1000], 40) + np.arange(80))[:, None], np.repeat(["no", "yes"], 40)
     of_test, labels = np.array([[0], [1000]] * 15), np.array(["no", "yes"] * 6 + ["x", "y", "z"] * 6)
-    dataset = Dataset("t", X, y, of_test, labels, None)
+    dataset = Dataset.of("t", X, y, of_test, labels, None)
     model = FiniteAggregationClassifier(GaussianNB(), k=4, d=1, n_jobs=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PremiseWarning)
@@ -291,7 +291,7 @@ def test_a_forged_run_yields_no_evidence(made, digits, tmp_path):
     folder, _ = made
     shutil.copytree(folder, tmp_path / "run")
     votes = np.load(tmp_path / "run" / "votes.npy")
-    votes[:, :] = digits.y_test[:, None]
+    votes[:, :] = digits.test.labels[:, None]
     with (tmp_path / "run" / "votes.npy").open("wb") as file:
         np.save(file, votes)
     with pytest.raises(NotTrueError, match=r"NOT VERIFIED: files: votes\.npy was altered"):
@@ -547,7 +547,7 @@ def test_the_crosswalk_names_every_control_and_only_fields_that_there_are(made, 
 
     folder, facts = made
     few = data.load("digits").without(range(200, 1415))
-    few = few.but(x_test=few.x_test[:20], y_test=few.y_test[:20])
+    few = replace(few, test=few.test.take(np.arange(20)))
     grouped = few.but(groups=np.arange(200) % 40)
     gathered = [facts]
     for name, dataset, model in (

@@ -30,7 +30,7 @@ from resigning import rewritten, signed_anew
 from sample_voters import THREATS
 
 FEW = load("digits").without(range(300, 1415))
-FEW = FEW.but(x_test=FEW.x_test[:50], y_test=FEW.y_test[:50])
+FEW = replace(FEW, test=FEW.test.take(np.arange(50)))
 MODELS = {
     "ballots": lambda: BallotClassifier(map_for(FEW), near=2.1, classes=range(10)),
     "neighbours": lambda: NeighborVoteClassifier(map_for(FEW), n_neighbors=7, classes=range(10)),
@@ -50,9 +50,9 @@ def made(request, tmp_path_factory):
 def test_every_figure_is_counted_again(made):
     """From a classifier that is fitted and asked anew."""
     folder, facts = made
-    model = MODELS[folder.name]().fit(FEW.x_train, FEW.y_train)
-    certificate, votes = model.certify(FEW.x_test), model._votes_of(model._heard(FEW.x_test))
-    right, found = certificate.labels == FEW.y_test, facts.figures
+    model = MODELS[folder.name]().fit(FEW.train.X, FEW.train.labels)
+    certificate, votes = model.certify(FEW.test.X), model._votes_of(model._heard(FEW.test.X))
+    right, found = certificate.labels == FEW.test.labels, facts.figures
     assert found.right == right.sum()
     assert found.certified == tuple((right & (certificate.radius >= size)).sum() for size in found.attack_sizes)
     assert {row.act for row in found.acts} == set(THREATS)
@@ -193,12 +193,12 @@ def test_the_command_line_exits_with_3_and_writes_nothing(tmp_path):
 
 def test_where_the_samples_shaped_the_map_nothing_is_claimed_but_of_flips():
     """No radius against a target, none against insertions; evidence says so instead of stumbling."""
-    features = TrustedFeatures.of(map_for(FEW), FEW.x_train, directions=20, exponent=0.5, label_flips_only=True)
-    model = BallotClassifier(features, near=features.near(FEW.x_train, 0.1), classes=range(10)).fit(
-        FEW.x_train, FEW.y_train
+    features = TrustedFeatures.of(map_for(FEW), FEW.train.X, directions=20, exponent=0.5, label_flips_only=True)
+    model = BallotClassifier(features, near=features.near(FEW.train.X, 0.1), classes=range(10)).fit(
+        FEW.train.X, FEW.train.labels
     )
-    votes = model._votes_of(model._heard(FEW.x_test))
-    found = figures(votes, certify(votes), FEW.y_test.astype(np.int64), [*range(10)])
+    votes = model._votes_of(model._heard(FEW.test.X))
+    found = figures(votes, certify(votes), FEW.test.labels.astype(np.int64), [*range(10)])
     acts = {row.act: row for row in found.acts}
     assert {row.target_median for row in found.classes} == {None}
     assert acts["insert_remove"].median_radius == acts["insert"].median_radius == 0

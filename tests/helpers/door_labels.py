@@ -103,14 +103,14 @@ def _voting(make: Callable[..., Any]) -> Any:
 
 def _csv(labels: list[Any], classes: list[Any], folder: Path) -> list[int]:
     data = open_files(_written(labels, folder), ReadOptions(label="y", test=folder / "rows.csv", classes=classes))
-    return _as_asked(data.x_train[:, 0], label_cells(data.y_train), classes, len(labels))
+    return _as_asked(data.train.X[:, 0], label_cells(data.train.labels), classes, len(labels))
 
 
 def _parquet(labels: list[Any], classes: list[Any], folder: Path) -> list[int]:
     pd.read_csv(_written(labels, folder), dtype={"y": str}, keep_default_na=False).to_parquet(folder / "rows.parquet")
     path = folder / "rows.parquet"
     data = open_files(path, ReadOptions(label="y", test=path, classes=classes))
-    return _as_asked(data.x_train[:, 0], label_cells(data.y_train), classes, len(labels))
+    return _as_asked(data.train.X[:, 0], label_cells(data.train.labels), classes, len(labels))
 
 
 def _out_of_core(labels: list[Any], classes: list[Any], folder: Path) -> list[int]:

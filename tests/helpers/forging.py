@@ -47,10 +47,15 @@ from poisonproof.verification import claims
 from poisonproof.verification.recount import map_in_words
 
 DIGITS = data.load("digits")
-DATA = data.Dataset(
-    "digits", DIGITS.x_train[:300], DIGITS.y_train[:300], DIGITS.x_test[:40], DIGITS.y_test[:40], DIGITS.classes
+DATA = data.Dataset.of(
+    "digits",
+    DIGITS.train.X[:300],
+    DIGITS.train.labels[:300],
+    DIGITS.test.X[:40],
+    DIGITS.test.labels[:40],
+    DIGITS.classes,
 )
-GROUPED = replace(DATA, groups=np.arange(300) % 60)
+GROUPED = replace(DATA, train=replace(DATA.train, groups=np.arange(300) % 60))
 N = 10
 
 
@@ -198,14 +203,14 @@ def ensemble(make_changes, *, recertify=True, digests=False, also=lambda manifes
         replace(made, origin=certificate.origin).save(folder / "certificate.npz")
         if (folder / "models").exists():
             model(lambda record: _describe_model(record, votes, digests))(folder)
-        right = int((made.labels == DATA.y_test[: votes.n_test]).sum()) if votes.n_test <= 40 else None
+        right = int((made.labels == DATA.test.labels[: votes.n_test]).sum()) if votes.n_test <= 40 else None
 
         def manifest(there):
             _describe(there, votes, certificate)
             if right is not None and recertify and "schema" not in there["settings"]:
                 there["clean_accuracy"] = right / votes.n_test
                 there["majority_share"], there["balanced_accuracy"] = _by_label(
-                    made.labels, DATA.y_test[: votes.n_test]
+                    made.labels, DATA.test.labels[: votes.n_test]
                 )
             also(there)
 
@@ -248,7 +253,7 @@ def _describe_model(record, votes, digests):
     if digests:
         given = None if votes.classes_inferred else votes.classes.tolist()
         again = FiniteAggregationClassifier(GaussianNB(), spread=votes.spread, split=votes.split, classes=given)
-        record["subset_digests"] = prepare(again, DATA.x_train, DATA.y_train).digests.tobytes().hex()
+        record["subset_digests"] = prepare(again, DATA.train.X, DATA.train.labels).digests.tobytes().hex()
 
 
 def _describe(there, votes, certificate):
@@ -308,7 +313,7 @@ def vote_for(ranked, t, i, code):
 
 
 def all_right(ranked):
-    for t, label in enumerate(DATA.y_test):
+    for t, label in enumerate(DATA.test.labels):
         for i in range(ranked.shape[1]):
             vote_for(ranked, t, i, int(label))
 
@@ -461,7 +466,7 @@ def constant_member(kept):
 
 def members_of_another_run(kept):
     other = FiniteAggregationClassifier(GaussianNB(), k=5, d=2, classes=range(10))
-    return other.fit(DIGITS.x_train[300:600], DIGITS.y_train[300:600]).members_
+    return other.fit(DIGITS.train.X[300:600], DIGITS.train.labels[300:600]).members_
 
 
 def kept_learner(folder):
@@ -482,7 +487,7 @@ def relabelled_and_kept_learner(folder):
     kept_learner(folder)
     relabelled_learner(folder)
     again = FiniteAggregationClassifier(GaussianNB(var_smoothing=0.1), k=5, d=2, classes=range(10))
-    digests = prepare(again, DATA.x_train, DATA.y_train).digests
+    digests = prepare(again, DATA.train.X, DATA.train.labels).digests
     model(lambda record: record.update(subset_digests=digests.tobytes().hex()))(folder)
 
 

@@ -142,7 +142,7 @@ class Place:
         np.savez_compressed(folder / "keras" / "mnist.npz", x_train=GREY, y_train=TEN, x_test=GREY, y_test=TEN)
         np.save(folder / "plain.npy", GREY)
         X, y = np.arange(60.0).reshape(20, 3), np.arange(20) % 2
-        dataset = data.Dataset("tiny", X, y, X[:4], y[:4], np.arange(2))
+        dataset = data.Dataset.of("tiny", X, y, X[:4], y[:4], np.arange(2))
         model = FiniteAggregationClassifier(GaussianNB(), k=3, d=2, classes=range(2))
         self.run = folder / "run"
         run(dataset, model, self.run)

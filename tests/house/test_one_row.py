@@ -230,16 +230,16 @@ def test_ids_in_files_keep_every_digit(tmp_path):
     for name, column in (("own.parquet", "id"), ("own.npz", "id"), ("own.parquet", "decimal")):
         how = ReadOptions(label="y" if name != "own.npz" else None, group_column=column, test=tmp_path / name)
         data = open_files(tmp_path / name, how)
-        assert len(set(data.groups)) == 40
+        assert len(set(data.train.groups)) == 40
         if column == "id":
-            assert data.groups.tolist() == list(map(str, ids))
+            assert data.train.groups.tolist() == list(map(str, ids))
     assert text_of(Decimal("0.1"), "") == text_of(0.1, "") == "0.1"
     assert text_of(Decimal("7.0"), "") == text_of(7.0, "") == "7"
 
 
 def test_the_checker_leaves_out_the_rows_that_training_left_out(tmp_path):
     odd = with_last(np.nan)
-    dataset = Dataset("digits", odd, np.array([*Y, 3]), X[:30], Y[:30], np.arange(10))
+    dataset = Dataset.of("digits", odd, np.array([*Y, 3]), X[:30], Y[:30], np.arange(10))
     with pytest.warns(PremiseWarning, match="have missing values"):
         run(dataset, FiniteAggregationClassifier(GaussianNB(), k=5, d=2, classes=range(10)), tmp_path / "run")
     verdict = verify(tmp_path / "run", data=dataset)

@@ -255,7 +255,7 @@ def test_ensembles_over_draws_refuse_it_too():
 
 @pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_runs_state_it_and_verify_knows(tmp_path):
-    dataset = Dataset("digits", X[:150], Y[:150], X[150:], Y[150:], np.arange(10))
+    dataset = Dataset.of("digits", X[:150], Y[:150], X[150:], Y[150:], np.arange(10))
     learner = make_pipeline(FrozenEstimator(SCALER), GaussianNB())
     model = FiniteAggregationClassifier(learner, k=3, d=1, classes=range(10), trusted_state=True)
     outcome = run(dataset, model, tmp_path / "run", RunSettings(undefended=False))

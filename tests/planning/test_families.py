@@ -22,9 +22,9 @@ def digits():
 
 @pytest.mark.parametrize("attack_size", [3, 20])
 def test_figures_of_the_pilot_are_those_of_the_classifiers_themselves(digits, attack_size):
-    rows = np.argsort(digits.train.hashes(families.SEED), kind="stable")
+    rows = np.argsort(digits.train.samples.hashes(families.SEED), kind="stable")
     asked, voting = rows[:125], np.setdiff1d(rows, rows[:125])  # a quarter of 500, by a hash of their content
-    X, y = np.asarray(digits.x_train), np.asarray(digits.y_train)
+    X, y = np.asarray(digits.train.X), np.asarray(digits.train.labels)
     for one in where_samples_vote(digits, attack_size):
         kind = {"neighbours": NeighborVoteClassifier, "ballots": BallotClassifier}[one.method]
         parameters = {name: int(value) if name == "n_neighbors" else value for name, value in one.parameters.items()}

@@ -57,13 +57,14 @@ def blobs(n_test=150):
         y = rng.integers(3, size=count)
         return rng.normal(size=(count, 2)) + 2.2 * np.array([[0, 0], [1, 0], [0, 1]])[y], y
 
-    return Dataset("blobs", *drawn(400, 0), *drawn(n_test, 1), np.arange(3))
+    return Dataset.of("blobs", *drawn(400, 0), *drawn(n_test, 1), np.arange(3))
 
 
 class Untouchable:
     """Test samples that tell how many they are and nothing else."""
 
-    shape = (150, 2)
+    def __len__(self):
+        return 150
 
     def __getattr__(self, name):
         raise AssertionError(f"the pilot looked at test data ({name})")
@@ -157,7 +158,7 @@ def test_base_classifiers_that_share_partitions_err_together():
 
 @pytest.fixture(scope="module")
 def planned():
-    data = replace(blobs(), x_test=Untouchable(), y_test=Untouchable())
+    data = replace(blobs(), test=Untouchable())
     return make_plan(data, GaussianNB(), attack_size=4, ks=(12, 20, 32), ds=(1, 4), n_jobs=1, seconds=20)
 
 
@@ -184,9 +185,9 @@ def test_predictions_agree_with_runs(planned):
     for row in planned.rows:
         spread = Spread.random(row.k, row.d) if row.spread == "random" else parse_spread(row.spread)
         model = FiniteAggregationClassifier(GaussianNB(), spread=spread, classes=range(3))
-        certificate = model.fit(data.x_train, data.y_train).certify(data.x_test, row.method)
-        assert row.clean == pytest.approx(certificate.clean_accuracy(data.y_test), abs=0.04)
-        assert row.certified == pytest.approx(certificate.certified_fraction(data.y_test, [4])[0], abs=0.05)
+        certificate = model.fit(data.train.X, data.train.labels).certify(data.test.X, row.method)
+        assert row.clean == pytest.approx(certificate.clean_accuracy(data.test.labels), abs=0.04)
+        assert row.certified == pytest.approx(certificate.certified_fraction(data.test.labels, [4])[0], abs=0.05)
         assert (row.n_members, row.subset_size) == (spread.n_subsets, 400 / spread.k)
     assert {row.method for row in planned.rows} == {"finite-aggregation", "tight"}
     assert all(0 < row.error < 0.1 for row in planned.rows)
@@ -201,12 +202,12 @@ def test_a_k_between_two_pilots_is_predicted_from_both(monkeypatch):
     data = blobs(n_test=1500)
     for row in plan.rows[1::2]:
         model = FiniteAggregationClassifier(GaussianNB(), k=row.k, d=1, classes=range(3))
-        certificate = model.fit(data.x_train, data.y_train).certify(data.x_test)
-        assert row.certified == pytest.approx(certificate.certified_fraction(data.y_test, [2])[0], abs=0.06)
+        certificate = model.fit(data.train.X, data.train.labels).certify(data.test.X)
+        assert row.certified == pytest.approx(certificate.certified_fraction(data.test.labels, [2])[0], abs=0.06)
 
 
 def test_contributors_are_counted_where_there_are_some():
-    data = replace(blobs(), groups=np.arange(400) // 2)
+    data = replace(blobs(), train=replace(blobs().train, groups=np.arange(400) // 2))
     plan = make_plan(data, GaussianNB(), attack_size=3, ks=(16,), ds=(1,), designs=False, n_jobs=1)
     assert plan.unit == "contributors"
     assert "groups" in plan.data
@@ -235,7 +236,7 @@ def rare(n_test=300):
         y = (rng.random(count) < 0.1).astype(np.int64)
         return rng.normal(size=(count, 2)) + 2.5 * y[:, None], y
 
-    return Dataset("rare", *drawn(2000, 0), *drawn(n_test, 1), np.arange(2))
+    return Dataset.of("rare", *drawn(2000, 0), *drawn(n_test, 1), np.arange(2))
 
 
 def test_balanced_predictions_agree_with_runs_where_classes_are_unequal():
@@ -249,9 +250,9 @@ def test_balanced_predictions_agree_with_runs_where_classes_are_unequal():
     assert plan.constant == 0.5
     for one in plan.rows:
         model = FiniteAggregationClassifier(LogisticRegression(C=0.02), k=int(one.k), d=1, classes=range(2))
-        certificate = model.fit(data.x_train, data.y_train).certify(data.x_test)
-        assert one.clean_balanced == pytest.approx(certificate.balanced_accuracy(data.y_test), abs=0.06)
-        obtained = certificate.certified_fraction_balanced(data.y_test, [3])[0]
+        certificate = model.fit(data.train.X, data.train.labels).certify(data.test.X)
+        assert one.clean_balanced == pytest.approx(certificate.balanced_accuracy(data.test.labels), abs=0.06)
+        obtained = certificate.certified_fraction_balanced(data.test.labels, [3])[0]
         assert one.certified_balanced == pytest.approx(obtained, abs=0.06)
     assert plan.rows[0].certified_balanced > plan.rows[1].certified_balanced + 0.05
     assert plan.choice.k == 10
@@ -295,7 +296,7 @@ def test_costs_of_a_pooled_learner_count_what_is_shared_once():
 
 def test_a_pooled_learner_is_timed_by_its_parts():
     data = blobs()
-    bench = Bench(KernelRidgeClassifier(), data.x_train, data.y_train, None, [0, 1, 2], Split(), 50, -1, False)
+    bench = Bench(KernelRidgeClassifier(), data.train.X, data.train.labels, None, [0, 1, 2], Split(), 50, -1, False)
     found = bench.pilot(20, 60.0)
     assert found.base_accuracy > 0.6
     assert all(value > 0 for value in (found.timing.share, found.timing.solve, found.timing.ask, found.timing.kernel))
@@ -305,7 +306,7 @@ def test_a_pooled_learner_is_timed_by_its_parts():
 
 def test_too_dear_base_classifiers_are_said_to_be_untried(monkeypatch):
     data, real = blobs(), Bench.pilot
-    bench = Bench(GaussianNB(), data.x_train, data.y_train, None, [0, 1, 2], Split(), 50, 1, False)
+    bench = Bench(GaussianNB(), data.train.X, data.train.labels, None, [0, 1, 2], Split(), 50, 1, False)
     assert bench.pilot(8, 1e-9) is None
     assert bench.pilot(8, 1e-9, insist=True).n_members == 24
 
@@ -383,11 +384,11 @@ def test_bad_data_ends_in_one_sentence():
     with pytest.raises(ValueError, match="A pilot needs at least 60 training samples"):
         make_plan(small, GaussianNB(), attack_size=4)
     for classes in (None, np.arange(3)):
-        one = replace(data, y_train=np.zeros(400, int), classes=classes)
+        one = replace(data, train=replace(data.train, labels=np.zeros(400, int)), classes=classes)
         with pytest.raises(ValueError, match="training samples of two classes or more"):
             make_plan(one, GaussianNB(), attack_size=4)
     with pytest.raises(ValueError, match="blobs has no test samples"):
-        make_plan(replace(data, x_test=data.x_test[:0]), GaussianNB(), attack_size=4)
+        make_plan(replace(data, test=data.test.take(np.arange(0))), GaussianNB(), attack_size=4)
 
 
 @pytest.fixture
@@ -395,7 +396,7 @@ def table(tmp_path):
     data = blobs()
     lines = [
         "a,b,class",
-        *(f"{a:.6f},{b:.6f},c{label}" for (a, b), label in zip(data.x_train, data.y_train, strict=True)),
+        *(f"{a:.6f},{b:.6f},c{label}" for (a, b), label in zip(data.train.X, data.train.labels, strict=True)),
     ]
     (tmp_path / "own.csv").write_text("\n".join(lines) + "\n")
     return tmp_path / "own.csv"

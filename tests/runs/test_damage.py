@@ -35,7 +35,9 @@ from corrupt import campaign, interrupt, resumes
 from kill import operations, plain_run, results
 
 DIGITS = data.load("digits")
-FEW = data.Dataset("few", DIGITS.x_train, DIGITS.y_train, DIGITS.x_test[:9], DIGITS.y_test[:9], DIGITS.classes)
+FEW = data.Dataset.of(
+    "few", DIGITS.train.X, DIGITS.train.labels, DIGITS.test.X[:9], DIGITS.test.labels[:9], DIGITS.classes
+)
 START = plain_run()
 
 

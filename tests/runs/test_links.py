@@ -139,7 +139,7 @@ def test_runs_together_follow_no_link_either(tmp_path):
     from poisonproof.maps.digits import DigitFeatures
 
     images, labels = load_digits().images[:60].astype("uint8") * 15, load_digits().target[:60]
-    tiny = data.Dataset("tiny", images[:40], labels[:40], images[40:], labels[40:], range(10), "uint8")
+    tiny = data.Dataset.of("tiny", images[:40], labels[:40], images[40:], labels[40:], range(10), dtype="uint8")
     learner = KernelRidgeClassifier(DigitFeatures(copies=1, hand=None), gamma=2.0)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run").mkdir()

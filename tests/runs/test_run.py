@@ -1,5 +1,7 @@
 """Run directories: whole, resumable, and honest about damage."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -58,10 +60,10 @@ def whole(tmp_path_factory):
 
 
 def test_hold_out_is_by_content():
-    assert len(DIGITS.x_train) + len(DIGITS.x_test) == 1797
-    assert 300 < len(DIGITS.x_test) < 420
-    again = data.held_out(np.vstack([DIGITS.x_test, DIGITS.x_train[:5]]), 0.2)
-    assert again.tolist() == [True] * len(DIGITS.x_test) + [False] * 5
+    assert len(DIGITS.train) + len(DIGITS.test) == 1797
+    assert 300 < len(DIGITS.test) < 420
+    again = data.held_out(np.vstack([DIGITS.test.X, DIGITS.train.X[:5]]), 0.2)
+    assert again.tolist() == [True] * len(DIGITS.test) + [False] * 5
     with pytest.raises(ValueError, match="no data set 'cats'"):
         data.load("cats")
 
@@ -69,18 +71,20 @@ def test_hold_out_is_by_content():
 def test_a_run_holds_what_the_estimator_says(whole):
     outcome, said = start(whole)
     assert said == [f"going on with the run in {whole}"]
-    model = FiniteAggregationClassifier(GaussianNB(), k=20, d=8, classes=range(10)).fit(DIGITS.x_train, DIGITS.y_train)
+    model = FiniteAggregationClassifier(GaussianNB(), k=20, d=8, classes=range(10)).fit(
+        DIGITS.train.X, DIGITS.train.labels
+    )
     votes = Votes.load(whole / "votes.npy")
-    assert (votes.matrix == model.votes(DIGITS.x_test).matrix).all()
+    assert (votes.matrix == model.votes(DIGITS.test.X).matrix).all()
     certificate = Certificate.load(whole / "certificate.npz")
-    assert (certificate.radius == model.certify(DIGITS.x_test).radius).all()
+    assert (certificate.radius == model.certify(DIGITS.test.X).radius).all()
     assert Spread.load(whole / "spread.npz") == model.spread_
     assert np.bincount(np.load(whole / "split.npy"), minlength=160).tolist() == model.partition_sizes_.tolist()
     served = FiniteAggregationClassifier.load(whole / "models")
-    assert (served.votes(DIGITS.x_test).matrix == votes.matrix).all()
-    alone = GaussianNB().fit(DIGITS.x_train, DIGITS.y_train).score(DIGITS.x_test, DIGITS.y_test)
+    assert (served.votes(DIGITS.test.X).matrix == votes.matrix).all()
+    alone = GaussianNB().fit(DIGITS.train.X, DIGITS.train.labels).score(DIGITS.test.X, DIGITS.test.labels)
     assert outcome.undefended_accuracy == alone
-    assert outcome.base_accuracy == np.mean(votes.matrix == DIGITS.y_test[:, None])
+    assert outcome.base_accuracy == np.mean(votes.matrix == DIGITS.test.labels[:, None])
     manifest = read_record(whole / "manifest.json")
     assert manifest["status"] == "complete"
     assert all(sha256_of(whole / name) == digest for name, digest in manifest["files"].items())
@@ -198,14 +202,14 @@ class Narrow(GaussianNB):
 def test_a_run_answers_whenever_the_estimator_does(tmp_path):
     """Also when the last block is a single base classifier that cannot answer."""
     model = FiniteAggregationClassifier(Narrow(), spread=Spread.random(65, 1), classes=range(10))
-    few = DIGITS.but(x_test=DIGITS.x_test[:40], y_test=DIGITS.y_test[:40])  # each is asked about alone
+    few = replace(DIGITS, test=DIGITS.test.take(np.arange(40)))  # each is asked about alone
     outcome = run(few, model, tmp_path, RunSettings(votes_only=True))
     assert outcome.undefended_accuracy is None
     assert "?" in write_report(outcome).read_text()
     assert open_arrays(tmp_path / "votes" / "block-00001.npz")[0]["refusals"].max() == 1
     again = FiniteAggregationClassifier(Narrow(), spread=Spread.random(65, 1), classes=range(10))
-    again.fit(DIGITS.x_train, DIGITS.y_train)
-    assert (outcome.certificate.radius == again.certify(few.x_test).radius).all()
+    again.fit(DIGITS.train.X, DIGITS.train.labels)
+    assert (outcome.certificate.radius == again.certify(few.test.X).radius).all()
 
 
 def test_a_long_learner_is_told_from_another_as_long(tmp_path):
@@ -237,10 +241,10 @@ def test_learners_are_described_without_addresses():
 
 
 def test_tables_texts_and_sparse_rows_run_too(tmp_path):
-    text = np.array([f"{'dark' if row[20] > 5 else 'light'} {row[30]} {row[40]}" for row in DIGITS.x_train])
-    table = pd.DataFrame({"a": DIGITS.x_train[:, 20], "b": text})
-    for name, X in (("table", table), ("sparse", sp.csr_matrix(DIGITS.x_train)), ("texts", text.tolist())):
-        dataset = data.Dataset(name, X, DIGITS.y_train, X[:9], DIGITS.y_train[:9], DIGITS.classes)
+    text = np.array([f"{'dark' if row[20] > 5 else 'light'} {row[30]} {row[40]}" for row in DIGITS.train.X])
+    table = pd.DataFrame({"a": DIGITS.train.X[:, 20], "b": text})
+    for name, X in (("table", table), ("sparse", sp.csr_matrix(DIGITS.train.X)), ("texts", text.tolist())):
+        dataset = data.Dataset.of(name, X, DIGITS.train.labels, X[:9], DIGITS.train.labels[:9], DIGITS.classes)
         learner = make_pipeline(HashingVectorizer(n_features=8), SGDClassifier()) if name == "texts" else None
         outcome = run(dataset, FiniteAggregationClassifier(learner, k=2, d=2, classes=range(10)), tmp_path / name)
         assert len(outcome.certificate) == 9
@@ -250,7 +254,9 @@ def test_tables_texts_and_sparse_rows_run_too(tmp_path):
 def test_a_pooled_run_goes_on_by_test_samples_and_mends_damage(votes_only, tmp_path, monkeypatch):
     images = load_digits().images[:300].astype(np.uint8) * 15
     labels = load_digits().target[:300]
-    dataset = data.Dataset("tiny", images[:240], labels[:240], images[240:], labels[240:], np.arange(10), "uint8")
+    dataset = data.Dataset.of(
+        "tiny", images[:240], labels[:240], images[240:], labels[240:], np.arange(10), dtype="uint8"
+    )
     learner = KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0)
     monkeypatch.setattr("poisonproof.training.pooled.KERNEL_BYTES", 1)
     monkeypatch.setattr("poisonproof.training.pooled_engine.SAMPLES_PER_BLOCK", 16)

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -206,7 +207,7 @@ def test_no_attack_breaks_a_radius_of_a_run_and_one_act_more_does(tmp_path, meth
 
 DIGITS = load("digits")
 FEW = DIGITS.without(range(300, 1415))
-FEW = FEW.but(x_test=FEW.x_test[:50], y_test=FEW.y_test[:50])
+FEW = replace(FEW, test=FEW.test.take(np.arange(50)))
 MODELS = {
     "ballots": lambda: BallotClassifier(map_for(FEW), near=2.1, classes=range(10)),
     "neighbours": lambda: NeighborVoteClassifier(map_for(FEW), n_neighbors=7, classes=range(10)),

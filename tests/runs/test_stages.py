@@ -33,8 +33,8 @@ from poisonproof.training.engine import engine_named
 from poisonproof.training.member_files import ESTIMATOR
 
 IMAGES, LABELS = load_digits().images[:200].astype(np.uint8) * 15, load_digits().target[:200]
-TINY = data.Dataset("tiny", IMAGES[:150], LABELS[:150], IMAGES[150:], LABELS[150:], np.arange(10), "uint8")
-FLAT = data.Dataset(
+TINY = data.Dataset.of("tiny", IMAGES[:150], LABELS[:150], IMAGES[150:], LABELS[150:], np.arange(10), dtype="uint8")
+FLAT = data.Dataset.of(
     "flat", IMAGES[:150].reshape(150, -1), LABELS[:150], IMAGES[150:].reshape(50, -1), LABELS[150:], np.arange(10)
 )
 POOLED = KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0)
@@ -53,7 +53,7 @@ def test_a_run_in_stages_is_the_run_at_once(dataset, tmp_path, monkeypatch):
     assert manifest.status == "trained"
     assert read_record(tmp_path / "stages" / "manifest.json")["n_train"] == 150
     assert not (tmp_path / "stages" / "votes.npy").exists()
-    early = FiniteAggregationClassifier.load(tmp_path / "stages" / "models").votes(dataset.x_test).matrix
+    early = FiniteAggregationClassifier.load(tmp_path / "stages" / "models").votes(dataset.test.X).matrix
     with monkeypatch.context() as patch:
         patch.setattr("poisonproof.training.pooled_engine.fit_pooled", None)
         patch.setattr("poisonproof.training.member_by_member.fit_made", None)
@@ -108,7 +108,7 @@ def test_memory_is_told_before_it_is_taken(tmp_path, monkeypatch):
 
 def test_a_bound_changes_no_vote_and_shortens_the_chunks(tmp_path, monkeypatch):
     expected = run(TINY, ensemble(TINY), tmp_path / "free").votes.matrix
-    training = prepare(ensemble(TINY), TINY.x_train, TINY.y_train).training
+    training = prepare(ensemble(TINY), TINY.train.X, TINY.train.labels).training
     need = memory.pooled_memory(training, 10, 50)
     assert need.kernel_bytes(need.least) < need.kernel_bytes(2 * need.least)
     widths = []
@@ -151,12 +151,12 @@ from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 rng = np.random.default_rng(0)
 X, y = rng.integers(0, 256, (4000, 8, 8), dtype=np.uint8), rng.integers(0, 10, 4000)
-dataset = data.Dataset("noise", X, y, X[:200], y[:200], np.arange(10), "uint8")
+dataset = data.Dataset.of("noise", X, y, X[:200], y[:200], np.arange(10), dtype="uint8")
 model = FiniteAggregationClassifier(
     KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0),
     k=20, d=2, classes=range(10), split=Split(dtype="uint8"),
 )
-run(data.Dataset("few", X[:60], y[:60], X[:9], y[:9], np.arange(10), "uint8"), model, sys.argv[1] + "-few")
+run(data.Dataset.of("few", X[:60], y[:60], X[:9], y[:9], np.arange(10), dtype="uint8"), model, sys.argv[1] + "-few")
 need = pooled_memory(prepare(model, X, y).training, 10, 200)
 bound = need.least + 2 * 10**7
 run(dataset, model, sys.argv[1], RunSettings(max_memory=bound))

@@ -34,7 +34,7 @@ def mixed(n, seed):
 def test_a_table_with_texts_has_one_that_reads_both(tmp_path):
     (x, y), (x_test, y_test) = mixed(600, 0), mixed(200, 1)
     schema = TableSchema((("words", "text"), ("number", "number"), ("kind", "category"), ("y", "label")))
-    data = Dataset("mixed", x, y, x_test, y_test, None, schema=schema)
+    data = Dataset.of("mixed", x, y, x_test, y_test, None, schema=schema)
     model = FiniteAggregationClassifier(TextClassifier(["words"]), k=3, d=1, n_jobs=1)
     done = run(data, model, tmp_path, RunSettings(votes_only=True))
     share, words = done.strong_undefended
@@ -69,8 +69,8 @@ def test_the_learner_that_is_the_strong_one_is_not_trained_twice(monkeypatch):
     images = rng.integers(256, size=(40, 16, 16), dtype=np.uint8)
     labels = np.arange(40) % 2
     images[labels == 1, 4:12, 7:9] = 255
-    data = Dataset("glyphs", images, labels, images, labels, None, dtype="uint8")
-    strong = strong_for(data.train, images=True)
+    data = Dataset.of("glyphs", images, labels, images, labels, None, dtype="uint8")
+    strong = strong_for(data.train.samples, images=True)
     model = FiniteAggregationClassifier(strong.learner, k=2, d=1, split=undefended.Split("content", "uint8"), n_jobs=1)
     trained = []
     accuracy = undefended.Lesson.accuracy

@@ -15,8 +15,9 @@ import cell_by_cell
 from poisonproof import Split
 from poisonproof.samples.cells import cell_codes
 from poisonproof.samples.columns import Cells, Column
-from poisonproof.samples.convert import canonical_rank, to_samples
+from poisonproof.samples.convert import to_samples
 from poisonproof.samples.kinds import TableSamples
+from poisonproof.samples.partitions import canonical_rank
 from poisonproof.samples.schema import MISSING
 
 ROME = ZoneInfo("Europe/Rome")

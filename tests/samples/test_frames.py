@@ -191,7 +191,7 @@ def test_a_schema_is_a_table_schema():
 
 def test_runs_updates_and_audits_go_by_the_schema(tmp_path):
     X, y, _ = by_pandas(written(tmp_path / "poisoned.csv", POISONS["a number that is none"]))
-    dataset = Dataset("wards", X, y.to_numpy(), X[:30], y[:30].to_numpy(), np.array(CLASSES))
+    dataset = Dataset.of("wards", X, y.to_numpy(), X[:30], y[:30].to_numpy(), np.array(CLASSES))
     with pytest.warns(PremiseWarning, match="cannot be read"):
         run(dataset, model(schema=ROLES), tmp_path / "run")
     verdict = verify(tmp_path / "run", data=dataset, retrain=2)

@@ -134,6 +134,6 @@ def test_one_odd_duration_in_parquet_with_a_declared_schema(tmp_path):
         open_files(tmp_path / name, ReadOptions(schema=schema, test=test, classes=["a", "b"]))
         for name in ("clean.parquet", "poisoned.parquet")
     ]
-    hashes = [Split().samples(data.x_train).hashes().tolist() for data in read]
+    hashes = [Split().samples(data.train.X).hashes().tolist() for data in read]
     assert hashes[1][:-1] == hashes[0]
     assert Split().samples(frame).hashes().tolist() == hashes[0]

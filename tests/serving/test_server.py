@@ -20,7 +20,7 @@ pytest.importorskip("starlette", reason="NOTHING SERVED: pip install '.[serve]'"
 from poisonproof.serving.app import ServeSettings, listening_socket
 
 pytestmark = pytest.mark.posix
-ROWS = data.load("digits").x_test[:40]
+ROWS = data.load("digits").test.X[:40]
 
 
 @pytest.fixture(scope="module")

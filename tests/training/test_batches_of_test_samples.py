@@ -143,11 +143,11 @@ def test_a_poison_that_is_held_out_moves_no_vote_on_another_test_sample(tmp_path
         poison = ",".join(map(str, [extreme] * 64 + [3]))
         (tmp_path / "poisoned.csv").write_text("\n".join([header, *rows[:7], poison, *rows[7:]]) + "\n")
         poisoned = open_files(tmp_path / "poisoned.csv", how)
-        if len(poisoned.y_test) > len(clean.y_test):
+        if len(poisoned.test) > len(clean.test):
             break
-    other = np.flatnonzero((poisoned.x_test != extreme).any(axis=1))
-    assert (poisoned.x_train == clean.x_train).all()
-    assert (poisoned.x_test[other] == clean.x_test).all()
+    other = np.flatnonzero((extreme != poisoned.test.X).any(axis=1))
+    assert (poisoned.train.X == clean.train.X).all()
+    assert (poisoned.test.X[other] == clean.test.X).all()
     model = FiniteAggregationClassifier(LastBits(), k=4, d=2, classes=clean.classes)
-    model.fit(clean.x_train, clean.y_train)
-    assert (model.votes(poisoned.x_test).matrix[other] == model.votes(clean.x_test).matrix).all()
+    model.fit(clean.train.X, clean.train.labels)
+    assert (model.votes(poisoned.test.X).matrix[other] == model.votes(clean.test.X).matrix).all()

@@ -21,7 +21,9 @@ dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 DIGITS = data.load("digits")
-FEW = data.Dataset("few", DIGITS.x_train, DIGITS.y_train, DIGITS.x_test[:9], DIGITS.y_test[:9], DIGITS.classes)
+FEW = data.Dataset.of(
+    "few", DIGITS.train.X, DIGITS.train.labels, DIGITS.test.X[:9], DIGITS.test.labels[:9], DIGITS.classes
+)
 
 
 class Trapped(FirstSeen):
@@ -72,9 +74,9 @@ def test_dask_workers_die_and_nothing_is_lost(tmp_path, monkeypatch):
         assert not trap.exists()
         assert client.amm.running()
         assert votes_of(tmp_path / "once") == votes_of(tmp_path / "alone")
-        expected = first_seen(DIGITS.x_train, DIGITS.y_train, Spread.random(50, 4), 9)
+        expected = first_seen(DIGITS.train.X, DIGITS.train.labels, Spread.random(50, 4), 9)
         assert np.array_equal(np.load(tmp_path / "once" / "votes.npy"), expected)
-        assert sorted(sent) == [9, len(DIGITS.x_train)]  # not once per task, of which there are four
+        assert sorted(sent) == [9, len(DIGITS.train)]  # not once per task, of which there are four
 
         client.wait_for_workers(2, timeout=60)  # with a single one joblib would work in this process
         client.run_on_scheduler(lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 0))

@@ -20,9 +20,9 @@ from poisonproof.system.machine import environment
 from poisonproof.training.provenance import packed, unpacked
 
 X, Y = load_wine(return_X_y=True)
-WINE = data.Dataset("wine", X[::2], Y[::2], X[1::2], Y[1::2], np.arange(3))
+WINE = data.Dataset.of("wine", X[::2], Y[::2], X[1::2], Y[1::2], np.arange(3))
 IMAGES, LABELS = load_digits().images[:150].astype(np.uint8) * 15, load_digits().target[:150]
-TINY = data.Dataset("tiny", IMAGES[:110], LABELS[:110], IMAGES[110:], LABELS[110:], np.arange(10), "uint8")
+TINY = data.Dataset.of("tiny", IMAGES[:110], LABELS[:110], IMAGES[110:], LABELS[110:], np.arange(10), dtype="uint8")
 
 
 def plain():
@@ -65,7 +65,7 @@ def test_an_environment_names_versions_kernel_and_processor():
 def test_an_update_elsewhere_names_both_machines(tmp_path, machine, make, dataset, votes_only):
     machine("old")
     run(dataset, make(), tmp_path, RunSettings(votes_only=votes_only))
-    assert where(tmp_path) == [{"old"}] * prepare(make(), dataset.x_train, dataset.y_train).spread.n_subsets
+    assert where(tmp_path) == [{"old"}] * prepare(make(), dataset.train.X, dataset.train.labels).spread.n_subsets
     machine("new")
     with heard() as said:
         outcome = run(dataset.without([4]), make(), tmp_path, RunSettings(update=True, votes_only=votes_only))

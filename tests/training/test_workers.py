@@ -235,8 +235,8 @@ def test_threads_are_as_many_as_were_asked_for(name, tmp_path, monkeypatch):
         most.clear()
         files = outcome.manifest.files
         result.append([files[file] for file in sorted(files) if file in ("votes.npy", "ballots.npz")])
-        fitted = clone(model).fit(DIGITS.x_train, DIGITS.y_train)
-        (fitted.votes if name == "pooled" else fitted.predict)(DIGITS.x_test)
+        fitted = clone(model).fit(DIGITS.train.X, DIGITS.train.labels)
+        (fitted.votes if name == "pooled" else fitted.predict)(DIGITS.test.X)
         assert max(most, default=0) <= allowed, (n_jobs, most)
         most.clear()
     assert result[0]

@@ -217,7 +217,7 @@ def test_split_and_digests_agree_with_poisonproof(name, labels):
     groups = [f"contributor {i % 4}" if i % 2 else i for i in range(30)] if name == "groups" else None
     expected = split.partitions(split.samples(X), 7, labels, groups)
     assert partitions(split.as_dict(), 7, X, labels, groups).tolist() == expected.tolist()
-    some = data.Dataset(name, X, labels, X[:5], labels[:5], np.arange(3), split.dtype, groups)
+    some = data.Dataset.of(name, X, labels, X[:5], labels[:5], np.arange(3), dtype=split.dtype, groups=groups)
     assert data_digests(some, groups) == some.digests()
 
 
@@ -226,8 +226,10 @@ def test_two_samples_of_one_hash_are_two_to_the_digests():
     pixels = np.array([list(range(16)), list(with_the_hash_of(bytes(range(16)), b"poisoned"))], np.uint8)
     frame = pd.DataFrame({"a": numbers[:, 0], "b": numbers[:, 1]})
     for X, dtype in ((numbers, "float64"), (pixels, "uint8"), (frame, "float64")):
-        one, other = (data.Dataset("d", X[rows], [0], X[:1], [0], None, dtype) for rows in (slice(1), slice(1, 2)))
-        assert (one.train.content_hashes == other.train.content_hashes).all()
+        one, other = (
+            data.Dataset.of("d", X[rows], [0], X[:1], [0], None, dtype=dtype) for rows in (slice(1), slice(1, 2))
+        )
+        assert (one.train.samples.content_hashes == other.train.samples.content_hashes).all()
         assert one.digests()["x_train"] != other.digests()["x_train"]
         assert data_digests(one) == one.digests()
         assert data_digests(other) == other.digests()
@@ -235,7 +237,7 @@ def test_two_samples_of_one_hash_are_two_to_the_digests():
 
 def test_digests_are_sha256_over_those_of_whole_contents():
     labels = ["ü", 2**60 + 1, -0.0, None]
-    some = data.Dataset("d", np.zeros((1, 2)), labels, ["a text", "ü"], [1], None)
+    some = data.Dataset.of("d", np.zeros((1, 2)), labels, ["a text", "ü"], [1], None)
     contents = [b"t\x02" + bytes(7) + "ü".encode(), b"i\x13" + bytes(7) + b"1152921504606846977", b"n" + bytes(8), b"m"]
     for name, rows in {"y_train": contents, "x_train": [bytes(16)], "x_test": [b"a text", "ü".encode()]}.items():
         digests = b"".join(hashlib.sha256(row).digest() for row in rows)
@@ -299,7 +301,7 @@ def test_the_default_learner_of_every_kind_of_samples_is_kept_by_its_name(tmp_pa
     X, split = kinds_of_samples()[name]
     groups = [f"maker {i % 6}" for i in range(30)] if split.kind == "group" else None
     labels = np.arange(30) % 3
-    dataset = data.Dataset(name, X, labels, X[:5], labels[:5], np.arange(3), split.dtype, groups)
+    dataset = data.Dataset.of(name, X, labels, X[:5], labels[:5], np.arange(3), dtype=split.dtype, groups=groups)
     model = FiniteAggregationClassifier(k=2, d=1, classes=range(3), split=split)
     run(dataset, model, tmp_path / "run", RunSettings(undefended=False))
     found = verify(tmp_path / "run", data=dataset, retrain=1)
@@ -353,7 +355,7 @@ def test_reversed_class_codes_of_kept_members_are_caught_although_retraining_agr
     """Digests redone, every base classifier trained again: the votes are true, but the models that people load lie."""
     folder = forged(honest, tmp_path / "run", "class codes of all kept members reversed")
     model = FiniteAggregationClassifier.load(folder / "models")
-    assert (model.predict(DATA.x_test) == DATA.y_test).mean() < 0.2
+    assert (model.predict(DATA.test.X) == DATA.test.labels).mean() < 0.2
     found = verify(folder, data=DATA, retrain=N)
     assert found.word == "NOT VERIFIED"
     assert outcomes(found)["retraining"] == "ok"
@@ -700,15 +702,17 @@ def test_whatever_a_manifest_says_there_is_a_verdict(by_command, tmp_path, name)
 
 
 def test_the_checker_shares_nothing_with_what_it_checks(honest, tmp_path):
-    np.savez(
-        tmp_path / "data.npz", **{name: getattr(DATA, name) for name in ("x_train", "y_train", "x_test", "y_test")}
-    )
+    parts = {"train": DATA.train, "test": DATA.test}
+    arrays = {f"{name}_{what}": getattr(part, what) for name, part in parts.items() for what in ("X", "labels")}
+    np.savez(tmp_path / "data.npz", **arrays)
     program = f"""
 import sys
 from types import SimpleNamespace
 import numpy as np
 from poisonproof.verification import verify
-data = SimpleNamespace(dtype="float64", **np.load({str(tmp_path / "data.npz")!r}))
+held = np.load({str(tmp_path / "data.npz")!r})
+parts = (SimpleNamespace(X=held[name + "_X"], labels=held[name + "_labels"], groups=None) for name in ("train", "test"))
+data = SimpleNamespace(dtype="float64", train=next(parts), test=next(parts))
 verdict = verify({str(honest)!r}, data=data, ask=False)
 print(verdict.verdict)
 ours = [name for name in sys.modules if name.startswith("poisonproof.")]

@@ -247,7 +247,7 @@ def test_a_pooled_run_keeps_rankings_and_goes_on(tmp_path):
     there = (tmp_path / "run/votes.rankings.npy").read_bytes()
     run(digits, clone(model), tmp_path / "run", RunSettings(votes_only=True, rankings=True))
     assert (tmp_path / "run/votes.rankings.npy").read_bytes() == there
-    expected = ensemble(POOLED).fit(digits.x_train, digits.y_train).votes(digits.x_test, rankings=True)
+    expected = ensemble(POOLED).fit(digits.train.X, digits.train.labels).votes(digits.test.X, rankings=True)
     assert np.array_equal(np.load(tmp_path / "run/votes.rankings.npy"), expected.rankings)
 
 

@@ -109,7 +109,7 @@ def _of_run(
     reopened = reopening.reopen_data(run, None, data_dir)
     reopening.check_same_data(run, reopened)
     if (run / "ballots.npz").exists():
-        return Ballots.load(run / "ballots.npz"), reopened.dataset.y_test
+        return Ballots.load(run / "ballots.npz"), reopened.dataset.test.labels
     if (run / "neighbours.npz").exists():
         raise PoisonproofError(
             f"In {run} neighbours vote; what one attack does to all test samples is bounded for base classifiers and "
@@ -117,7 +117,7 @@ def _of_run(
         )
     if not (run / "votes.npy").exists():
         raise PoisonproofError(f"The run in {run} is not complete; `poisonproof vote {run}` goes on with it.")
-    return certify.open_votes(run / "votes.npy", None, None, None, None), reopened.dataset.y_test
+    return certify.open_votes(run / "votes.npy", None, None, None, None), reopened.dataset.test.labels
 
 
 def _print(accuracies: list[CertifiedAccuracy], balanced: list[float]) -> None:

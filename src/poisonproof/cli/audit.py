@@ -62,10 +62,10 @@ def command(
         with progress_bar("attacks on targets") as progress, watched(progress):
             report = audit(
                 reopened.model,
-                dataset.x_train,
-                dataset.y_train,
-                dataset.x_test,
-                groups=dataset.groups,
+                dataset.train.X,
+                dataset.train.labels,
+                dataset.test.X,
+                groups=dataset.train.groups,
                 targets=targets,
                 kinds=None if kinds is None else [kind.strip() for kind in kinds.split(",")],
                 sizes=None if attack_size is None else options.whole_numbers("--attack-size", attack_size),

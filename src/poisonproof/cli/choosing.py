@@ -91,7 +91,7 @@ def with_premise(dataset: Dataset, choice: dict[str, Any]) -> Dataset:
     from poisonproof.premises import Premise
 
     premises = (*dataset.premises, *_of_parameters(choice), Premise(PREMISE, str(choice["why"]), declared=False))
-    return dataset.but(premises=premises)
+    return replace(dataset, premises=premises)
 
 
 def _of_parameters(choice: dict[str, Any]) -> list[Premise]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,4 +30,4 @@ def with_premise(samples: Dataset, followed: dict[str, Any] | None) -> Dataset:
 
     random = followed["spread"] == "random"
     spread = Spread.random(followed["k"], followed["d"]) if random else options.parse_spread(followed["spread"])
-    return samples.but(premises=(*samples.premises, spread_premise(spread, declared=False)))
+    return replace(samples, premises=(*samples.premises, spread_premise(spread, declared=False)))

@@ -32,7 +32,7 @@ def with_learner(
     if name is not None and ":" in name:
         estimator = brought(name)
         premise = Premise("learner", f"{describe(estimator)}, brought as {name}", declared=True)
-        return samples.but(premises=(*samples.premises, premise)), estimator
+        return replace(samples, premises=(*samples.premises, premise)), estimator
     has_texts = why == THERE_ARE_TEXTS
     if name in TEXT_LEARNERS and name != "auto" and not has_texts:
         raise PoisonproofError(f"The learner '{name}' takes texts, and this data has none; use another --learner.")
@@ -46,9 +46,9 @@ def with_learner(
             output.note(f"learner: {picked}, because {why}; --learner chooses another")
         guessed = any(premise.what == "schema" and not premise.declared for premise in samples.premises)
         premise = Premise("learner", f"{describe(estimator)}, because {why}", declared=False if guessed else None)
-        return samples.but(premises=(*samples.premises, premise)), estimator
+        return replace(samples, premises=(*samples.premises, premise)), estimator
     if name is None:
-        samples = samples.but(premises=(*samples.premises, Premise("learner", describe(estimator), declared=None)))
+        samples = replace(samples, premises=(*samples.premises, Premise("learner", describe(estimator), declared=None)))
     return samples, estimator
 
 
@@ -74,4 +74,4 @@ def _behind_encoder(samples: Dataset, name: str | None, encoder: str, *, quiet: 
         premises.append(Premise("learner", f"{describe(estimator)}, brought as {name}", declared=True))
     if name is None and not quiet:
         output.note(f"encoder: {encoder}, {chosen.record.trained_on}; learner: {HEAD}; both are premises")
-    return samples.but(premises=tuple(premises)), estimator
+    return replace(samples, premises=tuple(premises)), estimator

@@ -125,9 +125,7 @@ def next_command(
     encoder: str | None = None,
 ) -> str:
     """What to type next: the run that follows the plan, and certifies by the method that it goes by."""
-    words = ["poisonproof", "run", data]
-    for name, value in reading.words_of(read).items():
-        words += [f"--{value}"] if name == "colour" else [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    words = ["poisonproof", "run", data, *reading.words_of(read)]
     if data_dir is not None:
         words += ["--data-dir", str(data_dir)]
     if encoder is not None:

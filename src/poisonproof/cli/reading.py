@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -107,35 +106,22 @@ def read_options(
     )
 
 
-def words_of(read: ReadOptions) -> dict[str, Any]:
-    """What the command line would say to the same effect, by the names of its options; runs keep it."""
-    words = {
-        "label": read.label,
-        "test": None if read.test is None else str(read.test),
-        "held-out": read.held_out,
-        "schema": None if read.schema is None else str(read.schema),
-        "group-column": read.group_column,
-        "classes": None if read.classes is None else ",".join(read.classes),
-        "delimiter": read.delimiter,
-        "lines": read.lines or None,
-        "image-size": None if read.image_size is None else "{}x{}".format(*read.image_size),
-        "colour": {None: None, True: "colour", False: "grey"}[read.colour],
-        "n-features": read.n_features,
-        "max-size": None if read.most_bytes is None else read.most_bytes / 1e9,
-    }
-    return {name: value for name, value in words.items() if value is not None}
-
-
-def options_of(words: Mapping[str, Any]) -> ReadOptions:
-    """The record of what `words_of` wrote."""
-    given: dict[str, Any] = {name.replace("-", "_"): value for name, value in words.items()}
-    unknown = given.keys() - inspect.signature(read_options).parameters
-    if unknown:
-        raise PoisonproofError(f"'{min(unknown)}' is no option of this version about how files are read.")
-    given |= {name: Path(given[name]) for name in ("test", "schema") if name in given}
-    if "colour" in given:
-        given["colour"] = given["colour"] == "colour"
-    return read_options(**given)
+def words_of(read: ReadOptions) -> list[str]:
+    """What to type to the same effect."""
+    words: list[str] = []
+    for name, value in read.as_dict().items():
+        if name == "colour":
+            words.append("--colour" if value else "--grey")
+        elif name == "lines":
+            words.append("--lines")
+        elif name == "most_bytes":
+            words += ["--max-size", f"{value / 1e9:g}"]
+        else:
+            text = (
+                "x".join(map(str, value)) if name == "image_size" else ",".join(value) if name == "classes" else value
+            )
+            words += [f"--{name.replace('_', '-')}", str(text)]
+    return words
 
 
 def _size(text: str) -> tuple[int, int]:
@@ -151,9 +137,7 @@ def open_data(name: str, data_dir: Path | None, read: ReadOptions, *, download: 
 
     if name in data.DATASETS:
         if words := words_of(read):
-            raise PoisonproofError(
-                f"--{next(iter(words))} is for your own files; write ./{name} for a folder of that name."
-            )
+            raise PoisonproofError(f"{words[0]} is for your own files; write ./{name} for a folder of that name.")
         with progress_bar(f"reading {name}"):
             return data.load(name, data_dir, download=download)
     if not Path(name).exists():

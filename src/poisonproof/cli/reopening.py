@@ -66,6 +66,7 @@ def begun(run: Path, *, strict: bool = True) -> tuple[Manifest, dict[str, Any], 
     They are read by the run's own schema, whatever would be guessed from them now. Entries of the manifest that no run
     writes are refused, or, if not ``strict``, left out.
     """
+    from poisonproof.data.options import ReadOptions
     from poisonproof.runs.manifest import Manifest
     from poisonproof.runs.plain import check_plain
     from poisonproof.samples.schema import schema_from_dict
@@ -84,7 +85,7 @@ def begun(run: Path, *, strict: bool = True) -> tuple[Manifest, dict[str, Any], 
         raise PoisonproofError(
             f"The run in {run} is not complete; the `poisonproof run` command that began it goes on with it."
         )
-    read = reading.options_of(asked["options"])
+    read = ReadOptions.from_dict(asked["options"])
     stated = manifest.settings.schema
     return manifest, asked, read if stated is None else replace(read, schema=schema_from_dict(stated))
 
@@ -114,7 +115,7 @@ def reopen_data(
     source, estimator = reading.open_data(data or asked["data"], data_dir, at_hand), None
     if test is not None:
         stated = {premise.what: premise for premise in (*source.premises, held_out_premise(read))}
-        source = source.but(premises=tuple(stated.values()))
+        source = replace(source, premises=tuple(stated.values()))
     of_run = asked.get("encoder")
     own_encoder = encoding.must_be_named(of_run) and encoder is None
     named = not is_brought(asked["learner"]) or learner == asked["learner"]

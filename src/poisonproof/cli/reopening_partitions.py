@@ -7,6 +7,7 @@ Other files are read in one pass, as for `poisonproof run --max-memory`, and the
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,7 @@ def reopen_partitions(
     stated = manifest.settings.digests if data is None else None
     spread, split = Spread.load(run / "spread.npz"), Split.from_dict(manifest.settings.split)
     outline, estimator = with_learner(source.outline(), name, of_run, quiet=True)
-    outline = with_choices(outline, asked).but(name=manifest.settings.name)
+    outline = replace(with_choices(outline, asked), name=manifest.settings.name)
     removal = Removal(source, split, spread.n_partitions, run / PARTITIONS, not accepts_nan(estimator))
     if (standing := removal.opened(_words(left_out), outline)) is not None:
         dataset = standing

@@ -195,18 +195,18 @@ def prepare(ensemble: EnsembleOptions, read: ReadOptions, opened: Dataset | None
         samples = opened or reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
         encoder = encoding.for_data(samples.schema, ensemble.encoder, ensemble.learner)
         samples, estimator = with_learner(samples, ensemble.learner, encoder)
-    asked: dict[str, Any] = {"data": ensemble.data, "learner": ensemble.learner, "options": reading.words_of(read)}
+    asked: dict[str, Any] = {"data": ensemble.data, "learner": ensemble.learner, "options": read.as_dict()}
     asked["encoder"] = encoding.NONE if encoder is None else encoder
     if source is not None:
         asked["max_memory"] = ensemble.max_memory
     if planned is not None:
         asked["plan"] = planned.followed()
         samples = following.with_premise(samples, asked["plan"])
-    if samples.groups is not None and ensemble.split != "content":
+    if samples.train.groups is not None and ensemble.split != "content":
         raise PoisonproofError(
             f"With a column of contributors the split is 'group'; leave --split {ensemble.split} out."
         )
-    kind = "group" if samples.groups is not None else ensemble.split
+    kind = "group" if samples.train.groups is not None else ensemble.split
     model = FiniteAggregationClassifier(
         estimator,
         k=ensemble.k,
@@ -262,7 +262,7 @@ def prepare_samples(
     output.warnings_as_notes()
     ensemble.refuse_for(f"--method {voters.method}")
     samples = opened or reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
-    asked: dict[str, Any] = {"data": ensemble.data, "learner": None, "options": reading.words_of(read)}
+    asked: dict[str, Any] = {"data": ensemble.data, "learner": None, "options": read.as_dict()}
     asked["encoder"] = encoding.NONE if ensemble.encoder is None else ensemble.encoder
     model = voting_samples(voters, samples, ensemble.learner, ensemble.n_jobs, ensemble.encoder)
     folder = ensemble.out or Path("runs") / f"{samples.name}-{voters.method}"

@@ -122,7 +122,7 @@ def _read(name: str, data_dir: Path | None, read: ReadOptions, dtype: str) -> _G
         return _Given(*_arrays(path), dtype)
     if name in sets.DATASETS:
         known = reading.open_data(name, data_dir, read)
-        return _Given(known.x_train, known.y_train, known.dtype, n_features=known.n_features)
+        return _Given(known.train.X, known.train.labels, known.dtype, n_features=known.n_features)
     part, schema = read_rows(path, kind_of(path, read), read, labelled=True)
     for note in part.notes:
         output.note(note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -75,7 +76,7 @@ def command(
         asked["left_out"] = left_out.as_dict()
     with progress_bar() as progress, watched(progress):
         outcome = run_again(
-            dataset.but(name=settings.name),
+            replace(dataset, name=settings.name),
             reopened.model,
             run,
             RunSettings(
@@ -116,7 +117,7 @@ def _forget(reopened: reopening.Reopened, left_out: LeftOut | None) -> None:
     encoder = encoder_in(getattr(reopened.model, "estimator", reopened.model))
     if encoder is None or left_out is None:
         return
-    gone = encoder.forget(take_rows(reopened.source.x_train, left_out.rows(reopened.source)))
+    gone = encoder.forget(take_rows(reopened.source.train.X, left_out.rows(reopened.source)))
     if gone:
         output.note(f"{gone} embeddings of removed rows were deleted from the cache")
 

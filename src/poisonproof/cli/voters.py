@@ -162,14 +162,14 @@ def voting_samples(
     features = map_of_options(voters, dataset, learner, encoder)
     common: dict[str, Any] = {
         "metric": voters.metric or "euclidean",
-        "split": Split("content" if dataset.groups is None else "group", dataset.dtype, dataset.n_features),
+        "split": Split("content" if dataset.train.groups is None else "group", dataset.dtype, dataset.n_features),
         "classes": None if dataset.classes is None else dataset.classes.tolist(),
         "n_jobs": n_jobs,
     }
     if n_neighbors is not None:
         return NeighborVoteClassifier(features, n_neighbors=n_neighbors, **common)
     assert near is not None
-    if voters.voices is not None and dataset.groups is None:
+    if voters.voices is not None and dataset.train.groups is None:
         raise PoisonproofError("--voices are those of contributors; give --group-column too.")
     sizes = None if voters.class_sizes is None else class_sizes(voters.class_sizes, dataset)
     if voters.class_sizes_from is not None and not isinstance(sizes, dict):
@@ -214,7 +214,7 @@ def class_sizes(text: str, dataset: Dataset) -> dict[Any, int] | str:
     if text == "rows":
         return text
     given = named_values("--class-sizes", text)
-    labels = one_by_one(dataset.y_train if dataset.classes is None else dataset.classes)
+    labels = one_by_one(dataset.train.labels if dataset.classes is None else dataset.classes)
     known = {label_cell(label): label for label in labels}
     cells = {label_cell(name): name for name in given}
     if dataset.classes is not None and cells.keys() != known.keys():

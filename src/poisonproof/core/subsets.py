@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
-from poisonproof.samples.convert import canonical_rank
 from poisonproof.samples.kinds import Samples
+from poisonproof.samples.partitions import canonical_rank, partition_digest
 from poisonproof.system.files import open_arrays, write_arrays
 
 DIGEST_BYTES = 16
@@ -117,18 +117,10 @@ class Subsets:
         ordered, starts = self._sorted
         ordered = ordered[np.lexsort((self.rank[ordered], np.repeat(np.arange(len(starts) - 1), np.diff(starts))))]
         parts = zip(starts[:-1], starts[1:], samples.keys_of_parts(ordered, starts), strict=True)
-        return [content_digest(labels[ordered[start:stop]], keys) for start, stop, keys in parts]
+        return [partition_digest(labels[ordered[start:stop]], keys) for start, stop, keys in parts]
 
     def __len__(self) -> int:
         return self.spread.n_subsets
-
-
-def content_digest(labels: NDArray[np.int64], keys: Iterable[bytes]) -> bytes:
-    """SHA-256 of all that base classifiers are fed of a partition: label codes and keys, in canonical order."""
-    digest = hashlib.sha256(np.concatenate(([len(labels)], labels)).astype("<i8").tobytes())
-    for piece in keys:
-        digest.update(piece)
-    return digest.digest()
 
 
 def subset_digests(spread: Spread, contents: Sequence[bytes], common: str) -> NDArray[np.uint8]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.core.split import Split
-from poisonproof.data.dataset import Dataset
+from poisonproof.data.dataset import Dataset, LabelledSamples
 from poisonproof.data.large_source import Source
 from poisonproof.data.partition_pass import Pass
 from poisonproof.data.readers.part import Part, texts
@@ -27,20 +26,19 @@ from poisonproof.data.store_writing import DIGESTED, TEST, emptied, identity_of
 from poisonproof.data.user_files import (
     judged_test,
     label_notes,
-    labels_of,
+    labelled,
     read_part,
     records_premise,
 )
 from poisonproof.errors import DamagedFileError, PoisonproofError
-from poisonproof.samples.convert import to_samples
-from poisonproof.samples.kinds import Samples, TableSamples, TextSamples
+from poisonproof.samples.kinds import TableSamples, TextSamples
 from poisonproof.samples.labels import label_digests
 from poisonproof.system.files import open_arrays, sha256_of, sha256_of_array, sole_writer
 
 LOCK = "store.lock"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StoredDataset(Dataset):
     """A data set whose training samples lie in a partition store; the test samples are in memory."""
 
@@ -52,25 +50,13 @@ class StoredDataset(Dataset):
         assert self.store is not None
         return self.store
 
-    @cached_property
-    def train(self) -> Samples:
-        """The training samples, in the order of the store."""
-        return StoredSamples(self.stored)
-
-    def samples_for(self, part: str, split: Split) -> Samples:
-        """A part, as the pass read it; no other way of reading can be had of it."""
-        if split.schema is not None or (split.dtype, split.n_features) != (self.dtype, self.n_features):
-            raise PoisonproofError("Partitions on disk are read as they were written; leave 'split' as it was.")
-        samples: Samples = getattr(self, part)
-        return samples
-
     def digests(self, parts: Sequence[str] = ("train", "test")) -> dict[str, str]:
         """The same as in memory: of all rows, in the order of the files."""
         known = {DIGESTED[name]: digest for name, digest in self.stored.record["digests"].items()}
         if "test" in parts:
             known |= {
-                "x_test": sha256_of_array(self.test.content_digests),
-                "y_test": sha256_of_array(label_digests(self.y_test)),
+                "x_test": sha256_of_array(self.test.samples.content_digests),
+                "y_test": sha256_of_array(label_digests(self.test.labels)),
             }
         wanted = [f"{letter}_{part}" for letter in "xy" for part in parts]
         return {name: known[name] for name in (*wanted, *(["groups"] if "groups" in known else []))}
@@ -182,21 +168,16 @@ def _dataset(source: Source, outline: Dataset, store: PartitionStore) -> StoredD
         test = _test_of(store)
     notes += label_notes(record["labels"], sum(record["counts"]), outline.classes is not None)
     test, more = judged_test(test, record["labels"], outline.classes, options.test or source.path)
-    dataset = StoredDataset(
+    return StoredDataset(
         outline.name,
-        StoredSamples(store),
-        np.zeros(0, object),
-        test.X,
-        labels_of(test),
+        LabelledSamples(StoredSamples(store), np.zeros(0, object), outline.train.groups),
+        labelled(test),
         outline.classes,
-        groups=outline.groups,
         schema=source.schema,
         premises=records_premise(record["spanning"], source.schema) + outline.premises,
         notes=notes + more,
         store=store,
     )
-    vars(dataset)["test"] = to_samples(test.X) if test.samples is None else test.samples
-    return dataset
 
 
 def _test_of(store: PartitionStore) -> Part:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from poisonproof.data.dataset import Dataset
+from poisonproof.data.dataset import Dataset, LabelledSamples
 from poisonproof.data.options import ReadOptions
 from poisonproof.data.readers.lines import FREE_EXPANSION, MOST_EXPANSION, is_gzip
 from poisonproof.data.readers.several import check_columns
@@ -23,6 +23,7 @@ from poisonproof.data.user_files import (
     table_files,
 )
 from poisonproof.errors import PoisonproofError
+from poisonproof.samples.kinds import TextSamples
 from poisonproof.samples.labels import class_array
 from poisonproof.samples.schema import FEATURES, TableSchema
 from poisonproof.system.files import sha256_of
@@ -68,15 +69,13 @@ class Source:
     def outline(self) -> Dataset:
         """A data set without samples: what there is to know before the pass."""
         nobody = np.zeros(0, object)
+        empty = LabelledSamples(TextSamples(nobody), nobody, nobody if self.grouped else None)
         premises = schema_premises(self.schema, self.options, grouped=self.grouped)
         return Dataset(
             self.path.name,
-            nobody,
-            nobody,
-            nobody,
-            nobody,
+            empty,
+            empty,
             None if self.options.classes is None else class_array(self.options.classes),
-            groups=nobody if self.grouped else None,
             schema=self.schema,
             premises=premises,
         )

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.data.dataset import Dataset, held_out
+from poisonproof.data.dataset import Dataset, LabelledSamples, held_out
 from poisonproof.data.download import cache, fetch
 from poisonproof.data.readers.npz import read_arrays
 from poisonproof.errors import DamagedFileError, PoisonproofError
@@ -88,7 +88,8 @@ def load(name: str, folder: str | Path | None = None, *, download: bool = False)
         for label in (int(y.min(initial=0)), int(y.max(initial=0))):
             if not 0 <= label < len(labels):
                 raise PoisonproofError(f"The {part} set of '{name}' has a label {label}; it has {len(labels)} classes.")
-    return Dataset(name, x_train, y_train.astype(np.int64), x_test, y_test.astype(np.int64), labels, "uint8")
+    y_train, y_test = y_train.astype(np.int64), y_test.astype(np.int64)
+    return Dataset.of(name, x_train, y_train, x_test, y_test, labels, dtype="uint8")
 
 
 def _digits() -> Dataset:
@@ -97,8 +98,8 @@ def _digits() -> Dataset:
     X, y = load_digits(return_X_y=True)
     samples = to_samples(X)
     test = held_out(samples, share=0.2)
-    dataset = Dataset("digits", X[~test], y[~test], X[test], y[test], np.arange(10))
-    return dataset.knowing(*(samples.subset(np.flatnonzero(rows)) for rows in (~test, test)))
+    parts = LabelledSamples(samples, y)
+    return Dataset("digits", parts.take(np.flatnonzero(~test)), parts.take(np.flatnonzero(test)), np.arange(10))
 
 
 def _read(name: str, folder: Path, download: bool) -> Arrays:

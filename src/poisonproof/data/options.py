@@ -1,11 +1,13 @@
-"""How a user's own files are to be read: one record, from whatever door it comes."""
+"""How a user's own files are to be read: one record, whatever asks for it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
+
+from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.samples.schema import Schema
@@ -30,7 +32,7 @@ class ReadOptions:
     delimiter : str
         For CSV; a `.tsv` file has tabs unless this says otherwise.
     lines : bool
-        Whether every line of CSV is a row, whatever quotes it holds; see `poisonproof.data.readers.csvfile.CsvTable`.
+        Whether every line of CSV is a row, whatever quotes it holds; see `poisonproof.data.csv.CsvTable`.
     image_size : (width, height)
     colour : bool
         For folders of images.
@@ -52,3 +54,35 @@ class ReadOptions:
     colour: bool | None = None
     n_features: int | None = None
     most_bytes: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """What is said, as plain values for a file; nothing of what is left open."""
+        record: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                value = str(value) if isinstance(value, Path) else value
+                value = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+                record[field.name] = value.as_dict() if hasattr(value, "as_dict") else value
+        return record
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """The options that `as_dict` wrote."""
+        unknown = sorted(record.keys() - {field.name for field in fields(cls)})
+        if unknown:
+            raise PoisonproofError(
+                f"'{unknown[0]}' is no option of this version about how files are read.", code="options.unknown"
+            )
+        given = dict(record)
+        schema = given.get("schema")
+        if isinstance(schema, Mapping) and "format" in schema:
+            from poisonproof.samples.schema import schema_from_dict
+
+            given["schema"] = schema_from_dict(schema)
+        if "test" in given:
+            given["test"] = Path(given["test"])
+        if "image_size" in given:
+            width, height = given["image_size"]
+            given["image_size"] = int(width), int(height)
+        return cls(**given)

@@ -31,8 +31,8 @@ from poisonproof.core.spread import Spread
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.samples.cells import utf8
 from poisonproof.samples.columns import MISSING, Column
-from poisonproof.samples.convert import canonical_rank
 from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, TextSamples
+from poisonproof.samples.partitions import canonical_rank
 from poisonproof.system.archives import read_whole
 from poisonproof.system.files import arrays_in, read_record, reading, sha256_of
 

@@ -23,7 +23,6 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.core.subsets import content_digest
 from poisonproof.data.store import (
     FORMAT,
     RECORD,
@@ -37,8 +36,8 @@ from poisonproof.data.store import (
     unpacked,
 )
 from poisonproof.errors import DamagedFileError
-from poisonproof.samples.convert import canonical_rank
 from poisonproof.samples.kinds import Samples
+from poisonproof.samples.partitions import canonical_rank, partition_digest
 from poisonproof.system.archives import open_regular
 from poisonproof.system.files import (
     Written,
@@ -220,7 +219,7 @@ def write_partition(
 ) -> SealedFile:
     """Write the file of a partition; one that is not ``lasting`` may be lost with the power, and is made anew then."""
     samples, hashes, codes, rows = sealed
-    content = content_digest(codes, [samples.keys(np.arange(len(codes)))]).hex()
+    content = partition_digest(codes, [samples.keys(np.arange(len(codes)))]).hex()
     arrays = {**packed(samples), "hash": hashes, "code": codes.astype(np.int32), "row": rows}
     facts = {"partition": number, "form": form, "of": made_of, "content": content}
     return SealedFile(len(codes), content, write_arrays(path, arrays, facts, lasting=lasting))

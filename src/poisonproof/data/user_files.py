@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.data.dataset import Dataset, held_out
+from poisonproof.data.dataset import Dataset, LabelledSamples, held_out
 from poisonproof.data.options import ReadOptions
 from poisonproof.data.readers.csvfile import CsvTable
 from poisonproof.data.readers.folder import guess_image_schema, read_folder
@@ -117,22 +117,22 @@ def open_files(path: str | Path, options: ReadOptions) -> Dataset:
     notes += label_notes(different, len(part), classes is not None)
     test, more = judged_test(test, different, classes, options.test or path)
     notes += more
-    dataset = Dataset(
+    return Dataset(
         path.name,
-        part.X,
-        labels_of(part),
-        test.X,
-        labels_of(test),
+        labelled(part, dtype),
+        labelled(test, dtype),
         classes,
-        dtype,
-        part.groups,
         schema,
-        schema.n_features if isinstance(schema, SparseSchema) else None,
         records_premise(spanning, schema)
         + schema_premises(schema, options, of_file=inside is not None, grouped=part.groups is not None),
         notes,
     )
-    return dataset.knowing(part.samples, test.samples)
+
+
+def labelled(part: Part, dtype: str = "float64") -> LabelledSamples:
+    """What was read, in canonical form."""
+    samples = to_samples(part.X, dtype=dtype) if part.samples is None else part.samples
+    return LabelledSamples(samples, part.labels, part.groups, part.names)
 
 
 def judged_test(

@@ -120,14 +120,14 @@ def prepare_stored(model: Any, dataset: StoredDataset) -> Prepared:
             f"{store.folder} holds {len(store)} partitions, but the spread has {spread.n_partitions}; read the data "
             "anew for this spread."
         )
-    data, subsets = read_stored(model, store, dataset.test), StoredSubsets(spread, store)
+    data, subsets = read_stored(model, store, dataset.test.samples), StoredSubsets(spread, store)
     tell(data, subsets)
     return _prepared(
         Training(data.learner, data.samples, data.codes, subsets),
         subsets,
         data,
         split,
-        premises_of(model, replace(data, samples=dataset.test), spread, split),
+        premises_of(model, replace(data, samples=dataset.test.samples), spread, split),
         int(store.record["n_read"] - store.sizes.sum()),
         model.classes is None,
         subsets.contents(),
@@ -172,8 +172,8 @@ def prepare_dataset(model: Any, dataset: Dataset) -> Prepared:
     """The same on a data set, whose samples are put into canonical form once, whoever asks for them."""
     if isinstance(dataset, StoredDataset):
         return prepare_stored(model, dataset).with_premises(dataset.premises)
-    X = dataset.samples_for("train", split_of(model))
-    return prepare(model, X, dataset.y_train, dataset.groups).with_premises(dataset.premises)
+    X = split_of(model).samples(dataset.train.samples)
+    return prepare(model, X, dataset.train.labels, dataset.train.groups).with_premises(dataset.premises)
 
 
 def split_of(model: Any) -> Split:

@@ -193,8 +193,8 @@ def gather(folder: Path, data: Dataset | None, verdict: Verdict) -> Facts:
         raise NotTrueError(f"The predictions and radii of {folder} do not follow from its votes.")
     if certificate.split is None:
         raise PoisonproofError(f"The votes of {folder} do not say how the training samples were split.")
-    truth = own_codes(data.y_test, votes.classes, inferred=votes.classes_inferred)
-    labels = labels_of_codes(votes.classes, data.y_test, truth)
+    truth = own_codes(data.test.labels, votes.classes, inferred=votes.classes_inferred)
+    labels = labels_of_codes(votes.classes, data.test.labels, truth)
     return Facts(
         folder.resolve().name,
         manifest,

@@ -30,9 +30,9 @@ def map_name(dataset: Dataset) -> str:
     """The map of this kind of samples."""
     if dataset.schema is None and dataset.name in OF_NAMED:
         return OF_NAMED[dataset.name]
-    if isinstance(dataset.train, TextSamples | SparseSamples):
+    if isinstance(dataset.train.samples, TextSamples | SparseSamples):
         return "words"
-    is_table = isinstance(dataset.train, TableSamples) or (dataset.schema is not None and _is_flat(dataset))
+    is_table = isinstance(dataset.train.samples, TableSamples) or (dataset.schema is not None and _is_flat(dataset))
     return "table" if is_table else "numbers"
 
 
@@ -69,7 +69,7 @@ def map_for(
 
 
 def _table(dataset: Dataset, units: Mapping[str, Any] | None) -> TableFeatures:
-    samples = dataset.train
+    samples = dataset.train.samples
     if isinstance(samples, TableSamples):
         names, more = [str(column.name) for column in samples.columns], {}
     elif _is_flat(dataset):
@@ -89,5 +89,5 @@ def _table(dataset: Dataset, units: Mapping[str, Any] | None) -> TableFeatures:
 
 def _is_flat(dataset: Dataset) -> bool:
     """Whether samples are plain rows of numbers, no pictures."""
-    samples = dataset.train
+    samples = dataset.train.samples
     return isinstance(samples, NumberSamples) and samples.values.ndim == 2 and samples.values.dtype != np.uint8

@@ -94,11 +94,11 @@ def _of_members(dataset: Dataset, estimator: Any, attack_size: int, seconds: flo
 
 def where_samples_vote(dataset: Dataset, attack_size: int, features: Any = None) -> list[Candidate]:
     """Neighbours and ballots over their parameters, asked about training samples that do not vote."""
-    if dataset.groups is not None:
+    if dataset.train.groups is not None:
         return []  # contributors vote by other rules, of which no pilot is made
-    samples = dataset.train
+    samples = dataset.train.samples
     declared = None if dataset.classes is None else dataset.classes.tolist()
-    read = read_labels(dataset.y_train, declared)
+    read = read_labels(dataset.train.labels, declared)
     map_ = Map.of(map_for(dataset) if features is None else features, STEPS_PER_UNIT, samples)
     described = map_.describe(samples)
     usable = np.flatnonzero((read.codes >= 0) & described.readable)

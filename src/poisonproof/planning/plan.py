@@ -27,7 +27,7 @@ from poisonproof.learners.table import TableClassifier
 from poisonproof.planning.costs import Site, bill
 from poisonproof.planning.forecast import predicted_fraction
 from poisonproof.planning.pilot import Bench, Pilot
-from poisonproof.samples.convert import count_rows, take_rows
+from poisonproof.samples.convert import take_rows
 from poisonproof.samples.labels import label_cells, one_by_one
 from poisonproof.system.files import read_record, write_record
 from poisonproof.system.machine import resident_bytes
@@ -220,7 +220,7 @@ def make_plan(
         describe(learner),
         learner_name,
         attack_size,
-        "training samples" if dataset.groups is None else "contributors",
+        "training samples" if dataset.train.groups is None else "contributors",
         n_train,
         site.n_test,
         site.n_classes,
@@ -245,15 +245,15 @@ def run_pilots(
     n_jobs: int = -1,
 ) -> tuple[Forecast, list[str]]:
     """Pilots at some of these k, and what could not be tried."""
-    n_train, resident = count_rows(dataset.x_train), resident_bytes()
+    n_train, resident = len(dataset.train), resident_bytes()
     bench = Bench(
         learner,
-        dataset.x_train,
-        dataset.y_train,
-        dataset.groups,
+        dataset.train.X,
+        dataset.train.labels,
+        dataset.train.groups,
         None if dataset.classes is None else dataset.classes.tolist(),
-        Split("content" if dataset.groups is None else "group", dataset.dtype, dataset.n_features),
-        count_rows(dataset.x_test),
+        Split("content" if dataset.train.groups is None else "group", dataset.dtype, dataset.n_features),
+        len(dataset.test),
         n_jobs,
         keep_members and not engine_of(learner).pooled,
     )
@@ -264,7 +264,7 @@ def run_pilots(
 
 
 def _check(dataset: Dataset, attack_size: int, ks: Sequence[int] | None, ds: Sequence[int], seconds: float) -> int:
-    n_train = count_rows(dataset.x_train)
+    n_train = len(dataset.train)
     if attack_size < 1:
         raise PoisonproofError(
             f"The attack size must be at least 1, for at 0 there is nothing to plan. Got {attack_size}."
@@ -278,7 +278,7 @@ def _check(dataset: Dataset, attack_size: int, ks: Sequence[int] | None, ds: Seq
         raise PoisonproofError(
             f"A pilot needs training samples of two classes or more. {dataset.name} has {n_classes}."
         )
-    if not count_rows(dataset.x_test):
+    if not len(dataset.test):
         raise PoisonproofError(f"{dataset.name} has no test samples; there would be nothing to certify.")
     if not ks and 2 * attack_size + 1 > n_train // 2:
         raise PoisonproofError(
@@ -293,12 +293,12 @@ def _check(dataset: Dataset, attack_size: int, ks: Sequence[int] | None, ds: Seq
 
 
 def _labels_that_occur(dataset: Dataset) -> int:
-    held = set(label_cells(one_by_one(dataset.y_train))) - {None}
+    held = set(label_cells(one_by_one(dataset.train.labels))) - {None}
     return len(held if dataset.classes is None else held & set(label_cells(dataset.classes.tolist())))
 
 
 def _majority_share(dataset: Dataset) -> float:
-    counts = Counter(label_cells(one_by_one(dataset.y_train)))
+    counts = Counter(label_cells(one_by_one(dataset.train.labels)))
     return max(counts.values()) / counts.total()
 
 

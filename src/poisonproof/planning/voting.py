@@ -28,7 +28,7 @@ def classifier_by_pilot(
 
     ``features`` is the map; otherwise the one for this kind of data.
     """
-    if dataset.groups is not None:
+    if dataset.train.groups is not None:
         raise PoisonproofError("no pilot is made of contributors that vote")
     if method == "ballots" and dataset.classes is None:
         raise PoisonproofError("classes that were read off the data leave ballots nearly nothing; declare them")

@@ -26,7 +26,6 @@ from poisonproof.runs.layout import CONCLUSIONS, LOCK, OWN, PARTITIONS, SCRATCH,
 from poisonproof.runs.manifest import FILE, Identity, Manifest, RunSettings
 from poisonproof.runs.plain import check_plain
 from poisonproof.runs.removal import commitment, new_receipt
-from poisonproof.samples.convert import count_rows
 from poisonproof.system.files import PART, reading, sole_writer
 from poisonproof.system.machine import environment
 from poisonproof.system.parallel import sweep_scratch
@@ -36,7 +35,7 @@ from poisonproof.training.pooled_memory import PooledMemory
 from poisonproof.training.provenance import others
 
 CHANGEABLE = ("dataset", "classes")
-NOT_THE_QUESTION = ("data", "options", "choice", "left_out", "max_memory", "max-size")
+NOT_THE_QUESTION = ("data", "options", "choice", "left_out", "max_memory", "most_bytes")
 log = logging.getLogger(__name__)
 
 
@@ -74,15 +73,13 @@ def opened_run(
         None if dataset.schema is None else dataset.schema.as_dict(),
     )
     # A learner for another kind of sample says so here, before a file is written.
-    memory = engine.memory(
-        ensemble.training, len(ensemble.classes), count_rows(dataset.x_test), rankings=settings.rankings
-    )
+    memory = engine.memory(ensemble.training, len(ensemble.classes), len(dataset.test), rankings=settings.rankings)
     if memory is not None:
         memory.check_machine()
     n_jobs = model.n_jobs
     if settings.max_memory is not None:
         if memory is None:
-            test = dataset.samples_for("test", ensemble.split)
+            test = ensemble.split.samples(dataset.test.samples)
             need = MemberMemory.of(ensemble.training, len(ensemble.classes), test, rankings=settings.rankings)
             n_jobs = need.jobs_within(settings.max_memory, model.n_jobs)
             ensemble = _remembering(ensemble, need, settings, n_jobs)

@@ -47,7 +47,7 @@ class LeftOut:
 
     def rows(self, source: Dataset) -> NDArray[np.int64]:
         """The training rows of this source that bear a mark."""
-        return self.rows_among(source.train.content_hashes) if self.marks else np.zeros(0, np.int64)
+        return self.rows_among(source.train.samples.content_hashes) if self.marks else np.zeros(0, np.int64)
 
     def rows_among(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """The rows that bear a mark, of all rows of a source, by their hashes."""
@@ -57,7 +57,7 @@ class LeftOut:
     def and_rows(self, source: Dataset, rows: Sequence[int]) -> LeftOut:
         """Also these rows of the source; naming one again changes nothing."""
         source.without(rows)  # refuses rows that are none
-        marks = self._marks(source.train.content_hashes)
+        marks = self._marks(source.train.samples.content_hashes)
         return LeftOut(self.salt, self.marks | {marks[row] for row in rows})
 
     def and_present(self, hashes: NDArray[np.uint64], places: NDArray[np.int64]) -> LeftOut:

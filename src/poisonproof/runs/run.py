@@ -87,10 +87,10 @@ def run(
             nonlocal manifest
             manifest = noted_stale(folder, manifest, count)
 
-        test = dataset.samples_for("test", ensemble.split)
+        test = ensemble.split.samples(dataset.test.samples)
         (voted,) = vote_all([order], test, len(ensemble.classes), resources, stale=stale)
         clock.stop("train and vote", 0.0 if manifest.changing else (manifest.seconds or {}).get("train and vote", 0.0))
-        votes, y_test = ensemble.votes(voted.votes), dataset.y_test
+        votes, y_test = ensemble.votes(voted.votes), dataset.test.labels
         certificate = certify(votes, _method_of(manifest))  # type: ignore[call-overload]
         certificate = replace(certificate, origin=origin_of(manifest.settings, threat_model(ensemble.split)))
         clock.stop("certify")
@@ -124,7 +124,7 @@ def run(
                 **undefended.facts(),
                 seconds=clock.seconds,
             ).write(folder),
-            dataset.x_test,
+            dataset.test.X,
             votes,
             ensemble.subsets.partition_sizes,
             test,

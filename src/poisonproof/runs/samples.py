@@ -56,7 +56,7 @@ def run_samples(dataset: Dataset, model: SampleVoteClassifier, folder: str | Pat
         None if dataset.schema is None else dataset.schema.as_dict(),
         election,
     )
-    test = dataset.samples_for("test", split)
+    test = split.samples(dataset.test.samples)
     with only_writer(folder):
         manifest = open_folder(folder, identity, settings)
         if not settings.votes_only:
@@ -72,7 +72,8 @@ def run_samples(dataset: Dataset, model: SampleVoteClassifier, folder: str | Pat
         undefended = trained_before(manifest) if settings.undefended else not_trained(noted, settings)
         if undefended is None:
             log.info(
-                "%s; a strong undefended model is trained to compare with", first_figures(certificate, dataset.y_test)
+                "%s; a strong undefended model is trained to compare with",
+                first_figures(certificate, dataset.test.labels),
             )
             undefended = Undefended.of_samples(dataset, split, fitted.classes_)
         clock.stop("undefended")
@@ -84,7 +85,7 @@ def run_samples(dataset: Dataset, model: SampleVoteClassifier, folder: str | Pat
         return Outcome(
             folder,
             certificate,
-            dataset.y_test,
+            dataset.test.labels,
             None,
             None,
             clock.seconds,
@@ -93,7 +94,7 @@ def run_samples(dataset: Dataset, model: SampleVoteClassifier, folder: str | Pat
                 **undefended.facts(),
                 seconds=clock.seconds,
             ).write(folder),
-            dataset.x_test,
+            dataset.test.X,
             votes,
             None,
             test,
@@ -107,8 +108,8 @@ def _fitted(dataset: Dataset, model: SampleVoteClassifier) -> SampleVoteClassifi
     """
     split = split_of(model)
     fitted: SampleVoteClassifier = type(model)(**model.get_params(deep=False))
-    samples: Samples = dataset.samples_for("train", split)
-    fitted.fit(samples, dataset.y_train, dataset.groups)
+    samples: Samples = split.samples(dataset.train.samples)
+    fitted.fit(samples, dataset.train.labels, dataset.train.groups)
     premises = {premise.what: premise for premise in fitted.premises_}
     for premise in dataset.premises:
         rule = premises.get(premise.what) if premise.what in OF_THE_RULE else None
@@ -132,8 +133,8 @@ def _finished(
         method=certificate.method,
         n_train=len(fitted.voters_),
         n_test=len(certificate),
-        clean_accuracy=certificate.clean_accuracy(dataset.y_test),
-        majority_share=certificate.majority_share(dataset.y_test),
-        balanced_accuracy=certificate.balanced_accuracy(dataset.y_test),
+        clean_accuracy=certificate.clean_accuracy(dataset.test.labels),
+        majority_share=certificate.majority_share(dataset.test.labels),
+        balanced_accuracy=certificate.balanced_accuracy(dataset.test.labels),
         files={name: sha256_of(folder / name) for name in results_of(folder, manifest.settings)},
     )

@@ -38,7 +38,7 @@ def train(
         if manifest.status == "complete":
             return manifest
         clock = Clock()
-        nobody = dataset.samples_for("test", ensemble.split).subset(np.zeros(0, np.int64))
+        nobody = ensemble.split.samples(dataset.test.samples).subset(np.zeros(0, np.int64))
         order = Order(folder, ensemble.training, ensemble.digests, keep=True)
         (voted,) = vote_all([order], nobody, len(ensemble.classes), Resources(n_jobs, folder / SCRATCH))
         write_ensemble(folder, ensemble, model, dataset.schema, votes_only=False)

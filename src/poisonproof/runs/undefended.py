@@ -87,8 +87,8 @@ class Undefended:
         """Where training samples vote nothing is trained that could be trained undefended: the strong one alone."""
         from poisonproof.learners.strong import strong_for
 
-        samples = dataset.samples_for("train", split)
-        codes = places_of(label_cells(one_by_one(dataset.y_train)), label_cells(classes.tolist()))
+        samples = split.samples(dataset.train.samples)
+        codes = places_of(label_cells(one_by_one(dataset.train.labels)), label_cells(classes.tolist()))
         lesson = Lesson(samples, codes, np.flatnonzero(codes >= 0), classes, dataset, split)
         strong = strong_for(samples, images=_are_images(dataset), texts=_text_columns(dataset))
         return cls(None, *_strong_share(lesson, strong))
@@ -138,11 +138,11 @@ class Lesson:
 
     def accuracy(self, learner: Any) -> float:
         """Test accuracy of a learner that is trained on all data at once: what the proof is paid with."""
-        test, form = self.dataset.samples_for("test", self.split), self.samples.form_of(self.rows)
+        test, form = self.split.samples(self.dataset.test.samples), self.samples.form_of(self.rows)
         with one_linear_algebra_thread(), isolated(0):
             learner.fit(fed_to(learner, self.samples, self.rows, form), self.codes[self.rows])
             answers = learner.predict(fed_to(learner, test, np.arange(len(test)), form))
-        truth = places_of(label_cells(one_by_one(self.dataset.y_test)), label_cells(self.classes.tolist()))
+        truth = places_of(label_cells(one_by_one(self.dataset.test.labels)), label_cells(self.classes.tolist()))
         return float((answers == truth).mean())
 
 
@@ -154,7 +154,7 @@ def _strong_share(lesson: Lesson, strong: Strong | None) -> tuple[float | None, 
 
 
 def _are_images(dataset: Dataset) -> bool:
-    return getattr(dataset.schema, "kind", None) == "images" or np.ndim(dataset.x_train) > 2
+    return getattr(dataset.schema, "kind", None) == "images" or np.ndim(dataset.train.X) > 2
 
 
 def _text_columns(dataset: Dataset) -> tuple[str, ...]:

@@ -144,27 +144,6 @@ def _without_infinities(values: NDArray[np.float64]) -> tuple[NDArray[np.float64
     return (np.where(infinite, np.nan, values) if count else values), count
 
 
-def canonical_rank(samples: Samples, labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The place of each sample in an order that depends on content alone: hash, content, label.
-
-    Any two samples compare by their own content, so the order inside a subset is a function of the
-    subset. Samples of equal content and label are interchangeable. Hash order also keeps learners
-    that read their rows in turn from meeting them sorted by a feature.
-    """
-    hashes = samples.content_hashes
-    order = np.argsort(hashes, kind="stable")
-    same = hashes[order[1:]] == hashes[order[:-1]]
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False])).astype(np.int8)))
-    for start, stop in edges.reshape(-1, 2):
-        run = order[start : stop + 1]
-        keys = list(samples.each_key(run))
-        places = {key: place for place, key in enumerate(sorted(set(keys)))}
-        order[start : stop + 1] = run[np.lexsort((labels[run], np.array([places[key] for key in keys])))]
-    rank = np.empty(len(samples), np.int64)
-    rank[order] = np.arange(len(samples))
-    return rank
-
-
 def digest_of(samples: Samples) -> str:
     """SHA-256 of all samples, in their order; of a table worked out once, since nobody else holds its columns."""
     if not isinstance(samples, TableSamples):

@@ -34,9 +34,9 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.base import EnsembleClassifier, read_training, shared_premises, warn
 from poisonproof.premises import Premise, declared_if
 from poisonproof.samples.cells import cell_key
-from poisonproof.samples.convert import canonical_rank
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import Cell
+from poisonproof.samples.partitions import canonical_rank
 from poisonproof.stochastic.certificate import StochasticCertificate
 from poisonproof.stochastic.radii import (
     MOST_K,

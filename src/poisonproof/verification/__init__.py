@@ -114,7 +114,7 @@ def verify(
             "'witness' is what the machine-checked checker is shown; give formal=True (--formal) too."
         )
     seed = secrets.randbits(64) if seed is None else seed
-    groups = getattr(data, "groups", None) if groups is None else groups
+    groups = getattr(getattr(data, "train", None), "groups", None) if groups is None else groups
     opened: list[Evidence] = []
 
     def files() -> str:

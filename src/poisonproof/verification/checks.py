@@ -201,7 +201,7 @@ def premises_of_data(
         wanted |= {"schema": (None, by_name.get("schema", [None, False])[1]), "test samples": (None, True)}
     if data is None:
         return wanted
-    x = data.x_train
+    x = data.train.X
     texts = not hasattr(x, "shape") or len(x.shape) == 1
     width, by_schema = claims.features(settings["split"])
     if width is None:
@@ -324,12 +324,12 @@ def data_and_split(evidence: Evidence, data: Any, groups: Any) -> str:
     if partition is None or split is None:
         agree = "; the digests of the data agree" if stated else ""
         raise NotCheckedError(f"there is no split.npy to compare with{agree}.")
-    known = places_of(evidence, data.y_train) >= 0
+    known = places_of(evidence, data.train.labels) >= 0
     if split["kind"] == "group" and groups is not None:
         known &= np.array([name is not None for name in labels_of(groups)], np.bool_)
-    by_content = partitions(split, evidence.spread.n, data.x_train, data.y_train, groups)
+    by_content = partitions(split, evidence.spread.n, data.train.X, data.train.labels, groups)
     if known.sum() != len(partition):  # a learner that takes no missing values is not given samples that have some
-        known &= complete(data.x_train)
+        known &= complete(data.train.X)
     by_content = by_content[known]
     if by_content.shape != partition.shape:
         raise NotTrueError(
@@ -351,7 +351,7 @@ def accuracy(evidence: Evidence, data: Any) -> str:
         raise NotCheckedError(NO_DATA)
     if not evidence.manifest:
         raise NotCheckedError("only a run states one.")
-    truth = places_of(evidence, data.y_test)
+    truth = places_of(evidence, data.test.labels)
     if len(truth) != evidence.n_test:
         raise NotTrueError(f"there are {len(truth)} test samples at hand, but the votes are about {evidence.n_test}.")
     right = evidence.certificate.arrays["prediction"] == truth
@@ -359,7 +359,7 @@ def accuracy(evidence: Evidence, data: Any) -> str:
     if not same(stated, recounted):
         raise NotTrueError(f"clean_accuracy is stated as {stated}, but {int(right.sum())} of {len(right)} are right.")
     by_class: dict[Any, list[bool]] = {}
-    for label, is_right in zip(labels_of(data.y_test), right.tolist(), strict=True):
+    for label, is_right in zip(labels_of(data.test.labels), right.tolist(), strict=True):
         by_class.setdefault(label, []).append(is_right)
     figures = {
         "majority_share": Fraction(max(map(len, by_class.values())), len(right)),

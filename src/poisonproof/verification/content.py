@@ -55,9 +55,10 @@ _UNITS = {"as": Fraction(1, 10**12), "fs": Fraction(1, 10**9), "ps": Fraction(1,
 def data_digests(data: Any, groups: Any = None) -> dict[str, str]:
     """SHA-256 over those of the whole contents of samples, labels and contributors, in the order given."""
     contents: dict[str, Iterable[bytes]] = {
-        name: _contents(getattr(data, name), data.dtype) for name in ("x_train", "x_test")
+        f"x_{part}": _contents(getattr(data, part).X, data.dtype) for part in ("train", "test")
     }
-    contents |= {name: _cell_contents(labels_of(getattr(data, name)), _exactly) for name in ("y_train", "y_test")}
+    labels = {part: labels_of(getattr(data, part).labels) for part in ("train", "test")}
+    contents |= {f"y_{part}": _cell_contents(cells, _exactly) for part, cells in labels.items()}
     if groups is not None:
         contents["groups"] = _cell_contents(labels_of(groups), _exactly)
     return {name: _digest_of(rows) for name, rows in contents.items()}

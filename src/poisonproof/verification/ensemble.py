@@ -103,7 +103,7 @@ class Ensemble:
             raise NotCheckedError("the split is by contributor; give groups=.")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PremiseWarning)
-            prepared = prepare(self.model, self.data.x_train, self.data.y_train, self.groups)
+            prepared = prepare(self.model, self.data.train.X, self.data.train.labels, self.groups)
         if prepared.classes.tolist() != labels_from_json(self.evidence.facts["classes"]).tolist():
             raise NotTrueError("the training labels at hand give other classes.")
         return prepared
@@ -111,7 +111,7 @@ class Ensemble:
     @cached_property
     def test(self) -> Samples:
         """The test samples at hand, as many as the votes are about."""
-        samples = Split.from_dict(self.evidence.facts["split"]).samples(self.data.x_test)
+        samples = Split.from_dict(self.evidence.facts["split"]).samples(self.data.test.X)
         if len(samples) != self.evidence.n_test:
             raise NotTrueError(f"the data hold {len(samples)} test samples, but the votes {self.evidence.n_test}.")
         return samples

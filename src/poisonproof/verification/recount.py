@@ -167,10 +167,10 @@ def electorate(election: dict[str, Any], classes: list[Any], data: Any, groups: 
     if election["map"]["name"] == OWN:
         raise NotCheckedError("the map is one of somebody's own, and the run does not hold its code.")
     features = map_of(election["map"], given if isinstance(given, Encoder) else encoder_in(given))
-    codes = places_among(classes, data.y_train)
+    codes = places_among(classes, data.train.labels)
     kept = codes >= 0
     if election["map"]["name"] in PICTURES:
-        kept &= complete(data.x_train)
+        kept &= complete(data.train.X)
     owners = None
     if groups is not None:
         ids = labels_of(groups)
@@ -179,10 +179,10 @@ def electorate(election: dict[str, Any], classes: list[Any], data: Any, groups: 
         numbers: dict[Any, int] = {}
         for row in np.flatnonzero(kept).tolist():
             owners[row] = numbers.setdefault(ids[row], len(numbers))
-    rows = described(features, data.x_train)
+    rows = described(features, data.train.X)
     if (_squares(rows[kept]) > LONGEST_SQUARED).any():
         raise NotTrueError("the map gives features that are longer than products can be exact for.")
-    hashes = content_hashes(data.x_train, data.dtype, getattr(data, "n_features", None))
+    hashes = content_hashes(data.train.X, data.dtype, getattr(data, "n_features", None))
     voting = None if owners is None else owners[kept]
     order = np.where(kept, np.cumsum(kept) - 1, -1)
     return Electorate(rows[kept], codes[kept], hashes[kept], voting, order, election, features)

@@ -361,7 +361,7 @@ class SampleChecks:
                 )
         from poisonproof.verification.members import ask_samples
 
-        certificate = ask_samples(self.evidence, voters.features, self.data.x_test, self.rows)
+        certificate = ask_samples(self.evidence, voters.features, self.data.test.X, self.rows)
         stated = self.evidence.certificate.arrays
         for name, answers in certificate.items():
             wrong = np.flatnonzero(answers != stated[name][self.rows])
@@ -383,7 +383,7 @@ class SampleChecks:
         if not wanted:
             raise NotCheckedError("it was not wanted (ask=False, --no-ask).")
         voters, n_test = self.voters, self.evidence.n_test
-        test = described(voters.features, self.data.x_test)
+        test = described(voters.features, self.data.test.X)
         if len(test) != n_test:
             raise NotTrueError(f"there are {len(test)} test samples at hand, but the votes are about {n_test}.")
         arrays, facts = self.evidence.heard
