@@ -1,4 +1,4 @@
-"""Draw docs/toy.svg, the example of docs/what-is-proved.md (Figure 2 of the Finite Aggregation paper).
+"""Draw docs/toy.svg, the example of docs/guarantee.md (Figure 2 of the Finite Aggregation paper).
 
     python docs/draw_toy.py
 

@@ -187,7 +187,7 @@ def test_the_picture_of_the_toy_example_is_what_its_script_draws():
     drawn = runpy.run_path(str(docs / "draw_toy.py"))["draw"]()
     assert (docs / "toy.svg").read_text(encoding="utf-8") == drawn
     assert [drawn.count(f">Radius {radius}<") for radius in (0, 1, 2)] == [1, 1, 0]
-    assert "toy.svg" in (docs / "what-is-proved.md").read_text()
+    assert "toy.svg" in (docs / "guarantee.md").read_text()
 
 
 def votes_of(matrix, spread=None, **options):

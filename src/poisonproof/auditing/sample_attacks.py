@@ -1,6 +1,6 @@
 """Attacks on elections of training samples: copies of x, removal of what holds the prediction, flips, changes.
 
-Each is the strongest of its kind that the proofs know (docs/ballots.md), and is carried out on the rows themselves.
+Each is the strongest of its kind that the proofs know (docs/proofs/ballots.md); it is carried out on the rows.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Every insertion or removal concerns one sample, and so one class: it moves the s
 1 at most, whatever the test sample. An attack spends r_y of its acts on class y, and Σ r_y is its size. The lead of p
 over c falls by r_p + r_c at most, so a test sample stays right if r_p + r_c ≤ m_c for all its rivals c. The most that
 any division of the acts among the classes puts at risk is found by branch and bound, in integers; wherever it stops,
-the largest bound that is left is sound. Proof: docs/ballots.md, Theorem 8.
+the largest bound that is left is sound. Proof: docs/proofs/ballots.md, Theorem 8.
 """
 
 from __future__ import annotations

@@ -652,7 +652,7 @@ class BallotClassifier(BallotRules):
         )
 
     def certify(self, X: Any) -> Certificate:
-        """Prediction, runner-up, margin and exact radius for every sample; docs/ballots.md has the proof."""
+        """Prediction, runner-up, margin and exact radius for every sample; docs/proofs/ballots.md has the proof."""
         return certify_ballots(self.ballots(X))
 
     def _scores(self, X: Any) -> NDArray[np.int64]:
@@ -816,7 +816,7 @@ class NeighborVoteClassifier(SampleVoteClassifier):
         )
 
     def certify(self, X: Any) -> Certificate:
-        """Prediction, runner-up, margin and radius for every sample; docs/ballots.md has the proof."""
+        """Prediction, runner-up, margin and radius for every sample; docs/proofs/ballots.md has the proof."""
         return certify_neighbours(self.neighbours(X))
 
     @property

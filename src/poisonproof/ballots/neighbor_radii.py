@@ -2,7 +2,7 @@
 
 G(M) is how many more of the first M samples are of the prediction p than of a rival. e insertions at x push the last e
 voters out, q removals let the next q in, so the voters are the e poisons and the first M = K − e + q others less q of
-them: the lead stays at or above G(M) − e − q, and the attacker picks e and q. Proofs: docs/ballots.md.
+them: the lead stays at or above G(M) − e − q, and the attacker picks e and q. Proofs: docs/proofs/ballots.md.
 """
 
 from __future__ import annotations

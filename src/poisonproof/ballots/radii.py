@@ -1,7 +1,7 @@
 """Radii of ballots: every training sample votes about x through a fixed map; from whole counts to exact radii.
 
 A sample of class c adds +1 to F_c if it is near x and −1 if it is far (two-sided), or +1 and 0 (one-sided). One
-insertion or removal moves one F by 1, so it changes a lead by 1 at most. Proofs: docs/ballots.md.
+insertion or removal moves one F by 1, so it changes a lead by 1 at most. Proofs: docs/proofs/ballots.md.
 
 Everything here is arrays in, arrays out, in int64.
 
@@ -9,7 +9,7 @@ Radii of ballots where contributors vote: each has one voice, however many sampl
 
 The ballots of a contributor are a whole vector over the classes, cut to a length (sum of magnitudes) of at most B, its
 voices. So whatever a malicious contributor sends, it holds a lead down by B at most, and the lead it gave is lost.
-Proofs: docs/ballots.md.
+Proofs: docs/proofs/ballots.md.
 
 How many poisons until the prediction could become one given class, where training samples vote; in integers.
 

@@ -74,7 +74,7 @@ def command(
     NAME.rankings.npy beside NAME.npy, an array (test samples, base classifiers, classes) of classes from best to worst.
 
     Where training samples vote, a run keeps what they said, with the map and all other premises, in `ballots.npz` or
-    `neighbours.npz`; their certificate is the one of docs/ballots.md, exact, and a radius for each kind of attack
+    `neighbours.npz`; their certificate (docs/proofs/ballots.md) is exact, with a radius for each kind of attack
     (`--against`) goes with it.
     """
     from poisonproof import certify

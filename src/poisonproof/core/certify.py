@@ -74,7 +74,7 @@ def certify(
     ----------
     votes : Votes, Ballots or Neighbours
         What base classifiers say, or training samples themselves. The latter have one certificate each
-        (docs/ballots.md); of the other arguments only ``target`` is for them.
+        (docs/proofs/ballots.md); of the other arguments only ``target`` is for them.
     method : "finite-aggregation", "dpa-bound", "tight" or "run-off"
         ``finite-aggregation`` is Theorem 2 of Wang, Levine and Feizi (2022); with d = 1 it is Theorem 1
         (DPA) and exact. ``dpa-bound`` counts 2d votes for every poison, whatever the base classifiers

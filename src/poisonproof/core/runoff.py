@@ -37,7 +37,7 @@ l + ⌈(2 − l)(d − 1)/d⌉ in the sums: if the truth is l + e and m ≤ d of
 rankings give it m·(l + e) in the sums and e more in the lead, and m·(l + e) − e ≤ m·l + (m − 1)⁺·(2 − l), which is no
 more. So every need is at most what it is with whole rankings, however these go on: the radius holds for all of them
 and is never above theirs. If they would elect another class, that is s, whose need is 0, and the radius is 0.
-Exactness is claimed only where nothing unknown takes part. Proof: docs/run-off.md.
+Exactness is claimed only where nothing unknown takes part. Proof: docs/proofs/run-off.md.
 
 Inferred classes. An attacker may invent labels. A new one has no votes, no base classifier out of reach ranks it, and
 it wins every tie (its name may sort first). One of them is a rival in both rounds. A second one, to fill both places of

@@ -32,8 +32,8 @@ STATEMENTS = {
     "tight": f"covers by dual bounds, trees and groups, {END_TO_END}",
     "run-off": "run-off election by multipliers, from training sets to predictions (end_to_end_run_off in "
     "proofs/RunOffChecker.v)",
-    **dict.fromkeys(("ballots", "one-sided ballots"), "Theorems 1 and 2 of docs/ballots.md (proofs/Ballots.v)"),
-    "neighbours": "Theorem 5 of docs/ballots.md (proofs/Neighbours.v)",
+    **dict.fromkeys(("ballots", "one-sided ballots"), "Theorems 1 and 2 of docs/proofs/ballots.md (proofs/Ballots.v)"),
+    "neighbours": "Theorem 5 of docs/proofs/ballots.md (proofs/Neighbours.v)",
 }
 TRUSTED = (
     "Trusted: that every base classifier is a function of its own subset, the hash of the split, that these votes are "

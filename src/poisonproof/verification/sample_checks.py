@@ -35,7 +35,10 @@ FLIP = "flip the label of a training sample"
 TYPES = {"ballots": "BallotClassifier", "neighbours": "NeighborVoteClassifier"}
 OWN_MAP = "own"  # somebody's own, of which a run holds no code
 NO_PARAMETERS = ("method", "map", "class_sizes", "steps_per_unit")  # of the election, which a model keeps elsewhere
-DETAILS = {"ballots": "Theorems 1 to 4 of docs/ballots.md", "neighbours": "Theorems 5 and 6 of docs/ballots.md"}
+DETAILS = {
+    "ballots": "Theorems 1 to 4 of docs/proofs/ballots.md",
+    "neighbours": "Theorems 5 and 6 of docs/proofs/ballots.md",
+}
 
 
 class SampleChecks:

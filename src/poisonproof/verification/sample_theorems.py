@@ -1,6 +1,6 @@
 """The arithmetic of samples that vote, slowly and in plain Python; nothing of it is shared with what it checks.
 
-The theorems and their names are those of docs/ballots.md. p is the class with the most votes, the smaller on ties; m_c
+Theorems as in docs/proofs/ballots.md. p is the class with the most votes, the smaller on ties; m_c
 its lead over c, less one where a tie would go to c. With inferred classes one more rival stands for any class that an
 attacker invents: it has no votes, wins ties, and its code is the number of classes.
 """
