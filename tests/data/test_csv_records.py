@@ -22,6 +22,7 @@ from poisonproof.cli.main import app
 from poisonproof.data import ReadOptions, open_files, read
 from poisonproof.data.large_source import Source
 from poisonproof.data.readers import csv_kernels, csvfile, several
+from poisonproof.data.readers import lines as files
 from poisonproof.data.readers.csvfile import CsvTable, TextCells, numbers_in
 from poisonproof.data.readers.part import LeftOut
 from poisonproof.data.readers.pieces import Vocabulary
@@ -197,6 +198,31 @@ def test_a_record_beyond_the_limit_is_not_held(tmp_path, monkeypatch, suffix, en
     assert [cells for _, cells in rows] == HONEST
     assert left_out[0] == (7, fault)
     assert peak < 15e6
+
+
+LINE = b"x" * 100
+ONE_LONG = {  # a record that nobody can hold, whether lines are rows, and whether the file is read
+    "a record of many lines": (b'9,"' + (LINE + b"\n") * 40_000 + b'",x\n', False, True),
+    "a record of one line": (b"9," + LINE * 40_000 + b"\n", False, True),
+    "one line": (b"9," + LINE * 40_000 + b"\n", True, True),
+    "many lines that faulty quotes make rows": (b'9,"' + (LINE + b"\n") * 40_000, False, False),
+}
+
+
+@pytest.mark.parametrize("what", ONE_LONG)
+def test_one_long_record_does_not_stop_a_compressed_file(tmp_path, monkeypatch, what):
+    """What nobody holds does not count as expanded; lines that are rows after all do."""
+    record, lines, read_whole = ONE_LONG[what]
+    for limit, size in (("LONGEST_RECORD", 1 << 16), ("BLOCK", 1 << 14)):
+        monkeypatch.setattr(csvfile, limit, size)
+    monkeypatch.setattr(files, "FREE_EXPANSION", 1 << 18)
+    rows = [[cell.replace("\n", " ") for cell in row] for row in (HEADER, *HONEST)]
+    table = CsvTable(in_file(tmp_path, written(rows) + record + b"5,six,ham\n", ".csv.gz"), lines=lines)
+    if read_whole:
+        assert len(rows_of(table)[0]) == len(HONEST) + 1
+    else:
+        with pytest.raises(PoisonproofError, match="expands to more than"):
+            rows_of(table)
 
 
 HOSTILE = {

@@ -104,6 +104,8 @@ class CsvTable:
                     begun = used + int(state[kernels.START])
                     if begun >= 0 and kernels.CELL <= state[kernels.INSIDE] <= kernels.QUOTED:
                         mark = position + begun, held[begun:], file.mark()
+                    elif rows == n_left == 0:
+                        file.passed_over(used)
                     held, position = held[used:], position + used
                     wanted = max(BLOCK, len(held))
                 n_edges = rows * width if width else int((edges >= 0).sum())

@@ -49,13 +49,17 @@ class BoundedFile:
         while size > 0 and (data := self.read(min(size, 1 << 20))):
             size -= len(data)
 
-    def mark(self) -> tuple[int, int, Any]:
-        """Where the file stands."""
-        return self.position, self.file.tell(), None if self.member is None else self.member.copy()
+    def passed_over(self, size: int) -> None:
+        """So many bytes were of a record that nobody holds; they do not count, or one long record would stop a file."""
+        self.allowed += size
 
-    def back(self, mark: tuple[int, int, Any]) -> None:
+    def mark(self) -> tuple[int, int, int, Any]:
+        """Where the file stands."""
+        return self.position, self.allowed, self.file.tell(), None if self.member is None else self.member.copy()
+
+    def back(self, mark: tuple[int, int, int, Any]) -> None:
         """Stand there again, once."""
-        self.position, place, self.member = mark
+        self.position, self.allowed, place, self.member = mark
         self.file.seek(place)
 
     def _expanded(self, size: int) -> Iterator[bytes]:
