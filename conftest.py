@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 
 import poisonproof.core.theorem2  # noqa: F401  so that certify uses them, and tests are tests of them
-from poisonproof.learners.describe import describe
+from poisonproof.learners.inspection import describe
 from poisonproof.runs import undefended
 
 settings.register_profile("poisonproof", deadline=None)

@@ -28,7 +28,7 @@ from poisonproof import (
     data,
 )
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-from poisonproof.maps.digits import DigitFeatures
+from research.maps.digits import DigitFeatures
 
 
 def courses(data_dir: str | None):

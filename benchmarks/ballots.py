@@ -28,10 +28,10 @@ import numpy as np
 
 from poisonproof import BallotClassifier, NeighborVoteClassifier, Split, data
 from poisonproof.ballots.distances import Nearness, squared_lengths
+from poisonproof.ballots.maps import TableFeatures
 from poisonproof.ballots.voters import Described, Voters, count_cells, nearest_voters
-from poisonproof.maps.digits import DigitFeatures
-from poisonproof.maps.tables import TableFeatures
 from poisonproof.samples.convert import join_rows, take_rows
+from research.maps.digits import DigitFeatures
 
 REPEATED = 20
 

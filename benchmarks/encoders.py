@@ -30,7 +30,7 @@ import poisonproof
 from poisonproof import FiniteAggregationClassifier, Split, TableClassifier, check_estimator_purity, preset
 from poisonproof.data.dataset import held_out
 from poisonproof.data.named import load
-from poisonproof.learners.encoded import in_front
+from poisonproof.encoders.encoded import in_front
 from poisonproof.system import determinism as threads
 
 HEADS = {

@@ -102,7 +102,7 @@ def commands(place: Path) -> dict[str, Killed]:
     table = [str(place / "fish.csv"), "--label", "kind", "--classes", "cod,eel", "--test", str(place / "test.csv")]
     table += ["--k", "35", "--d", "2"]
     pooled = [str(place / "images.npz"), "--test", str(place / "more.npz"), "--classes", "0,1,2,3,4,5,6,7,8,9"]
-    pooled += ["--learner", "digits", "--k", "6", "--d", "2", "--no-undefended"]
+    pooled += ["--learner", "glyphs", "--k", "6", "--d", "2", "--no-undefended"]
     found = {
         "run": Killed(None, ["run", *table, "--out", "{}"]),
         "pooled run": Killed(None, ["run", *pooled, "--out", "{}"]),
@@ -319,10 +319,10 @@ def pooled_run() -> Start:
     import poisonproof.training.pooled as pooled
     from poisonproof import FiniteAggregationClassifier, Split, data
     from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-    from poisonproof.maps.digits import DigitFeatures
     from poisonproof.report.page import write_report
     from poisonproof.runs.manifest import RunSettings
     from poisonproof.runs.run import run
+    from research.maps.digits import DigitFeatures
 
     images, labels = load_digits().images[:150].astype(np.uint8) * 15, load_digits().target[:150]
     tiny = data.Dataset.of("tiny", images[:110], labels[:110], images[110:], labels[110:], np.arange(10), dtype="uint8")

@@ -41,7 +41,7 @@ SECONDS = 240.0
 def main() -> None:
     name = sys.argv[1]
     dataset = data.load(name, *sys.argv[2:3])
-    learner = TableClassifier() if name == "digits" else preset("digits")
+    learner = TableClassifier() if name == "digits" else preset("glyphs")
     ks, ds = SETTINGS[name]
     if len(sys.argv) > 3:
         step = len(dataset.train) // int(sys.argv[3])

@@ -1,6 +1,6 @@
 """Draw docs/curve.svg, the picture of the README: a real run beside the best published figures.
 
-poisonproof run mnist --data-dir DIR --learner digits --k 1200 --d 16 --votes-only --out runs/mnist
+poisonproof run mnist --data-dir DIR --learner research.learners:digits --k 1200 --d 16 --votes-only --out runs/mnist
 python -m research.draw_curve runs/mnist DIR docs/curve.svg
 """
 

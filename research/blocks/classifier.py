@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from poisonproof.ballots.certify import of_flips_alone
 from poisonproof.ballots.classifiers import DEFAULT_SCALE, BallotRules, Change
 from poisonproof.ballots.distances import Nearness, limits_of_share, squared_lengths
 from poisonproof.ballots.voters import Described, Voters, count_cells
@@ -20,12 +19,12 @@ from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread, resolve_spread
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.estimators.prepared import spread_premise
-from poisonproof.maps.trusted import in_order, sum_of_halves
-from poisonproof.maps.whitening import LENGTH, Whitening
 from poisonproof.premises import Premise, declared_if
 from poisonproof.system.determinism import at_most_threads
 from poisonproof.system.files import open_arrays, reading, write_arrays
 from research.blocks.certificate import Verdicts, certify_blocks, verdicts_of
+from research.maps.trusted import in_order, sum_of_halves
+from research.maps.whitening import LENGTH, Whitening
 
 FORMAT = "poisonproof blocks 1"
 MAPS = "maps.npz"
@@ -167,7 +166,7 @@ class BlockBallotClassifier(BallotRules):
             "near": None if self.near_share is not None else float(self.near),
             "near_share": None if self.near_share is None else float(self.near_share),
         }
-        certificate = Certificate(
+        return Certificate(
             bounds.prediction,
             bounds.runner_up,
             bounds.margin,
@@ -184,7 +183,6 @@ class BlockBallotClassifier(BallotRules):
                 "modify": radius // 2,
             },
         )
-        return of_flips_alone(certificate) if self._flips_alone else certificate
 
     def _verdicts(self, X: Any) -> Verdicts:
         """What every member says about every sample, and how many ballots would change it."""

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from poisonproof.ballots.distances import Nearness, limits_of_share, squared_lengths
 from poisonproof.ballots.voters import Described, Voters, count_cells
 from poisonproof.core.spread import Spread
-from poisonproof.maps.trusted import in_order
-from poisonproof.maps.whitening import Whitening
 from research.frontier.maps import Shape
+from research.maps.trusted import in_order
+from research.maps.whitening import Whitening
 
 
 @dataclass(frozen=True)

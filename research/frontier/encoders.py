@@ -22,12 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import poisonproof
 from poisonproof import FiniteAggregationClassifier
 from poisonproof.core.split import Split
-from poisonproof.maps.encoders import Encoder
-from poisonproof.maps.joined import JoinedEncoder, side_by_side
-from poisonproof.maps.whitening import Whitening
+from poisonproof.encoders.base import Encoder
 from research.frontier.maps import Shape, described
 from research.frontier.measure import (
     Measured,
@@ -43,6 +40,9 @@ from research.frontier.measure import (
     words,
     write_results,
 )
+from research.maps.joined import JoinedEncoder, side_by_side
+from research.maps.named import encoder as named_encoder
+from research.maps.whitening import Whitening
 
 FOLDER = Path(__file__).parent
 AT_ONCE = 4096
@@ -92,7 +92,7 @@ def main() -> None:
 def measure_ensemble(shape: EncoderShape, row: Row, parts: dict[str, Any], options: argparse.Namespace) -> None:
     """One ensemble of heads: the library's own classifier, from the images on, its embeddings read from the cache."""
     data, asked, started = parts["data"], parts["asked"], time.process_time()
-    encoder = poisonproof.encoder(shape.features).cached(options.cache)
+    encoder = named_encoder(shape.features).cached(options.cache)
     images = (data.train.X if asked.of == "train" else data.test.X)[asked.rows]
     for some in (data.train.X[parts["all"]], images):
         encoder(some)
@@ -126,7 +126,7 @@ def measure_ensemble(shape: EncoderShape, row: Row, parts: dict[str, Any], optio
 def measure(shape: EncoderShape, rows: list[Row], parts: dict[str, Any], options: argparse.Namespace) -> None:
     """All rows of one map."""
     data, started = parts["data"], time.process_time()
-    encoder = poisonproof.encoder(shape.features).cached(options.cache)
+    encoder = named_encoder(shape.features).cached(options.cache)
     trusted = shape.whitened_by == "trusted"
     voters = np.setdiff1d(parts["all"], parts["aside"]) if trusted else parts["all"]
     labels = data.train.labels[voters]

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.maps.digits import DigitFeatures
-from poisonproof.maps.hand import Hand
-from poisonproof.maps.objects import ObjectFeatures
-from poisonproof.maps.signs import SignFeatures
-from poisonproof.maps.trusted import described as sums_of_halves
+from research.maps.digits import DigitFeatures
+from research.maps.hand import Hand
+from research.maps.objects import ObjectFeatures
+from research.maps.signs import SignFeatures
+from research.maps.trusted import described as sums_of_halves
 
 CROPS = 2400
 

@@ -28,11 +28,11 @@ from poisonproof.ballots.radii import certify_counts
 from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
 from poisonproof.data.named import load
-from poisonproof.maps.whitening import Whitening
 from poisonproof.system.machine import environment
 from research.blocks.certificate import certify_blocks, verdicts_of
 from research.frontier.blocks import Near, Samples, near_counts
 from research.frontier.maps import Part, Shape, described, photographs
+from research.maps.whitening import Whitening
 from research.paper.measure import at, half
 
 FOLDER = Path(__file__).parent

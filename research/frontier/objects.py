@@ -14,8 +14,8 @@ import time
 import numpy as np
 
 from poisonproof import data
-from poisonproof.learners.presets import preset
 from poisonproof.system.determinism import n_cores, one_linear_algebra_thread
+from research.learners import objects
 
 HELD_OUT = 2000
 POOL = 4000
@@ -25,7 +25,7 @@ def main() -> None:
     cifar = data.load("cifar10", sys.argv[1] if len(sys.argv) > 1 else None)
     chosen = np.random.default_rng(5).permutation(len(cifar.train) - HELD_OUT)[:POOL]
     x, y = cifar.train.X.reshape(-1, 32, 32, 3), cifar.train.labels.astype(np.int64)
-    learner = preset("objects")
+    learner = objects()
     learner.share(x[:1])
     started = time.perf_counter()
     pool = learner.share(x[chosen])

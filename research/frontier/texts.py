@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 import poisonproof
 from poisonproof import FiniteAggregationClassifier, NeighborVoteClassifier
 from poisonproof.data.dataset import held_out
-from poisonproof.maps.encoders import Encoder
+from poisonproof.encoders.base import Encoder
 from research.frontier.maps import Shape
 from research.frontier.measure import Measured, Row, key_of, read_results, result_of, words, write_results
+from research.maps.named import encoder as named_encoder
 
 FOLDER = Path(__file__).parent
 FILES = {"ag_news": "ag_news.csv.gz", "reviews": "reviews.csv.gz"}
@@ -60,7 +61,7 @@ def main() -> None:
 def measured(row: Row, shape: Shape, X: Any, y: Any, out: Any, options: argparse.Namespace) -> Row:
     """One row: fitted on the other four fifths, certified on the fifth that is held out."""
     started = time.process_time()
-    encoder = poisonproof.encoder(shape.features).cached(options.cache)
+    encoder = named_encoder(shape.features).cached(options.cache)
     classes, codes = np.unique(y, return_inverse=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

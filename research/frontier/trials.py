@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from poisonproof.ballots.neighbor_radii import certify_order
 from poisonproof.ballots.radii import certify_counts
 from poisonproof.core.split import Split
-from poisonproof.maps.whitening import Whitening
 from research.frontier.maps import Part, Shape, described
 from research.frontier.measure import all_distances, parts_of, shaping_rows
+from research.maps.whitening import Whitening
 
 
 def main() -> None:

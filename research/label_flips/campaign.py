@@ -25,12 +25,12 @@ import numpy as np
 from poisonproof import FiniteAggregationClassifier, Spread, certify, data
 from poisonproof.core.subsets import Subsets
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, _add_scores
-from poisonproof.learners.presets import preset
+from research import learners
 from research.label_flips.certificate import certify_label_flips
 from research.label_flips.kernels import NEVER, flip_radii, member_costs, weighted_member_costs
 from research.tests.label_flip_oracle import random_ensemble, smallest_attack
 
-PRESETS = {"mnist": "digits", "cifar10": "objects", "gtsrb": "signs"}
+PRESETS = {"mnist": learners.digits, "cifar10": learners.objects, "gtsrb": learners.signs}
 
 
 def radius_of(g, labels, votes, table, n_classes, feeding, balance):
@@ -190,7 +190,7 @@ def measure(name: str, k: int, d: int, n_train: int, n_test: int) -> None:
         dataset.test.labels[test],
     )
     classes = dataset.classes.tolist()
-    usual = preset(PRESETS[name])
+    usual = PRESETS[name]()
     plain = KernelRidgeClassifier(
         usual.features, kernel=usual.kernel, gamma=usual.gamma, ridge=usual.ridge, balance=0.0
     )

@@ -15,9 +15,9 @@ import numpy as np
 
 from poisonproof import FiniteAggregationClassifier, Split, data
 from poisonproof.estimators.prepared import prepare
-from poisonproof.learners.presets import preset
 from poisonproof.system.determinism import one_linear_algebra_thread
 from poisonproof.training.member import fit_member, vote_of
+from research.learners import digits, nin
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def main() -> None:
     training = prepare(model, mnist.train.X, mnist.train.labels).training
     test = model.split_.samples(mnist.test.X)
     fed, truth = test.take(np.arange(len(test))), np.searchsorted(model.classes_, mnist.test.labels)
-    learners = {"nin": preset("nin").set_params(epochs=asked.epochs), "digits": preset("digits")}
+    learners = {"nin": nin().set_params(epochs=asked.epochs), "digits": digits()}
     right: dict[str, list[float]] = {name: [] for name in learners}
     seconds: dict[str, list[float]] = {name: [] for name in learners}
     print("| subset | images | classes | learner | base accuracy, % | training, CPU s | votes, CPU s |")

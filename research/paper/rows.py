@@ -90,14 +90,15 @@ def frontier_rows(dataset: str) -> list[Row]:
 
 def learner_of(dataset: str, name: str | None = None) -> Any:
     """The learner of the rows on a data set, or one by name; `nin` mirrors images on CIFAR-10 only, as in the paper."""
-    from poisonproof.learners.brought import brought, is_brought
-    from poisonproof.learners.presets import preset
+    from poisonproof.learners.presets import is_object_name, load_learner, preset
+    from research import learners
 
-    if name is not None and is_brought(name):
-        return brought(name)
+    if name is not None and is_object_name(name):
+        return load_learner(name)
     if name is not None:
-        return preset("nin-mirror" if (name, dataset) == ("nin", "cifar10") else name)
-    return preset({"mnist": "digits", "cifar10": "objects", "gtsrb": "signs"}[dataset])
+        plain = "nin_mirror" if (name, dataset) == ("nin", "cifar10") else name
+        return getattr(learners, plain)() if hasattr(learners, plain) else preset(name)
+    return {"mnist": learners.digits, "cifar10": learners.objects, "gtsrb": learners.signs}[dataset]()
 
 
 def chosen(names: Sequence[str]) -> list[str]:

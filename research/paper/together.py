@@ -16,7 +16,7 @@ from poisonproof.data import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.estimators.prepared import prepare_dataset
-from poisonproof.learners.describe import describe
+from poisonproof.learners.inspection import describe
 from poisonproof.runs.blocks import vote_all
 from poisonproof.runs.folder import only_writer, refuse_strangers
 from poisonproof.runs.layout import SCRATCH

@@ -23,7 +23,7 @@ import numpy as np
 
 from poisonproof.data.named import load
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-from poisonproof.maps.objects import Bank, ObjectFeatures
+from research.maps.objects import Bank, ObjectFeatures
 from research.paper.campaign import costs, measured, run_rows
 from research.paper.published import NAMES, published_cell
 from research.paper.results import collected

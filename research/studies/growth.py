@@ -23,9 +23,9 @@ from poisonproof import (
     data,
 )
 from poisonproof.estimators.prepared import prepare
-from poisonproof.learners.presets import preset
 from poisonproof.system.determinism import one_linear_algebra_thread
 from poisonproof.training.pooled import fit_pooled
+from research import learners
 
 HEAD = "| varied | training images | test images | k | d | subset | features | solve | kernel | scores | all |"
 
@@ -39,7 +39,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
 def once(mnist: data.Dataset, n_train: int, n_test: int, k: int, d: int) -> list[float]:
     """CPU seconds of features, solving, kernel and scores."""
     model = FiniteAggregationClassifier(
-        preset("digits"), spread=Spread.random(k, d), split=Split(dtype="uint8"), classes=range(10)
+        learners.digits(), spread=Spread.random(k, d), split=Split(dtype="uint8"), classes=range(10)
     )
     training = prepare(model, mnist.train.X[:n_train], mnist.train.labels[:n_train]).training
     pool, features = timed(lambda: training.estimator.share(training.samples.take(np.arange(n_train))))

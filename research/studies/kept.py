@@ -21,10 +21,10 @@ import numpy as np
 from poisonproof import FiniteAggregationClassifier, Split, data
 from poisonproof.display import bytes_of
 from poisonproof.estimators.prepared import prepare
-from poisonproof.learners.presets import preset
 from poisonproof.runs.train import train
 from poisonproof.system.determinism import n_cores
 from poisonproof.training.pooled import fit_pooled
+from research import learners
 
 ASKED = 100
 
@@ -42,7 +42,7 @@ def main() -> None:
         ask(asked.opened, mnist)
         return
     model = FiniteAggregationClassifier(
-        preset("digits"), k=asked.k, d=asked.d, split=Split(dtype="uint8"), classes=mnist.classes
+        learners.digits(), k=asked.k, d=asked.d, split=Split(dtype="uint8"), classes=mnist.classes
     )
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "run"

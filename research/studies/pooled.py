@@ -19,8 +19,8 @@ from sklearn.svm import SVC
 
 from poisonproof import FiniteAggregationClassifier, Split, data
 from poisonproof.estimators.prepared import prepare
-from poisonproof.learners.presets import preset
 from poisonproof.system.determinism import n_cores
+from research import learners
 
 SOME = 24
 
@@ -32,13 +32,13 @@ def main() -> None:
     rates = {}
     for d in (1, 4):
         model = FiniteAggregationClassifier(
-            preset("digits"), k=1200, d=d, split=Split(dtype="uint8"), classes=mnist.classes
+            learners.digits(), k=1200, d=d, split=Split(dtype="uint8"), classes=mnist.classes
         )
         started = time.perf_counter()
         model.fit(mnist.train.X, mnist.train.labels).votes(mnist.test.X)
         rates[f"pooled kernel ridge, d = {d}"] = (1200 * d, time.perf_counter() - started)
     training = prepare(model, mnist.train.X, mnist.train.labels).training
-    learner = preset("digits")
+    learner = learners.digits()
     features, gamma = learner.features, learner.gamma
     test = features(mnist.test.X)[:, 0].astype(np.float32) / features.scale
     fed = []

@@ -22,9 +22,9 @@ from poisonproof import (
 from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
 from poisonproof.errors import DamagedFileError, PoisonproofError
-from poisonproof.maps.vectors import VectorFeatures
-from poisonproof.maps.whitening import LENGTH, Whitening
+from poisonproof.learners.feature_maps import VectorFeatures
 from research.blocks.classifier import BlockBallotClassifier
+from research.maps.whitening import LENGTH, Whitening
 
 
 @pytest.fixture(scope="module")

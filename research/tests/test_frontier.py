@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-import poisonproof
 from poisonproof import BallotClassifier, NeighborVoteClassifier
 from poisonproof.core.split import Split
-from poisonproof.maps.digits import DigitFeatures
-from poisonproof.maps.hand import Hand
-from poisonproof.maps.views import Views
 from research import fill_measured
 from research.blocks.classifier import BlockBallotClassifier
 from research.frontier import encoders as frontier_encoders
 from research.frontier import measure as frontier
 from research.frontier.maps import Part, Shape
+from research.maps.digits import DigitFeatures
+from research.maps.hand import Hand
+from research.maps.named import encoder as named_encoder
+from research.maps.views import Views
 
 FOLDER = Path(__file__).parents[1] / "frontier"
 
@@ -134,7 +134,7 @@ def test_rows_behind_an_encoder_are_what_the_library_encodes(tmp_path: Path) -> 
     data = SimpleNamespace(name="some", train=SimpleNamespace(X=images[:8]), test=SimpleNamespace(X=images[8:]))
     options = SimpleNamespace(cache=tmp_path / "embeddings", features=tmp_path)
     for name in ("efficientnet-lite0@32", "efficientnet-lite0@32+2*signs"):
-        encoder = poisonproof.encoder(name)
+        encoder = named_encoder(name)
         for part in (Part("train", np.array([5, 1])), Part("test", np.arange(4))):
             own = (data.train.X if part.of == "train" else data.test.X)[part.rows]
             assert np.array_equal(frontier_encoders.embedded(encoder, data, part, options), encoder(own)[:, 0])

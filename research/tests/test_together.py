@@ -14,11 +14,11 @@ from poisonproof import (
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.table import TableClassifier
-from poisonproof.maps.digits import DigitFeatures
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.files import read_record
 from poisonproof.training.pooled import fit_pooled, votes_together
+from research.maps.digits import DigitFeatures
 from research.paper.together import Wanted, run_together
 
 IMAGES, LABELS = load_digits().images[:260].astype(np.uint8) * 15, load_digits().target[:260]

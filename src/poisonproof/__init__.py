@@ -24,18 +24,16 @@ if TYPE_CHECKING:
     from poisonproof.data.options import ReadOptions
     from poisonproof.data.reading import Rows, read
     from poisonproof.data.user_files import open_files
+    from poisonproof.encoders.base import Encoder, EncoderRecord, encoder
+    from poisonproof.encoders.embeddings import write_embeddings
     from poisonproof.errors import DamagedFileError, MissingExtraError, PoisonproofError, WrongTypeError
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
     from poisonproof.estimators.purity import PurityReport, check_estimator_purity, check_pipeline
-    from poisonproof.learners.encoded import encoder
     from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
     from poisonproof.learners.network import TorchClassifier
     from poisonproof.learners.presets import preset
-    from poisonproof.learners.seed_averaged import SeedAveragedClassifier
     from poisonproof.learners.table import TableClassifier
     from poisonproof.learners.text import TextClassifier
-    from poisonproof.maps.encoders import Encoder, EncoderRecord
-    from poisonproof.maps.outside_embeddings import write_embeddings
     from poisonproof.planning.plan import Plan
     from poisonproof.planning.plan import make_plan as plan
     from poisonproof.premises import Premise, PremiseWarning
@@ -62,8 +60,8 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "Comparison": "comparison",
     "DamagedFileError": "errors",
     "Dataset": "data.dataset",
-    "Encoder": "maps.encoders",
-    "EncoderRecord": "maps.encoders",
+    "Encoder": "encoders.base",
+    "EncoderRecord": "encoders.base",
     "FiniteAggregationClassifier": "estimators.finite_aggregation",
     "InfiniteAggregationClassifier": "stochastic.classifiers",
     "KernelRidgeClassifier": "learners.kernel_ridge",
@@ -77,7 +75,6 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "PurityReport": "estimators.purity",
     "ReadOptions": "data.options",
     "Rows": "data.reading",
-    "SeedAveragedClassifier": "learners.seed_averaged",
     "Split": "core.split",
     "Spread": "core.spread",
     "StochasticCertificate": "stochastic.certificate",
@@ -94,7 +91,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "check_estimator_purity": "estimators.purity",
     "check_pipeline": "estimators.purity",
     "compare": "comparison",
-    "encoder": "learners.encoded",
+    "encoder": "encoders.base",
     "load": "data.named",
     "open_files": "data.user_files",
     "plan": "planning.plan:make_plan",
@@ -102,7 +99,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "read": "data.reading",
     "run": "runs.run",
     "verify": "verification",
-    "write_embeddings": "maps.outside_embeddings",
+    "write_embeddings": "encoders.embeddings",
 }
 
 __all__ = [
@@ -130,7 +127,6 @@ __all__ = [
     "PurityReport",
     "ReadOptions",
     "Rows",
-    "SeedAveragedClassifier",
     "Split",
     "Spread",
     "StochasticCertificate",

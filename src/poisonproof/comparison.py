@@ -28,7 +28,7 @@ from poisonproof.core.votes import Votes
 from poisonproof.data import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
-from poisonproof.learners.describe import describe
+from poisonproof.learners.inspection import describe
 from poisonproof.learners.table import TableClassifier
 from poisonproof.planning.voting import by_pilot, classifier_by_pilot
 from poisonproof.premises import Premise, PremiseWarning, restated

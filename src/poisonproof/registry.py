@@ -44,6 +44,63 @@ LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
         "poisonproof ballots 1": "poisonproof.ballots.tallies:Ballots",
         "poisonproof neighbours 1": "poisonproof.ballots.tallies:Neighbours",
     },
+    # What makes a learner without arguments; `auto` and `text` are given the columns that hold texts.
+    "learners": {
+        "table": "poisonproof.learners.table:TableClassifier",
+        "text": "poisonproof.learners.text:TextClassifier",
+        "auto": "poisonproof.learners.auto:AutoClassifier",
+        "forest": "poisonproof.learners.trees:TreesClassifier",
+        "boosting": "poisonproof.learners.trees:boosting",
+        "bayes": "poisonproof.learners.words:BayesTextClassifier",
+        "ridge": "poisonproof.learners.words:RidgeTextClassifier",
+        "glyphs": "poisonproof.learners.kernel_ridge:glyphs",
+        "head": "poisonproof.learners.kernel_ridge:head",
+    },
+    # What makes an encoder from its full name, such as "efficientnet-lite0@160", or from the file with that ending.
+    "encoders": {
+        "efficientnet-lite0": "poisonproof.encoders.packaged:efficientnet",
+        "efficientnet-lite1": "poisonproof.encoders.packaged:efficientnet",
+        "efficientnet-lite2": "poisonproof.encoders.packaged:efficientnet",
+        "wordllama": "poisonproof.encoders.packaged:wordllama",
+        ".onnx": "poisonproof.encoders.onnx:onnx_encoder",
+        ".npz": "poisonproof.encoders.embeddings:open_embeddings",
+    },
+    # What gives the name of the encoder that a kind of data gets if nobody names one, or None if it is not installed.
+    "usual encoders": {"images": "poisonproof.encoders.packaged:usual_for_images"},
+    # What the rest asks of the slice of encoders: one from what the user gave, and a learner with one in front of it.
+    "encoding": {
+        "encoder": "poisonproof.encoders.base:encoder",
+        "in front": "poisonproof.encoders.encoded:in_front",
+    },
+    # Types of ours that a file of skops may hold: each takes what it is given as data.
+    "types": {
+        name.partition(":")[2]: name
+        for name in (
+            "poisonproof.learners.table:TableClassifier",
+            "poisonproof.learners.text:TextClassifier",
+            "poisonproof.learners.words:BayesTextClassifier",
+            "poisonproof.learners.words:RidgeTextClassifier",
+            "poisonproof.learners.trees:TreesClassifier",
+            "poisonproof.learners.boosting:BoostedTrees",
+            "poisonproof.learners.forest:Forest",
+            "poisonproof.learners.auto:AutoClassifier",
+            "poisonproof.learners.kernel_ridge:KernelRidgeClassifier",
+            "poisonproof.learners.network:TorchClassifier",
+            "poisonproof.learners.feature_maps:VectorFeatures",
+            "poisonproof.learners.feature_maps:GlyphFeatures",
+            "poisonproof.ballots.maps:HashedFeatures",
+            "poisonproof.ballots.maps:CategoryColumn",
+            "poisonproof.ballots.maps:NumberColumn",
+            "poisonproof.ballots.maps:TableFeatures",
+            "poisonproof.encoders.encoded:EncodedClassifier",
+            "poisonproof.encoders.base:EncoderRecord",
+            "poisonproof.encoders.onnx:ImageEncoder",
+            "poisonproof.encoders.onnx:ImageInput",
+            "poisonproof.encoders.packaged:EfficientNet",
+            "poisonproof.encoders.packaged:TokenSumEncoder",
+            "poisonproof.encoders.embeddings:EmbeddingTable",
+        )
+    },
 }
 
 
@@ -93,3 +150,18 @@ def every(kind: str) -> Iterator[tuple[str, Any]]:
     """All names of a kind with their objects."""
     for name in names(kind):
         yield name, find(kind, name)
+
+
+def trusted_types() -> tuple[str, ...]:
+    """The types of ours that a file of skops may hold, as skops names them."""
+    return tuple(str(line).replace(":", ".") for line in LINES["types"].values())
+
+
+def encoder(source: Any) -> Any:
+    """What `poisonproof.encoder` gives."""
+    return find("encoding", "encoder")(source)
+
+
+def in_front(encoder: Any, learner: Any) -> Any:
+    """The learner with an encoder in front of it."""
+    return find("encoding", "in front")(encoder, learner)

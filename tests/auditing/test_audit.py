@@ -23,8 +23,8 @@ from poisonproof import (
 from poisonproof.auditing import audit as auditing
 from poisonproof.auditing.attacks import ATTACKS
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-from poisonproof.maps.digits import DigitFeatures
 from poisonproof.report.figures import audit_scatter
+from research.maps.digits import DigitFeatures
 
 DIGITS, LABELS = load_digits(return_X_y=True)
 X, Y, TEST = DIGITS[:240], LABELS[:240], DIGITS[300:330]

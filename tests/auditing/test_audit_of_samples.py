@@ -10,8 +10,8 @@ import xxhash
 from command_line import poisonproof
 from poisonproof import BallotClassifier, NeighborVoteClassifier, audit, load
 from poisonproof.auditing.sample_audit import features_known
-from poisonproof.maps.choosing import map_for
-from poisonproof.maps.vectors import VectorFeatures
+from poisonproof.ballots.maps import map_for
+from poisonproof.learners.feature_maps import VectorFeatures
 from tables import wine_rows, write_csv
 
 DIGITS = load("digits")

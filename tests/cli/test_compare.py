@@ -20,12 +20,12 @@ from poisonproof import (
     NeighborVoteClassifier,
     Spread,
 )
+from poisonproof.ballots.maps import map_for
 from poisonproof.cli import output
 from poisonproof.cli.main import app
 from poisonproof.comparison import BY_SAMPLES, METHODS, compare, nearest_design
 from poisonproof.data.dataset import Dataset
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-from poisonproof.maps.choosing import map_for
 from poisonproof.planning.families import where_samples_vote
 from poisonproof.report.comparison import (
     cells,
@@ -269,7 +269,7 @@ def test_the_command_refuses_in_one_sentence(table, tmp_path):
         (("--k", 20, "--classifiers", 19), "at least k = 20"),
         (("--attack-size", "1,x"), "--attack-size must be whole numbers"),
         (("--out", table), "is a file; --out takes a folder"),
-        (("--learner", "nothing"), "There is no learner 'nothing'"),
+        (("--learner", "nothing"), "There is no 'nothing' among the learners"),
     ):
         done = CliRunner().invoke(app, ["compare", str(table), "--label", "class", *map(str, words)])
         assert (done.exit_code, done.stdout) == (2, "")

@@ -26,6 +26,7 @@ from poisonproof import (
     Votes,
     certify,
     doctor,
+    registry,
 )
 from poisonproof.auditing.attacks import ATTACKS
 from poisonproof.cli import completion
@@ -35,7 +36,6 @@ from poisonproof.comparison import METHODS
 from poisonproof.core.certify import Method
 from poisonproof.data import DATASETS, ReadOptions, open_files
 from poisonproof.examples import EXAMPLES, write_example
-from poisonproof.learners.presets import LEARNERS
 from poisonproof.premises import Premise
 from poisonproof.system.determinism import in_threads
 from poisonproof.system.machine import memory
@@ -142,8 +142,8 @@ def test_bash_completes_commands_options_and_values(tmp_path):
         ("compare", "data", DATASETS),
         ("verify", "data", DATASETS),
         ("update", "data", DATASETS),
-        ("run", "learner", LEARNERS),
-        ("compare", "learner", LEARNERS),
+        ("run", "learner", registry.names("learners")),
+        ("compare", "learner", registry.names("learners")),
         ("certify", "method", get_args(Method)),
         ("accuracy", "method", ("finite-aggregation", "tight")),
         ("audit", "method", ("finite-aggregation", "tight")),

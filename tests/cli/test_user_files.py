@@ -191,7 +191,7 @@ WRONG = {
     "what does not apply": (T, GOOD, [*Y, "--n-features", "3"], "--n-features says nothing about"),
     "unknown kind": ("t.docx", b"PK", [], "is of no known kind"),
     "image size": (T, b"", ["--image-size", "big"], "'big' is not a size of images"),
-    "learner for images": (T, GOOD, [*Y, "--learner", "digits", "--votes-only"], "need grey images"),
+    "learner for images": (T, GOOD, [*Y, "--learner", "glyphs", "--votes-only"], "need grey images"),
     "learner for texts": (T, GOOD, [*Y, "--learner", "text"], "takes texts, and this data has none"),
     "texts for tables": (T, TEXTS, [*Y, "--learner", "table"], "cannot take texts"),
     "not gzip": ("t.csv.gz", b"x,y\n", Y, "not a whole gzip file"),

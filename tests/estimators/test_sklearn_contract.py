@@ -5,8 +5,8 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from poisonproof import BallotClassifier, FiniteAggregationClassifier, NeighborVoteClassifier
-from poisonproof.learners.seed_averaged import SeedAveragedClassifier
 from poisonproof.learners.table import TableClassifier
+from research.seed_averaged import SeedAveragedClassifier
 
 
 @pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")

@@ -21,8 +21,8 @@ from poisonproof import (
     PremiseWarning,
     StochasticCertificate,
 )
+from poisonproof.learners.feature_maps import VectorFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-from poisonproof.maps.vectors import VectorFeatures
 from poisonproof.samples.convert import to_samples
 from poisonproof.samples.partitions import canonical_rank
 from poisonproof.stochastic import classifiers as stochastic

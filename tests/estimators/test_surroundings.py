@@ -23,7 +23,7 @@ from poisonproof import (
     check_pipeline,
 )
 from poisonproof.cli.run import EnsembleOptions
-from poisonproof.maps.vectors import VectorFeatures
+from poisonproof.learners.feature_maps import VectorFeatures
 
 X, Y = (part[:150] for part in load_digits(return_X_y=True))
 OURS = FiniteAggregationClassifier(DecisionTreeClassifier(), k=3, d=1, classes=range(10))

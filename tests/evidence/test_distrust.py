@@ -13,12 +13,12 @@ from sklearn.naive_bayes import GaussianNB
 
 from command_line import poisonproof
 from poisonproof import BallotClassifier, FiniteAggregationClassifier, NeighborVoteClassifier, load, run, verify
+from poisonproof.ballots.maps import map_for
 from poisonproof.evidence import signing
 from poisonproof.evidence.attest import DOCUMENTS, ENVELOPES, attest, documents
 from poisonproof.evidence.facts import NotTrueError, gather
 from poisonproof.evidence.sealed import check_sealed
 from poisonproof.evidence.statement import PAYLOAD, predicate
-from poisonproof.maps.choosing import map_for
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.system.files import read_record
 from poisonproof.verification.verdict import Verdict

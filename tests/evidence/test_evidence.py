@@ -252,8 +252,8 @@ def test_the_bill_of_materials_is_valid_cyclonedx_and_holds_the_figures(made, tm
 )
 def test_an_encoder_is_a_component_with_licence_and_hash(made, licence, known):
     """As the certificate's premise names it; the bill of materials is validated when it is written."""
+    from poisonproof.encoders.base import EncoderRecord
     from poisonproof.evidence.bom import bom
-    from poisonproof.maps.encoders import EncoderRecord
 
     _, facts = made
     words = ("lite 0", "1.2.0", "PyPI lite0, large", licence, "0" * 64, "160 pixels, centred", "ImageNet", "images")
@@ -541,9 +541,9 @@ def present(record, way):
 def test_the_crosswalk_names_every_control_and_only_fields_that_there_are(made, tmp_path):
     """In the files of three runs: with kept base classifiers, with contributors, and one in which samples vote."""
     from poisonproof import BallotClassifier
+    from poisonproof.ballots.maps import map_for
+    from poisonproof.encoders.base import EncoderRecord
     from poisonproof.evidence.bom import bom
-    from poisonproof.maps.choosing import map_for
-    from poisonproof.maps.encoders import EncoderRecord
 
     folder, facts = made
     few = data.load("digits").without(range(200, 1415))

@@ -7,10 +7,10 @@ from sklearn.naive_bayes import GaussianNB
 
 from browsing import HOSTILE, browser, look, pytestmark  # noqa: F401
 from poisonproof import BallotClassifier, FiniteAggregationClassifier, data, verify
+from poisonproof.ballots.maps import map_for
 from poisonproof.display import percent
 from poisonproof.evidence.facts import gather
 from poisonproof.evidence.page import page
-from poisonproof.maps.choosing import map_for
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 

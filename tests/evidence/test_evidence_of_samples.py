@@ -17,14 +17,13 @@ from in_toto_attestation.v1.statement import Statement
 
 from command_line import poisonproof
 from poisonproof import BallotClassifier, NeighborVoteClassifier, certify, load, run, verify
+from poisonproof.ballots.maps import map_for
 from poisonproof.core.certificate import Certificate
 from poisonproof.evidence.attest import attest
-from poisonproof.evidence.facts import NotTrueError, figures, gather
+from poisonproof.evidence.facts import NotTrueError, gather
 from poisonproof.evidence.page import page
 from poisonproof.evidence.sealed import check_sealed
 from poisonproof.evidence.statement import violation
-from poisonproof.maps.choosing import map_for
-from poisonproof.maps.trusted import TrustedFeatures
 from poisonproof.system.files import open_arrays, sha256_of, write_arrays
 from resigning import rewritten, signed_anew
 from sample_voters import THREATS
@@ -189,17 +188,3 @@ def test_the_command_line_exits_with_3_and_writes_nothing(tmp_path):
     assert "holds no run" in " ".join(done.stderr.split())
     done = poisonproof("attest", tmp_path / "run", "--out", tmp_path / "evidence", code=3)
     assert "NOT VERIFIED" in done.stderr
-
-
-def test_where_the_samples_shaped_the_map_nothing_is_claimed_but_of_flips():
-    """No radius against a target, none against insertions; evidence says so instead of stumbling."""
-    features = TrustedFeatures.of(map_for(FEW), FEW.train.X, directions=20, exponent=0.5, label_flips_only=True)
-    model = BallotClassifier(features, near=features.near(FEW.train.X, 0.1), classes=range(10)).fit(
-        FEW.train.X, FEW.train.labels
-    )
-    votes = model._votes_of(model._heard(FEW.test.X))
-    found = figures(votes, certify(votes), FEW.test.labels.astype(np.int64), [*range(10)])
-    acts = {row.act: row for row in found.acts}
-    assert {row.target_median for row in found.classes} == {None}
-    assert acts["insert_remove"].median_radius == acts["insert"].median_radius == 0
-    assert acts["label_flip"].median_radius > 0

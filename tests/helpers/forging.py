@@ -20,14 +20,14 @@ from poisonproof import (
     certify,
     data,
 )
+from poisonproof.ballots.maps import map_for
 from poisonproof.ballots.tallies import Ballots
 from poisonproof.core.votes import labels_to_json
 from poisonproof.data import ReadOptions
 from poisonproof.estimators.prepared import prepare
+from poisonproof.learners.feature_maps import VectorFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.table import TableClassifier
-from poisonproof.maps.choosing import map_for
-from poisonproof.maps.vectors import VectorFeatures
 from poisonproof.premises import Premise
 from poisonproof.report.page import write_report
 from poisonproof.runs.manifest import RunSettings

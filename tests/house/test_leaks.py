@@ -35,11 +35,11 @@ from poisonproof import (
     certify,
     data,
 )
+from poisonproof.ballots.maps import TableFeatures
 from poisonproof.data import ReadOptions, open_files
+from poisonproof.learners.feature_maps import VectorFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-from poisonproof.maps.digits import DigitFeatures
-from poisonproof.maps.tables import TableFeatures
-from poisonproof.maps.vectors import VectorFeatures
+from research.maps.digits import DigitFeatures
 
 X, Y = (part[:150] for part in load_digits(return_X_y=True))
 IMAGES = X.reshape(-1, 8, 8).astype(np.uint8) * 15

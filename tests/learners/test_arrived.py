@@ -23,16 +23,17 @@ from poisonproof import (
     PremiseWarning,
     check_estimator_purity,
     check_pipeline,
+    registry,
     verify,
 )
 from poisonproof.data import Dataset
-from poisonproof.learners.arrived import PREMISE, arrived_parts
-from poisonproof.learners.describe import describe
-from poisonproof.learners.presets import LEARNERS, preset
-from poisonproof.learners.seed_averaged import SeedAveragedClassifier
+from poisonproof.learners.inspection import FITTED as PREMISE
+from poisonproof.learners.inspection import describe, fitted_parts
+from poisonproof.learners.presets import preset
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.stochastic.classifiers import CertifiedBaggingClassifier
+from research.seed_averaged import SeedAveragedClassifier
 
 X, Y = (part[:200] for part in load_digits(return_X_y=True))
 SCALER = StandardScaler().fit(X)
@@ -169,7 +170,7 @@ def logarithm(X=None):
 @pytest.mark.parametrize(
     "learner",
     [
-        *(preset(name) for name in LEARNERS if name != "text"),
+        *(preset(name) for name in registry.names("learners") if name != "text"),
         GaussianNB(priors=np.full(10, 0.1)),
         LogisticRegression().fit(X, Y),  # a clone of it is unfitted
         make_pipeline(StandardScaler().fit(X), GaussianNB()),
@@ -185,7 +186,7 @@ def logarithm(X=None):
     ],
 )
 def test_learners_that_a_clone_empties_pass(learner):
-    assert arrived_parts(learner) == ()
+    assert fitted_parts(learner) == ()
     assert "arrived fitted" not in describe(learner)
 
 
@@ -196,7 +197,7 @@ def test_no_estimator_of_scikit_learn_is_taken_for_fitted():
             estimator = kind()
         except TypeError:
             continue
-        assert arrived_parts(estimator) == ()
+        assert fitted_parts(estimator) == ()
 
 
 @pytest.mark.parametrize(
@@ -233,7 +234,7 @@ def test_trusted_state_is_a_premise_with_its_digest():
     learner = make_pipeline(FrozenEstimator(SCALER), GaussianNB())
     model = FiniteAggregationClassifier(learner, k=3, d=1, classes=range(10), trusted_state=True).fit(X, Y)
     said = str(model.certify(X[:3]))
-    digest = arrived_parts(learner)[0].digest
+    digest = fitted_parts(learner)[0].digest
     place = "estimator.steps[0][1] (FrozenEstimator of StandardScaler)"
     assert f"Premise: {PREMISE}: {place} sha256 {digest} (declared)" in said
     other = FiniteAggregationClassifier(

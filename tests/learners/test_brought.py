@@ -10,7 +10,7 @@ import pytest
 
 from command_line import as_process, poisonproof
 from fish import rows, write_rows
-from poisonproof.learners.brought import brought
+from poisonproof.learners.presets import load_learner
 from poisonproof.system.files import read_record, write_record
 from poisonproof.training.member_files import types_of
 
@@ -85,7 +85,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["instance", "make", "Mine", "Shelf.inner", "fitted"])
 def test_an_instance_a_class_and_a_function_are_learners(folder, name):
-    learner = brought(f"my_learners:{name}")
+    learner = load_learner(f"my_learners:{name}")
     assert hasattr(learner, "fit")
     assert not [part for part in vars(learner) if part.endswith("_")], "it comes unfitted"
 
@@ -112,7 +112,7 @@ def test_what_is_no_learner_is_one_sentence(folder, name, words):
     (folder / "broken.py").write_text("def make(:\n")
     (folder / "leaves.py").write_text("raise SystemExit(3)\n")
     with pytest.raises(ValueError, match=words) as caught:
-        brought(name)
+        load_learner(name)
     assert "\n" not in str(caught.value)
     said = poisonproof("run", folder / "fish.csv", "--learner", name, *SHAPE, "--out", folder / "run", code=2).stderr
     assert len(said.splitlines()) == 1

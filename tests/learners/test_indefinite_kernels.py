@@ -10,16 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from poisonproof import FiniteAggregationClassifier, PremiseWarning, Split
+from poisonproof import FiniteAggregationClassifier, PremiseWarning, Split, registry
 from poisonproof.estimators.prepared import prepare
+from poisonproof.learners.feature_maps import VectorFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-from poisonproof.learners.presets import HEAD, LEARNERS, preset
-from poisonproof.maps.vectors import VectorFeatures
+from poisonproof.learners.presets import HEAD, preset
 from poisonproof.training.engine import engine_of
 from poisonproof.training.member import fit_member, ranking_of, vote_of
 from poisonproof.training.pooled_files import load_pooled, save_pooled
 
-POOLED = [name for name in LEARNERS if engine_of(preset(name)).pooled]
+POOLED = [name for name in registry.names("learners") if engine_of(preset(name)).pooled]
 CLUSTERS = np.array([6.0, 6 + 1 / 64, 6 + 2 / 64])
 NAMED = KernelRidgeClassifier(gamma=0.5, ridge=0.003)
 K, D = 20, 2

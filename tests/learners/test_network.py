@@ -10,12 +10,12 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, load_wine
 
 from poisonproof import FiniteAggregationClassifier, Split, check_estimator_purity
-from poisonproof.learners.describe import describe
+from poisonproof.learners.inspection import describe
 from poisonproof.learners.network import TorchClassifier, _batches, _moved
-from poisonproof.learners.network_in_network import network_in_network
-from poisonproof.learners.presets import preset
 from poisonproof.system.determinism import imported_torch, settled
 from poisonproof.training.member import fit_member
+from research.learners import nin, nin_mirror
+from research.network_in_network import network_in_network
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -80,7 +80,7 @@ def test_the_recipe_and_the_network_are_the_papers():
     assert float(convolutions[3].weight.detach().std()) == pytest.approx((2 / (25 * 192)) ** 0.5, rel=0.02)
     for shape in ((1, 28, 28), (3, 48, 48), (2, 5, 9), (1, 1, 1)):
         assert network_in_network(shape, 7).eval()(torch.zeros(2, *shape)).shape == (2, 7)
-    recipe = preset("nin").get_params()
+    recipe = nin().get_params()
     assert [recipe[name] for name in ("epochs", "batch_size", "learning_rate", "milestones", "decay")] == [
         200,
         128,
@@ -89,7 +89,7 @@ def test_the_recipe_and_the_network_are_the_papers():
         0.2,
     ]
     assert [recipe[name] for name in ("momentum", "weight_decay", "crop", "mirror")] == [0.9, 5e-4, 4, False]
-    assert preset("nin-mirror").mirror
+    assert nin_mirror().mirror
 
 
 def test_training_is_what_pytorchs_own_steps_make_of_it():
@@ -237,7 +237,7 @@ def test_images_are_cropped_and_mirrored(shape):
 
 def test_a_fitted_network_is_kept_without_pickle(tmp_path):
     model = FiniteAggregationClassifier(
-        preset("nin").set_params(epochs=1), k=2, d=1, split=Split(dtype="uint8"), classes=range(10)
+        nin().set_params(epochs=1), k=2, d=1, split=Split(dtype="uint8"), classes=range(10)
     ).fit(IMAGES[:60], LABELS[:60])
     model.save(tmp_path)
     back = FiniteAggregationClassifier.load(tmp_path)
@@ -257,8 +257,8 @@ def test_networks_are_told_apart_by_what_they_are_made_of():
     assert describe(quick(made(4))) != describe(quick(made(5)))
     assert describe(quick(partial(small, width=4))) == describe(quick(partial(small, width=4)))
     assert describe(quick(partial(small, width=4))) != describe(quick(partial(small, width=5)))
-    assert "network_in_network" in describe(preset("nin"))
-    assert describe(preset("nin")) != describe(preset("nin-mirror"))
+    assert "network_in_network" in describe(nin())
+    assert describe(nin()) != describe(nin_mirror())
 
 
 def test_what_is_not_the_samples_fault_is_not_hidden(monkeypatch):
@@ -282,7 +282,7 @@ def test_what_is_not_the_samples_fault_is_not_hidden(monkeypatch):
     with pytest.raises(ImportError, match=r"pip install '\.\[torch\]'"):
         imported_torch()
     with pytest.raises(ImportError, match=r"pip install '\.\[torch\]'"):
-        fit_member(preset("nin"), 0, samples, codes, np.arange(20))
+        fit_member(nin(), 0, samples, codes, np.arange(20))
 
 
 @pytest.mark.parametrize(

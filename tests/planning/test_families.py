@@ -9,7 +9,7 @@ from sklearn.datasets import load_wine
 
 from command_line import poisonproof
 from poisonproof import BallotClassifier, Certificate, NeighborVoteClassifier, PoisonproofError, load
-from poisonproof.maps.choosing import map_for
+from poisonproof.ballots.maps import map_for
 from poisonproof.planning import families
 from poisonproof.planning.families import Candidate, best_of_each, candidates, where_samples_vote
 from poisonproof.system.files import read_record

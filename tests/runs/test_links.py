@@ -136,7 +136,7 @@ def test_runs_together_follow_no_link_either(tmp_path):
     from sklearn.datasets import load_digits
 
     from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-    from poisonproof.maps.digits import DigitFeatures
+    from research.maps.digits import DigitFeatures
 
     images, labels = load_digits().images[:60].astype("uint8") * 15, load_digits().target[:60]
     tiny = data.Dataset.of("tiny", images[:40], labels[:40], images[40:], labels[40:], range(10), dtype="uint8")

@@ -11,9 +11,8 @@ import pytest
 
 from command_line import poisonproof
 from poisonproof import BallotClassifier, Certificate, NeighborVoteClassifier, Split, load
+from poisonproof.ballots.maps import MAPS, map_for, map_of, record_of
 from poisonproof.errors import PoisonproofError
-from poisonproof.maps.choosing import map_for
-from poisonproof.maps.declared import MAPS, map_of, record_of
 from poisonproof.runs import counts
 from poisonproof.runs.election import classifier_of
 from poisonproof.runs.layout import damage

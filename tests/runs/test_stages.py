@@ -23,7 +23,6 @@ from poisonproof import (
 from poisonproof.display import bytes_of
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-from poisonproof.maps.digits import DigitFeatures
 from poisonproof.runs.layout import RESULTS
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
@@ -31,6 +30,7 @@ from poisonproof.runs.train import train
 from poisonproof.system.files import read_record
 from poisonproof.training.engine import engine_named
 from poisonproof.training.member_files import ESTIMATOR
+from research.maps.digits import DigitFeatures
 
 IMAGES, LABELS = load_digits().images[:200].astype(np.uint8) * 15, load_digits().target[:200]
 TINY = data.Dataset.of("tiny", IMAGES[:150], LABELS[:150], IMAGES[150:], LABELS[150:], np.arange(10), dtype="uint8")
@@ -77,7 +77,7 @@ def test_the_stages_on_the_command_line(tmp_path):
     for at in range(150, 160):
         Image.fromarray(IMAGES[at]).save(tmp_path / "new" / f"{at}.png")
     folder = tmp_path / "run"
-    words = ("--learner", "digits", "--k", 4, "--d", 2, "--out", folder, "--max-memory", "4GB", "--json")
+    words = ("--learner", "glyphs", "--k", 4, "--d", 2, "--out", folder, "--max-memory", "4GB", "--json")
     record = json.loads(poisonproof("train", tmp_path / "images", *words).stdout)
     assert record["base_classifiers"] == 8
     assert record["bytes"] == sum(path.stat().st_size for path in (folder / "models").iterdir())
@@ -143,7 +143,7 @@ def test_the_estimate_is_above_what_is_taken(tmp_path):
 import resource, sys
 import numpy as np
 from poisonproof import FiniteAggregationClassifier, Split, data
-from poisonproof.maps.digits import DigitFeatures
+from research.maps.digits import DigitFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.training.pooled_memory import pooled_memory
 from poisonproof.estimators.prepared import prepare

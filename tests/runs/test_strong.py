@@ -50,15 +50,14 @@ def test_texts_that_are_missing_are_empty_ones():
     assert StrongMixed(["words"]).fit(x[["words"]], y).predict(x[["words"]]).shape == (60,)
 
 
-@pytest.mark.parametrize(("shape", "words"), [((4, 16, 16), "the preset digits"), ((4, 16, 16, 3), "the encoder")])
+@pytest.mark.parametrize(("shape", "words"), [((4, 16, 16), "the preset glyphs"), ((4, 16, 16, 3), "the encoder")])
 def test_pictures_have_one(shape, words):
     assert strong_for(to_samples(np.zeros(shape, np.uint8), dtype="uint8"), images=True).words.startswith(words)
 
 
-def test_photographs_have_the_preset_where_no_encoder_is_installed(monkeypatch):
-    monkeypatch.setattr("poisonproof.maps.named_encoders.is_installed", lambda name: False)
-    photographs = to_samples(np.zeros((4, 16, 16, 3), np.uint8), dtype="uint8")
-    assert strong_for(photographs, images=True).words == "the preset objects"
+def test_photographs_have_none_where_no_encoder_is_installed(monkeypatch):
+    monkeypatch.setattr("poisonproof.encoders.packaged.find_spec", lambda name: None)
+    assert strong_for(to_samples(np.zeros((4, 16, 16, 3), np.uint8), dtype="uint8"), images=True) is None
 
 
 def test_the_learner_that_is_the_strong_one_is_not_trained_twice(monkeypatch):

@@ -18,7 +18,6 @@ from heard import heard
 from poisonproof import FiniteAggregationClassifier, data
 from poisonproof.core.split import Split
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, Pool
-from poisonproof.maps.digits import DigitFeatures
 from poisonproof.runs.layout import RESULTS
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.removal import commitment
@@ -27,6 +26,7 @@ from poisonproof.runs.undefended import Lesson
 from poisonproof.samples.convert import count_rows, join_rows, take_rows
 from poisonproof.system.files import read_record, sha256_of
 from poisonproof.training.member_by_member import train_and_vote
+from research.maps.digits import DigitFeatures
 
 X, Y = load_wine(return_X_y=True)
 WORDS = np.array([f"{'red' if row[0] > 13 else 'white'} {row[1]:.0f} {row[6]:.1f} {row[9]:.0f}" for row in X])

@@ -7,13 +7,11 @@ from sklearn.kernel_ridge import KernelRidge
 
 import poisonproof.learners.kernel_ridge as kernel_ridge
 import poisonproof.training.pooled as pooled
-from poisonproof import FiniteAggregationClassifier, Split, check_estimator_purity
+from poisonproof import FiniteAggregationClassifier, Split, check_estimator_purity, registry
 from poisonproof.estimators.prepared import prepare
+from poisonproof.learners.feature_maps import GlyphFeatures, VectorFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, squared_lengths
-from poisonproof.learners.presets import LEARNERS, preset
-from poisonproof.maps.digits import HAND, DigitFeatures
-from poisonproof.maps.signs import SignFeatures
-from poisonproof.maps.vectors import VectorFeatures
+from poisonproof.learners.presets import preset
 from poisonproof.system.determinism import n_cores
 from poisonproof.system.files import open_arrays, write_arrays
 from poisonproof.training.member import fit_member, vote_of
@@ -32,9 +30,8 @@ TRAIN, TEST = slice(0, 400), slice(400, 500)
 WINE, KINDS = load_wine(return_X_y=True)
 WINE = (WINE - WINE.mean(axis=0)) / WINE.std(axis=0)
 LEARNER = {
-    "digits": preset("digits"),
-    "digits as signs": preset("signs"),
-    "digits, 9 copies": KernelRidgeClassifier(DigitFeatures(copies=9, hand=None), gamma=2.0),
+    "glyphs": preset("glyphs"),
+    "glyphs, 9 copies": KernelRidgeClassifier(GlyphFeatures(copies=9), gamma=2.0),
     "rbf": KernelRidgeClassifier(gamma=0.05),
     "laplace": KernelRidgeClassifier(VectorFeatures(unit=2.0), kernel="laplace", gamma=0.5),
     "linear": KernelRidgeClassifier(kernel="linear", ridge=1.0),
@@ -42,7 +39,7 @@ LEARNER = {
 
 
 def data_for(name):
-    if name.startswith("digits"):
+    if name.startswith("glyphs"):
         return IMAGES, LABELS, Split(dtype="uint8")
     return WINE, KINDS, Split()
 
@@ -86,7 +83,7 @@ def test_blocks_batches_and_threads_change_no_vote(name, monkeypatch):
     assert (ensemble(name).fit(X[:150], y[:150]).votes(X[:50]).matrix == expected).all()
 
 
-@pytest.mark.parametrize("name", ["digits, 9 copies", "rbf", "laplace", "linear"])
+@pytest.mark.parametrize("name", ["glyphs, 9 copies", "rbf", "laplace", "linear"])
 def test_pooled_learners_pass_the_purity_check(name):
     X, y, _ = data_for(name)
     report = check_estimator_purity(LEARNER[name], np.asarray(X[:160], float), y[:160])
@@ -131,38 +128,9 @@ def test_balance_gives_rare_classes_more_weight():
     assert found[1] > found[0]
 
 
-@pytest.mark.parametrize("copies", [1, 3, 5, 7])
-def test_sign_features_are_a_function_of_one_image(copies):
-    colour = np.random.default_rng(0).integers(0, 256, (20, 30, 26, 3), dtype=np.uint8)
-    features = SignFeatures(copies=copies)
-    together = features(colour, training=True)
-    assert together.shape == (20, copies, features.n_features)
-    alone = np.concatenate([features(colour[i : i + 1], training=True) for i in range(20)])
-    assert (alone == together).all()
-    assert (features(colour)[:, 0] == together[:, 0]).all()
-    edges = SignFeatures(copies=copies, patches=None)
-    assert (edges(colour, training=True) == together[..., : edges.n_features]).all()
-    lengths = np.sqrt(squared_lengths(together[..., : edges.n_features].reshape(-1, edges.n_features)))
-    assert np.allclose(lengths, 1024, rtol=0.02)
-    patches = together[..., edges.n_features :].reshape(20 * copies, -1)
-    assert np.allclose(np.sqrt(squared_lengths(patches)), 512, rtol=0.02)
-    assert (features(np.repeat(colour[..., :1], 3, axis=3)) == features(colour[..., 0])).all()
-
-
-def test_sign_features_forgive_light():
-    """Half the light and an offset change little; another picture changes much."""
-    y, x = np.mgrid[:48, :48]
-    disc = 40 + 180 * (np.hypot(y - 24, x - 24) < 12)
-    bar = 40 + 180 * (abs(x - 24) < 5)
-    images = np.array([disc, disc // 2 + 30, bar], np.uint8)
-    bright, dim, other = SignFeatures()(images)[:, 0].astype(float) / 1024
-    assert ((bright - dim) ** 2).sum() < 0.05 < 0.2 < ((bright - other) ** 2).sum()
-
-
-@pytest.mark.parametrize("hand", [None, HAND])
 @pytest.mark.parametrize("copies", [1, 3, 9])
-def test_digit_features_are_a_function_of_one_image(copies, hand):
-    features = DigitFeatures(copies=copies, hand=hand)
+def test_glyph_features_are_a_function_of_one_image(copies):
+    features = GlyphFeatures(copies=copies)
     together = features(IMAGES[:40], training=True)
     assert together.shape == (40, copies, features.n_features)
     assert together.dtype == np.int8
@@ -170,12 +138,11 @@ def test_digit_features_are_a_function_of_one_image(copies, hand):
     assert (alone == together).all()
     assert (features(IMAGES[:40])[:, 0] == together[:, 0]).all()
     assert (features(IMAGES[:40, :, :, None], training=True) == together).all()
-    if hand is None:
-        lengths = np.sqrt(squared_lengths(together.reshape(-1, features.n_features)))
-        assert np.allclose(lengths, 1024, rtol=0.02)
+    lengths = np.sqrt(squared_lengths(together.reshape(-1, features.n_features)))
+    assert np.allclose(lengths, 1024, rtol=0.02)
 
 
-def test_digit_features_forgive_place_size_and_slant():
+def test_glyph_features_forgive_place_size_and_slant():
     """The same stroke, moved and enlarged, keeps its features; another stroke does not."""
     y, x = np.mgrid[:40, :40]
 
@@ -183,14 +150,14 @@ def test_digit_features_forgive_place_size_and_slant():
         return (255 * np.exp(-(((np.hypot(y - cy, x - cx) - r) / 1.5) ** 2))).astype(np.uint8)
 
     bar = (255 * np.exp(-(((x - 20) / 1.5) ** 2)) * (abs(y - 20) < 10)).astype(np.uint8)
-    for features in (DigitFeatures(hand=None), DigitFeatures()):
-        first, second, third = features(np.array([ring(20, 20, 8), ring(16, 22, 11), bar]))[:, 0].astype(float) / 1024
-        assert ((first - second) ** 2).sum() < 0.25 < ((first - third) ** 2).sum()
-    assert not DigitFeatures(hand=None)(np.zeros((1, 28, 28), np.uint8)).any()
+    images = np.array([ring(20, 20, 8), ring(16, 22, 11), bar])
+    first, second, third = GlyphFeatures()(images)[:, 0].astype(float) / 1024
+    assert ((first - second) ** 2).sum() < 0.25 < ((first - third) ** 2).sum()
+    assert not GlyphFeatures()(np.zeros((1, 28, 28), np.uint8)).any()
 
 
 @pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
-@pytest.mark.parametrize(("name", "options"), [("digits, 9 copies", {}), ("rbf", {"k": 60, "d": 2}), ("linear", {})])
+@pytest.mark.parametrize(("name", "options"), [("glyphs, 9 copies", {}), ("rbf", {"k": 60, "d": 2}), ("linear", {})])
 def test_a_saved_pooled_model_votes_the_same_and_can_be_updated(name, options, tmp_path):
     X, y, _ = data_for(name)
     model = ensemble(name, **options).fit(X[:150], y[:150])
@@ -268,14 +235,14 @@ def test_too_many_rows_for_one_solve_say_how_much_they_need(monkeypatch):
 
 
 def test_every_preset_is_a_classifier():
-    for name in LEARNERS:
+    for name in registry.names("learners"):
         assert hasattr(preset(name), "fit")
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: preset("cats"), "no learner 'cats'"),
+        (lambda: preset("cats"), "There is no 'cats' among the learners"),
         (lambda: KernelRidgeClassifier(kernel="cubic").fit(WINE, KINDS), "'kernel' parameter must be one of"),
         (lambda: KernelRidgeClassifier(gamma=0).fit(WINE, KINDS), "'gamma' and 'ridge' must be positive"),
         (lambda: KernelRidgeClassifier(ridge=-1).fit(WINE, KINDS), "'gamma' and 'ridge' must be positive"),
@@ -284,12 +251,9 @@ def test_every_preset_is_a_classifier():
             lambda: KernelRidgeClassifier(VectorFeatures(scale=9000, limit=9000)).fit(WINE, KINDS),
             "'limit' of vector features must be from 1 to 4095",
         ),
-        (lambda: DigitFeatures(copies=5)(IMAGES[:2]), r"must be in \[1, 3, 9\]. Got 5"),
-        (lambda: DigitFeatures()(IMAGES[0]), r"need grey images, \(n, height, width\)"),
-        (lambda: DigitFeatures()(np.zeros((2, 8, 8, 3), np.uint8)), r"Got shape \(2, 8, 8, 3\)"),
-        (lambda: SignFeatures(copies=4)(IMAGES[:2]), r"must be in \[1, 3, 5, 7\]. Got 4"),
-        (lambda: SignFeatures()(IMAGES[0]), r"need images"),
-        (lambda: SignFeatures(crops=(0.5,))(IMAGES[:2]), "as many as there are blocks"),
+        (lambda: GlyphFeatures(copies=5)(IMAGES[:2]), r"must be in \[1, 3, 9\]. Got 5"),
+        (lambda: GlyphFeatures()(IMAGES[0]), r"need grey images, \(n, height, width\)"),
+        (lambda: GlyphFeatures()(np.zeros((2, 8, 8, 3), np.uint8)), r"Got shape \(2, 8, 8, 3\)"),
     ],
 )
 def test_bad_input_gets_one_sentence(call, message):

@@ -11,13 +11,13 @@ from heard import heard
 from poisonproof import FiniteAggregationClassifier, Split, data
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-from poisonproof.maps.digits import DigitFeatures
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.runs.train import train
 from poisonproof.system.files import open_arrays, read_record
 from poisonproof.system.machine import environment
 from poisonproof.training.provenance import packed, unpacked
+from research.maps.digits import DigitFeatures
 
 X, Y = load_wine(return_X_y=True)
 WINE = data.Dataset.of("wine", X[::2], Y[::2], X[1::2], Y[1::2], np.arange(3))

@@ -10,10 +10,10 @@ import pytest
 from command_line import poisonproof
 from poisonproof import BallotClassifier, NeighborVoteClassifier, load, run, verify
 from poisonproof.ballots.distances import write_distances
+from poisonproof.ballots.maps import map_for
 from poisonproof.ballots.neighbor_radii import certify_order
 from poisonproof.ballots.radii import certify_counts, certify_voices
 from poisonproof.ballots.tallies import Voices
-from poisonproof.maps.choosing import map_for
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.system.files import open_arrays, read_record, write_arrays
 from poisonproof.verification import omissions

@@ -32,10 +32,10 @@ from poisonproof import (
     verify,
 )
 from poisonproof.cli.main import app
-from poisonproof.learners.describe import describe
+from poisonproof.learners.feature_maps import VectorFeatures
+from poisonproof.learners.inspection import describe
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.presets import preset
-from poisonproof.maps.vectors import VectorFeatures
 from poisonproof.runs.layout import damage
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.outcome import threat_model

@@ -23,10 +23,9 @@ from poisonproof import (
 from poisonproof.cli.main import app
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.auto import AutoClassifier
+from poisonproof.learners.feature_maps import VectorFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-from poisonproof.learners.seed_averaged import SeedAveragedClassifier
 from poisonproof.learners.text import TextClassifier
-from poisonproof.maps.vectors import VectorFeatures
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.training.member import (
@@ -35,6 +34,7 @@ from poisonproof.training.member import (
     ranking_of,
     vote_of,
 )
+from research.seed_averaged import SeedAveragedClassifier
 
 DIGITS = load_digits(return_X_y=True)
 POOLED = KernelRidgeClassifier(VectorFeatures(unit=16.0, scale=16.0), gamma=1.0)

@@ -12,7 +12,6 @@ the largest bound that is left is sound. Proof: docs/proofs/ballots.md, Theorem 
 from __future__ import annotations
 
 import heapq
-from dataclasses import replace
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -25,8 +24,6 @@ from poisonproof.ballots.tallies import Ballots, Neighbours
 from poisonproof.core.certificate import Certificate, TargetCertificate
 from poisonproof.core.certify import target_code
 from poisonproof.errors import PoisonproofError
-
-FLIPS_ALONE = "label_flips_only"  # in the rule of a vote: the training samples shaped its map
 
 
 def certify_ballots(ballots: Ballots, *, n_jobs: int = -1) -> Certificate:
@@ -68,8 +65,6 @@ def _radii(neighbours: Neighbours, n_jobs: int) -> Radii:
 
 def certify_target(votes: Ballots | Neighbours, target: Any, *, n_jobs: int = -1) -> TargetCertificate:
     """How many poisons it takes at least until the prediction could become the target, a label."""
-    if votes.rule.get(FLIPS_ALONE):
-        raise PoisonproofError("The training samples shaped the map, so nothing is claimed but of flipped labels.")
     code = target_code(votes, target)
     bounds = by_ballots(votes, code, n_jobs) if isinstance(votes, Ballots) else by_neighbours(votes, code, n_jobs)
     election = election_of(votes)
@@ -113,7 +108,7 @@ def election_of(votes: Ballots | Neighbours) -> dict[str, Any]:
 
 def _certificate(votes: Ballots | Neighbours, radii: Radii, exact: NDArray[np.bool_]) -> Certificate:
     election = election_of(votes)
-    certificate = Certificate(
+    return Certificate(
         radii.prediction,
         radii.runner_up,
         radii.margin,
@@ -127,15 +122,6 @@ def _certificate(votes: Ballots | Neighbours, radii: Radii, exact: NDArray[np.bo
         election=election,
         radii=radii.others,
     )
-    return of_flips_alone(certificate) if votes.rule.get(FLIPS_ALONE) else certificate
-
-
-def of_flips_alone(certificate: Certificate) -> Certificate:
-    """The certificate where the training samples themselves shaped the map: all radii but those of flips are 0."""
-    nothing = np.zeros(len(certificate), np.int64)
-    radii = {name: nothing.copy() for name in certificate.radii or {}}
-    radii["label_flip"] = certificate.radius_against("label_flip")
-    return replace(certificate, radius=nothing, radii=radii, exact=None)
 
 
 class Division(NamedTuple):
@@ -166,8 +152,6 @@ def leads_at_risk(ballots: Ballots, y: ArrayLike, size: int) -> AtRisk:
         raise PoisonproofError(
             "A certified accuracy (one shared attack) of contributors' ballots is not known; ask about single samples."
         )
-    if ballots.rule.get(FLIPS_ALONE):
-        raise PoisonproofError("The training samples shaped the map, so nothing is claimed but of flipped labels.")
     certificate = certify_ballots(ballots)
     right = certificate.right(y)
     standing = Leads.of(scores_and_radii(ballots)[0], ballots.classes_inferred)

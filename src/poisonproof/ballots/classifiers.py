@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from poisonproof.ballots.certify import FLIPS_ALONE, certify_ballots, certify_neighbours, scores_and_radii
+from poisonproof import registry
+from poisonproof.ballots.certify import certify_ballots, certify_neighbours, scores_and_radii
 from poisonproof.ballots.distances import STEPS, Metric, Nearness
+from poisonproof.ballots.maps import TableFeatures, is_default
 from poisonproof.ballots.tallies import Ballots, Neighbours, Voices
 from poisonproof.ballots.voters import Described, Known, Map, Voters, count_cells, nearest_voters
 from poisonproof.core.certificate import Certificate
@@ -35,12 +37,8 @@ from poisonproof.estimators.base import (
     warn,
 )
 from poisonproof.estimators.surroundings import seen_around
-from poisonproof.learners.describe import describe
-from poisonproof.learners.encoded import as_encoder
-from poisonproof.maps.declared import is_default
-from poisonproof.maps.encoders import WIDTH, Encoder
-from poisonproof.maps.tables import TableFeatures
-from poisonproof.maps.trusted import TrustedFeatures
+from poisonproof.learners.feature_maps import WIDTH, PublicMap
+from poisonproof.learners.inspection import describe
 from poisonproof.premises import Premise, declared_if
 from poisonproof.samples.cells import order_of_cell
 from poisonproof.samples.convert import row_numbers
@@ -287,11 +285,8 @@ class SampleVoteClassifier(CertifiedClassifier):
         words = features.words if isinstance(features, TableFeatures) else describe(features)
         value = f"{words}, {self.map_.scale:g} steps per unit, {self.metric}"
         premises = [Premise("map", value, declared=False if chosen else declared_if(not is_default(features)))]
-        if isinstance(features, TrustedFeatures):
-            premises.append(features.premise)
-        encoder = features.features if isinstance(features, TrustedFeatures) else features
-        if isinstance(encoder, Encoder):
-            premises.append(replace(encoder.premise, declared=declared_if(not is_default(encoder))))
+        if isinstance(features, PublicMap):
+            premises.append(replace(features.premises[0], declared=declared_if(not is_default(features))))
         return [*premises, *([Premise(WIDTH, self.map_.measured_by, declared=False)] if self.map_.measured_by else [])]
 
     @property
@@ -302,14 +297,9 @@ class SampleVoteClassifier(CertifiedClassifier):
         return tuple(before if before.value == after.value else after for before, after in rule)
 
     @property
-    def _flips_alone(self) -> bool:
-        return bool(getattr(self.map_.features, FLIPS_ALONE, False))
-
-    @property
     def _rule(self) -> dict[str, Any]:
         """How nearness is measured, for what is kept or sent."""
-        alone = {FLIPS_ALONE: True} if self._flips_alone else {}
-        return {"metric": self.metric, "steps_per_unit": self.map_.scale, **alone}
+        return {"metric": self.metric, "steps_per_unit": self.map_.scale}
 
     # Reading
 
@@ -317,7 +307,7 @@ class SampleVoteClassifier(CertifiedClassifier):
         """The map that was given, by either name."""
         if self.encoder is not None and self.features is not None:
             raise PoisonproofError(f"Give {type(self).__name__} a map as 'features' or 'encoder', not both.")
-        return self.features if self.encoder is None else as_encoder(self.encoder)
+        return self.features if self.encoder is None else registry.encoder(self.encoder)
 
     @property
     def _nearness(self) -> Nearness:
@@ -544,7 +534,7 @@ class BallotClassifier(BallotRules):
     Parameters
     ----------
     features : callable, optional
-        The map from samples to small whole numbers: `DigitFeatures`, `SignFeatures`, `ObjectFeatures`,
+        The map from samples to small whole numbers: `GlyphFeatures`,
         `VectorFeatures`, `HashedFeatures`, `TableFeatures`, or any function of one sample that gives numbers. Without
         one, plain numbers are rounded to 1/scale, texts and sparse rows are hashed, and tables with categories get
         units from these rows, which is a premise (`TableFeatures.declared` avoids it).

@@ -5,7 +5,7 @@ sum of magnitudes passes the product of two lengths (Cauchy and Schwarz), which 
 distances without rounding: squared Euclidean ones, or steps of 2⁻²⁰ between the cosine and 1, rounded up. Where
 floating-point arithmetic cannot tell which step it is, integers of 128 bits do.
 
-With mirrored features (see `poisonproof.maps.objects`) a distance is the smaller one to a sample and its mirror image.
+With mirrored features a distance is the smaller one to a sample and its mirror image.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from poisonproof.ballots.voters import Map, Voters
 from poisonproof.core.split import Split
 from poisonproof.core.votes import labels_from_json, labels_to_json
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
-from poisonproof.learners.encoded import check_function, map_without_cache
+from poisonproof.learners.feature_maps import PublicMap
 from poisonproof.premises import from_records, to_records
 from poisonproof.system.files import (
     open_arrays,
@@ -36,21 +36,6 @@ ARRAYS = ("rows", "codes", "hashes", "owners", "places")
 PLAIN = ("n_features_in_", "n_dropped_", "kind_of_samples_", "classes_inferred_")
 OF_BLOCKS = ("k", "d", "directions", "exponent", "near_share")
 PARAMETERS = ("near", "n_neighbors", "metric", "class_sizes_from", "one_sided", "voices", "scale", *OF_BLOCKS)
-OWN_MAPS = (
-    "poisonproof.maps.encoders.EncoderRecord",
-    "poisonproof.maps.image_encoders.ImageEncoder",
-    "poisonproof.maps.image_encoders.Picture",
-    "poisonproof.maps.outside_embeddings.OutsideEmbeddings",
-    "poisonproof.maps.sentence_encoders.SentenceEncoder",
-    "poisonproof.maps.text_encoders.TokenSumEncoder",
-    "poisonproof.maps.hashed.HashedFeatures",
-    "poisonproof.maps.tables.CategoryColumn",
-    "poisonproof.maps.tables.NumberColumn",
-    "poisonproof.maps.tables.TableFeatures",
-    "poisonproof.maps.trusted.TrustedFeatures",
-    "poisonproof.maps.views.Views",
-    "poisonproof.maps.whitening.Whitening",
-)
 
 
 def save_model(model: Any, path: str | Path) -> None:
@@ -60,7 +45,8 @@ def save_model(model: Any, path: str | Path) -> None:
     voters = model.voters_.whole()
     arrays = {name: getattr(voters, name) for name in ARRAYS if name != "places"}
     write_arrays(folder / VOTERS, arrays | {"places": model.places_}, {"format": FORMAT})
-    write_bytes(folder / MAP, dumped(map_without_cache(model.map_.features)))
+    features = model.map_.features
+    write_bytes(folder / MAP, dumped(features.without_cache() if isinstance(features, PublicMap) else features))
     sizes = getattr(model, "class_sizes", None)
     names = getattr(model, "feature_names_in_", None)
     write_record(
@@ -92,7 +78,8 @@ def load_model(cls: Any, path: str | Path, trusted: Sequence[str]) -> Any:
     with reading(folder / RECORD):
         _check_files(folder, record)
         model = _model_of(record, cls, folder, trusted)
-    check_function(model.map_.features)
+    if isinstance(model.map_.features, PublicMap):
+        model.map_.features.check_unchanged()
     return model
 
 
@@ -107,7 +94,7 @@ def _check_files(folder: Path, record: Mapping[str, Any]) -> None:
 
 
 def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[str]) -> Any:
-    features = load_state(folder / MAP, (*OWN_MAPS, *trusted))
+    features = load_state(folder / MAP, trusted)
     classes, sizes = labels_from_json(record["classes"]), record["sizes"]
     parameters = dict(record["parameters"])
     if "near" in parameters:  # ballots, of one map or of many

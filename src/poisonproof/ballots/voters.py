@@ -32,13 +32,17 @@ from poisonproof.ballots.distances import (
     squared_lengths,
     write_distances,
 )
+from poisonproof.ballots.maps import HashedFeatures, TableFeatures
 from poisonproof.errors import PoisonproofError
-from poisonproof.learners.encoded import MEASURED_ON, checked_encoder
-from poisonproof.maps.asking import ask_map
-from poisonproof.maps.encoders import ASKED_TWICE, Encoder, width_of_most
-from poisonproof.maps.hashed import HashedFeatures
-from poisonproof.maps.tables import TableFeatures
-from poisonproof.maps.vectors import LONGEST, VectorFeatures
+from poisonproof.learners.feature_maps import (
+    ASKED_TWICE,
+    LONGEST,
+    MEASURED_ON,
+    PublicMap,
+    VectorFeatures,
+    ask_map,
+    width_of_most,
+)
 from poisonproof.samples.batches import ONE_BY_ONE, declares
 from poisonproof.samples.kinds import Samples, TableSamples
 from poisonproof.system.compiled import copy_into, njit, nth_smallest
@@ -448,14 +452,14 @@ class Map:
         """
         if not (isinstance(scale, int | float) and 0 < scale < float("inf")):
             raise PoisonproofError(f"The 'scale' parameter must be a number of steps per unit above 0. Got {scale!r}.")
-        if isinstance(features, Encoder):
-            encoder = checked_encoder(features, samples)
-            return cls(encoder, encoder.scale, encoder.width, encoder.measured_by)
+        if isinstance(features, PublicMap):
+            public = features.checked(samples)
+            return cls(public, public.scale, public.width, public.measured_by)
         if features is None:
             features = _plain(samples, float(scale))
         if not callable(features) or isinstance(features, type):
             raise PoisonproofError(
-                "The 'features' parameter must be a feature map, such as DigitFeatures(), or a function from samples "
+                "The 'features' parameter must be a feature map, such as GlyphFeatures(), or a function from samples "
                 f"to an array (n, features). Got {features!r} instead."
             )
         return cls(features, float(getattr(features, "scale", scale)), 0)._measured(samples)

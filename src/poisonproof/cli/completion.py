@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from poisonproof import registry
+
 SPLITS = ("content", "pixel-sum")
 SPREADS = ("paper:", "random:", "dpa:", "plane:", "quartic:", "difference:")
 
@@ -22,21 +24,19 @@ def of_data(incomplete: str) -> list[str]:
 
 def of_learners(incomplete: str) -> list[str]:
     """Learners by name."""
-    from poisonproof.learners.presets import LEARNERS
-
-    return _starting(incomplete, LEARNERS)
+    return _starting(incomplete, registry.names("learners"))
 
 
 def of_encoders(incomplete: str) -> list[str]:
     """Encoders by name, and files that may be one."""
-    from poisonproof.maps.named_encoders import ENCODERS
-
-    return [*_starting(incomplete, ENCODERS), *_files(incomplete, (".onnx", ".npz"))]
+    names = registry.names("encoders")
+    named = [name for name in names if not name.startswith(".")]
+    return [*_starting(incomplete, named), *_files(incomplete, tuple(set(names) - set(named)))]
 
 
 def of_maps(incomplete: str) -> list[str]:
     """Feature maps by name."""
-    from poisonproof.maps.declared import MAPS
+    from poisonproof.ballots.maps import MAPS
 
     return _starting(incomplete, MAPS)
 

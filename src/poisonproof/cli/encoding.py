@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from poisonproof import registry
 from poisonproof.cli import completion, output
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof.maps.encoders import Encoder
+    from poisonproof.encoders.base import Encoder
 
 NONE = "none"
 CACHE = "POISONPROOF_CACHE"
@@ -22,9 +23,8 @@ Name = Annotated[
         "--encoder",
         autocompletion=completion.of_encoders,
         help="A fixed map in front of the learner, a premise of every radius: `efficientnet-lite0` (also 1 and 2; "
-        "`@160` sets the pixels), `wordllama`, `minilm`, FILE.onnx with FILE.json beside it, embeddings.npz, your "
-        "own `MODULE:OBJECT`, or `none`. "
-        "Behind one of pictures `+2*signs` sets our own map beside it, twice as long; `+efficientnet-lite2` another.",
+        "`@160` sets the pixels), `wordllama`, FILE.onnx with FILE.json beside it, embeddings.npz, your own "
+        "`MODULE:OBJECT`, or `none`.",
     ),
 ]
 Again = Annotated[
@@ -44,25 +44,19 @@ def is_own(name: str | None) -> bool:
 
 def must_be_named(name: str | None) -> bool:
     """Whether a run's encoder is somebody's own, a function or a file: it is opened only if the user names it again."""
-    from poisonproof.maps.named_encoders import is_public
-
-    return name not in (None, NONE) and not is_public(str(name))
+    return name not in (None, NONE) and str(name).partition("@")[0] not in registry.names("encoders")
 
 
 def encoder_of(name: str, *, cached: bool = True) -> Encoder:
     """The encoder that the command line names, with its cache where there is a folder for one.
 
     What a function of the user's own calls, and the weights it has read, are not in its digest; so its embeddings are
-    kept only where it states a record of its own, which says what it is.
+    remembered only where it states a record of its own, which says what it is.
     """
-    from poisonproof.learners.brought import named_object
-    from poisonproof.learners.encoded import as_encoder
-    from poisonproof.maps.encoders import EncoderRecord
-    from poisonproof.maps.named_encoders import encoder
+    from poisonproof.learners.presets import load_object
 
-    value = named_object(name, "encoder") if is_own(name) else encoder(name)
-    known, chosen = isinstance(getattr(value, "record", None), EncoderRecord), as_encoder(value)
-    return chosen.cached(folder) if cached and known and (folder := cache_folder()) is not None else chosen
+    chosen: Encoder = registry.encoder(load_object(name, "encoder") if is_own(name) else name)
+    return chosen.cached(folder) if cached and chosen.lasting and (folder := cache_folder()) is not None else chosen
 
 
 def cache_folder() -> Path | None:
@@ -80,13 +74,11 @@ def cache_folder() -> Path | None:
 
 def for_data(schema: Any, name: str | None, learner: str | None) -> str | None:
     """The encoder for a user's own data: the one named; else, for pictures without a learner, ours if it is there."""
-    from poisonproof.maps.named_encoders import DEFAULT_FOR, is_installed
-
     if name is not None or learner is not None:
         return None if name == NONE else name
     kind = getattr(schema, "kind", None)
-    usual = DEFAULT_FOR.get(kind) if kind is not None else None
-    return usual if usual is not None and is_installed(usual) else None
+    usual: str | None = registry.find("usual encoders", kind)() if kind in registry.names("usual encoders") else None
+    return usual
 
 
 def checked_again(run: Path, of_run: str | None, given: str | None) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from poisonproof import registry
 from poisonproof.cli import encoding, output
 from poisonproof.errors import PoisonproofError
 
@@ -19,9 +20,16 @@ def with_learner(
 
     With an encoder in front of it, it learns from embeddings.
     """
-    from poisonproof.learners.brought import brought
-    from poisonproof.learners.describe import describe
-    from poisonproof.learners.presets import HEAD, ONLY_TEXTS, TEXT_LEARNERS, THERE_ARE_TEXTS, learner_for, preset
+    from poisonproof.learners.inspection import describe
+    from poisonproof.learners.presets import (
+        HEAD,
+        ONLY_TEXTS,
+        TEXT_LEARNERS,
+        THERE_ARE_TEXTS,
+        learner_for,
+        load_learner,
+        preset,
+    )
     from poisonproof.premises import Premise
 
     if encoder is not None:
@@ -30,7 +38,7 @@ def with_learner(
         raise PoisonproofError(f"The learner '{HEAD}' learns from embeddings; say which with --encoder.")
     picked, why, texts = learner_for(samples.schema)
     if name is not None and ":" in name:
-        estimator = brought(name)
+        estimator = load_learner(name)
         premise = Premise("learner", f"{describe(estimator)}, brought as {name}", declared=True)
         return replace(samples, premises=(*samples.premises, premise)), estimator
     has_texts = why == THERE_ARE_TEXTS
@@ -53,11 +61,8 @@ def with_learner(
 
 
 def _behind_encoder(samples: Dataset, name: str | None, encoder: str, *, quiet: bool) -> tuple[Dataset, Any]:
-    from poisonproof.learners.brought import brought
-    from poisonproof.learners.describe import describe
-    from poisonproof.learners.encoded import in_front
-    from poisonproof.learners.presets import HEAD, TEXT_LEARNERS, preset
-    from poisonproof.maps.declared import is_default
+    from poisonproof.learners.inspection import describe
+    from poisonproof.learners.presets import HEAD, TEXT_LEARNERS, load_learner, preset
     from poisonproof.premises import Premise, declared_if
 
     if name in TEXT_LEARNERS and name != "auto":
@@ -65,9 +70,9 @@ def _behind_encoder(samples: Dataset, name: str | None, encoder: str, *, quiet: 
             f"The learner '{name}' takes texts, and behind --encoder {encoder} stand embeddings; leave one of them out."
         )
     chosen = encoding.encoder_of(encoder)
-    head = preset(HEAD) if name is None else brought(name) if ":" in name else preset(name)
-    estimator = in_front(chosen, head)
-    premises = [*samples.premises, replace(chosen.premise, declared=declared_if(not is_default(chosen)))]
+    head = preset(HEAD) if name is None else load_learner(name) if ":" in name else preset(name)
+    estimator = registry.in_front(chosen, head)
+    premises = [*samples.premises, replace(chosen.premises[0], declared=declared_if(not chosen.is_default))]
     if name is None:
         premises.append(Premise("learner", describe(estimator), declared=None))
     elif ":" in name:

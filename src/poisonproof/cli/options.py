@@ -47,9 +47,8 @@ Learner = Annotated[
         "--learner",
         autocompletion=completion.of_learners,
         help="`auto` (for tables and texts: each base classifier chooses in its own subset), `table`, `boosting`, "
-        "`forest`, `text`, `bayes`, `ridge`; for images `digits` (glyphs), `signs` (emblems), `objects` (photographs), "
-        "`nin` and `nin-mirror` (the paper's network, in hours); or your own, `MODULE:OBJECT`, imported from this "
-        "folder: a scikit-learn classifier, or what makes one.",
+        "`forest`, `text`, `bayes`, `ridge`; for grey images `glyphs`; or your own, `MODULE:OBJECT`, imported "
+        "from this folder: a scikit-learn classifier, or what makes one.",
     ),
 ]
 AttackSizes = Annotated[

@@ -154,7 +154,7 @@ def votes_on(opened: RunAndData, data: Path) -> Votes | Ballots | Neighbours:
 
 def types_vouched_for(run: Path, user_code: OwnCode) -> list[str]:
     """Types that the user vouches for by naming their own learner, or their own encoder, again."""
-    from poisonproof.learners.brought import brought, is_brought
+    from poisonproof.learners.presets import is_object_name, load_learner
     from poisonproof.runs.manifest import FILE, Manifest
     from poisonproof.runs.plain import check_plain
     from poisonproof.training.member_files import types_of
@@ -167,7 +167,7 @@ def types_vouched_for(run: Path, user_code: OwnCode) -> list[str]:
     of_run = asked.get("encoder")
     named = encoding.is_own(of_run) or user_code.encoder is not None  # of others, the saved model is opened
     encoder = encoding.checked_again(run, of_run, user_code.encoder) if named else None
-    types = types_of(brought(learner)) if learner is not None and is_brought(learner) else []
+    types = types_of(load_learner(learner)) if learner is not None and is_object_name(learner) else []
     if encoder is not None and encoding.is_own(encoder):
         types += types_of(encoding.encoder_of(encoder, cached=False))
     return types

@@ -105,7 +105,7 @@ def reopen_data(
     ``test`` is where the file with the run's test samples is now.
     """
     from poisonproof.data.user_files import held_out_premise
-    from poisonproof.learners.brought import is_brought
+    from poisonproof.learners.presets import is_object_name
 
     manifest, asked, read = begun(run, strict=strict)
     by_samples = manifest.settings.election is not None
@@ -118,7 +118,7 @@ def reopen_data(
         source = replace(source, premises=tuple(stated.values()))
     of_run = asked.get("encoder")
     own_encoder = encoding.must_be_named(of_run) and encoder is None
-    named = not is_brought(asked["learner"]) or learner == asked["learner"]
+    named = not is_object_name(asked["learner"]) or learner == asked["learner"]
     if named and not own_encoder and not by_samples:
         chosen = encoding.checked_again(run, of_run, encoder)
         source, estimator = with_learner(source, asked["learner"], chosen, quiet=True)  # nothing is chosen any more
@@ -168,11 +168,11 @@ def with_choices(samples: Dataset, asked: dict[str, Any]) -> Dataset:
 
 def checked_learner(run: Path, of_run: str | None, given: str | None) -> str | None:
     """The name of the run's learner; one of the user's own must be named again, because importing it runs its code."""
-    from poisonproof.learners.brought import is_brought
+    from poisonproof.learners.presets import is_object_name
 
     if given is not None and given != of_run:
         raise PoisonproofError(f"The run in {run} was made with the learner '{of_run}', not '{given}'.")
-    if is_brought(of_run) and given is None:
+    if is_object_name(of_run) and given is None:
         raise PoisonproofError(
             f"The run in {run} was made with a learner of somebody's own; if its module is yours, say so again: "
             f"--learner {of_run}."

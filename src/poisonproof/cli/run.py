@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "Example: `poisonproof run digits --k 50 --d 16 --out runs/digits`; `poisonproof run my.csv --label class --k 20`; "
-    "`poisonproof run mnist --data-dir DIR --learner digits --k 1200 --d 16`; `poisonproof run my.csv --label class "
+    "`poisonproof run mnist.npz --learner glyphs --k 1200 --d 16`; `poisonproof run my.csv --label class "
     "--method neighbours --n-neighbors 200`"
 )
 

@@ -111,10 +111,10 @@ def command(
 
 def _forget(reopened: reopening.Reopened, left_out: LeftOut | None) -> None:
     """Delete the embeddings of rows that are left out, unless an equal row stays."""
-    from poisonproof.learners.encoded import encoder_in
+    from poisonproof.learners.inspection import public_map_of
     from poisonproof.samples.convert import take_rows
 
-    encoder = encoder_in(getattr(reopened.model, "estimator", reopened.model))
+    encoder = public_map_of(getattr(reopened.model, "estimator", reopened.model))
     if encoder is None or left_out is None:
         return
     gone = encoder.forget(take_rows(reopened.source.train.X, left_out.rows(reopened.source)))

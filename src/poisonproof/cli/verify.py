@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from poisonproof import registry
 from poisonproof.cli import encoding, options, output, reopening
 from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
@@ -252,21 +253,19 @@ def _refuse_odd_files(path: Path) -> None:
 
 def learner_of(path: Path, learner: str | None, encoder: str | None) -> Any:
     """The learner that a run names, where it takes more than a preset to make it; None where the checker finds it."""
-    from poisonproof.learners.brought import brought, is_brought
-    from poisonproof.learners.encoded import in_front
-    from poisonproof.learners.presets import HEAD, LEARNERS, preset
+    from poisonproof.learners.presets import HEAD, is_object_name, load_learner, preset
 
     asked = manifest_of(path).get("asked")
     asked = asked if isinstance(asked, dict) else {}
     of_run, name = asked.get("encoder"), asked.get("learner")
-    head = None if learner is None else brought(learner)
+    head = None if learner is None else load_learner(learner)
     if encoder is None and (of_run in (None, encoding.NONE) or encoding.must_be_named(of_run)):
         return head
-    if head is None and (is_brought(name) or name not in (None, *LEARNERS)):
+    if head is None and (is_object_name(name) or name not in (None, *registry.names("learners"))):
         return None
     encoder = encoding.checked_again(path, of_run, encoder)
     head = preset(name or HEAD) if head is None else head
-    return head if encoder is None else in_front(encoding.encoder_of(encoder, cached=False), head)
+    return head if encoder is None else registry.in_front(encoding.encoder_of(encoder, cached=False), head)
 
 
 def _data(path: Path, given: str | None, data_dir: Path | None, test: Path | None = None) -> Dataset:

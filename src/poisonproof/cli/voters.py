@@ -20,7 +20,7 @@ PANEL = "Where training samples vote"
 ENSEMBLE, BALLOTS, NEIGHBOURS = "ensemble", "ballots", "neighbours"
 AUTO = "auto"
 METHODS = (ENSEMBLE, BALLOTS, NEIGHBOURS, AUTO)
-PICTURES = ("digits", "signs", "objects")
+PICTURES = ("glyphs",)
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class VoterOptions:
         typer.Option(
             "--features",
             autocompletion=completion.of_maps,
-            help="The map: `numbers`, `table`, `words`; of images `digits`, `signs`, `objects`. Otherwise the one for "
-            "this kind of data.",
+            help="The map: `numbers`, `table`, `words`; of grey images `glyphs`. Otherwise the one for this kind "
+            "of data.",
             rich_help_panel=PANEL,
         ),
     ] = None
@@ -189,7 +189,7 @@ def voting_samples(
 
 def map_of_options(voters: VoterOptions, dataset: Dataset, learner: str | None, encoder: str | None) -> Any:
     """The map that the options name, or the one for this kind of data."""
-    from poisonproof.maps.choosing import map_for
+    from poisonproof.ballots.maps import map_for
 
     name = voters.features
     if learner is not None:

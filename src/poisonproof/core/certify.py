@@ -406,14 +406,10 @@ def median_radii_against_targets(
 ) -> tuple[int | None, ...]:
     """For each class: half of the predictions of other classes withstand that many poisons without becoming it.
 
-    None where every prediction is this class, and where nothing is claimed but of flipped labels. ``certificate`` is
-    the one of these votes: its method says who is elected. In a run-off its radii stand for those against a target,
-    which are never smaller: to become the target a prediction must change.
+    None where every prediction is this class. ``certificate`` is that of these votes: its method says who is elected.
+    In a run-off its radii stand for those against a target, which are never smaller: to become the target a prediction
+    must change.
     """
-    from poisonproof.ballots.certify import FLIPS_ALONE
-
-    if not isinstance(votes, Votes) and votes.rule.get(FLIPS_ALONE):
-        return (None,) * len(certificate.classes)
     medians: list[int | None] = []
     for target, label in enumerate(certificate.classes.tolist()):
         held = certificate.radius[certificate.prediction != target]

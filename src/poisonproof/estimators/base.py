@@ -14,16 +14,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
+from poisonproof import registry
 from poisonproof.core.split import Split
 from poisonproof.core.votes import labels_in_words
 from poisonproof.data.store import PartitionStore
 from poisonproof.display import shown
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.surroundings import NOTHING_BEFORE, seen_around
-from poisonproof.learners.arrived import PREMISE as ARRIVED
-from poisonproof.learners.arrived import arrived_parts, refuse_arrived, words
-from poisonproof.learners.describe import describe
-from poisonproof.learners.encoded import encoder_in, for_samples, in_front
+from poisonproof.learners.inspection import FITTED as ARRIVED
+from poisonproof.learners.inspection import describe, fitted_parts, for_samples, public_map_of, refuse_fitted, words
 from poisonproof.learners.presets import HEAD, preset
 from poisonproof.learners.table import TableClassifier
 from poisonproof.premises import Premise, PremiseWarning, declared_if
@@ -171,7 +170,7 @@ def learner_of(model: Any, samples: Samples | None = None) -> Any:
     """
     encoder = getattr(model, "encoder", None)
     if encoder is not None:
-        return in_front(encoder, preset(HEAD) if model.estimator is None else model.estimator)
+        return registry.in_front(encoder, preset(HEAD) if model.estimator is None else model.estimator)
     if model.estimator is not None:
         return model.estimator
     if isinstance(samples, TextSamples):
@@ -273,7 +272,9 @@ def _is_text(column: Column) -> bool:
 def read_stored(model: EnsembleClassifier, store: PartitionStore, like: Samples) -> TrainingData:
     """The same of samples on disk, where those to be left out are not among them; ``like`` are others of their form."""
     learner, (n_features, names_of_features) = _checked_learner(model), _features_of(like)
-    if (encoder := encoder_in(learner)) is not None and encoder.needs_width:  # its only reason to read the store here
+    if (
+        encoder := public_map_of(learner)
+    ) is not None and encoder.needs_width:  # its only reason to read the store here
         learner = for_samples(learner, store.samples)
     classes, codes, cells = read_labels(store.record["labels"], model.classes, known=store.record["classes"])
     faults = {
@@ -307,7 +308,7 @@ def _checked_learner(model: EnsembleClassifier) -> Any:
         raise PoisonproofError(
             f"The 'estimator' parameter of {type(model).__name__} must be a classifier. Got {learner!r} instead."
         )
-    refuse_arrived(learner, model.trusted_state)
+    refuse_fitted(learner, model.trusted_state)
     return learner
 
 
@@ -318,9 +319,9 @@ def shared_premises(model: EnsembleClassifier, data: TrainingData, split: Split)
         Premise("learner", describe(data.learner), declared=declared_if(given)),
         *data_premises(data.classes, model.classes is not None, data.samples, split),
     ]
-    if (encoder := encoder_in(data.learner)) is not None:
+    if (encoder := public_map_of(data.learner)) is not None:
         premises[1:1] = encoder.premises
-    if parts := arrived_parts(data.learner):
+    if parts := fitted_parts(data.learner):
         premises.append(Premise(ARRIVED, words(parts), declared=True))
     return [*premises, *table_premises(data.samples, split), *data.typed]
 

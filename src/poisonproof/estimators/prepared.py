@@ -25,8 +25,7 @@ from poisonproof.estimators.base import (
     shared_premises,
     warn,
 )
-from poisonproof.learners.describe import describe
-from poisonproof.learners.encoded import encoder_in
+from poisonproof.learners.inspection import describe, public_map_of
 from poisonproof.premises import Premise, declared_if, restated
 from poisonproof.samples.kinds import Samples
 from poisonproof.training.work import Training
@@ -152,7 +151,7 @@ def _prepared(
 
 def common_to(samples: Samples, learner: Any, classes: NDArray[Any]) -> str:
     """What all base classifiers of an ensemble have in common: the form of their samples, learner and classes."""
-    encoder = encoder_in(learner)
+    encoder = public_map_of(learner)
     width = "" if encoder is None or encoder.measured_width is None else f" of {encoder.measured_width} numbers"
     return f"{samples.layout} {describe(learner)}{width} {classes.tolist()}"
 

@@ -19,7 +19,7 @@ from poisonproof.display import shown
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.estimators.surroundings import learning_steps
-from poisonproof.learners.arrived import arrived_parts, refuse_arrived, words
+from poisonproof.learners.inspection import fitted_parts, refuse_fitted, words
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.convert import count_rows, take_rows
 
@@ -121,7 +121,7 @@ class _PurityCheck:
         return np.flatnonzero((votes != self.expected).any(axis=0))
 
     def arrived(self) -> str:
-        parts = arrived_parts(self.estimator)
+        parts = fitted_parts(self.estimator)
         return f"Every base classifier shares what arrived fitted: {words(parts)}." if parts else ""
 
     def other_order(self) -> str:
@@ -231,7 +231,7 @@ def check_pipeline(pipe: Any) -> None:
     put in. A function that mixes rows (in a FunctionTransformer, say) cannot be seen from outside.
     """
     if isinstance(pipe, FiniteAggregationClassifier):
-        refuse_arrived(pipe._learner(), pipe.trusted_state)
+        refuse_fitted(pipe._learner(), pipe.trusted_state)
     elif isinstance(pipe, BaseSearchCV):
         check_pipeline(pipe.estimator)
         for name, candidate in _candidates(pipe):
@@ -257,7 +257,7 @@ def _check_steps(pipe: Pipeline) -> None:
             "leave it out."
         )
     for name, step in pipe.steps[:-1]:
-        refuse_arrived(step, getattr(last, "trusted_state", False))
+        refuse_fitted(step, getattr(last, "trusted_state", False))
         for path, learning in learning_steps(name, step):
             raise PoisonproofError(
                 f"Step '{path}' ({type(learning).__name__}) learns from all training rows before they are split, "

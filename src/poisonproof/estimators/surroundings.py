@@ -14,7 +14,7 @@ from typing import Any
 
 from sklearn.utils import get_tags
 
-from poisonproof.learners.arrived import arrived_parts
+from poisonproof.learners.inspection import fitted_parts
 from poisonproof.premises import Premise
 from poisonproof.system.machine import is_a
 
@@ -94,7 +94,7 @@ def _fitted_before(name: str, step: Any) -> list[str]:
         f"step '{path}' ({type(inner).__name__}) was fitted on all training samples"
         for path, inner in learning_steps(name, step)
     ]
-    return learning + [f"step '{name}' arrived fitted, {part}" for part in arrived_parts(step)]
+    return learning + [f"step '{name}' arrived fitted, {part}" for part in fitted_parts(step)]
 
 
 def _callers() -> Iterator[Any]:

@@ -34,7 +34,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):
     module : callable
         ``module(shape, n_classes)`` builds a fresh ``torch.nn.Module`` that gives an array (samples, n_classes) for
         samples of a shape: (features,) of plain vectors, (channels, height, width) of images. Images come as
-        (height, width) or (height, width, channels). `poisonproof.learners.network_in_network` is one.
+        (height, width) or (height, width, channels).
     epochs : int
         How often all training samples are seen.
     batch_size : int

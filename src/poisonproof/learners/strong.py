@@ -20,6 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline, make_union
 
+from poisonproof import registry
 from poisonproof.learners.presets import HEAD, preset
 from poisonproof.learners.table import Cells, TableClassifier, holds_numbers
 from poisonproof.learners.trees import TreesClassifier
@@ -67,18 +68,15 @@ def _few(samples: Samples) -> bool:
 
 
 def _of_images(samples: Samples) -> Strong | None:
-    """For photographs the usual encoder with its head, where it is installed; else the preset for such pictures."""
-    from poisonproof.learners.encoded import in_front
-    from poisonproof.maps.named_encoders import DEFAULT_FOR, is_installed, named_encoder
-
+    """For colour photographs the usual encoder with its head, where it is installed; for grey ones the preset."""
     if not isinstance(samples, NumberSamples) or samples.values.ndim not in (3, 4) or len(samples) > MOST_IMAGES:
         return None
-    usual = DEFAULT_FOR["images"]
-    colour = samples.values.ndim == 4 and samples.values.shape[-1] == 3
-    if colour and is_installed(usual):
-        return Strong(in_front(named_encoder(usual), preset(HEAD)), f"the encoder {usual}, kernel ridge")
-    name = "objects" if colour else "digits"
-    return Strong(preset(name), f"the preset {name}")
+    if samples.values.ndim == 3 or samples.values.shape[-1] == 1:
+        return Strong(preset("glyphs"), "the preset glyphs")
+    usual = registry.find("usual encoders", "images")()
+    if usual is None:
+        return None
+    return Strong(registry.in_front(registry.encoder(usual), preset(HEAD)), f"the encoder {usual}, kernel ridge")
 
 
 def _of_texts() -> Any:

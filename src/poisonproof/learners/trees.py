@@ -78,3 +78,8 @@ class TreesClassifier(ClassifierOfTables):
     def _encoded(self, X: Any, *, fitting: bool = False) -> Any:
         encoded = self.table_._encode(X if fitting and sp.issparse(X) else self.table_._checked(X, reset=False))
         return encoded.toarray() if sp.issparse(encoded) and self.method == "boosting" else encoded
+
+
+def boosting() -> TreesClassifier:
+    """Gradient boosting on numbers, categories and missing values; it wants subsets of some hundred samples."""
+    return TreesClassifier("boosting")

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.ballots.distances import Nearness, write_distances
+from poisonproof.ballots.maps import map_for
 from poisonproof.ballots.neighbor_radii import certify_order
 from poisonproof.ballots.radii import Radii, certify_counts
 from poisonproof.ballots.voters import Map, Voters, nearest_voters
 from poisonproof.core.metrics import balanced_shares
 from poisonproof.data import Dataset
 from poisonproof.errors import PoisonproofError
-from poisonproof.maps.choosing import map_for
 from poisonproof.planning.plan import make_plan
 from poisonproof.samples.labels import read_labels
 

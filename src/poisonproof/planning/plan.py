@@ -22,7 +22,7 @@ from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
 from poisonproof.data import Dataset
 from poisonproof.errors import DamagedFileError, PoisonproofError
-from poisonproof.learners.describe import describe
+from poisonproof.learners.inspection import describe
 from poisonproof.learners.table import TableClassifier
 from poisonproof.planning.costs import Site, bill
 from poisonproof.planning.forecast import predicted_fraction

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from poisonproof.ballots.classifiers import BallotClassifier, NeighborVoteClassifier, SampleVoteClassifier
+from poisonproof.ballots.maps import map_for
 from poisonproof.core.split import Split
 from poisonproof.data import Dataset
 from poisonproof.errors import PoisonproofError
-from poisonproof.maps.choosing import map_for
 from poisonproof.planning.families import best_of_each, where_samples_vote
 from poisonproof.premises import Premise
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -156,12 +156,6 @@ class SavedRun:
             )
         return self.model
 
-    @property
-    def _flips_only(self) -> bool:
-        """Whether the training samples shaped the map, so that radii hold against flipped labels alone."""
-        model = self.model
-        return isinstance(model, SampleVoteClassifier) and getattr(model.map_.features, "label_flips_only", False)
-
     def votes(self, X: Any) -> Votes:
         """The votes on these samples; none is refused because no base classifier can answer it."""
         model = self.ensemble
@@ -189,8 +183,6 @@ class SavedRun:
         target_radius = None
         if question.target is not None:
             against = certify(votes, target=question.target)
-            if self._flips_only:
-                against = replace(against, radius=np.zeros(len(against), np.int64))
             pairs = zip(against.already, against.radius, strict=True)
             target_radius = [None if already else int(radius) for already, radius in pairs]
         return Answers(certificate, share, question, target_radius)

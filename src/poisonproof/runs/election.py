@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from poisonproof.ballots.classifiers import BallotClassifier, NeighborVoteClassifier, SampleVoteClassifier
+from poisonproof.ballots.maps import OWN, map_of, record_of
 from poisonproof.core.split import Split
 from poisonproof.errors import PoisonproofError
-from poisonproof.learners.describe import describe
-from poisonproof.maps.declared import OWN, map_of, record_of
-from poisonproof.maps.encoders import Encoder
+from poisonproof.learners.feature_maps import PublicMap
+from poisonproof.learners.inspection import describe
 
 CLASSIFIERS: dict[str, type[SampleVoteClassifier]] = {
     kind.method: kind for kind in (BallotClassifier, NeighborVoteClassifier)
@@ -58,7 +58,7 @@ def classifier_of(
     split: Split,
     classes: Sequence[Any] | None,
     n_jobs: int | None = None,
-    encoder: Encoder | None = None,
+    encoder: PublicMap | None = None,
 ) -> SampleVoteClassifier:
     """The classifier of a record, not yet fitted; the map is the one that is stated, wherever its units came from.
 

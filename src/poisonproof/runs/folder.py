@@ -21,7 +21,7 @@ from poisonproof.data.store import StoredSamples, StoredSubsets
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.estimators.prepared import Prepared, prepare_dataset
-from poisonproof.learners.describe import describe
+from poisonproof.learners.inspection import describe
 from poisonproof.runs.layout import CONCLUSIONS, LOCK, OWN, PARTITIONS, SCRATCH, altered
 from poisonproof.runs.manifest import FILE, Identity, Manifest, RunSettings
 from poisonproof.runs.plain import check_plain

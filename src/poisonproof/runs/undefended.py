@@ -14,8 +14,7 @@ from poisonproof.core.split import Split
 from poisonproof.data.dataset import Dataset
 from poisonproof.data.store import StoredSubsets
 from poisonproof.estimators.prepared import Prepared
-from poisonproof.learners.describe import describe
-from poisonproof.learners.encoded import without_cache
+from poisonproof.learners.inspection import describe, without_cache
 from poisonproof.learners.seeding import isolated, seeded
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.samples.kinds import Samples

@@ -21,10 +21,10 @@ from sklearn.utils.parallel import delayed
 
 from poisonproof.core.subsets import TrainingSets
 from poisonproof.data.store import StoredSubsets
+from poisonproof.learners.feature_maps import remembering
 from poisonproof.learners.seeding import Seeder, kept_generators
 from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import TextClassifier
-from poisonproof.maps.encoders import remembering
 from poisonproof.samples.kinds import Samples, TextSamples
 from poisonproof.system.determinism import caller, limit_worker
 from poisonproof.system.files import sha256_of

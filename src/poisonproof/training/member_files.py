@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+from poisonproof import registry
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.system.archives import check_arrays, open_zip
 from poisonproof.system.files import reading, write_bytes
@@ -23,36 +24,7 @@ from poisonproof.training.plain_learner import SCHEMA, plain_schema, read_plain
 from poisonproof.training.stacked_files import read_stack, stack_bytes
 
 ESTIMATOR = "estimator.skops"
-OWN_TYPES = (
-    "poisonproof.learners.table.TableClassifier",
-    "poisonproof.learners.text.TextClassifier",
-    "poisonproof.learners.words.BayesTextClassifier",
-    "poisonproof.learners.words.RidgeTextClassifier",
-    "poisonproof.learners.trees.TreesClassifier",
-    "poisonproof.learners.boosting.BoostedTrees",
-    "poisonproof.learners.forest.Forest",
-    "poisonproof.learners.auto.AutoClassifier",
-    "poisonproof.learners.seed_averaged.SeedAveragedClassifier",
-    "poisonproof.learners.kernel_ridge.KernelRidgeClassifier",
-    "poisonproof.maps.digits.DigitFeatures",
-    "poisonproof.maps.hand.Hand",
-    "poisonproof.maps.objects.Bank",
-    "poisonproof.maps.objects.Colours",
-    "poisonproof.maps.objects.ObjectFeatures",
-    "poisonproof.maps.signs.SignFeatures",
-    "poisonproof.maps.vectors.VectorFeatures",
-    "poisonproof.learners.encoded.EncodedClassifier",
-    "poisonproof.maps.encoder_pair.EncoderPair",
-    "poisonproof.maps.encoders.EncoderRecord",
-    "poisonproof.maps.image_encoders.ImageEncoder",
-    "poisonproof.maps.image_encoders.Picture",
-    "poisonproof.maps.joined.JoinedEncoder",
-    "poisonproof.maps.outside_embeddings.OutsideEmbeddings",
-    "poisonproof.maps.sentence_encoders.SentenceEncoder",
-    "poisonproof.maps.text_encoders.TokenSumEncoder",
-    "poisonproof.learners.network.TorchClassifier",
-    "poisonproof.learners.network_in_network.network_in_network",
-)
+OWN_TYPES = registry.trusted_types()
 MEMBERS_PER_FILE = 64
 STACK, BY_SKOPS = ".npy", ".skops"
 PLAIN_MODULES = {"collections", "datetime", "decimal", "fractions", "pathlib", "re", "uuid"}

@@ -17,8 +17,8 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from poisonproof.core.votes import vote_dtype
 from poisonproof.errors import PoisonproofError
+from poisonproof.learners.feature_maps import remembering
 from poisonproof.learners.seeding import kept_generators
-from poisonproof.maps.encoders import remembering
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.determinism import caller, limit_worker, one_linear_algebra_thread

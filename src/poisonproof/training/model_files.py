@@ -13,8 +13,8 @@ from poisonproof.core.spread import Spread
 from poisonproof.core.subsets import DIGEST_BYTES
 from poisonproof.core.votes import labels_from_json, labels_to_json
 from poisonproof.errors import DamagedFileError, check_format
-from poisonproof.learners.arrived import PREMISE as ARRIVED
-from poisonproof.learners.encoded import check_function, encoder_in, without_cache
+from poisonproof.learners.inspection import FITTED as ARRIVED
+from poisonproof.learners.inspection import public_map_of, without_cache
 from poisonproof.premises import from_records, to_records
 from poisonproof.system.files import read_record, reading, sha256_of, write_bytes, write_record
 from poisonproof.training.engine import engine_named, engine_of
@@ -67,7 +67,8 @@ def load_model(cls: Any, path: str | Path, trusted: Sequence[str]) -> Any:
     check_format(folder, record.get("format"), FORMAT)
     with reading(folder / RECORD):
         model = _model_of(record, cls, folder, trusted)
-    check_function(encoder_in(model.estimator))
+    if (public := public_map_of(model.estimator)) is not None:
+        public.check_unchanged()
     return model
 
 

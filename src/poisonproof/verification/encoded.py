@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.learners.encoded import encoder_in
-from poisonproof.maps.encoders import WIDTH
+from poisonproof.learners.feature_maps import WIDTH
+from poisonproof.learners.inspection import public_map_of
 from poisonproof.system.archives import map_npy
 from poisonproof.training.pooled_files import FEATURES
 from poisonproof.verification.arithmetic import draw
@@ -21,7 +21,7 @@ def encoder(ensemble: Ensemble, seed: int) -> str:
 
     Of embeddings that were kept with base classifiers, some drawn at random are computed again, to the bit.
     """
-    at_hand = None if encoder_in(ensemble.learner) is None else encoder_in(ensemble.prepared.data.learner)
+    at_hand = None if public_map_of(ensemble.learner) is None else public_map_of(ensemble.prepared.data.learner)
     stated = [value for what, value, _ in ensemble.evidence.facts["premises"] if what in ("encoder", WIDTH)]
     if at_hand is None:
         raise NotTrueError("the premises name an encoder, but the learner has none.")
@@ -34,7 +34,7 @@ def encoder(ensemble: Ensemble, seed: int) -> str:
         raise NotCheckedError(str(error)) from None
     except PoisonproofError as error:
         raise NotTrueError(str(error)) from None
-    digests = " and ".join(f"{digest[:16]}…" for digest in at_hand.record.weights.split(" and "))
+    digests = " and ".join(f"{digest[:16]}…" for digest in at_hand.weights.split(" and "))
     words = f"the weights have the SHA-256 on record, {digests}"
     kept = ensemble.evidence.folder / "models" / FEATURES if ensemble.evidence.folder else None
     if kept is None or not kept.exists():

@@ -10,13 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from poisonproof import registry
 from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
 from poisonproof.core.votes import labels_from_json
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.estimators.prepared import Prepared, prepare
-from poisonproof.learners.describe import describe
-from poisonproof.learners.presets import LEARNERS, preset
+from poisonproof.learners.inspection import describe
+from poisonproof.learners.presets import preset
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.machine import environment
@@ -75,7 +76,7 @@ class Ensemble:
                     f"the learner at hand is {describe(self.estimator)}, but the files state {self.stated}."
                 )
             return self.estimator
-        for name in LEARNERS:
+        for name in registry.names("learners"):
             if describe(preset(name)) == self.stated:
                 return preset(name)
         if self.evidence.model is not None:

@@ -22,7 +22,7 @@ FARTHEST = 2 * STEPS + 1  # a vector of zeros has no direction and is near nothi
 LONGEST_SQUARED = 1 << 24
 ROWS_AT_ONCE = 4096
 PRODUCTS_AT_ONCE = 1 << 24
-PICTURES = ("digits", "signs", "objects")
+PICTURES = ("glyphs",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,8 +144,8 @@ def described(features: Any, X: Any) -> NDArray[np.float64]:
 
 def map_in_words(election: dict[str, Any]) -> str | None:
     """What the premise about the map must say; None where the record of a run cannot tell."""
-    from poisonproof.learners.describe import describe
-    from poisonproof.maps.declared import ENCODER, OWN, map_of
+    from poisonproof.ballots.maps import ENCODER, OWN, map_of
+    from poisonproof.learners.inspection import describe
 
     record = election["map"]
     if record["name"] in (OWN, ENCODER):
@@ -160,13 +160,13 @@ def electorate(election: dict[str, Any], classes: list[Any], data: Any, groups: 
 
     ``given`` is an encoder, or a learner behind one, that the auditor has at hand.
     """
-    from poisonproof.learners.encoded import encoder_in
-    from poisonproof.maps.declared import OWN, map_of
-    from poisonproof.maps.encoders import Encoder
+    from poisonproof.ballots.maps import OWN, map_of
+    from poisonproof.learners.feature_maps import PublicMap
+    from poisonproof.learners.inspection import public_map_of
 
     if election["map"]["name"] == OWN:
         raise NotCheckedError("the map is one of somebody's own, and the run does not hold its code.")
-    features = map_of(election["map"], given if isinstance(given, Encoder) else encoder_in(given))
+    features = map_of(election["map"], given if isinstance(given, PublicMap) else public_map_of(given))
     codes = places_among(classes, data.train.labels)
     kept = codes >= 0
     if election["map"]["name"] in PICTURES:

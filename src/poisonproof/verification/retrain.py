@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from poisonproof.learners.arrived import arrived_parts
+from poisonproof.learners.inspection import fitted_parts
 from poisonproof.system.progress import watched
 from poisonproof.training.engine import engine_of
 from poisonproof.verification.arithmetic import draw
@@ -34,6 +34,6 @@ def retrained(ensemble: Ensemble, wanted: int, seed: int, progress: Callable[[in
         )
     chance = detection(n, len(chosen), "base classifiers")
     words = f"{len(chosen)} of {n} base classifiers, drawn at random and trained again, vote as stated to the bit"
-    if arrived_parts(ensemble.learner):
+    if fitted_parts(ensemble.learner):
         words += " (with a part of the learner that arrived fitted: what it was fitted on is the maker's word)"
     return Finding(f"{words}; {chance.words}.", {"base_classifiers": chosen, **chance.details})

@@ -1,0 +1,1 @@
+"""Feature maps and encoders that stand behind measured rows: each a fixed function of one sample."""

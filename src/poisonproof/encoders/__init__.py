@@ -1,0 +1,1 @@
+"""Encoders: maps made elsewhere, from packages, files, functions and tables of embeddings; each is a premise."""

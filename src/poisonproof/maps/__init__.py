@@ -1,1 +1,0 @@
-"""Feature maps: fixed functions of one sample, quantised to integers. Nothing here is fitted."""
