@@ -148,7 +148,7 @@ class BlockBallotClassifier(BallotRules):
         change = super().update(add, remove)
         self._learn()
         learned = self._whitening_premise()
-        self.premises_ = tuple(learned if premise.what == learned.what else premise for premise in self.premises_)
+        self.premises_ = tuple(learned if premise.code == learned.code else premise for premise in self.premises_)
         return change
 
     def certify(self, X: Any) -> Certificate:

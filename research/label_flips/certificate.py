@@ -107,7 +107,7 @@ def certify_label_flips(
             costs = _costs(pool, subsets, codes, kernel, matrix, len(classes), n_jobs)
             flip_radii(matrix, costs, len(classes), votes.spread.d, len(rows), prediction[part], radius[part])
     black_box = certify(votes, n_jobs=n_jobs).radius_against("label_flip")
-    premises = (*votes.premises, Premise("label flips", "to other declared classes; nothing else", declared=True))
+    premises = (*votes.premises, Premise("label-flips", "to other declared classes; nothing else", declared=True))
     return LabelFlipCertificate(prediction, np.maximum(radius, black_box), black_box, premises)
 
 

@@ -164,7 +164,7 @@ def test_a_label_that_names_no_class_is_a_removal_and_no_flip(digits: tuple[np.n
     digests = [[one.digest for one in other.maps_ if one is not None] for other in (fitted, flipped, without)]
     assert digests[0] == digests[1]
     assert sum(one != other for one, other in zip(digests[0], digests[2], strict=True)) == 1
-    told = {premise.what: premise.value for premise in fitted.certify(X[:2]).premises}
+    told = {premise.code: premise.value for premise in fitted.certify(X[:2]).premises}
     assert told["flipped labels"] == "name other classes; one that names none of them removes its sample"
 
 

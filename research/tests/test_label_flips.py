@@ -82,7 +82,7 @@ def test_radii_are_those_of_the_formulas_and_gain_on_the_black_box(fitted, digit
     alone = certify_label_flips(votes, learner, digits.train.X, digits.train.labels, digits.test.X[:60], n_jobs=1)
     assert np.array_equal(alone.radius, found.radius)
     assert "label flips: to other declared classes; nothing else" in [
-        f"{premise.what}: {premise.value}" for premise in found.premises
+        f"{premise.code}: {premise.value}" for premise in found.premises
     ]
 
 

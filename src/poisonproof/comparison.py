@@ -362,7 +362,7 @@ class _Bench:
         }
         started = time.perf_counter()
         fitted = makers[names[0]]().fit(data.train.X, data.train.labels)
-        of_size = [premise for premise in fitted.premises_ if premise.what == "draws" and ensemble == "bagging"]
+        of_size = [premise for premise in fitted.premises_ if premise.code == "draws" and ensemble == "bagging"]
         chosen = [replace(premise, declared=False) for premise in of_size]  # by the number of training samples
         fitted.premises_ = restated(fitted.premises_, (*data.premises, *chosen))
         matrix = fitted.vote_matrix(data.test.X)

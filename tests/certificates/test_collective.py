@@ -19,6 +19,7 @@ from poisonproof import (
 from poisonproof.core import shared_attack as shared
 from poisonproof.core import shared_attack as shared_search
 from shared_oracle import fewest_right, fewest_right_fast, random_case, stays_right
+from tests.helpers.premises import in_words
 
 TWO_SAMPLES = [[0, 0, 0, 1, 1, 2], [1, 1, 2, 0, 0, 0]]
 
@@ -252,11 +253,11 @@ def test_everything_reachable_is_theorem_2_and_the_premise_says_what_is_trusted(
     ]
     some = certify(votes, reachable=[3, 5, 4, 9])
     assert "Premise: reachable partitions: 4 of 40: 3–5, 9 (declared)" in str(some)
-    assert ["reachable partitions", "4 of 40: 3–5, 9", True] in some.facts()["premises"]
+    assert "reachable partitions: 4 of 40: 3–5, 9 (declared)" in in_words(some.facts())
     scattered, other = (certify(votes, reachable=np.arange(first, 40, 3)) for first in (0, 1))
-    assert scattered.premises[-1].value == f"14 of 40: {', '.join(map(str, range(0, 40, 3)))}"
+    assert scattered.premises[-1].text == f"14 of 40: {', '.join(map(str, range(0, 40, 3)))}"
     assert scattered.premises != other.premises
-    assert "reachable partitions" not in {premise.what for premise in certify(votes).premises}
+    assert "reachable-partitions" not in {premise.code for premise in certify(votes).premises}
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,8 @@ def test_every_row_is_what_the_method_itself_gives(blobs, compared):
             assert (row.k, row.d, row.n_classifiers) == (None, None, None)
             assert row.guarantee == "proof"
             assert row.title.endswith(", by a pilot at 1")
-            chosen_from_data = {premise.what for premise in row.certificate.premises if not premise.declared}
-            assert ("near" if row.name == "ballots" else "number of neighbours") in chosen_from_data
+            chosen_from_data = {premise.code for premise in row.certificate.premises if not premise.declared}
+            assert ("near" if row.name == "ballots" else "number-of-neighbors") in chosen_from_data
         else:
             spread = spreads[method.ensemble]
             model = FiniteAggregationClassifier(GaussianNB(), spread=spread, classes=range(3))
@@ -236,7 +236,7 @@ def test_samples_vote_beside_base_classifiers_with_parameters_from_options(table
     dpa, neighbours, ballots = json.loads(done.stdout)["rows"]
     assert [row["title"] for row in (neighbours, ballots)] == ["neighbours, K = 9", "ballots, near = 1.2"]
     assert neighbours["voters"].startswith("the 9 nearest of ")
-    assert "number of neighbours: 9 (declared)" in neighbours["premises"]
+    assert "number of neighbors: 9 (declared)" in neighbours["premises"]
     for row in (dpa, neighbours, ballots):
         assert row["balanced_accuracy"] > 0.5
         assert len(row["certified_fraction"]) == len(row["certified_fraction_balanced"])

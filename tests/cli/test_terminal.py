@@ -34,7 +34,7 @@ from poisonproof.cli.main import app
 from poisonproof.cli.output import progress_bar
 from poisonproof.display import as_cell, in_latex, in_markdown, shown, shown_lines
 from poisonproof.estimators.base import warn
-from poisonproof.premises import Premise, PremiseWarning
+from poisonproof.premises import Premise, PremiseWarning, to_records
 from poisonproof.report.page import templates
 from poisonproof.system.files import open_arrays, read_record, sha256_of, write_arrays, write_record
 from research.paper.figures import certified_curves, save
@@ -213,7 +213,7 @@ def forged(tmp_path):
     certify(votes).save(tmp_path / "certificate.npz")
     arrays, facts = open_arrays(tmp_path / "certificate.npz", ("prediction", "runner_up", "margin", "radius"))
     facts = {name: value for name, value in facts.items() if name not in ("sha256", "digest")}
-    facts |= {"method": HOSTILE, "premises": [["schema", HOSTILE, True]]}
+    facts |= {"method": HOSTILE, "premises": [{"code": "schema", "value": HOSTILE, "declared": True}]}
     write_arrays(tmp_path / "certificate.npz", {**arrays, "radius": arrays["radius"] + 1}, facts)
     return tmp_path
 
@@ -234,12 +234,12 @@ def test_not_verified_cannot_be_overwritten_by_a_premise(hostile_run, tmp_path):
     """The issue's own case: a run with a false premise, all its digests redone, whose words hide the verdict."""
     folder = shutil.copytree(hostile_run[1], tmp_path / "run", ignore=shutil.ignore_patterns("models"))
     votes, certificate = Votes.load(folder / "votes.npy"), Certificate.load(folder / "certificate.npz")
-    premises = tuple(replace(one, value=HOSTILE) if one.what == "spread" else one for one in certificate.premises)
+    premises = tuple(replace(one, value=HOSTILE) if one.code == "spread" else one for one in certificate.premises)
     assert premises != certificate.premises
     replace(votes, premises=premises).save(folder / "votes.npy")
     replace(certificate, premises=premises).save(folder / "certificate.npz")
     manifest = read_record(folder / "manifest.json")
-    manifest["premises"] = [premise.words for premise in premises]
+    manifest["premises"] = to_records(premises)
     manifest["files"] = {
         name: sha256_of(folder / name) if (folder / name).exists() else digest
         for name, digest in manifest["files"].items()
@@ -247,7 +247,7 @@ def test_not_verified_cannot_be_overwritten_by_a_premise(hostile_run, tmp_path):
     write_record(folder / "manifest.json", manifest)
     done = invoke("verify", folder, code=3)
     assert done.stdout.startswith("NOT VERIFIED: premises: ")
-    assert r"\x1b[2K\r" in done.stdout
+    assert r"\u001b[2K\r" in done.stdout
     assert done.stdout.count("\n") == 1
     verdict = poisonproof.verify(folder)
     assert unsafe(str(verdict)) == []

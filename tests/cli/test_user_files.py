@@ -17,6 +17,7 @@ from poisonproof.data.readers.lines import check_memory
 from poisonproof.system.files import read_record, sha256_of
 from poisonproof.system.machine import Memory
 from tables import wine_rows, write_csv
+from tests.helpers.premises import in_words
 
 NAMES, ROWS = wine_rows()
 SMALL = ("--k", 4, "--d", 2, "--n-jobs", 1)
@@ -331,7 +332,7 @@ WHOSE = {
     ),
     "neighbours": (
         ("t.csv", "--label", "y", "--method", "neighbours", "--n-neighbors", 3),
-        "number of neighbours",
+        "number of neighbors",
         "rows, test samples, fitted before the split",
     ),
 }
@@ -343,7 +344,7 @@ def test_a_run_calls_declared_what_was_typed_and_nothing_else(tmp_path, case):
     (tmp_path / "t.csv").write_bytes(lines("x,z,y", *(f"{i},{i % 7},{'ab'[i % 3 == 0]}" for i in range(60))))
     words = [tmp_path / "t.csv" if word == "t.csv" else word for word in words]
     poisonproof("run", *words, "--no-undefended", "--n-jobs", 1, "--out", tmp_path / "run")
-    premises = read_record(tmp_path / "run" / "manifest.json")["premises"]
+    premises = in_words(read_record(tmp_path / "run" / "manifest.json"))
     said = {
         word: {one.partition(":")[0] for one in premises if one.endswith(f"({word})")}
         for word in ("declared", "by default")

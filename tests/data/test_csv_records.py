@@ -266,15 +266,15 @@ def test_that_rows_are_records_is_a_premise_with_how_many_span_lines(tmp_path):
     path = letters(tmp_path)
     dataset = open_files(path, ReadOptions(label="kind", held_out=0.2))
     assert len(dataset.train) + len(dataset.test) == 40
-    premise = next(premise for premise in dataset.premises if premise.what == "rows")
+    premise = next(premise for premise in dataset.premises if premise.code == "rows")
     assert premise.value.startswith("CSV records, written by RFC 4180: cells that hold quotes, delimiters")
     assert premise.value.endswith("; 40 of them span lines, the first on line 2")
     assert premise.declared is None
     declared = open_files(path, ReadOptions(schema=dataset.schema.as_dict()["columns"]))
-    assert next(premise for premise in declared.premises if premise.what == "rows").declared
+    assert next(premise for premise in declared.premises if premise.code == "rows").declared
     by_lines = open_files(path, ReadOptions(label="kind", lines=True))
     assert by_lines.schema.lines
-    assert "rows" not in {premise.what for premise in by_lines.premises}
+    assert "rows" not in {premise.code for premise in by_lines.premises}
     assert "; every line is a row" in str(by_lines.schema)
     assert open_files(path, ReadOptions(schema=by_lines.schema)).schema.lines
 

@@ -306,7 +306,7 @@ def test_schemas_are_guessed_by_what_most_cells_are(tmp_path):
     }
     dataset = open_files(path, ReadOptions(label="y"))
     assert any("3 cells of 'x' are not numbers and count as missing" in note for note in dataset.notes)
-    assert next(str(p) for p in dataset.premises if p.what == "schema").endswith("(chosen from this data)")
+    assert next(str(p) for p in dataset.premises if p.code == "schema").endswith("(chosen from this data)")
     assert list(dataset.train.X.columns) == ["x", "colour", "note"]
 
 

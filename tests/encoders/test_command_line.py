@@ -22,6 +22,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.runs.answers import Question
 from poisonproof.runs.manifest import Manifest
 from poisonproof.system.files import read_record
+from tests.helpers.premises import in_words
 
 OPTIONS = ("--k", 4, "--d", 2, "--n-jobs", 1, "--classes", "0,1,2")
 BAD = """
@@ -57,7 +58,7 @@ def test_one_command_from_images_to_a_report(made, folder, tmp_path):
     run, done = made
     digest = packaged.NETWORKS["efficientnet-lite0"].digest
     manifest = read_record(run / "manifest.json")
-    (premise,) = [words for words in manifest["premises"] if words.startswith("encoder: ")]
+    (premise,) = [words for words in in_words(manifest) if words.startswith("encoder: ")]
     assert digest in premise
     assert "ImageNet-1k, public; not covered by this proof" in premise
     assert f"premise: {premise}" in done.stderr

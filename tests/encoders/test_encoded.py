@@ -113,7 +113,7 @@ def test_certificates_name_the_encoder(encoder, data):
         BinomialSelectionClassifier(preset("head"), k=3, n_draws=20, classes=range(3), dtype="uint8", encoder=encoder),
     ):
         certificate = model.fit(X, y).certify(X[:20])
-        (premise,) = [own for own in certificate.premises if own.what == "encoder"]
+        (premise,) = [own for own in certificate.premises if own.code == "encoder"]
         assert premise == encoder.record.premise
         assert encoder.record.weights in repr(certificate) + str(premise)
 
@@ -345,7 +345,7 @@ def test_a_width_is_declared_or_a_premise_and_survives_a_saved_model(tmp_path):
         warnings.simplefilter("ignore")
         for width, count in ((None, 1), (12, 0)):
             model = ensemble(poisonproof.encoder(odd, width=width), GaussianNB()).fit(X[12:], y[12:])
-            found = [premise for premise in model.premises_ if premise.what == "width of the map"]
+            found = [premise for premise in model.premises_ if premise.code == "width-of-the-map"]
             assert len(found) == count
             assert all(str(p.value).startswith("12 numbers, as ") and not p.declared for p in found)
             model.save(tmp_path / str(width))

@@ -221,8 +221,8 @@ def test_contributors_are_updated_and_kept_too(make, tmp_path):
     [
         (BallotClassifier(near=0.6), {"near": 0.3}, "near"),
         (BallotClassifier(near=0.6, class_sizes={0: 3, 1: 5, 2: 9}), {"class_sizes": None}, None),
-        (BallotClassifier(near=0.6), {"one_sided": True}, "class sizes"),
-        (NeighborVoteClassifier(n_neighbors=9), {"n_neighbors": 3}, "number of neighbours"),
+        (BallotClassifier(near=0.6), {"one_sided": True}, "class-sizes"),
+        (NeighborVoteClassifier(n_neighbors=9), {"n_neighbors": 3}, "number-of-neighbors"),
     ],
 )
 def test_what_is_set_after_a_fit_is_stated_as_it_is_used(model, later, what):
@@ -230,7 +230,7 @@ def test_what_is_set_after_a_fit_is_stated_as_it_is_used(model, later, what):
     X, y = load_iris(return_X_y=True)
     before = model.fit(X[::2], y[::2]).certify(X[1::2])
     after = model.set_params(**later).certify(X[1::2])
-    changed = {p.what for p, q in zip(before.premises, after.premises, strict=True) if str(p) != str(q)}
+    changed = {p.code for p, q in zip(before.premises, after.premises, strict=True) if str(p) != str(q)}
     assert changed == ({what} if what else set())
     assert np.array_equal(before.radius, after.radius) == (what is None)
     if what:
@@ -243,6 +243,6 @@ def test_a_search_and_a_scaler_in_front_are_seen():
     X, y = load_iris(return_X_y=True)
     search = GridSearchCV(NeighborVoteClassifier(n_neighbors=3, classes=range(3)), {"n_neighbors": [3, 9]}, cv=3)
     best = search.fit(X, y).best_estimator_
-    assert not {p.what: p.declared for p in best.premises_}["number of neighbours"]
+    assert not {p.code: p.declared for p in best.premises_}["number-of-neighbors"]
     with pytest.warns(PremiseWarning, match="in front of the vote"):
         make_pipeline(StandardScaler(), MODELS["neighbours"]()).fit(X, y)

@@ -582,4 +582,4 @@ def test_update_keeps_the_premise_that_somebody_else_typed_the_labels():
     for labels, more in ((series, numbers[:1]), (numbers, series[:1])):
         fitted = FiniteAggregationClassifier(GaussianNB(), k=4, d=2, classes=range(10)).fit(X[TRAIN], labels)
         fitted.update(add=(X[:1], more))
-        assert [premise.declared for premise in fitted.premises_ if premise.what == "label types"] == [False]
+        assert [premise.declared for premise in fitted.premises_ if premise.code == "label-types"] == [False]

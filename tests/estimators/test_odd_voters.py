@@ -122,7 +122,7 @@ def test_the_samples_with_the_smallest_hashes_say_how_many_numbers_a_function_gi
             model.fit(X[order], y[order]) and model.certify(X[:20]) for order in (slice(None), slice(None, None, -1))
         ]
         assert fits[0].facts() == fits[1].facts()
-        (premise,) = [premise for premise in fits[0].premises if premise.what == "width of the map"]
+        (premise,) = [premise for premise in fits[0].premises if premise.code == "width-of-the-map"]
         assert premise.value.startswith("8 numbers, as 2")
         assert "of the 32 training samples with the smallest hashes have it" in premise.value
         assert not premise.declared
@@ -200,12 +200,12 @@ def test_sizes_read_off_the_rows_are_the_one_sided_form():
 def test_declared_sizes_are_a_premise_that_says_from_where():
     model = BallotClassifier(near=1.9, class_sizes={c: 100 + c for c in range(10)}, class_sizes_from="the paper")
     model.fit(DIGITS[TRAIN], LABELS[TRAIN])
-    premises = {p.what: p for p in model.premises_}
-    assert premises["class sizes"].value.startswith("0: 100, 1: 101")
-    assert premises["class sizes"].value.endswith("from the paper")
+    premises = {p.code: p for p in model.premises_}
+    assert premises["class-sizes"].text.startswith("0: 100, 1: 101")
+    assert premises["class-sizes"].text.endswith("from the paper")
     assert premises["classes"].declared
-    plain = {p.what: p.value for p in MODELS["ballots"]().fit(DIGITS[TRAIN], LABELS[TRAIN]).premises_}
-    assert plain["class sizes"].startswith("none declared")
+    plain = {p.code: p.text for p in MODELS["ballots"]().fit(DIGITS[TRAIN], LABELS[TRAIN]).premises_}
+    assert plain["class-sizes"].startswith("none declared")
     assert plain["near"].startswith("cosine ≥ 0.85")
 
 
@@ -214,7 +214,7 @@ def test_inferred_classes_reckon_with_an_invented_one():
     loose = MODELS["one-sided"]().fit(DIGITS[TRAIN], LABELS[TRAIN]).certify(DIGITS[TEST])
     assert (loose.radius <= strict.radius).all()
     assert not loose.classes_inferred < strict.classes_inferred
-    assert {p.what: p.declared for p in loose.premises}["classes"] is False
+    assert {p.code: p.declared for p in loose.premises}["classes"] is False
 
 
 # Maps
@@ -243,19 +243,19 @@ def test_tables_have_units_and_categories():
     assert (given[:, 0] == np.array([128, 192, 0, 320] * 10)).all()
     assert (given[:, 1] > 0).tolist() == [False, False, True, False] * 10
     model = NeighborVoteClassifier(features, n_neighbors=5, classes=[0, 1]).fit(frame, labels)
-    premise = {p.what: p for p in model.premises_}["map"]
+    premise = {p.code: p for p in model.premises_}["map"]
     assert premise.declared
     assert "age in units of 10" in premise.value
     odd = pd.DataFrame({"age": ["n/a"], "job": ["never seen"], "id": [1]})
     assert model.certify(odd).radius.shape == (1,)
     assert model.predict(frame).tolist()[:2] == [0, 0]
     guessed = NeighborVoteClassifier(n_neighbors=5, classes=[0, 1]).fit(frame, labels)
-    premise = {p.what: p for p in guessed.premises_}["map"]
+    premise = {p.code: p for p in guessed.premises_}["map"]
     assert not premise.declared
     assert "from 40 these training samples" in premise.value
     trusted = TableFeatures.from_rows(frame[:10], trusted=True)
     model = NeighborVoteClassifier(trusted, n_neighbors=5, classes=[0, 1]).fit(frame, labels)
-    assert {p.what: p for p in model.premises_}["map"].declared
+    assert {p.code: p for p in model.premises_}["map"].declared
     with pytest.raises(ValueError, match="'age' needs a unit above 0"):
         TableFeatures.declared({"age": 0})
     with pytest.raises(ValueError, match="could read no sample; it said: The table lacks the columns age"):

@@ -219,12 +219,12 @@ def test_nobody_can_write_rows_for_the_draws_of_a_seed_that_nobody_knows(classif
     said = misled.certify([[1.0]])
     assert (said.prediction[0], said.abstained[0]) == (1, False)
     assert said.radius[0] >= false, "who knows the seed writes a false certificate"
-    declared = [premise.value for premise in said.premises if premise.what == "seed" and premise.declared]
+    declared = [premise.value for premise in said.premises if premise.code == "seed" and premise.declared]
     assert "it was a secret to all who wrote training data" in declared[0], "so that is the word of who gives one"
     model = classifier(tree, classes=range(2)).fit(points, labels)
     certificate = model.certify([[1.0]])
     assert (certificate.prediction[0], certificate.abstained[0]) == (0, False)
-    (stated,) = [premise for premise in certificate.premises if premise.what == "seed"]
+    (stated,) = [premise for premise in certificate.premises if premise.code == "seed"]
     assert not stated.declared
     assert stated.value.startswith("drawn from the system's secure source")
     assert f"seed {certificate.seed}" in str(certificate)

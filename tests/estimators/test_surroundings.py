@@ -31,48 +31,48 @@ NOTHING = "fitted before the split: nothing, as far as can be seen (by default)"
 
 
 def stated(model):
-    return {premise.what: str(premise) for premise in model.premises_}
+    return {premise.code: str(premise) for premise in model.premises_}
 
 
 GIVEN = {"classes": range(10), "split": Split("content", n_features=64)}
-NOBODY_ASKED = {"fitted before the split": None, "split": None}
-OF_SAMPLES = {"fitted before the split": None, "classes": True, "number of features": True, "map": None}
+NOBODY_ASKED = {"fitted-before-the-split": None, "split": None}
+OF_SAMPLES = {"fitted-before-the-split": None, "classes": True, "number-of-features": True, "map": None}
 ORIGINS = {
     "defaults": (
         FiniteAggregationClassifier(),
-        {**NOBODY_ASKED, "spread": None, "learner": None, "classes": False, "number of features": False},
+        {**NOBODY_ASKED, "spread": None, "learner": None, "classes": False, "number-of-features": False},
     ),
     "those of the command line": (
         FiniteAggregationClassifier(GaussianNB(), k=EnsembleOptions.k, d=EnsembleOptions.d),
-        {**NOBODY_ASKED, "spread": None, "learner": True, "classes": False, "number of features": False},
+        {**NOBODY_ASKED, "spread": None, "learner": True, "classes": False, "number-of-features": False},
     ),
     "all given": (
         FiniteAggregationClassifier(GaussianNB(), k=5, d=2, **GIVEN),
-        {**NOBODY_ASKED, "spread": True, "learner": True, "classes": True, "number of features": True},
+        {**NOBODY_ASKED, "spread": True, "learner": True, "classes": True, "number-of-features": True},
     ),
     "another split": (
         FiniteAggregationClassifier(k=50, spread=Spread.random(50, 16, 1), split="pixel-sum"),
-        {**NOBODY_ASKED, "spread": True, "split": True, "learner": None, "classes": False, "number of features": False},
+        {**NOBODY_ASKED, "spread": True, "split": True, "learner": None, "classes": False, "number-of-features": False},
     ),
-    "neighbours": (NeighborVoteClassifier(n_neighbors=5, **GIVEN), {**OF_SAMPLES, "number of neighbours": True}),
-    "ballots": (BallotClassifier(near=1, **GIVEN), {**OF_SAMPLES, "near": True, "class sizes": None}),
+    "neighbours": (NeighborVoteClassifier(n_neighbors=5, **GIVEN), {**OF_SAMPLES, "number-of-neighbors": True}),
+    "ballots": (BallotClassifier(near=1, **GIVEN), {**OF_SAMPLES, "near": True, "class-sizes": None}),
     "a map and sizes": (
         BallotClassifier(VectorFeatures(unit=2.0), near=1, class_sizes=dict.fromkeys(range(10), 9)),
-        {**OF_SAMPLES, "map": True, "near": True, "class sizes": True, "number of features": False},
+        {**OF_SAMPLES, "map": True, "near": True, "class-sizes": True, "number-of-features": False},
     ),
     "draws": (
         BinomialSelectionClassifier(GaussianNB()),
         {
-            "fitted before the split": None,
+            "fitted-before-the-split": None,
             **{"draws": None, "seed": None, "learner": True},
-            **dict.fromkeys(("classes", "number of features"), False),
+            **dict.fromkeys(("classes", "number-of-features"), False),
         },
     ),
     "a seed": (
         CertifiedBaggingClassifier(GaussianNB(), subset_size=9, n_draws=30, seed=5, classes=range(10), n_features=64),
         {
-            "fitted before the split": None,
-            **dict.fromkeys(("draws", "seed", "learner", "classes", "number of features"), True),
+            "fitted-before-the-split": None,
+            **dict.fromkeys(("draws", "seed", "learner", "classes", "number-of-features"), True),
         },
     ),
 }
@@ -83,7 +83,7 @@ ORIGINS = {
 def test_nothing_is_called_declared_that_the_user_did_not_give(case):
     """Every premise that is printed, and whose word it is; what is not listed here fails too."""
     model, origins = ORIGINS[case]
-    stated = {premise.what: premise.declared for premise in clone(model).fit(X, Y).premises_}
+    stated = {premise.code: premise.declared for premise in clone(model).fit(X, Y).premises_}
     assert stated == origins
 
 
@@ -114,7 +114,7 @@ def test_what_a_search_chose_is_chosen_from_this_data(search, best):
     model = best(search.fit(X, Y))
     assert stated(model)["spread"].endswith("(chosen from this data)")
     assert stated(model)["learner"].endswith("(declared)")
-    assert stated(model)["fitted before the split"] == NOTHING
+    assert stated(model)["fitted-before-the-split"] == NOTHING
     model.update(remove=[0])
     assert stated(model)["spread"].endswith("(chosen from this data)")
     check_pipeline(search)
@@ -140,10 +140,10 @@ def test_a_step_that_learns_before_us_is_told_of_and_stated():
     pipe = make_pipeline(StandardScaler(), OURS)
     with pytest.warns(PremiseWarning, match=r"step 'standardscaler' \(StandardScaler\) was fitted on all training"):
         pipe.fit(X, Y)
-    said = stated(pipe[-1])["fitted before the split"]
+    said = stated(pipe[-1])["fitted-before-the-split"]
     assert said.endswith("(StandardScaler) was fitted on all training samples (chosen from this data)")
     pipe[-1].update(remove=[0])
-    assert stated(pipe[-1])["fitted before the split"] == said
+    assert stated(pipe[-1])["fitted-before-the-split"] == said
 
 
 def test_a_step_that_learns_is_seen_through_searches_and_pipelines():
@@ -152,14 +152,14 @@ def test_a_step_that_learns_is_seen_through_searches_and_pipelines():
     with pytest.warns(PremiseWarning, match="step 'standardscaler'"):
         outer.fit(X, Y)
     model = outer[-1].best_estimator_[-1]
-    assert "standardscaler" in stated(model)["fitted before the split"]
+    assert "standardscaler" in stated(model)["fitted-before-the-split"]
     assert stated(model)["spread"].endswith("(chosen from this data)")
 
 
 @pytest.mark.filterwarnings("error")
 def test_pipelines_that_learn_nothing_are_silent():
     pipe = make_pipeline(Normalizer(), OURS).fit(X, Y)
-    assert stated(pipe[-1])["fitted before the split"] == NOTHING
+    assert stated(pipe[-1])["fitted-before-the-split"] == NOTHING
     other = make_pipeline(StandardScaler(), DecisionTreeClassifier())
     FiniteAggregationClassifier(other, k=3, d=1, classes=range(10)).fit(X, Y)
 

@@ -207,7 +207,7 @@ def test_statements_are_in_toto_statements_of_our_schema_and_of_a_vetted_one(mad
     record = json.loads((tmp_path / "statement.json").read_text())
     assert violation(record) is None
     assert record["predicate"]["premises"] == [
-        {"what": p.what, "value": p.value, "declared": p.declared} for p in facts.certificate.premises
+        {"code": p.code, "value": p.value, "declared": p.declared} for p in facts.certificate.premises
     ]
     assert str(tmp_path) not in json.dumps(record)
     for path, value in (("_type", "v2"), ("predicate.premises", None), ("predicate.evaluation.right", -1)):
@@ -243,7 +243,7 @@ def test_the_bill_of_materials_is_valid_cyclonedx_and_holds_the_figures(made, tm
     assert float(metrics["clean accuracy", "test set"]) == facts.figures.clean_accuracy
     assert ("share of the largest class", "test set, a constant answer") in metrics
     limits = " ".join(model["modelCard"]["considerations"]["technicalLimitations"])
-    assert all(premise.what in limits for premise in facts.certificate.premises)
+    assert all(premise.words in limits for premise in facts.certificate.premises)
     assert "Not covered by the proof: change a test sample." in limits
 
 
@@ -380,7 +380,7 @@ def kinder_threats(record):
 
 
 def a_premise_more(record):
-    record["predicate"]["premises"].append({"what": "blessing", "value": "yes", "declared": True})
+    record["predicate"]["premises"].append({"code": "blessing", "value": "yes", "declared": True})
 
 
 def other_subject(record):

@@ -108,7 +108,7 @@ def test_a_statement_cannot_claim_both_kinds_of_voters_or_neither(made, tmp_path
 
 
 def without_the_map(record):
-    record["predicate"]["premises"] = [p for p in record["predicate"]["premises"] if p["what"] != "map"]
+    record["predicate"]["premises"] = [p for p in record["predicate"]["premises"] if p["code"] != "map"]
 
 
 def more_voters(record):

@@ -191,7 +191,7 @@ def of_commands(write: Any, how: dict[str, Any], *, grouped: bool = False) -> An
 
 
 def _brought(dataset: Any, model: FiniteAggregationClassifier) -> Brought:
-    premise = next(premise for premise in dataset.premises if premise.what == "schema")
+    premise = next(premise for premise in dataset.premises if premise.code == "schema")
     tested = (dataset.test.X, dataset.test.labels)
     schema = json.dumps(replace(dataset.schema, guessed="").as_dict())  # how close a guess was is not how rows are read
     return Brought(dataset.train.X, dataset.train.labels, dataset.train.groups, model, tested, schema, premise.declared)

@@ -381,7 +381,7 @@ FORGERIES = (
     caught(
         "the split of the settings alone",
         edited(lambda m: m["settings"]["split"].update(kind="group")),
-        "the premise 'split: content",
+        "the premise 'split' states",
     ),
     caught("the split relabelled “group” everywhere", ensemble(other_split("group")), "no digest of contributors"),
     never("the same, with a digest of contributors", with_contributors, words.SPLIT),
@@ -396,8 +396,8 @@ FORGERIES = (
     caught("a premise removed", ensemble(one_premise_less), "the premise 'learner' is missing"),
     caught(
         "a premise called declared",
-        ensemble(premise("number of features", declared=True)),
-        "does not follow from the settings",
+        ensemble(premise("number-of-features", declared=True)),
+        "the premise 'number-of-features' is stated with another origin",
     ),
     caught("premises of the manifest alone", edited(lambda m: m["premises"].pop()), "list different premises"),
     caught(
@@ -408,8 +408,8 @@ FORGERIES = (
     never("a premise added", ensemble(one_premise_more), "premises that this checker does not know ('blessing')"),
     caught(
         "what was fitted before the split",
-        ensemble(premise("fitted before the split", value="nothing at all")),
-        "the premise 'fitted before the split: nothing at all",
+        ensemble(premise("fitted-before-the-split", value="nothing at all")),
+        "the premise 'fitted-before-the-split' states \"nothing at all\"",
     ),
     never(
         "where base classifiers were made",
@@ -418,9 +418,9 @@ FORGERIES = (
     ),
     with_data(
         "how test samples were held out",
-        ensemble(premise("test samples", value="those of the file")),
+        ensemble(premise("test-samples", value="those of the file")),
         words.TEST_SAMPLES,
-        "the premise 'test samples: those of the file",
+        "the premise 'test-samples' states \"those of the file\"",
         "table",
     ),
     caught(
@@ -623,23 +623,28 @@ FORGERIES = (
         "list different premises",
         "ballots",
     ),
-    caught("ballots: the premise about nearness", reworded("near", "distance ≤ 0.1"), "the premise 'near", "ballots"),
+    caught(
+        "ballots: the premise about nearness",
+        reworded("near", {"distance": 0.1, "squared_steps": 1}),
+        "the premise 'near",
+        "ballots",
+    ),
     caught(
         "ballots: a premise stated twice",
-        samples_state(lambda premises: [["classes", "any", True], *premises]),
+        samples_state(lambda premises: [{"code": "classes", "value": ["any"], "declared": True}, *premises]),
         "the premise 'classes' is stated twice",
         "ballots",
     ),
     with_data(
         "ballots: the number of features",
-        reworded("number of features", "3"),
+        reworded("number-of-features", 3),
         words.BEFOREHAND_OF_SAMPLES,
-        "the premise 'number of features: 3",
+        "the premise 'number-of-features' states 3",
         "ballots",
     ),
     never(
         "ballots: a premise added",
-        samples_state(lambda premises: [*premises, ["blessing", "by the maker", True]]),
+        samples_state(lambda premises: [*premises, {"code": "blessing", "value": "by the maker", "declared": True}]),
         "premises that this checker does not know ('blessing')",
         "ballots",
     ),

@@ -28,7 +28,7 @@ from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.feature_maps import VectorFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.table import TableClassifier
-from poisonproof.premises import Premise
+from poisonproof.premises import Premise, to_records
 from poisonproof.report.page import write_report
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.outcome import threat_model
@@ -43,7 +43,6 @@ from poisonproof.system.files import (
     write_whole,
 )
 from poisonproof.training.member_files import dumped, load_members, members_file, save_members
-from poisonproof.verification import claims
 from poisonproof.verification.recount import map_in_words
 
 DIGITS = data.load("digits")
@@ -245,7 +244,7 @@ def _describe_model(record, votes, digests):
     record |= {
         "spread": votes.spread.as_dict(),
         "split": votes.split.as_dict(),
-        "premises": [[p.what, p.value, p.declared] for p in votes.premises],
+        "premises": to_records(votes.premises),
         "subset_sizes": sizes.tolist(),
         "classes": labels_to_json(votes.classes),
         "classes_inferred": votes.classes_inferred,
@@ -265,7 +264,7 @@ def _describe(there, votes, certificate):
         "classes": votes.classes.tolist(),
     }
     there |= {
-        "premises": [str(premise) for premise in votes.premises],
+        "premises": to_records(votes.premises),
         "threat_model": threat_model(votes.split),
         "unit": "contributors" if votes.split.kind == "group" else "training samples",
         "n_test": votes.n_test,
@@ -275,22 +274,22 @@ def _describe(there, votes, certificate):
 def premise(what, **changes):
     """The premises of the votes with one of them changed."""
     return lambda votes: {
-        "premises": [replace(given, **changes) if given.what == what else given for given in votes.premises]
+        "premises": [replace(given, **changes) if given.code == what else given for given in votes.premises]
     }
 
 
 def other_spread(shifts):
     def change(votes):
         spread = Spread(N, shifts)
-        said = f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}"
-        return {"spread": spread, **premise("spread", value=said)(votes)}
+        return {"spread": spread, **premise("spread", value=spread.facts)(votes)}
 
     return change
 
 
 def other_split(kind):
     def change(votes):
-        return {"split": replace(votes.split, kind=kind), **premise("split", value=f"{kind}, float64")(votes)}
+        split = replace(votes.split, kind=kind)
+        return {"split": split, **premise("split", value=split.facts)(votes)}
 
     return change
 
@@ -336,8 +335,7 @@ def more_rows(votes):
 
 def renamed_classes(names):
     def change(votes):
-        listed = ", ".join(map(str, names[:12]))
-        return {"classes": names, **premise("classes", value=f"{len(names)} labels, {listed}")(votes)}
+        return {"classes": names, **premise("classes", value=list(names))(votes)}
 
     return change
 
@@ -524,7 +522,7 @@ def one_premise_more(votes):
 
 
 def one_premise_less(votes):
-    return {"premises": [given for given in votes.premises if given.what != "learner"]}
+    return {"premises": [given for given in votes.premises if given.code != "learner"]}
 
 
 def schema_of_the_manifest(manifest):
@@ -654,16 +652,16 @@ def samples_state(change):
         (name,) = [name for name in COUNTS.values() if (folder / name).exists()]
         for place in (name, "certificate.npz"):
             held, said = open_arrays(folder / place)
-            premises = change([list(premise) for premise in said["premises"]])
+            premises = change([dict(premise) for premise in said["premises"]])
             write_arrays(folder / place, held, {**said, "premises": premises})
         model(lambda record: record.update(premises=premises))(folder)
-        sign(folder, lambda manifest: manifest.update(premises=[claims.in_words(premise) for premise in premises]))
+        sign(folder, lambda manifest: manifest.update(premises=premises))
 
     return forge
 
 
 def reworded(what, value):
-    return samples_state(lambda premises: [[name, value if name == what else old, d] for name, old, d in premises])
+    return samples_state(lambda premises: [one | {"value": value} if one["code"] == what else one for one in premises])
 
 
 def samples_are_read(**changes):

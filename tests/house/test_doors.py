@@ -414,7 +414,7 @@ def test_one_text_among_typed_labels_moves_nobody(name, library):
     assert certified == as_before
     assert radii == radii_before
     assert with_odd.score(X[:80], labels) == with_odd.score(X[:80], labels.astype(str)) == without.score(X[:80], labels)
-    stated = [premise.declared for premise in with_odd.premises_ if premise.what == "label types"]
+    stated = [premise.declared for premise in with_odd.premises_ if premise.code == "label-types"]
     assert stated == ([] if library == "NumPy" else [False])
 
 

@@ -323,7 +323,7 @@ SHRINKING = {
     "number of features": (
         lambda folder, few: lines(folder, "t.svm", [f"{at % 2} {at % 5}:1" for at in range(60)]
                                   + ["1 9:1"] * (not few)),
-        ReadOptions(), "number of features", {"n_features": 10},
+        ReadOptions(), "number-of-features", {"n_features": 10},
     ),
     "the role of a column": (
         lambda folder, few: lines(folder, "t.csv", ["x,y,z", *NUMBERED[: None if few else 30]]
@@ -354,7 +354,7 @@ def test_what_shrinks_with_the_rows_of_a_file_is_declared_or_a_premise(what, tmp
         folder = tmp_path / f"{few} {how is options}"
         folder.mkdir()
         dataset = open_files(write(folder, few), how)
-        (named,) = [one for one in dataset.premises if one.what == premise]
+        (named,) = [one for one in dataset.premises if one.code == premise]
         assert named.declared == (how is not options)
         schemas.append(dataset.schema)
     assert schemas[0] != schemas[2], "what is inferred did not shrink, so nothing was asked"
@@ -367,11 +367,11 @@ INFERRED = {
     "classes of ballots": (BallotClassifier(near=1.0), X, "classes"),
     "classes of neighbours": (NeighborVoteClassifier(n_neighbors=3), X, "classes"),
     "classes of drawn subsets": (BinomialSelectionClassifier(NEAREST, k=2, n_draws=2, seed=0), X, "classes"),
-    "the length of rows": (finite(3, 1, GaussianNB()), [[1.0]] + [list(row) for row in X[1:]], "number of features"),
+    "the length of rows": (finite(3, 1, GaussianNB()), [[1.0]] + [list(row) for row in X[1:]], "number-of-features"),
     "the length of rows that vote": (BallotClassifier(near=1.0), [[1.0]] + [list(row) for row in X[1:]],
-                                     "number of features"),
+                                     "number-of-features"),
     "types of columns": (finite(3, 1), FRAME, "schema"),
-    "which columns are categories": (finite(3, 1), FRAME, "categorical columns"),
+    "which columns are categories": (finite(3, 1), FRAME, "categorical-columns"),
     "units of columns": (BallotClassifier(near=1.0), FRAME, "map"),
 }  # fmt: skip
 
@@ -380,5 +380,5 @@ INFERRED = {
 @pytest.mark.parametrize("what", INFERRED)
 def test_what_a_model_reads_off_all_rows_is_a_premise(what):
     model, samples, premise = INFERRED[what]
-    (named,) = [one for one in clone(model).fit(samples, Y).premises_ if one.what == premise]
+    (named,) = [one for one in clone(model).fit(samples, Y).premises_ if one.code == premise]
     assert not named.declared

@@ -236,7 +236,7 @@ def test_trusted_state_is_a_premise_with_its_digest():
     said = str(model.certify(X[:3]))
     digest = fitted_parts(learner)[0].digest
     place = "estimator.steps[0][1] (FrozenEstimator of StandardScaler)"
-    assert f"Premise: {PREMISE}: {place} sha256 {digest} (declared)" in said
+    assert f"Premise: parts given fitted: {place} sha256 {digest} (declared)" in said
     other = FiniteAggregationClassifier(
         make_pipeline(FrozenEstimator(OTHER), GaussianNB()), k=3, d=1, classes=range(10), trusted_state=True
     ).fit(X, Y)
@@ -260,8 +260,8 @@ def test_runs_state_it_and_verify_knows(tmp_path):
     learner = make_pipeline(FrozenEstimator(SCALER), GaussianNB())
     model = FiniteAggregationClassifier(learner, k=3, d=1, classes=range(10), trusted_state=True)
     outcome = run(dataset, model, tmp_path / "run", RunSettings(undefended=False))
-    assert any(premise.startswith(PREMISE) for premise in outcome.manifest.premises)
-    assert "fitted before the split: nothing, as far as can be seen (by default)" in outcome.manifest.premises
+    assert any(premise.code == PREMISE for premise in outcome.manifest.premises)
+    assert "fitted before the split: nothing, as far as can be seen (by default)" in map(str, outcome.manifest.premises)
     verdict = verify(tmp_path / "run", data=dataset, estimator=learner, retrain=3)
     assert verdict.ok, str(verdict)
     assert "what it was fitted on is the maker's word" in str(verdict)
@@ -269,7 +269,7 @@ def test_runs_state_it_and_verify_knows(tmp_path):
     assert not verify(tmp_path / "run", data=dataset, estimator=other, retrain=3).ok
     again = FiniteAggregationClassifier.load(tmp_path / "run" / "models")
     again.update(remove=[0], data=(X[:150], Y[:150]))
-    assert PREMISE in {premise.what for premise in again.premises_}
+    assert PREMISE in {premise.code for premise in again.premises_}
 
 
 def test_a_pipeline_in_front_that_arrives_fitted_is_told_of():

@@ -123,7 +123,7 @@ def test_a_run_with_a_learner_of_ones_own_is_made_reopened_and_verified(folder):
     """The two worker processes find the module where the user is."""
     done = as_process("run", "fish.csv", "--learner", "my_learners:Mine", *SHAPE[:-1], 2, "--out", "run", "--json")
     premises = json.loads(done.stdout)["premises"]
-    assert "learner: Mine(), brought as my_learners:Mine (declared)" in premises
+    assert "learner: Mine(), given as my_learners:Mine (declared)" in premises
     manifest = read_record(folder / "run" / "manifest.json")
     assert manifest["asked"]["learner"] == "my_learners:Mine"
     said = poisonproof("update", "run", "--remove", 3, code=2).stderr

@@ -13,6 +13,7 @@ from poisonproof.ballots.maps import map_for
 from poisonproof.planning import families
 from poisonproof.planning.families import Candidate, best_of_each, candidates, where_samples_vote
 from poisonproof.system.files import read_record
+from tests.helpers.premises import in_words
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +71,10 @@ def test_one_question_gets_one_answer_which_is_a_premise_and_is_kept(table):
     manifest = read_record(table.parent / "run" / "manifest.json")
     choice = manifest["asked"]["choice"]
     assert f"method: {choice['why']}" in done.stderr
-    assert f"choice of method: {choice['why']} (chosen from this data)" in manifest["premises"]
+    assert f"choice of method: {choice['why']} (chosen from this data)" in in_words(manifest)
     assert choice["why"].startswith(choice["method"])
-    what = {"neighbours": "number of neighbours", "ballots": "near", "ensemble": "spread"}[choice["method"]]
-    (stated,) = [premise for premise in manifest["premises"] if premise.startswith(f"{what}: ")]
+    what = {"neighbours": "number of neighbors", "ballots": "near", "ensemble": "spread"}[choice["method"]]
+    (stated,) = [premise for premise in in_words(manifest) if premise.startswith(f"{what}: ")]
     assert stated.endswith("(chosen from this data)")
     for family in ("neighbours", "ensemble"):
         assert family in choice["why"]
@@ -126,7 +127,7 @@ def test_who_names_k_gets_base_classifiers_even_by_the_number_that_is_the_defaul
     assert "choice of method" not in done.stderr
     manifest = read_record(tmp_path / "run" / "manifest.json")
     assert manifest["settings"]["k"] == k
-    (spread,) = [premise for premise in manifest["premises"] if premise.startswith("spread: ")]
+    (spread,) = [premise for premise in in_words(manifest) if premise.startswith("spread: ")]
     assert spread.endswith("(by default)" if k == 20 else "(declared)")
 
 
@@ -135,7 +136,7 @@ def test_who_names_k_gets_base_classifiers_even_by_the_number_that_is_the_defaul
     [
         ("ensemble", {"k": 6, "d": 2}, r"spread: k = 6, d = 2, digest \w{16}"),
         ("ballots", {"near": 2.1}, r"near: distance ≤ 2\.1, squared ≤ \d+ steps"),
-        ("neighbours", {"n_neighbors": 5}, "number of neighbours: 5"),
+        ("neighbours", {"n_neighbors": 5}, "number of neighbors: 5"),
     ],
 )
 def test_what_a_pilot_chose_is_run_changed_asked_verified_and_attested(
@@ -149,7 +150,7 @@ def test_what_a_pilot_chose_is_run_changed_asked_verified_and_attested(
     for remove in (None, "3,17"):
         if remove is not None:
             poisonproof("update", run, "--remove", remove)
-        premises = read_record(run / "manifest.json")["premises"]
+        premises = in_words(read_record(run / "manifest.json"))
         assert premises == [premise.words for premise in Certificate.load(run / "certificate.npz").premises]
         assert any(re.fullmatch(rf"{what} \(chosen from this data\)", premise) for premise in premises), premises
         poisonproof("predict", run, table, "--json")
@@ -166,8 +167,8 @@ def test_whether_there_are_rows_for_a_pilot_belongs_to_the_choice(table, tmp_pat
     assert "method: ensemble; no pilot could be made" in done.stderr
     manifest = read_record(tmp_path / "run" / "manifest.json")
     assert manifest["settings"]["k"] == 54
-    assert "choice of method: ensemble, without a pilot (chosen from this data)" in manifest["premises"]
-    (spread,) = [premise for premise in manifest["premises"] if premise.startswith("spread: ")]
+    assert "choice of method: ensemble, without a pilot (chosen from this data)" in in_words(manifest)
+    (spread,) = [premise for premise in in_words(manifest) if premise.startswith("spread: ")]
     assert spread.endswith("(chosen from this data)")
     assert poisonproof("verify", tmp_path / "run", code=5).stdout.startswith("CONSISTENT")
 

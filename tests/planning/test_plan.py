@@ -49,6 +49,7 @@ from poisonproof.planning.plan import (
     make_plan,
 )
 from poisonproof.system.files import read_record, write_record
+from tests.helpers.premises import in_words
 
 
 def blobs(n_test=150):
@@ -431,7 +432,7 @@ def test_plan_then_run_then_predicted_beside_obtained(table, tmp_path):
     manifest = read_record(folder / "manifest.json")
     digest = Spread.random(choice.k, choice.d).digest[:16]
     premise = f"spread: k = {choice.k}, d = {choice.d}, digest {digest} (chosen from this data)"
-    assert [stated for stated in manifest["premises"] if f"k = {choice.k}" in stated] == [premise]
+    assert [stated for stated in in_words(manifest) if f"k = {choice.k}" in stated] == [premise]
     assert (manifest["settings"]["k"], manifest["settings"]["d"]) == (choice.k, choice.d)
     page = (folder / "report.html").read_text()
     assert "What was planned, and what came out" in page
@@ -441,12 +442,12 @@ def test_plan_then_run_then_predicted_beside_obtained(table, tmp_path):
     assert record["plan"]["certified_fraction"]["predicted"] == choice.certified
     certificate = Certificate.load(folder / "certificate.npz")
     assert record["plan"]["clean_accuracy"]["obtained"] == record["clean_accuracy"]
-    assert [stated.declared for stated in certificate.premises if stated.what == "spread"] == [False]
+    assert [stated.declared for stated in certificate.premises if stated.code == "spread"] == [False]
     assert verify(folder).consistent
 
     said("update", folder, "--remove", "3", "--n-jobs", 1)
     manifest = read_record(folder / "manifest.json")
-    assert premise in manifest["premises"]
+    assert premise in in_words(manifest)
     assert "time to train and vote" not in (folder / "report.html").read_text()
     assert premise in (folder / "report.html").read_text()
 

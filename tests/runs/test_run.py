@@ -36,6 +36,7 @@ from poisonproof.runs.run import run
 from poisonproof.system.files import open_arrays, read_record, sha256_of
 from poisonproof.training.pooled_files import FEATURES, POOLED_FILES
 from research.maps.digits import DigitFeatures
+from tests.helpers.premises import in_words
 
 DIGITS = data.load("digits")
 RESULTS = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
@@ -88,7 +89,7 @@ def test_a_run_holds_what_the_estimator_says(whole):
     manifest = read_record(whole / "manifest.json")
     assert manifest["status"] == "complete"
     assert all(sha256_of(whole / name) == digest for name, digest in manifest["files"].items())
-    assert "classes: 10 labels, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 (declared)" in manifest["premises"]
+    assert "classes: 10 labels, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 (declared)" in in_words(manifest)
 
 
 def test_an_interrupted_run_goes_on_and_ends_with_the_same_bytes(whole, tmp_path, monkeypatch):

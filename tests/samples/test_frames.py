@@ -95,20 +95,20 @@ def test_without_a_schema_the_same_cell_reaches_everybody_and_the_premise_says_w
 
 
 def premise(model, what="schema"):
-    return next((str(premise) for premise in model.premises_ if premise.what == what), None)
+    return next((str(premise) for premise in model.premises_ if premise.code == what), None)
 
 
 def test_ids_that_are_numbers_are_somebody_elses_word_too(tmp_path):
     """One bad id turns all of them to text in pd.read_csv: a whole number is then still itself, and nothing else is."""
     X, y, clinics = by_pandas(written(tmp_path / "clean.csv"))
     numbers = model(kind="group").fit(X, y, clinics)
-    assert premise(numbers, "contributor ids") == (
+    assert premise(numbers, "contributor-ids") == (
         "contributor ids: types were decided by whoever read this column (chosen from this data)"
     )
-    assert premise(numbers, "label types").startswith("label types: types were decided by whoever read this column")
+    assert premise(numbers, "label-types").startswith("label types: types were decided by whoever read this column")
     assert not len(changed(numbers, model(kind="group").fit(X, y, clinics.astype(str))))
     mine = model(kind="group").fit(X, y.tolist(), clinics.tolist())
-    assert premise(mine, "contributor ids") is premise(mine, "label types") is None
+    assert premise(mine, "contributor-ids") is premise(mine, "label-types") is None
 
 
 def test_our_reader_gives_what_a_row_holds_whatever_the_others_do(tmp_path):

@@ -53,13 +53,13 @@ def test_saved_votes_come_back_mapped_and_whole(tmp_path, classes):
 
 @pytest.mark.parametrize(("split", "inferred"), [(None, False), ("content", True)])
 def test_votes_made_by_hand_list_their_premises_like_every_other(split, inferred):
-    stated = {premise.what: premise for premise in some_votes(split=split, classes_inferred=inferred).premises}
+    stated = {premise.code: premise for premise in some_votes(split=split, classes_inferred=inferred).premises}
     assert str(stated["spread"]) == f"spread: {SPREAD}; the subsets were made with this spread (declared)"
     assert str(stated["split"]) == ("split: content, float64 (declared)" if split else "split: not known (by default)")
     assert stated["classes"].declared is not inferred
     assert stated["votes"].value.startswith("made elsewhere: column i is a function of subset i")
     own = Premise("model", "public", declared=True)
-    assert {premise.what for premise in some_votes(premises=[own]).premises} == {*stated, "model"}
+    assert {premise.code for premise in some_votes(premises=[own]).premises} == {*stated, "model"}
 
 
 def test_another_spread_than_that_of_the_subsets_makes_radii_too_large_and_is_a_premise(tmp_path):

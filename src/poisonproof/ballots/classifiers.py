@@ -24,7 +24,7 @@ from poisonproof.ballots.tallies import Ballots, Neighbours, Voices
 from poisonproof.ballots.voters import Described, Known, Map, Voters, count_cells, nearest_voters
 from poisonproof.core.certificate import Certificate
 from poisonproof.core.split import Split
-from poisonproof.core.votes import labels_in_words, vote_dtype
+from poisonproof.core.votes import vote_dtype
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.base import (
     CertifiedClassifier,
@@ -39,7 +39,7 @@ from poisonproof.estimators.base import (
 from poisonproof.estimators.surroundings import seen_around
 from poisonproof.learners.feature_maps import WIDTH, PublicMap
 from poisonproof.learners.inspection import describe
-from poisonproof.premises import Premise, declared_if
+from poisonproof.premises import Premise, declared_if, restated
 from poisonproof.samples.cells import order_of_cell
 from poisonproof.samples.convert import row_numbers
 from poisonproof.samples.frames import as_frame
@@ -57,7 +57,7 @@ from poisonproof.samples.labels import (
 from poisonproof.system.determinism import at_most_threads
 
 DEFAULT_SCALE = 64.0
-OF_THE_RULE = ("map", "near", "class sizes", "voices", "number of neighbours")
+OF_THE_RULE = ("map", "near", "class-sizes", "votes-per-contributor", "number-of-neighbors")
 """Premises whose parameters are read when the vote is held."""
 
 
@@ -292,8 +292,8 @@ class SampleVoteClassifier(CertifiedClassifier):
     @property
     def _premises_in_use(self) -> tuple[Premise, ...]:
         """Those of the fit, with the rule of the vote as it stands now: what `certify` asks for may be set after it."""
-        now = {premise.what: premise for premise in self._own_premises() if premise.what in OF_THE_RULE}
-        rule = [(premise, now.get(premise.what, premise)) for premise in self.premises_]
+        now = {premise.code: premise for premise in self._own_premises() if premise.code in OF_THE_RULE}
+        rule = [(premise, now.get(premise.code, premise)) for premise in self.premises_]
         return tuple(before if before.value == after.value else after for before, after in rule)
 
     @property
@@ -432,8 +432,8 @@ class SampleVoteClassifier(CertifiedClassifier):
 
     def _restate(self, more: tuple[Premise, ...]) -> None:
         """The premises after an update, with ``more``: classes may be others, and what was chosen stays so."""
-        classes, premises = labels_in_words(self.classes_), dict.fromkeys((*self.premises_, *more))
-        self.premises_ = tuple(replace(p, value=classes) if p.what == "classes" else p for p in premises)
+        premises = restated(self.premises_, more)
+        self.premises_ = tuple(replace(p, value=self.classes_.tolist()) if p.code == "classes" else p for p in premises)
 
     def _report_dropped(self) -> None:
         for oddity in self._oddities:
@@ -501,22 +501,19 @@ class BallotRules(SampleVoteClassifier):
 
     def _own_premises(self) -> list[Premise]:
         """Map, threshold, class sizes."""
-        near = Premise("near", self._near_in_words(), declared=True)
+        near = Premise("near", self._near_facts(), declared=True)
         return [*super()._own_premises(), near, self._sizes_premise()]
 
-    def _near_in_words(self) -> str:
+    def _near_facts(self) -> dict[str, Any]:
         if self.metric == "cosine":
-            return f"cosine ≥ {(STEPS - self._limit()) / STEPS:.7g}"
-        return f"distance ≤ {self.near:g}, squared ≤ {self._limit()} steps"
+            return {"cosine": (STEPS - self._limit()) / STEPS}
+        return {"distance": float(self.near), "squared_steps": int(self._limit())}
 
     def _sizes_premise(self) -> Premise:
         if not self.sizes_.any():
-            return Premise("class sizes", "none declared: all classes count as equally large", declared=None)
-        listed = zip(self.classes_[:12].tolist(), self.sizes_[:12].tolist(), strict=True)
-        sizes = ", ".join(f"{label}: {size}" for label, size in listed) + (", …" if len(self.classes_) > 12 else "")
-        return Premise(
-            "class sizes", f"{sizes}; from {self.class_sizes_from or 'the caller, outside this data'}", declared=True
-        )
+            return Premise("class-sizes", None, declared=None)
+        sizes = [list(pair) for pair in zip(self.classes_.tolist(), self.sizes_.tolist(), strict=True)]
+        return Premise("class-sizes", {"sizes": sizes, "source": self.class_sizes_from}, declared=True)
 
     def _settle_classes(self) -> None:
         super()._settle_classes()
@@ -701,13 +698,12 @@ class BallotClassifier(BallotRules):
     def _own_premises(self) -> list[Premise]:
         premises = super()._own_premises()
         if self.split_.kind == "group":
-            voices = f"{self.voices} for each contributor; ids are authenticated"
-            premises.append(Premise("voices", voices, declared=declared_if(self.voices != 1)))
+            premises.append(Premise("votes-per-contributor", self.voices, declared=declared_if(self.voices != 1)))
         return premises
 
     def _sizes_premise(self) -> Premise:
         if self._one_sided:
-            return Premise("class sizes", "none needed: far samples count 0", declared=True)
+            return Premise("class-sizes", {}, declared=True)
         return super()._sizes_premise()
 
 
@@ -846,4 +842,4 @@ class NeighborVoteClassifier(SampleVoteClassifier):
 
     def _own_premises(self) -> list[Premise]:
         """Map and number of neighbours."""
-        return [*super()._own_premises(), Premise("number of neighbours", str(self.n_neighbors), declared=True)]
+        return [*super()._own_premises(), Premise("number-of-neighbors", self.n_neighbors, declared=True)]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from poisonproof.data import Dataset, ReadOptions
     from poisonproof.premises import Premise
 
-PREMISE = "choice of method"
+PREMISE = "choice-of-method"
 DEFAULT_K = 20
 VOTES_PER_POISON = 6  # k for an attack size: it is withstood by a lead of a third of the votes; benchmarks/RESULTS.md
 
@@ -106,7 +106,7 @@ def _of_parameters(choice: dict[str, Any]) -> list[Premise]:
     if choice["method"] == ENSEMBLE:
         return [spread_premise(Spread.random(int(parameters["k"]), int(parameters["d"])), declared=False)]
     (value,) = parameters.values()
-    return [Premise(PARAMETERS[choice["method"]], f"{value:g}", declared=False)]
+    return [Premise(PARAMETERS[choice["method"]], value, declared=False)]
 
 
 def _earlier(out: Path) -> dict[str, Any] | None:

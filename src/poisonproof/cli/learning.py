@@ -39,7 +39,7 @@ def with_learner(
     picked, why, texts = learner_for(samples.schema)
     if name is not None and ":" in name:
         estimator = load_learner(name)
-        premise = Premise("learner", f"{describe(estimator)}, brought as {name}", declared=True)
+        premise = Premise("learner", {"learner": describe(estimator), "given_as": name}, declared=True)
         return replace(samples, premises=(*samples.premises, premise)), estimator
     has_texts = why == THERE_ARE_TEXTS
     if name in TEXT_LEARNERS and name != "auto" and not has_texts:
@@ -52,8 +52,10 @@ def with_learner(
     if name is None and samples.schema is not None:
         if not quiet:
             output.note(f"learner: {picked}, because {why}; --learner chooses another")
-        guessed = any(premise.what == "schema" and not premise.declared for premise in samples.premises)
-        premise = Premise("learner", f"{describe(estimator)}, because {why}", declared=False if guessed else None)
+        guessed = any(premise.code == "schema" and not premise.declared for premise in samples.premises)
+        premise = Premise(
+            "learner", {"learner": describe(estimator), "because": why}, declared=False if guessed else None
+        )
         return replace(samples, premises=(*samples.premises, premise)), estimator
     if name is None:
         samples = replace(samples, premises=(*samples.premises, Premise("learner", describe(estimator), declared=None)))
@@ -76,7 +78,7 @@ def _behind_encoder(samples: Dataset, name: str | None, encoder: str, *, quiet: 
     if name is None:
         premises.append(Premise("learner", describe(estimator), declared=None))
     elif ":" in name:
-        premises.append(Premise("learner", f"{describe(estimator)}, brought as {name}", declared=True))
+        premises.append(Premise("learner", {"learner": describe(estimator), "given_as": name}, declared=True))
     if name is None and not quiet:
         output.note(f"encoder: {encoder}, {chosen.record.trained_on}; learner: {HEAD}; both are premises")
     return replace(samples, premises=tuple(premises)), estimator

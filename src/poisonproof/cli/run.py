@@ -297,7 +297,7 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
                 "base_accuracy": outcome.base_accuracy,
                 **summary.as_dict(),
                 "rare_class": None if scarcity is None else scarcity.as_dict(),
-                "premises": list(outcome.manifest.premises or ()),
+                "premises": [premise.words for premise in outcome.manifest.premises or ()],
                 "seconds": outcome.seconds,
                 "plan": {figure.name: figure.as_dict() for figure in planned} or None,
             }

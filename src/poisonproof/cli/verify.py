@@ -191,7 +191,7 @@ def at_hand(
 
 def _with_words(dataset: Dataset, source: str, test: Path | None = None) -> AtHand:
     """These data, with where they and their test samples come from."""
-    tests = [f"from {test.name}"] if test else [one.value for one in dataset.premises if one.what == "test samples"]
+    tests = [f"from {test.name}"] if test else [one.value for one in dataset.premises if one.code == "test-samples"]
     return AtHand(dataset, f"{source} (test samples: {tests[0]})" if tests else source)
 
 

@@ -344,9 +344,7 @@ def reachable_partitions(reachable: ArrayLike, n_partitions: int) -> NDArray[np.
 
 def reachable_premise(partitions: NDArray[np.int64], n_partitions: int) -> Premise:
     """The premise: how many, and which, all of them, so that a reader can compute the radii again."""
-    runs = np.split(partitions, np.flatnonzero(np.diff(partitions) > 1) + 1) if len(partitions) else []
-    names = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs) or "none"
-    return Premise("reachable partitions", f"{len(partitions)} of {n_partitions}: {names}", declared=True)
+    return Premise("reachable-partitions", {"n": n_partitions, "partitions": partitions.tolist()}, declared=True)
 
 
 ROWS_PER_TASK = 512

@@ -139,6 +139,11 @@ class Split:
     def __str__(self) -> str:
         return f"{self.kind}, {self.dtype}{', labels hashed' if self.hash_labels else ''}"
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """How samples are told apart, for a premise."""
+        return {"kind": self.kind, "dtype": self.dtype, "hash_labels": self.hash_labels}
+
     def as_dict(self) -> dict[str, Any]:
         """The record as plain values, for a file."""
         record = asdict(self)

@@ -268,6 +268,11 @@ class Spread:
             raise DamagedFileError(f"{path} is altered: its spread does not have the digest that the file states.")
         return spread
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What tells it from others, for a premise."""
+        return {"k": self.k, "d": self.d, "digest": self.digest}
+
     def __str__(self) -> str:
         return f"k = {self.k:g}, d = {self.d}, digest {self.digest[:16]}"
 

@@ -112,7 +112,7 @@ class Votes:
         Spread and split are those of the file; ``more`` are the other parameters.
         """
         spread, split = made_with(subsets)
-        stated = Premise("spread", f"{spread}; as it was written with the subsets", declared=True)
+        stated = Premise("spread", spread.facts | {"note": "as it was written with the subsets"}, declared=True)
         return cls(matrix, spread, classes, split, **{**more, "premises": (stated, *more.get("premises", ()))})
 
     @property
@@ -281,25 +281,19 @@ def _of_votes(
     given: tuple[Premise, ...], spread: Spread, split: Split | None, classes: NDArray[Any], *, inferred: bool
 ) -> tuple[Premise, ...]:
     """The premises of votes; of those that no estimator made, what nobody can see in a matrix, too."""
-    if any(premise.what == "learner" for premise in given):
+    if any(premise.code == "learner" for premise in given):
         return given
-    how = Premise("split", "not known", declared=None) if split is None else Premise("split", str(split), declared=True)
     made_elsewhere = (
         "made elsewhere: column i is a function of subset i, of i and of the test sample alone, and nothing was fitted "
         "on training samples before they were split"
     )
     standing = (
-        Premise("spread", f"{spread}; the subsets were made with this spread", declared=True),
-        how,
-        Premise("classes", labels_in_words(classes), declared=not inferred),
+        Premise("spread", spread.facts | {"note": "the subsets were made with this spread"}, declared=True),
+        Premise("split", None if split is None else split.facts, declared=None if split is None else True),
+        Premise("classes", classes.tolist(), declared=not inferred),
         Premise("votes", made_elsewhere, declared=None),
     )
     return restated(standing, given)
-
-
-def labels_in_words(labels: NDArray[Any]) -> str:
-    """A class list, shortened."""
-    return f"{len(labels)} labels, {', '.join(map(str, labels[:12]))}{', …' if len(labels) > 12 else ''}"
 
 
 def _checked_matrix(matrix: ArrayLike, spread: Spread, n_classes: int) -> NDArray[Any]:

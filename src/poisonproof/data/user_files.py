@@ -338,21 +338,21 @@ def records_premise(spanning: Sequence[int] | None, schema: Schema) -> tuple[Pre
 def held_out_premise(options: ReadOptions, *, of_file: bool = False, grouped: bool = False) -> Premise:
     """Where the test samples come from."""
     if options.test is not None:
-        return Premise("test samples", f"from {options.test.name}", declared=True)
+        return Premise("test-samples", f"from {options.test.name}", declared=True)
     if of_file:
-        return Premise("test samples", "those of the file", declared=True)
+        return Premise("test-samples", "those of the file", declared=True)
     by = "contributor" if grouped else "content"
     value = f"{share_of(options):g} of all, held out by a hash of their {by}"
-    return Premise("test samples", value, declared=declared_if(options.held_out is not None))
+    return Premise("test-samples", value, declared=declared_if(options.held_out is not None))
 
 
 def more_premises(schema: Schema) -> tuple[Premise, ...]:
     """What the model would otherwise list as chosen from the data, though the schema says it."""
     declared = not schema.guessed
-    width = Premise("number of features", str(_width(schema)), declared=declared)
+    width = Premise("number-of-features", _width(schema), declared=declared)
     if not isinstance(schema, TableSchema) or set(schema.named(*FEATURES)) == set(schema.named("number")):
         return (width,)
-    categories = Premise("categorical columns", ", ".join(schema.named("category")) or "none", declared=declared)
+    categories = Premise("categorical-columns", ", ".join(schema.named("category")) or "none", declared=declared)
     return (width,) if schema.only_texts else (width, categories)
 
 

@@ -97,12 +97,7 @@ class EncoderRecord:
     @property
     def premise(self) -> Premise:
         """What certificates of embedded samples take as given."""
-        value = (
-            f"{self.name} {self.version}, {self.source}, licence {self.licence}, weights sha256 {self.weights}, "
-            f"{self.preprocessing}, {'' if self.width is None else f'{self.width} numbers, '}{self.length:g} steps per "
-            f"unit; trained on {self.trained_on}"
-        )
-        return Premise("encoder", value, declared=True)
+        return Premise("encoder", self.as_dict(), declared=True)
 
     def as_dict(self) -> dict[str, Any]:
         """For a file."""

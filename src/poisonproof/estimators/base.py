@@ -16,7 +16,6 @@ from sklearn.utils.validation import validate_data
 
 from poisonproof import registry
 from poisonproof.core.split import Split
-from poisonproof.core.votes import labels_in_words
 from poisonproof.data.store import PartitionStore
 from poisonproof.display import shown
 from poisonproof.errors import PoisonproofError
@@ -329,10 +328,8 @@ def shared_premises(model: EnsembleClassifier, data: TrainingData, split: Split)
 def data_premises(classes: NDArray[Any], declared: bool, samples: Samples, split: Split) -> list[Premise]:
     """Classes, form of the samples, and what was fitted before; ``declared`` says whether the class list is."""
     return [
-        Premise("classes", labels_in_words(classes), declared=declared),
-        Premise(
-            "number of features", str(samples.n_features), declared=split.n_features is not None or _by_schema(split)
-        ),
+        Premise("classes", classes.tolist(), declared=declared),
+        Premise("number-of-features", samples.n_features, declared=split.n_features is not None or _by_schema(split)),
         NOTHING_BEFORE,
     ]
 
@@ -342,7 +339,7 @@ def table_premises(samples: Samples, split: Split) -> list[Premise]:
     if not isinstance(samples, TableSamples):
         return []
     categorical = [str(column.name) for column in samples.columns if column.categorical]
-    columns = Premise("categorical columns", ", ".join(categorical) or "none", declared=_by_schema(split))
+    columns = Premise("categorical-columns", ", ".join(categorical) or "none", declared=_by_schema(split))
     return [columns, _schema_premise(samples, split)]
 
 
@@ -353,8 +350,8 @@ def _by_schema(split: Split) -> bool:
 def typed_premises(labels: Any, ids: Any) -> tuple[Premise, ...]:
     """That another library decided on the type of a column of labels or ids, which one odd cell can change for all."""
     return tuple(
-        Premise(what, "types were decided by whoever read this column", declared=False)
-        for what, column in (("label types", labels), ("contributor ids", ids))
+        Premise(code, "types were decided by whoever read this column", declared=False)
+        for code, column in (("label-types", labels), ("contributor-ids", ids))
         if is_arrow_column(column) or (hasattr(column, "astype") and not isinstance(column, np.ndarray))
     )
 

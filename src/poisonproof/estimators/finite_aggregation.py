@@ -256,13 +256,13 @@ class FiniteAggregationClassifier(EnsembleClassifier):
 
     def _train(self, given: TrainingArrays, earlier: tuple[Any, NDArray[np.uint8]] | None) -> NDArray[np.int64]:
         """Train what ``earlier`` base classifiers, with their digests, do not already give; which ones that was."""
-        stated = {premise.what: premise for premise in getattr(self, "premises_", ()) if premise.declared is False}
+        stated = {premise.code: premise for premise in getattr(self, "premises_", ()) if premise.declared is False}
         prepared = prepare(self, given.X, given.y, given.groups).with_premises(given.typed)
         self._set_prepared(prepared)
         if earlier is None:
             self._see_surroundings()
         else:  # what a search chose, or learned before the split, stays so
-            self.premises_ = tuple(_as_stated(premise, stated.get(premise.what)) for premise in self.premises_)
+            self.premises_ = tuple(_as_stated(premise, stated.get(premise.code)) for premise in self.premises_)
         digests = prepared.digests
         same = np.zeros(len(digests), np.bool_)
         if earlier is not None and earlier[1].shape == digests.shape:  # with another k, every subset is another
@@ -376,4 +376,4 @@ def _as_stated(premise: Premise, earlier: Premise | None) -> Premise:
     """A premise as it was stated before, by which it was not declared; unless what it says has changed since."""
     if earlier is None or premise.declared is False:
         return premise
-    return earlier if earlier.value == premise.value or premise.what == BEFORE else premise
+    return earlier if earlier.value == premise.value or premise.code == BEFORE else premise

@@ -211,7 +211,7 @@ def premises_of(model: EnsembleClassifier, data: TrainingData, spread: Spread, s
         spread_premise(spread),
         Premise(
             "split",
-            str(split),
+            split.facts,
             declared=declared_if((split.kind, split.dtype, split.hash_labels) != ("content", "float64", False)),
         ),
         *shared_premises(model, data, split),
@@ -221,4 +221,4 @@ def premises_of(model: EnsembleClassifier, data: TrainingData, spread: Spread, s
 def spread_premise(spread: Spread, *, declared: bool = True, defaults: Sequence[tuple[int, int]] = DEFAULTS) -> Premise:
     """Which spread it is; pseudo-random shifts for one of these k and d are a default, unless they were chosen."""
     by_default = declared and any(spread == Spread.random(k, d) for k, d in defaults)
-    return Premise("spread", str(spread), declared=None if by_default else declared)
+    return Premise("spread", spread.facts, declared=None if by_default else declared)

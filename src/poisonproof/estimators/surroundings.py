@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sklearn.utils import get_tags
@@ -18,8 +18,8 @@ from poisonproof.learners.inspection import fitted_parts
 from poisonproof.premises import Premise
 from poisonproof.system.machine import is_a
 
-BEFORE = "fitted before the split"
-NOTHING_BEFORE = Premise(BEFORE, "nothing, as far as can be seen", declared=None)
+BEFORE = "fitted-before-the-split"
+NOTHING_BEFORE = Premise(BEFORE, [], declared=None)
 STATELESS = (  # they learn nothing, and scikit-learn 1.6 does not say so of the second
     "sklearn.feature_extraction._hash.FeatureHasher",
     "sklearn.feature_extraction.text.HashingVectorizer",
@@ -44,8 +44,8 @@ class Surroundings:
         return tuple(self._restated(premise) for premise in premises)
 
     def _restated(self, premise: Premise) -> Premise:
-        if premise.what == BEFORE and self.fitted:
-            return Premise(BEFORE, self.words, declared=False)
+        if premise.code == BEFORE and self.fitted:
+            return Premise(BEFORE, list(self.fitted), declared=False)
         heads = {name.partition("__")[0] for name in self.chosen}
         names = {
             "spread": OF_THE_SPREAD,
@@ -54,12 +54,12 @@ class Surroundings:
             "classes": ("classes",),
             "map": ("features", "scale", "metric"),
             "near": ("near", "metric"),
-            "number of neighbours": ("n_neighbors",),
-            "class sizes": ("class_sizes", "one_sided"),
-            "voices": ("voices",),
+            "number-of-neighbors": ("n_neighbors",),
+            "class-sizes": ("class_sizes", "one_sided"),
+            "votes-per-contributor": ("voices",),
         }
-        if heads & set(names.get(premise.what, ())):
-            return Premise(premise.what, premise.value, declared=False)
+        if heads & set(names.get(premise.code, ())):
+            return replace(premise, declared=False)
         return premise
 
 

@@ -17,12 +17,6 @@ from poisonproof.evidence.facts import ACTS, Facts, Figures
 
 MODEL, TRAINING, TEST = "model", "training-data", "test-data"
 SHA_256 = re.compile(r"[0-9a-f]{64}")
-# The premise that `EncoderRecord` states.
-ENCODER = re.compile(
-    r"(?P<name>.+?) (?P<version>[^ ,]+), (?P<source>.*?), licence (?P<licence>.*?), weights sha256 (?P<weights>\S+), "
-    r".*; trained on (?P<trained_on>.*)",
-    re.DOTALL,
-)
 
 
 def bom(facts: Facts) -> str:
@@ -115,8 +109,7 @@ def _components(facts: Facts) -> Any:
 
 def _encoders(facts: Facts) -> list[dict[str, str]]:
     """Encoders that stand in front of the voters, as the premises of the certificate name them."""
-    named = [ENCODER.match(premise.value) for premise in facts.certificate.premises if premise.what == "encoder"]
-    return [match.groupdict() for match in named if match is not None]
+    return [premise.value for premise in facts.certificate.premises if premise.code == "encoder"]
 
 
 def _summary(facts: Facts) -> str:

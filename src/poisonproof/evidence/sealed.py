@@ -158,10 +158,10 @@ def _without_marks(record: dict[str, Any]) -> dict[str, Any]:
 def _check_premises(stated: list[dict[str, Any]], actual: list[dict[str, Any]]) -> None:
     for premise in actual:
         if premise not in stated:
-            raise NotTrueError(f"The statement leaves out or changes the premise '{premise['what']}' of the run.")
+            raise NotTrueError(f"The statement leaves out or changes the premise '{premise['code']}' of the run.")
     for premise in stated:
         if premise not in actual:
-            raise NotTrueError(f"The statement names the premise '{premise['what']}', which the run does not have.")
+            raise NotTrueError(f"The statement names the premise '{premise['code']}', which the run does not have.")
 
 
 def _check_same(name: str, stated: Any, actual: Any, who: str = "statement") -> None:

@@ -15,6 +15,7 @@ from poisonproof.core.certificate import Certificate
 from poisonproof.errors import missing_extra
 from poisonproof.evidence.facts import Facts
 from poisonproof.evidence.voters import voters_of
+from poisonproof.premises import to_records
 from poisonproof.runs.outcome import threats_of
 
 STATEMENT = "https://in-toto.io/Statement/v1"
@@ -64,10 +65,7 @@ def of_the_run(certificate: Certificate, manifest: dict[str, Any]) -> dict[str, 
             "deterministic": True,
         },
         "threat_model": threats_of(certificate),
-        "premises": [
-            {"what": premise.what, "value": premise.value, "declared": premise.declared}
-            for premise in certificate.premises
-        ],
+        "premises": to_records(certificate.premises),
     }
 
 

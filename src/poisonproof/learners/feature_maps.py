@@ -27,7 +27,7 @@ from poisonproof.system.compiled import njit
 from poisonproof.system.determinism import in_threads, one_linear_algebra_thread
 
 LONGEST = 4095  # its square is below 2**24, up to which sums of integers are exact in single precision
-WIDTH = "width of the map"
+WIDTH = "width-of-the-map"
 MEASURED_ON = 32  # samples that say how many numbers a function gives
 ASKED_TWICE = 8
 

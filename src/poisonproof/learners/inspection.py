@@ -28,7 +28,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.learners.feature_maps import PublicMap
 from poisonproof.samples.kinds import Samples
 
-FITTED = "a part of the learner arrived fitted"
+FITTED = "parts-given-fitted"
 GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 DEEPEST = 12
 # What shows all that it is by its own representation.

@@ -7,6 +7,7 @@ every certificate say so.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from poisonproof.ballots.classifiers import BallotClassifier, NeighborVoteClassifier, SampleVoteClassifier
@@ -17,7 +18,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.planning.families import best_of_each, where_samples_vote
 from poisonproof.premises import Premise
 
-PARAMETERS = {"ballots": "near", "neighbours": "number of neighbours"}
+PARAMETERS = {"ballots": "near", "neighbours": "number-of-neighbors"}
 """The premise that states the parameter of each method."""
 
 
@@ -50,8 +51,5 @@ def classifier_by_pilot(
 def by_pilot(premises: Iterable[Premise], method: str) -> tuple[Premise, ...]:
     """The same premises, with the parameter that a pilot chose no longer called declared."""
     return tuple(
-        Premise(premise.what, f"{premise.value}, chosen by a pilot", declared=False)
-        if premise.what == PARAMETERS.get(method)
-        else premise
-        for premise in premises
+        replace(premise, declared=False) if premise.code == PARAMETERS.get(method) else premise for premise in premises
     )

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from poisonproof.errors import DamagedFileError, check_format
-from poisonproof.system.files import read_record, write_record
+from poisonproof.premises import Premise, from_records, to_records
+from poisonproof.system.files import read_record, reading, write_record
 
 FORMAT = "poisonproof run 3"  # 1: votes of pooled learners in files of another kind; 2: digests of 64-bit hashes
 FILE = "manifest.json"
@@ -107,7 +108,7 @@ class Manifest:
     made_in: list[Any] | None = None
     changes: tuple[dict[str, Any], ...] = ()
     changing: dict[str, Any] | None = None
-    premises: tuple[str, ...] | None = None
+    premises: tuple[Premise, ...] | None = None
     notes: tuple[str, ...] | None = None
     threat_model: dict[str, Any] | None = None
     unit: str | None = None
@@ -138,6 +139,9 @@ class Manifest:
         if isinstance(facts.get("settings"), dict):
             facts["settings"] = _record_of(Identity, facts["settings"], SETTINGS_TYPES, f"the settings in {where}")
         facts |= {name: tuple(facts[name]) for name in LISTS if isinstance(facts.get(name), list)}
+        if isinstance(facts.get("premises"), tuple):
+            with reading(where):
+                facts["premises"] = from_records(facts["premises"])
         manifest: Manifest = _record_of(cls, facts, MANIFEST_TYPES, str(where))
         if manifest.status not in STATUSES:
             raise DamagedFileError(f"{where} is damaged: a run has no status {manifest.status!r}.")
@@ -155,6 +159,8 @@ class Manifest:
         """For a file: everything of a complete run, and of others what there is to say."""
         record = {field.name: getattr(self, field.name) for field in fields(self)}
         record |= {name: list(record[name]) for name in LISTS if record[name] is not None}
+        if self.premises is not None:
+            record["premises"] = to_records(self.premises)
         complete = self.status == "complete"
         stated = {
             name: value

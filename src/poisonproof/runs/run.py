@@ -191,7 +191,7 @@ def _finished(
     return manifest.changed(n_train=n_train, of=n_subsets).but(
         status="complete",
         environment=environment(),
-        premises=tuple(premise.words for premise in certificate.premises),
+        premises=certificate.premises,
         notes=notes,
         threat_model=threat_model(ensemble.split),
         unit=certificate.unit,

@@ -110,10 +110,10 @@ def _fitted(dataset: Dataset, model: SampleVoteClassifier) -> SampleVoteClassifi
     fitted: SampleVoteClassifier = type(model)(**model.get_params(deep=False))
     samples: Samples = split.samples(dataset.train.samples)
     fitted.fit(samples, dataset.train.labels, dataset.train.groups)
-    premises = {premise.what: premise for premise in fitted.premises_}
+    premises = {premise.code: premise for premise in fitted.premises_}
     for premise in dataset.premises:
-        rule = premises.get(premise.what) if premise.what in OF_THE_RULE else None
-        premises[premise.what] = premise if rule is None else replace(rule, declared=premise.declared)
+        rule = premises.get(premise.code) if premise.code in OF_THE_RULE else None
+        premises[premise.code] = premise if rule is None else replace(rule, declared=premise.declared)
     fitted.premises_ = tuple(premises.values())
     return fitted
 
@@ -127,7 +127,7 @@ def _finished(
         environment=environment(),
         environments=[environment()],
         made_in=[],
-        premises=tuple(premise.words for premise in certificate.premises),
+        premises=certificate.premises,
         notes=dataset.notes,
         unit=certificate.unit,
         method=certificate.method,

@@ -89,7 +89,7 @@ class StochasticCertificate(Figures):
     @property
     def classes_inferred(self) -> bool:  # type: ignore[override]
         """Whether the class list was read off the training data."""
-        return any(premise.what == "classes" and not premise.declared for premise in self.premises)
+        return any(premise.code == "classes" and not premise.declared for premise in self.premises)
 
     def right(self, y: ArrayLike) -> NDArray[np.bool_]:
         """Whether each prediction is the given label and is certified at all: an abstention is not right."""

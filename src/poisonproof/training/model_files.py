@@ -89,7 +89,7 @@ def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[
         split=Split.from_dict(record["split"]),
         classes=None if record["classes_inferred"] else classes.tolist(),
     )
-    model.trusted_state = any(what == ARRIVED for what, *_ in record["premises"])
+    model.trusted_state = any(premise["code"] == ARRIVED for premise in record["premises"])
     model.spread_, model.split_, model.classes_, model.estimator_ = spread, model.split, classes, model.estimator
     model.classes_inferred_ = record["classes_inferred"]
     model.members_ = engine.load(folder, n_subsets, model.estimator, len(classes), trusted)

@@ -184,7 +184,7 @@ def verify(
 def _names_encoder(premises: Any) -> bool:
     """Whether an encoder is among the premises, whatever stands in their place."""
     listed = premises if isinstance(premises, list | tuple) else ()
-    return any(isinstance(premise, list | tuple) and premise[:1] in (["encoder"], ("encoder",)) for premise in listed)
+    return any(isinstance(premise, dict) and premise.get("code") == "encoder" for premise in listed)
 
 
 def _opened(path: Path, votes: Path | None, reader: Reader) -> Evidence:

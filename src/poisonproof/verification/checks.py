@@ -6,7 +6,6 @@ agree, and whatever follows from something else is computed again.
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 from typing import Any
 
@@ -22,7 +21,7 @@ from poisonproof.verification.content import (
     places_among,
 )
 from poisonproof.verification.evidence import MODEL, Evidence
-from poisonproof.verification.records import same
+from poisonproof.verification.records import same, short
 from poisonproof.verification.theorem import read_spread
 from poisonproof.verification.verdict import NotCheckedError, NotTrueError
 
@@ -79,8 +78,8 @@ def classes(evidence: Evidence) -> str:
             raise NotTrueError(f"{name} and certificate.npz name different classes.")
         if not same(record["classes_inferred"], inferred):
             raise NotTrueError(f"{name} and certificate.npz disagree on whether the classes were inferred.")
-        for what, _, declared in record["premises"]:
-            if what == "classes" and declared is inferred:
+        for code, _, declared in claims.listed(record):
+            if code == "classes" and declared is inferred:
                 raise NotTrueError(
                     f"{name} says that the classes were {'inferred' if inferred else 'declared'}, "
                     "and its premises say the opposite."
@@ -163,64 +162,68 @@ def premises(evidence: Evidence, data: Any) -> str:
         evidence.facts["classes_inferred"],
         by_pilot=by_name.get("spread", [None, True])[1] is False,
     )
-    picked, declared = by_name.get("learner", [settings["learner"], True])
-    if picked == f"{settings['learner']}, brought as {(evidence.manifest.get('asked') or {}).get('learner')}":
+    learner = {"learner": settings["learner"]}
+    picked, declared = by_name.get("learner", [None, True])
+    if same(picked, learner | {"given_as": (evidence.manifest.get("asked") or {}).get("learner")}):
         wanted["learner"] = (picked, True)
-    if "schema" in settings and picked.startswith(f"{settings['learner']}, because "):  # the reader says why
-        wanted["learner"] = (picked, declared)
+    if "schema" in settings and isinstance(picked, dict) and same(picked, learner | {"because": picked.get("because")}):
+        wanted["learner"] = (picked, declared)  # the reader says why
     return hold_premises(by_name, wanted | premises_of_data(settings, by_name, data))
 
 
 def agreed_premises(evidence: Evidence) -> dict[str, list[Any]]:
     """The premises by name, as [value, declared], which every file lists alike; an error if one does not."""
     listed = evidence.facts["premises"]
-    of_votes = [premise for premise in listed if premise[0] != claims.REACHABLE]  # said when they are certified
+    of_votes = [premise for premise in listed if premise["code"] != claims.REACHABLE]  # said when they are certified
     if evidence.manifest and len(of_votes) < len(listed):
         raise NotTrueError("a run reckons with all partitions, and a premise says that only some can be poisoned.")
     for name, record in evidence.records.items():
         if not same(record["premises"], listed if record is evidence.facts else of_votes):
             raise NotTrueError(f"{name} and certificate.npz list different premises.")
     by_name: dict[str, list[Any]] = {}
-    for what, value, declared in listed:
-        if what in by_name:
-            raise NotTrueError(f"the premise '{what}' is stated twice.")
-        by_name[what] = [value, declared]
+    for code, value, declared in claims.listed(evidence.facts):
+        if code in by_name:
+            raise NotTrueError(f"the premise '{code}' is stated twice.")
+        by_name[code] = [value, declared]
     if not evidence.manifest:
         raise NotCheckedError(f"{len(listed)} are stated; only a run says what they must be.")
-    if not same(evidence.manifest["premises"], [claims.in_words(premise) for premise in listed]):
+    if not same(evidence.manifest["premises"], listed):
         raise NotTrueError("manifest.json and certificate.npz list different premises.")
     return by_name
 
 
 def premises_of_data(
     settings: dict[str, Any], by_name: dict[str, list[Any]], data: Any
-) -> dict[str, tuple[str | None, bool | None]]:
+) -> dict[str, tuple[Any, bool | None]]:
     """The premises about how the data were read: of a user's own files, and of the data at hand."""
-    wanted: dict[str, tuple[str | None, bool | None]] = {}
+    wanted: dict[str, tuple[Any, bool | None]] = {}
     if "schema" in settings:
-        wanted |= {"schema": (None, by_name.get("schema", [None, False])[1]), "test samples": (None, True)}
+        wanted |= {"schema": (claims.ANY, by_name.get("schema", [None, False])[1]), "test-samples": (claims.ANY, True)}
     if data is None:
         return wanted
     x = data.train.X
     texts = not hasattr(x, "shape") or len(x.shape) == 1
     width, by_schema = claims.features(settings["split"])
     if width is None:
-        wanted["number of features"] = (str(1 if texts else int(np.prod(x.shape[1:]))), False)
+        wanted["number-of-features"] = (1 if texts else int(np.prod(x.shape[1:])), False)
     if hasattr(x, "columns") and "schema" not in settings:
-        wanted |= {"categorical columns": (None, by_schema), "schema": (None, by_schema)}
-    return wanted | {premise.what: (premise.value, premise.declared) for premise in getattr(data, "premises", ())}
+        wanted |= {"categorical-columns": (claims.ANY, by_schema), "schema": (claims.ANY, by_schema)}
+    return wanted | {premise.code: (premise.value, premise.declared) for premise in getattr(data, "premises", ())}
 
 
-def hold_premises(by_name: dict[str, list[Any]], wanted: dict[str, tuple[str | None, bool | None]]) -> str:
+def hold_premises(by_name: dict[str, list[Any]], wanted: dict[str, tuple[Any, bool | None]]) -> str:
     """An error if one of the premises that must be there is missing or says something else."""
-    for what, (value, declared) in wanted.items():
-        if what not in by_name:
-            raise NotTrueError(f"the premise '{what}' is missing.")
-        if (value is not None and by_name[what][0] != value) or not claims.fits(by_name[what][1], declared):
+    for code, (value, declared) in wanted.items():
+        if code not in by_name:
+            raise NotTrueError(f"the premise '{code}' is missing.")
+        stated, origin = by_name[code]
+        if value is not claims.ANY and not same(stated, value):
             raise NotTrueError(
-                f"the premise '{claims.in_words([what, *by_name[what]])}' does not follow from the settings"
-                + (f", which give '{claims.in_words([what, value, declared])}'." if value is not None else ".")
+                f"the premise '{code}' states {short(stated)}, which does not follow from the settings; "
+                f"they give {short(value)}."
             )
+        if not claims.fits(origin, declared):
+            raise NotTrueError(f"the premise '{code}' is stated with another origin than follows from the settings.")
     return f"{len(by_name)} stated, the same everywhere; that there are no others is the maker's word."
 
 
@@ -382,6 +385,4 @@ def _first_difference(name: str, given: Any, right: Any) -> tuple[str, str, str]
     if isinstance(given, dict) and isinstance(right, dict):
         key = next(key for key in {**right, **given} if not same(given.get(key), right.get(key)))
         return _first_difference(f"{name}: {key}", given.get(key), right.get(key))
-    texts = [json.dumps(value, ensure_ascii=False) for value in (given, right)]
-    one, other = (text if len(text) <= 80 else text[:77] + "…" for text in texts)
-    return name, one, other
+    return name, short(given), short(right)

@@ -1,18 +1,20 @@
-"""What a run's words must be, given its settings: unit, threat model, premises."""
+"""What a run must state, given its settings: unit, threat model, premises."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof.verification.records import same, short
 from poisonproof.verification.theorem import SpreadMap
 from poisonproof.verification.verdict import NotTrueError
 
-PREMISES = ("spread", "split", "learner", "classes", "number of features")
-PREMISES_OF_SAMPLES = ("map", "near", "class sizes", "voices", "number of neighbours", "classes", "number of features")
+PREMISES = ("spread", "split", "learner", "classes", "number-of-features")
+PREMISES_OF_SAMPLES = (
+    *("map", "near", "class-sizes", "votes-per-contributor", "number-of-neighbors", "classes", "number-of-features"),
+)
 KINDS = ("content", "pixel-sum", "group")
 NOT_COVERED = (
     "change a test sample",
@@ -20,11 +22,11 @@ NOT_COVERED = (
     "control the training machine",
 )
 
-EQUALLY_LARGE = "none declared: all classes count as equally large"
-ORIGINS = {True: "declared", None: "by default", False: "chosen from this data"}
-REACHABLE = "reachable partitions"
-CHOSEN = {"near", "number of neighbours"}
-CHOICE = "choice of method"
+ANY: Any = object()
+"""In place of the value of a premise of which only the data tell."""
+REACHABLE = "reachable-partitions"
+CHOSEN = {"near", "number-of-neighbors"}
+CHOICE = "choice-of-method"
 """A premise of runs whose method a pilot chose; the parameters that it chose with it are not declared either."""
 
 
@@ -59,66 +61,71 @@ def premises(
     inferred: bool,
     *,
     by_pilot: bool = False,
-) -> dict[str, tuple[str | None, bool | None]]:
-    """The premises that every run has: what → (value, or None where only the data tell; see `fits`)."""
-    names = f"{len(classes)} labels, {', '.join(map(str, classes[:12]))}{', …' if len(classes) > 12 else ''}"
+) -> dict[str, tuple[Any, bool | None]]:
+    """The premises that every run has: code → (value, or ANY where only the data tell; see `fits`)."""
     width, declared = features(split)
     _, fitted, parts = learner.partition(" [arrived fitted: ")
     return {
-        "fitted before the split": ("nothing, as far as can be seen", None),
-        **({"a part of the learner arrived fitted": (parts.removesuffix("]"), True)} if fitted else {}),
-        "spread": (
-            f"k = {spread.k:g}, d = {spread.d}, digest {spread.digest[:16]}",
-            not by_pilot,
-        ),
-        "split": (f"{split['kind']}, {split['dtype']}{', labels hashed' if split['hash_labels'] else ''}", True),
+        "fitted-before-the-split": ([], None),
+        **({"parts-given-fitted": (parts.removesuffix("]"), True)} if fitted else {}),
+        "spread": ({"k": spread.k, "d": spread.d, "digest": spread.digest}, not by_pilot),
+        "split": ({name: split[name] for name in ("kind", "dtype", "hash_labels")}, True),
         "learner": (learner, True),
-        "classes": (names, not inferred),
-        "number of features": (None if width is None else str(width), declared),
+        "classes": (classes, not inferred),
+        "number-of-features": (ANY if width is None else width, declared),
     }
 
 
 def premises_of_samples(
-    settings: dict[str, Any], inferred: bool, near: str, *, by_pilot: bool = False
-) -> dict[str, tuple[str | None, bool | None]]:
-    """The same where training samples vote; ``near`` in words; ``by_pilot`` if a pilot on this data chose how."""
+    settings: dict[str, Any], inferred: bool, near: dict[str, Any], *, by_pilot: bool = False
+) -> dict[str, tuple[Any, bool | None]]:
+    """The same where training samples vote; ``near`` as the rule gives it; ``by_pilot`` if a pilot chose how."""
     election, classes = settings["election"], settings["classes"]
-    names = f"{len(classes)} labels, {', '.join(map(str, classes[:12]))}{', …' if len(classes) > 12 else ''}"
     width, declared = features(settings["split"])
-    expected: dict[str, tuple[str | None, bool | None]] = {
-        "map": (None, election["map"].get("trusted", True)),
-        "classes": (names, not inferred),
-        "fitted before the split": ("nothing, as far as can be seen", None),
-        "number of features": (None if width is None else str(width), declared),
+    expected: dict[str, tuple[Any, bool | None]] = {
+        "map": (ANY, election["map"].get("trusted", True)),
+        "classes": (classes, not inferred),
+        "fitted-before-the-split": ([], None),
+        "number-of-features": (ANY if width is None else width, declared),
     }
     if election["method"] == "neighbours":
-        return expected | {"number of neighbours": (str(election["n_neighbors"]), not by_pilot)}
-    sizes = election["class_sizes"]
+        return expected | {"number-of-neighbors": (election["n_neighbors"], not by_pilot)}
+    sizes: Any = election["class_sizes"]
     if election["one_sided"] or sizes == "rows":
-        words = "none needed: far samples count 0"
-    elif sizes is None:
-        words = EQUALLY_LARGE
-    else:
-        listed = ", ".join(f"{label}: {size}" for label, size in sizes[:12]) + (", …" if len(sizes) > 12 else "")
-        words = f"{listed}; from {election['class_sizes_from'] or 'the caller, outside this data'}"
-    expected |= {"near": (near, not by_pilot), "class sizes": (words, None if words == EQUALLY_LARGE else True)}
+        sizes = {}
+    elif sizes is not None:
+        sizes = {"sizes": sizes, "source": election["class_sizes_from"]}
+    expected |= {"near": (near, not by_pilot), "class-sizes": (sizes, None if sizes is None else True)}
     if settings["split"]["kind"] == "group":
-        expected["voices"] = (f"{election['voices']} for each contributor; ids are authenticated", True)
+        expected["votes-per-contributor"] = (election["voices"], True)
     return expected
 
 
-def reachable(values: list[str], n: int) -> NDArray[np.bool_]:
+def reachable(values: list[Any], n: int) -> NDArray[np.bool_]:
     """Which of n partitions the premises of that name, of which there may be one, say can be poisoned."""
+    (value,) = values
+    places = value["partitions"]
+    whole = isinstance(places, list) and all(type(place) is int and 0 <= place < n for place in places)
+    if not whole or places != sorted(set(places)) or not same(value, {"n": n, "partitions": places}):
+        raise NotTrueError(f"the premise '{REACHABLE}' does not name partitions of {n}.")
     mask = np.zeros(n, np.bool_)
-    for run in re.findall(r"(?<=[ ])\d+(?:–\d+)?(?=,|$)", values[0].partition(":")[2]):
-        first, _, last = run.partition("–")
-        mask[int(first) : int(last or first) + 1] = True
-    places = np.flatnonzero(mask)
-    runs = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1) if len(places) else []
-    names = ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs) or "none"
-    if values != [f"{len(places)} of {n}: {names}"]:
-        raise NotTrueError(f"the premise '{REACHABLE}' is written in no way that this checker knows.")
+    mask[places] = True
     return mask
+
+
+def listed(record: dict[str, Any]) -> list[tuple[str, Any, bool | None]]:
+    """The premises that a file states: code, value, origin."""
+    for premise in record["premises"]:
+        if not isinstance(premise, dict) or premise.keys() != {"code", "value", "declared"}:
+            raise NotTrueError(f"{short(premise)} is no premise.")
+        if type(premise["code"]) is not str or not isinstance(premise["declared"], bool | None):
+            raise NotTrueError(f"the premise {short(premise['code'])} is of no origin that there is.")
+    return [(premise["code"], premise["value"], premise["declared"]) for premise in record["premises"]]
+
+
+def values(record: dict[str, Any], *codes: str) -> list[Any]:
+    """The values of these premises, in the order in which a file states them."""
+    return [value for code, value, _ in listed(record) if code in codes]
 
 
 def fits(declared: Any, expected: bool | None) -> bool:
@@ -133,9 +140,3 @@ def features(split: dict[str, Any]) -> tuple[int | None, bool]:
         return split["n_features"], split["n_features"] is not None
     named = [role for role in schema["columns"].values() if role in ("number", "category", "text")]
     return len(named), not schema.get("guessed")
-
-
-def in_words(premise: list[Any]) -> str:
-    """A premise [what, value, declared] as the manifest prints it."""
-    what, value, declared = premise
-    return f"{what}: {value} ({ORIGINS[declared]})"

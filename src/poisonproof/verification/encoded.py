@@ -9,8 +9,10 @@ from poisonproof.learners.feature_maps import WIDTH
 from poisonproof.learners.inspection import public_map_of
 from poisonproof.system.archives import map_npy
 from poisonproof.training.pooled_files import FEATURES
+from poisonproof.verification import claims
 from poisonproof.verification.arithmetic import draw
 from poisonproof.verification.ensemble import Ensemble
+from poisonproof.verification.records import same, short
 from poisonproof.verification.verdict import NotCheckedError, NotTrueError
 
 ROWS = 20
@@ -22,12 +24,12 @@ def encoder(ensemble: Ensemble, seed: int) -> str:
     Of embeddings that were kept with base classifiers, some drawn at random are computed again, to the bit.
     """
     at_hand = None if public_map_of(ensemble.learner) is None else public_map_of(ensemble.prepared.data.learner)
-    stated = [value for what, value, _ in ensemble.evidence.facts["premises"] if what in ("encoder", WIDTH)]
+    stated = claims.values(ensemble.evidence.facts, "encoder", WIDTH)
     if at_hand is None:
         raise NotTrueError("the premises name an encoder, but the learner has none.")
-    here = [str(premise.value) for premise in at_hand.premises]
-    if here != stated:
-        raise NotTrueError(f"the encoder at hand is {'; '.join(here)}, but the premises name {'; '.join(stated)}.")
+    here = [premise.value for premise in at_hand.premises]
+    if not same(here, stated):
+        raise NotTrueError(f"the encoder at hand is {short(here)}, but the premises name {short(stated)}.")
     try:
         at_hand.runtime()
     except ImportError as error:

@@ -103,7 +103,7 @@ class Evidence:
     @cached_property
     def reachable(self) -> NDArray[np.bool_] | None:
         """Which partitions can be poisoned, by a premise; None means all."""
-        stated = [value for what, value, _ in self.facts["premises"] if what == claims.REACHABLE]
+        stated = claims.values(self.facts, claims.REACHABLE)
         return claims.reachable(stated, self.spread.n) if stated else None
 
     @property

@@ -186,7 +186,7 @@ def _of_the_files(evidence: Evidence, made: Mapping[str, Check], data: Any) -> I
         yield ", ".join(reports)
     if strange:
         yield f"files that the manifest does not name ({_some(strange)})"
-    if any(premise[0] == claims.REACHABLE for premise in evidence.facts["premises"]):
+    if any(premise["code"] == claims.REACHABLE for premise in evidence.facts["premises"]):
         yield REACHABLE
     yield from _unknown(evidence, made)
     yield from (FIXED_MAP, BEFOREHAND_OF_SAMPLES) if isinstance(evidence, SampleEvidence) else (BEFOREHAND, PURITY)
@@ -207,10 +207,10 @@ def _unknown(evidence: Evidence, made: Mapping[str, Check]) -> Iterator[str]:
         if strange := [name for name in record if name not in known]:
             yield f"entries of {where} that this checker does not know ({_some(strange)})"
     premises = claims.PREMISES_OF_SAMPLES if by_samples else (*claims.PREMISES, claims.REACHABLE)
-    named = {*premises, "schema", "test samples", "categorical columns", "fitted before the split"}
+    named = {*premises, "schema", "test-samples", "categorical-columns", "fitted-before-the-split"}
     if "encoder" in made:  # its weights have the digest on record
-        named |= {"encoder", "width of the map"}
-    if strange := [str(premise[0]) for premise in evidence.facts["premises"] if premise[0] not in named]:
+        named |= {"encoder", "width-of-the-map"}
+    if strange := [str(premise["code"]) for premise in evidence.facts["premises"] if premise["code"] not in named]:
         yield f"premises that this checker does not know ({_some(strange)})"
 
 

@@ -160,6 +160,12 @@ def same(one: Any, other: Any) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
+def short(value: Any) -> str:
+    """A value as JSON, of 80 characters at most."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:77] + "…"
+
+
 def _unzipped(whole: bytes, name: str) -> dict[str, NDArray[Any]]:
     """The arrays of an archive whose members are not packed and lie side by side, so that they fit in its bytes."""
     arrays: dict[str, NDArray[Any]] = {}

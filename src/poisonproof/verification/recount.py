@@ -98,12 +98,12 @@ def greatest_distance(election: dict[str, Any]) -> int:
     return min(math.floor((near * Fraction(election["steps_per_unit"])) ** 2), 4 * LONGEST_SQUARED)
 
 
-def near_in_words(election: dict[str, Any]) -> str:
-    """What the premise about the threshold must say."""
+def near_of(election: dict[str, Any]) -> dict[str, Any]:
+    """What the premise about the threshold must state."""
     limit = greatest_distance(election)
     if election["metric"] == "cosine":
-        return f"cosine ≥ {(STEPS - limit) / STEPS:.7g}"
-    return f"distance ≤ {election['near']:g}, squared ≤ {limit} steps"
+        return {"cosine": (STEPS - limit) / STEPS}
+    return {"distance": float(election["near"]), "squared_steps": limit}
 
 
 def cosine_steps(products: NDArray[np.int64], left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:

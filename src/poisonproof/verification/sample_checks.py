@@ -23,7 +23,7 @@ from poisonproof.verification.recount import (
     electorate,
     greatest_distance,
     map_in_words,
-    near_in_words,
+    near_of,
 )
 from poisonproof.verification.sample_files import COUNTS, SampleEvidence
 from poisonproof.verification.sample_theorems import Rule, Sums, by_ballots, by_neighbours, by_voices
@@ -242,10 +242,11 @@ class SampleChecks:
         """The premises are the same in every file, and those that follow from the election say so."""
         by_name = checks.agreed_premises(self.evidence)
         settings = self.evidence.settings
-        near = near_in_words(settings["election"]) if self.by_ballots else ""
+        near = near_of(settings["election"]) if self.by_ballots else {}
         chosen = claims.CHOICE in by_name
         wanted = claims.premises_of_samples(settings, self.inferred, near, by_pilot=chosen)
-        wanted["map"] = (map_in_words(settings["election"]), wanted["map"][1])
+        words = map_in_words(settings["election"])
+        wanted["map"] = (claims.ANY if words is None else words, wanted["map"][1])
         of_data = checks.premises_of_data(settings, by_name, self.data)
         for what in claims.CHOSEN.intersection(of_data):  # the data say who chose it; its words follow from the rule
             of_data[what] = (wanted[what][0], of_data[what][1])
