@@ -1,7 +1,7 @@
 (* poisonproof-check: reads a witness, asks the certified functions about every sample, says what they answered.
 
    Nothing here decides anything: [Certified] is extracted from the Coq proofs, and this file turns text into its
-   arguments. The format is described in docs/machine-checked.md. Exit codes: 0 all accepted, 3 some refused, 2 the
+   arguments. The format is described in proofs/README.md. Exit codes: 0 all accepted, 3 some refused, 2 the
    witness is not in order, 4 the machine gave out. *)
 
 module Integer = Z (* Zarith's *)

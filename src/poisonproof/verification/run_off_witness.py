@@ -1,4 +1,4 @@
-"""The witness of run-off elections for poisonproof-check (docs/machine-checked.md)."""
+"""The witness of run-off elections for poisonproof-check (proofs/README.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Witnesses for poisonproof-check: votes or counts, claims, and hints, as plain text (docs/machine-checked.md).
+"""Witnesses for poisonproof-check: votes or counts, claims, and hints, as plain text (proofs/README.md).
 
 Numbers and words, separated by blanks. What is written is either copied from the files (votes, spread, predictions,
 radii) or found by `hints` and `groups`, which nobody needs to trust.
