@@ -156,9 +156,3 @@ def test_the_picture_of_the_readme_is_small_and_real():
         assert all(number in record for number in stated)
         assert all(f"{float(number):.1f}" in picture for number in stated)
     assert "<script" not in picture
-
-
-def test_readme_follows_the_order_of_the_house():
-    headings = re.findall(r"^## (.+)$", (ROOT / "README.md").read_text(), re.M)
-    order = ["Two commands", "The idea", "Wait a minute…", "Results", "The repository"]
-    assert [heading for heading in headings if heading in order] == order
