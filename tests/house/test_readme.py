@@ -27,7 +27,7 @@ def fenced(language, text=README):
 @pytest.mark.parametrize("code", fenced("python") + fenced("python", DOCS), ids=lambda code: code.split("\n")[0][:40])
 def test_python_in_readme_and_docs_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    exec(compile(code, "README.md", "exec"), {})
+    exec(compile(code, "README.md", "exec"), {"__name__": "__main__"})
 
 
 def test_commands_in_the_readme_run(tmp_path):
