@@ -39,6 +39,11 @@ LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
         "example": ("poisonproof.cli.example:command", "Write a small real data set to try the commands on."),
         "doctor": ("poisonproof.cli.doctor:command", "What this machine offers, and what to type for the rest."),
     },
+    # How base classifiers are trained, asked and saved.
+    "engines": {
+        "members": "poisonproof.training.members:MemberEngine",
+        "pooled": "poisonproof.training.pooled:PooledEngine",
+    },
     # What samples or base classifiers said, by the format that their file states.
     "tallies": {
         "poisonproof ballots 1": "poisonproof.ballots.tallies:Ballots",

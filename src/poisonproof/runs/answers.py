@@ -32,7 +32,7 @@ from poisonproof.runs.plain import check_plain
 from poisonproof.samples.cells import text_of
 from poisonproof.samples.labels import Cell, label_cells
 from poisonproof.samples.schema import ArraySchema, ImageSchema, Schema, schema_from_dict
-from poisonproof.training.member_list import UnansweredError
+from poisonproof.training.members import UnansweredError
 
 COLUMNS, REASON = ("prediction", "radius", "runner_up", "vote_share"), "reason"
 MAX_BLOCK_VOTES, MAX_BLOCK_ROWS = 1 << 26, 1 << 14

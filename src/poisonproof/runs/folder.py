@@ -13,11 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from joblib import effective_n_jobs
-
 from poisonproof.core.spread import Spread
 from poisonproof.data import Dataset
-from poisonproof.data.store import StoredSamples, StoredSubsets
+from poisonproof.data.store import StoredSamples, StoredSource
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.estimators.prepared import Prepared, prepare_dataset
@@ -26,13 +24,11 @@ from poisonproof.runs.layout import CONCLUSIONS, LOCK, OWN, PARTITIONS, SCRATCH,
 from poisonproof.runs.manifest import FILE, Identity, Manifest, RunSettings
 from poisonproof.runs.plain import check_plain
 from poisonproof.runs.removal import commitment, new_receipt
+from poisonproof.runs.vote_cache import other_environments
 from poisonproof.system.files import PART, reading, sole_writer
 from poisonproof.system.machine import environment
 from poisonproof.system.parallel import sweep_scratch
-from poisonproof.training.engine import engine_of
-from poisonproof.training.member_memory import MemberMemory
-from poisonproof.training.pooled_memory import PooledMemory
-from poisonproof.training.provenance import others
+from poisonproof.training.engine import MemoryEstimate, Resources, engine_of
 
 CHANGEABLE = ("dataset", "classes")
 NOT_THE_QUESTION = ("data", "options", "choice", "left_out", "max_memory", "most_bytes")
@@ -42,13 +38,13 @@ log = logging.getLogger(__name__)
 class OpenedRun(NamedTuple):
     """A run whose folder is ours to write: its ensemble, still to be trained, and the manifest as it stands.
 
-    ``memory`` is None where nobody can tell what a learner takes; ``n_jobs`` is how many workers may be used.
+    ``memory`` is what votes will take, and ``resources`` what may be used.
     """
 
     ensemble: Prepared
     manifest: Manifest
-    memory: PooledMemory | None
-    n_jobs: int | None = None
+    memory: MemoryEstimate
+    resources: Resources
 
 
 @contextmanager
@@ -57,8 +53,7 @@ def opened_run(
 ) -> Iterator[OpenedRun]:
     """Prepare the training and take hold of the folder; everything is checked before a file is written."""
     ensemble = prepare_dataset(model, dataset)
-    learner = ensemble.training.estimator
-    engine = engine_of(learner)
+    learner, engine = ensemble.learner, engine_of(ensemble.learner)
     identity = Identity(
         {"name": dataset.name, **dataset.digests()},
         ensemble.spread.k,
@@ -73,34 +68,23 @@ def opened_run(
         None if dataset.schema is None else dataset.schema.as_dict(),
     )
     # A learner for another kind of sample says so here, before a file is written.
-    memory = engine.memory(ensemble.training, len(ensemble.classes), len(dataset.test), rankings=settings.rankings)
-    if memory is not None:
-        memory.check_machine()
-    n_jobs = model.n_jobs
+    test = ensemble.split.samples(dataset.test.samples)
+    memory = engine.memory(learner, ensemble.source, test, len(ensemble.classes), rankings=settings.rankings)
+    memory.check_machine()
+    resources = Resources(model.n_jobs)
     if settings.max_memory is not None:
-        if memory is None:
-            test = ensemble.split.samples(dataset.test.samples)
-            need = MemberMemory.of(ensemble.training, len(ensemble.classes), test, rankings=settings.rankings)
-            n_jobs = need.jobs_within(settings.max_memory, model.n_jobs)
-            ensemble = _remembering(ensemble, need, settings, n_jobs)
-        else:
-            memory.kernel_bytes(settings.max_memory)
+        resources = memory.within(settings.max_memory, model.n_jobs)
+        if isinstance(ensemble.source, StoredSource) and ensemble.spread.d > 1:  # else each partition is read once
+            spare = memory.spare(settings.max_memory, resources.n_jobs, undefended=settings.undefended)
+            samples = StoredSamples(ensemble.source.store, spare)
+            ensemble = replace(ensemble, source=replace(ensemble.source, samples=samples))
+    resources = resources._replace(scratch=folder / SCRATCH)
     refuse_strangers(folder)
     with only_writer(folder):
         manifest = open_folder(folder, identity, settings)
-        if manifest.status == "changing" and not isinstance(ensemble.subsets, StoredSubsets):
+        if manifest.status == "changing" and not isinstance(ensemble.source, StoredSource):
             shutil.rmtree(folder / PARTITIONS, ignore_errors=True)  # which may hold rows that are being removed
-        yield OpenedRun(ensemble, manifest, memory, n_jobs)
-
-
-def _remembering(ensemble: Prepared, need: MemberMemory, settings: RunSettings, n_jobs: int | None) -> Prepared:
-    """The same ensemble, whose partitions stay in memory once they were read, as far as the bound allows."""
-    training = ensemble.training
-    if not isinstance(training.samples, StoredSamples) or settings.max_memory is None or ensemble.spread.d == 1:
-        return ensemble  # with d = 1 each partition is read once
-    jobs = effective_n_jobs(n_jobs)
-    spare = need.spare(training, settings.max_memory, jobs, undefended=settings.undefended)
-    return replace(ensemble, training=training._replace(samples=StoredSamples(training.samples.store, spare)))
+        yield OpenedRun(ensemble, manifest, memory, resources)
 
 
 def open_folder(folder: Path, identity: Identity, settings: RunSettings) -> Manifest:
@@ -136,7 +120,7 @@ def _opened_again(folder: Path, identity: Identity, settings: RunSettings) -> Ma
             f"{_short(getattr(identity, name))} asked for); choose another --out or remove the folder."
         )
     with reading(folder / FILE):
-        moved = others(manifest.environment, manifest.environments or [])
+        moved = other_environments(manifest.environment, manifest.environments or [])
     if moved and identity.election is None:  # what samples say is whole numbers, the same everywhere
         log.warning(
             "this run was begun with another %s; base classifiers made here may differ in the last bit, and the "

@@ -1,7 +1,7 @@
 """What stands in the folder of a run, and whether it is as it was written.
 
 The manifest states the digests of the results; blocks of votes carry their own besides, with what each of their
-columns is a function of (`poisonproof.runs.blocks`), so that no file is taken for another one's.
+columns is a function of (`poisonproof.runs.vote_cache`), so that no file is taken for another one's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from poisonproof.system.files import open_arrays, reading, sha256_of
 from poisonproof.training.engine import engine_named
 from poisonproof.training.member_files import ESTIMATOR, MEMBERS_PER_FILE, members_file
 from poisonproof.training.model_files import RECORD
-from poisonproof.training.pooled_files import POOL, check_pooled
+from poisonproof.training.pooled import POOL, check_pooled
 
 RESULTS = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
 COUNTS = {"ballots": "ballots.npz", "neighbours": "neighbours.npz"}  # what samples said, by method

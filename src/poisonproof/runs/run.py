@@ -19,26 +19,22 @@ from numpy.typing import NDArray
 from poisonproof.core.certify import Certificate, certify
 from poisonproof.core.votes import Votes
 from poisonproof.data import Dataset
-from poisonproof.data.store import StoredSubsets
+from poisonproof.data.store import StoredSource
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, fitted_but_for_members
 from poisonproof.estimators.prepared import Prepared
-from poisonproof.runs.blocks import vote_all
 from poisonproof.runs.folder import noted_stale, opened_run
-from poisonproof.runs.layout import SCHEMA, SCRATCH, results_of
+from poisonproof.runs.layout import SCHEMA, results_of
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.runs.outcome import Clock, Outcome, first_figures, origin_of, threat_model
 from poisonproof.runs.undefended import TOO_LARGE, Undefended, not_trained, trained_before
-from poisonproof.samples.kinds import Samples
+from poisonproof.runs.vote_cache import VoteCache
 from poisonproof.samples.labels import label_cells, places_of
 from poisonproof.samples.schema import Schema
 from poisonproof.system.determinism import at_most_threads
 from poisonproof.system.files import read_record, sha256_of, write_text, write_whole
 from poisonproof.system.machine import environment
-from poisonproof.training.member_memory import MemberMemory
+from poisonproof.training.engine import VoteJob
 from poisonproof.training.model_files import save_model_record
-from poisonproof.training.pooled_memory import PooledMemory
-from poisonproof.training.provenance import of_run
-from poisonproof.training.work import Order, Resources
 
 if TYPE_CHECKING:
     from poisonproof.ballots.classifiers import SampleVoteClassifier
@@ -74,27 +70,34 @@ def run(
             return run_samples(dataset, model, folder, settings)
     folder, clock = Path(folder), Clock()
     with at_most_threads(model.n_jobs), opened_run(dataset, model, folder, settings) as opened:
-        ensemble, manifest, memory, n_jobs = opened
+        ensemble, manifest, memory, resources = opened
         trained = trained_before(manifest)
         clock.stop("prepare")
         bound = settings.max_memory
-        order = Order(folder, ensemble.training, ensemble.digests, settings.rankings, not settings.votes_only)
-        resources = Resources(
-            n_jobs, folder / SCRATCH, None if bound is None or memory is None else memory.kernel_bytes(bound)
-        )
 
         def stale(count: int) -> None:
             nonlocal manifest
             manifest = noted_stale(folder, manifest, count)
 
         test = ensemble.split.samples(dataset.test.samples)
-        (voted,) = vote_all([order], test, len(ensemble.classes), resources, stale=stale)
+        job = VoteJob(
+            ensemble.learner,
+            ensemble.source,
+            ensemble.digests,
+            test,
+            len(ensemble.classes),
+            settings.rankings,
+            None if settings.votes_only else folder / "models",
+            resources,
+        )
+        cache = VoteCache(job, folder / "votes")
+        answers = cache.complete(stale)
         clock.stop("train and vote", 0.0 if manifest.changing else (manifest.seconds or {}).get("train and vote", 0.0))
-        votes, y_test = ensemble.votes(voted.votes), dataset.test.labels
+        votes, y_test = ensemble.votes(answers), dataset.test.labels
         certificate = certify(votes, _method_of(manifest))  # type: ignore[call-overload]
         certificate = replace(certificate, origin=origin_of(manifest.settings, threat_model(ensemble.split)))
         clock.stop("certify")
-        needs_more = settings.undefended and bound is not None and _undefended_bytes(ensemble, memory, test) > bound
+        needs_more = settings.undefended and bound is not None and memory.undefended > bound
         if needs_more:
             log.warning("the undefended learner was not trained on all data: %s", TOO_LARGE)
             undefended = Undefended(why_not=TOO_LARGE)
@@ -109,8 +112,8 @@ def run(
         votes.save(folder / "votes.npy")
         certificate.save(folder / "certificate.npz")
         write_ensemble(folder, ensemble, model, dataset.schema, votes_only=settings.votes_only)
-        digests = voted.digests | {"votes.npy": read_record(folder / "votes.json")["matrix"]["sha256"]}
-        manifest = _finished(manifest.but(**of_run(folder, voted.made)), ensemble, certificate, y_test, dataset.notes)
+        digests = cache.digests | {"votes.npy": read_record(folder / "votes.json")["matrix"]["sha256"]}
+        manifest = _finished(manifest.but(**cache.environments()), ensemble, certificate, y_test, dataset.notes)
         files = {name: digests.get(name) or sha256_of(folder / name) for name in results_of(folder, manifest.settings)}
         finished = manifest.but(files=files)
         return Outcome(
@@ -156,22 +159,17 @@ def _method_of(manifest: Manifest) -> str:
 
 def _by_class(ensemble: Prepared) -> NDArray[np.int64] | None:
     """How many training samples each class has; None where some are left out of partitions and nobody counted them."""
-    codes, n_classes = ensemble.training.codes, len(ensemble.classes)
-    if not isinstance(ensemble.subsets, StoredSubsets):
+    source, n_classes = ensemble.source, len(ensemble.classes)
+    if not isinstance(source, StoredSource):
+        codes = source.codes
         return np.bincount(codes[codes >= 0], minlength=n_classes)
-    record = ensemble.subsets.store.record
+    record = source.store.record
     if record["n_incomplete"]:
         return None
     by_class = np.zeros(n_classes, np.int64)
     codes = places_of(label_cells(record["labels"]), label_cells(ensemble.classes.tolist()))
     np.add.at(by_class, codes[codes >= 0], np.array(record["counts"], np.int64)[codes >= 0])
     return by_class
-
-
-def _undefended_bytes(ensemble: Prepared, memory: PooledMemory | None, test: Samples) -> int:
-    if memory is not None:
-        return memory.undefended
-    return MemberMemory.of(ensemble.training, len(ensemble.classes), test).undefended(ensemble.training)
 
 
 def _base_accuracy(votes: Votes, y_test: NDArray[Any]) -> float:
@@ -198,7 +196,7 @@ def _finished(
         method=certificate.method,
         n_train=n_train,
         n_test=len(certificate),
-        empty_subsets=int((ensemble.subsets.sizes == 0).sum()),
+        empty_subsets=int((ensemble.source.sizes == 0).sum()),
         clean_accuracy=certificate.clean_accuracy(y_test),
         majority_share=certificate.majority_share(y_test),
         balanced_accuracy=certificate.balanced_accuracy(y_test),

@@ -9,15 +9,13 @@ import numpy as np
 
 from poisonproof.data import Dataset
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
-from poisonproof.runs.blocks import vote_all
 from poisonproof.runs.folder import opened_run
-from poisonproof.runs.layout import SCRATCH
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.runs.outcome import Clock
 from poisonproof.runs.run import write_ensemble
+from poisonproof.runs.vote_cache import VoteCache
 from poisonproof.system.determinism import at_most_threads
-from poisonproof.training.provenance import of_run
-from poisonproof.training.work import Order, Resources
+from poisonproof.training.engine import VoteJob
 
 
 def train(
@@ -34,17 +32,26 @@ def train(
     folder = Path(folder)
     settings = replace(settings, votes_only=False, rankings=False, resume=True, update=False)
     with at_most_threads(model.n_jobs), opened_run(dataset, model, folder, settings) as opened:
-        ensemble, manifest, _, n_jobs = opened
+        ensemble, manifest, _, resources = opened
         if manifest.status == "complete":
             return manifest
         clock = Clock()
         nobody = ensemble.split.samples(dataset.test.samples).subset(np.zeros(0, np.int64))
-        order = Order(folder, ensemble.training, ensemble.digests, keep=True)
-        (voted,) = vote_all([order], nobody, len(ensemble.classes), Resources(n_jobs, folder / SCRATCH))
+        job = VoteJob(
+            ensemble.learner,
+            ensemble.source,
+            ensemble.digests,
+            nobody,
+            len(ensemble.classes),
+            models=folder / "models",
+            resources=resources,
+        )
+        cache = VoteCache(job, folder / "votes")
+        cache.complete()
         write_ensemble(folder, ensemble, model, dataset.schema, votes_only=False)
         clock.stop("train and vote", (manifest.seconds or {}).get("train and vote", 0.0))
         return manifest.but(
-            **of_run(folder, voted.made),
+            **cache.environments(),
             status="trained",
             n_train=ensemble.n_train,
             seconds=clock.seconds,
