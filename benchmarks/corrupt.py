@@ -25,7 +25,7 @@ from poisonproof import (
     Spread,
     Votes,
 )
-from poisonproof.runs.layout import damage
+from poisonproof.runs.folder import damage
 
 ENDS = 32
 

@@ -2,7 +2,7 @@
 
 python benchmarks/kill.py --kills 200
 
-1. `run`, a pooled `run`, `train`, `vote`, `update --remove` and `audit`, in equal shares, are killed (SIGKILL, the
+1. `run`, a pooled `run`, `update --remove` and `audit`, in equal shares, are killed (SIGKILL, the
    process alone; its workers are left to themselves) at moments spread uniformly over their lives, then repeated by the
    same words. Every result must have the bytes of an uninterrupted command, no process may be alive after 5 seconds,
    nothing temporary may be left. Each command is a process of its own, forked after the libraries were loaded, so that
@@ -106,14 +106,11 @@ def commands(place: Path) -> dict[str, Killed]:
     found = {
         "run": Killed(None, ["run", *table, "--out", "{}"]),
         "pooled run": Killed(None, ["run", *pooled, "--out", "{}"]),
-        "train": Killed(None, ["train", *table, "--out", "{}"]),
-        "vote": Killed(place / "trained", ["vote", "{}"]),
         "update": Killed(place / "complete", ["update", "{}", "--remove", "3,17"]),
         "audit": Killed(
             place / "complete", ["audit", "{}", "--targets", "1", "--kinds", "remove,flip", "--attack-size", "1"]
         ),
     }
-    assert forked(lambda: called(found["train"].words, place / "trained", 1)) == 0
     assert forked(lambda: called(found["run"].words, place / "complete", 1)) == 0
     return found
 
@@ -150,12 +147,6 @@ def kill_commands(kills: int, seed: int, place: Path, only: Sequence[str] = ()) 
 def load_libraries() -> None:
     """What every command needs, so that forks of this process do not load it again."""
     import sklearn.ensemble  # noqa: F401
-
-    import poisonproof.auditing.audit
-    import poisonproof.learners.presets
-    import poisonproof.report.page
-    import poisonproof.runs.run
-    import poisonproof.runs.train  # noqa: F401
 
 
 def kill_command(name: str, killed: Killed, kills: int, seed: int, place: Path) -> Iterator[str]:

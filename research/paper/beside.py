@@ -13,9 +13,8 @@ from poisonproof.ballots.certify import speaking
 from poisonproof.ballots.tallies import Ballots, Neighbours
 from poisonproof.core.certificate import Certificate
 from poisonproof.core.shared_attack import certified_accuracy
-from poisonproof.core.votes import load_tallies
 from poisonproof.errors import PoisonproofError
-from poisonproof.runs.layout import COUNTS
+from poisonproof.runs.election import election_named
 from poisonproof.runs.manifest import Manifest
 from research.paper.measure import half
 from research.paper.published import NAMES
@@ -53,7 +52,7 @@ class Voted:
             facts["spread"] = identity.spread_digest
         else:
             method = str(election["method"])
-            counts = load_tallies(run / COUNTS[method])
+            counts = election_named(method).tallies(run)
             facts = {**{name: value for name, value in election.items() if name not in ("method", "map")}, **facts}
             facts = {**facts, "map": election["map"]["name"], "columns of the map": repr(election["map"])}
         facts["premises"] = repr(manifest.premises)

@@ -2,7 +2,7 @@
 
     python -m research.studies.kept [--data-dir DIR] [--k 1200] [--d 16] [--max-memory 4GB]
 
-MNIST with the `digits` preset: trained and kept as `poisonproof train` does, opened in a process of its own, asked
+MNIST with the `digits` preset: trained and kept as `poisonproof run` does, opened in a process of its own, asked
 about one test image and about a hundred; the votes must be the same, to the bit, as those of the ensemble in memory.
 """
 
@@ -21,7 +21,8 @@ import numpy as np
 from poisonproof import FiniteAggregationClassifier, Split, data
 from poisonproof.display import bytes_of
 from poisonproof.estimators.prepared import prepare
-from poisonproof.runs.train import train
+from poisonproof.runs.manifest import RunSettings
+from poisonproof.runs.run import run
 from poisonproof.system.determinism import n_cores
 from poisonproof.training.pooled import fit_pooled
 from research import learners
@@ -47,7 +48,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "run"
         began, busy = time.perf_counter(), time.process_time()
-        train(mnist, model, folder, max_memory=bytes_of(asked.max_memory))
+        run(mnist, model, folder, RunSettings(undefended=False, max_memory=bytes_of(asked.max_memory)))
         print(
             f"MNIST, k = {asked.k}, d = {asked.d}, {n_cores()} cores: trained and kept in "
             f"{time.perf_counter() - began:.0f} s, {time.process_time() - busy:.0f} CPU s, peak memory {peak()} "
@@ -59,9 +60,9 @@ def main() -> None:
         words = ["--opened", str(folder), *(["--data-dir", asked.data_dir] if asked.data_dir else [])]
         subprocess.run([sys.executable, "-m", "research.studies.kept", *words], check=True)
         kept = np.load(folder / "asked.npy")
-        alone = prepare(model, mnist.train.X, mnist.train.labels)
-        some = np.random.default_rng(0).choice(len(alone.source), 30, replace=False)
-        fresh = fit_pooled(alone.learner, alone.source, only=some.tolist()).votes(
+        alone = prepare(model, mnist.train.X, mnist.train.labels).training
+        some = np.random.default_rng(0).choice(len(alone.subsets), 30, replace=False)
+        fresh = fit_pooled(alone, only=some.tolist()).votes(
             Split(dtype="uint8").samples(mnist.test.X[:ASKED]), len(mnist.classes)
         )
         print(f"votes of {len(some)} base classifiers trained anew are the same: {(fresh == kept[:, some]).all()}")

@@ -17,6 +17,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
+from poisonproof import registry
 from poisonproof.ballots.classifiers import SampleVoteClassifier
 from poisonproof.core.certificate import attack_sizes
 from poisonproof.core.certify import Certificate, certify
@@ -32,7 +33,6 @@ from poisonproof.learners.inspection import describe
 from poisonproof.learners.table import TableClassifier
 from poisonproof.planning.voting import by_pilot, classifier_by_pilot
 from poisonproof.premises import Premise, PremiseWarning, restated
-from poisonproof.runs.election import CLASSIFIERS
 from poisonproof.samples.labels import read_labels
 from poisonproof.stochastic.certificate import StochasticCertificate
 from poisonproof.stochastic.classifiers import (
@@ -321,10 +321,9 @@ class _Bench:
     def of_samples(self, name: str, given: SampleVoteClassifier | None, features: Any, feared: int) -> Row:
         """The row of training samples that vote, as given or by a pilot at the attack size that is feared."""
         data, started = self.dataset, time.perf_counter()
-        if given is not None and not isinstance(given, CLASSIFIERS[name]):
-            raise PoisonproofError(
-                f"The row '{name}' is of a {CLASSIFIERS[name].__name__}. Got {type(given).__name__} instead."
-            )
+        kind = registry.find("elections", name).classifier
+        if given is not None and not isinstance(given, kind):
+            raise PoisonproofError(f"The row '{name}' is of a {kind.__name__}. Got {type(given).__name__} instead.")
         try:
             model = given or classifier_by_pilot(data, name, feared, features, self.n_jobs)
         except PoisonproofError as error:

@@ -22,8 +22,6 @@ LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
     "commands": {
         "plan": ("poisonproof.cli.plan:command", "Try on the training data what to choose for an attack size."),
         "run": ("poisonproof.cli.run:command", "Split, train, vote and certify; write a folder with report.html."),
-        "train": ("poisonproof.cli.train:command", "Only train the base classifiers of a run."),
-        "vote": ("poisonproof.cli.vote:command", "The votes of a run's base classifiers on new samples."),
         "predict": ("poisonproof.cli.predict:command", "Answer new samples by a run, each with its radius."),
         "serve": ("poisonproof.cli.serve:command", "Answer over HTTP."),
         "audit": ("poisonproof.cli.audit:command", "Attack a run for real, and retrain what the attacks reach."),
@@ -38,11 +36,6 @@ LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
         "spread": ("poisonproof.cli.spread:command", "Suggest designed spreads."),
         "example": ("poisonproof.cli.example:command", "Write a small real data set to try the commands on."),
         "doctor": ("poisonproof.cli.doctor:command", "What this machine offers, and what to type for the rest."),
-    },
-    # How base classifiers are trained, asked and saved.
-    "engines": {
-        "members": "poisonproof.training.members:MemberEngine",
-        "pooled": "poisonproof.training.pooled:PooledEngine",
     },
     # What samples or base classifiers said, by the format that their file states.
     "tallies": {
@@ -105,6 +98,12 @@ LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
             "poisonproof.encoders.packaged:TokenSumEncoder",
             "poisonproof.encoders.embeddings:EmbeddingTable",
         )
+    },
+    # Who votes in a run, by what --method calls it (`poisonproof.runs.election`).
+    "elections": {
+        "ensemble": "poisonproof.runs.election:EnsembleElection",
+        "ballots": "poisonproof.ballots.election:BallotElection",
+        "neighbours": "poisonproof.ballots.election:NeighborElection",
     },
 }
 

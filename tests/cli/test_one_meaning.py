@@ -26,8 +26,8 @@ OF_ONE_COMMAND = {
     "--max-size": {"verify"},  # of a stranger's files in all
     "--undefended": {"update"},  # the same models, of the changed data; and what becomes of the figures without them
     "--no-undefended": {"update"},
-    "--learner": {"vote", "predict", "serve", "audit", "update", "verify", "attest", "gate"},  # named again
-    "--encoder": {"vote", "predict", "serve", "audit", "update", "verify", "attest", "gate"},  # named again
+    "--learner": {"predict", "serve", "audit", "update", "verify", "attest", "gate"},  # named again
+    "--encoder": {"predict", "serve", "audit", "update", "verify", "attest", "gate"},  # named again
 }
 READ = ReadOptions(
     label="kind",
@@ -71,11 +71,11 @@ def test_data_is_an_argument_and_its_folder_may_come_from_the_environment():
             assert taken["--data-dir"].envvar == "POISONPROOF_DATA"
     by_argument = {name for name, command in COMMANDS.items() if {"data", "dataset"} & options_of(command).keys()}
     assert by_argument >= {
-        "plan", "run", "train", "vote", "predict", "audit", "update", "verify", "compare", "split",
+        "plan", "run", "predict", "audit", "update", "verify", "compare", "split",
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["run", "train", "plan", "compare"])
+@pytest.mark.parametrize("name", ["run", "plan", "compare"])
 def test_every_command_that_reads_files_takes_all_options_about_them(name):
     about_files = {parameter.name for parameter in COMMANDS[name].params}
     assert set(inspect.signature(reading.read_options).parameters) <= about_files

@@ -139,7 +139,7 @@ def repr_of(value):
         ["verify", "RUN", "--json"],
         ["predict", "RUN", "DATA", "--out", "OUT.csv", "--n-jobs", "1"],
         ["predict", "RUN", "DATA", "--out", "OUT.csv", "--n-jobs", "1", "--json"],
-        ["vote", "RUN", "DATA", "--out", "OUT.npy", "--n-jobs", "1"],
+        ["predict", "RUN", "DATA", "--votes", "--out", "OUT.npy", "--n-jobs", "1"],
         ["audit", "RUN", "--targets", "1", "--kinds", "remove", "--attack-size", "1"],
         [
             "compare",

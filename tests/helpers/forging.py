@@ -30,8 +30,8 @@ from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.table import TableClassifier
 from poisonproof.premises import Premise, to_records
 from poisonproof.report.page import write_report
+from poisonproof.runs.election import threat_model
 from poisonproof.runs.manifest import RunSettings
-from poisonproof.runs.outcome import threat_model
 from poisonproof.runs.run import run
 from poisonproof.system.files import (
     open_arrays,

@@ -8,8 +8,9 @@ from poisonproof import (
     Votes,
     certify,
 )
+from poisonproof.runs.election import threat_model
 from poisonproof.runs.manifest import Identity, Manifest
-from poisonproof.runs.outcome import Outcome, threat_model
+from poisonproof.runs.outcome import Outcome
 
 
 def outcome(folder, X, y, classes, *, votes=None, name="made up", split="content", undefended=0.9, k=10, d=2, **more):
@@ -24,10 +25,9 @@ def outcome(folder, X, y, classes, *, votes=None, name="made up", split="content
         votes = np.where(rng.random(guess.shape) < sure, truth[:, None], guess)
     votes = Votes(votes, spread, classes, split, **more)
     certificate = certify(votes)
-    about = (spread.k, spread.d, spread.digest, split.as_dict(), "made up", list(classes), True, None, None)
     manifest = Manifest(
         "complete",
-        Identity({"name": name}, *about),
+        Identity({"name": name}, split.as_dict(), "made up", list(classes), True, spread.k, spread.d, spread.digest),
         {"poisonproof": "0"},
         premises=("classes: as given (declared)",),
         notes=(),
@@ -37,4 +37,5 @@ def outcome(folder, X, y, classes, *, votes=None, name="made up", split="content
     )
     sizes = rng.poisson(5, spread.n_partitions)
     seconds = {"train and vote": 1.0}
-    return Outcome(folder, certificate, np.asarray(y), undefended, 0.5, seconds, manifest, X, votes, sizes)
+    figures = {"undefended_accuracy": undefended, "base_accuracy": 0.5, "partition_sizes": sizes}
+    return Outcome(folder, certificate, np.asarray(y), seconds, manifest, X, votes, **figures)

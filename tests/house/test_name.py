@@ -61,7 +61,7 @@ def test_runs_models_and_votes_of_the_first_name_are_refused(tmp_path, file, kin
 
 def test_a_run_of_the_first_name_is_refused_by_the_command_line_in_one_sentence(tmp_path):
     write_record(tmp_path / "manifest.json", {"format": f"{FORMER_NAME} run 1"})
-    done = poisonproof("vote", tmp_path, code=2)
+    done = poisonproof("update", tmp_path, code=2)
     assert "former name" in " ".join(done.stderr.split())
 
 

@@ -138,7 +138,7 @@ def test_a_run_with_a_learner_of_ones_own_is_made_reopened_and_verified(folder):
     (folder / "my_learners.py").unlink()
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)
     del sys.modules["my_learners"]
-    said = poisonproof("vote", "run", *again, code=2).stderr
+    said = poisonproof("update", "run", *again, code=2).stderr
     assert "its module 'my_learners' does not import (ModuleNotFoundError" in said
 
 

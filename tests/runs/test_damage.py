@@ -22,7 +22,7 @@ from poisonproof import (
 )
 from poisonproof.cli.main import main
 from poisonproof.errors import DamagedFileError
-from poisonproof.runs.layout import damage
+from poisonproof.runs.folder import damage
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.files import open_arrays, write_arrays, write_bytes, write_whole
@@ -197,14 +197,16 @@ def test_a_second_writer_is_refused_while_the_first_writes(tmp_path):
 
     def meanwhile(done, total):
         with pytest.raises(ValueError, match=r"Another process is writing .*; wait for it or choose another") as no:
-            START(tmp_path)
+            START(tmp_path / "run")
         said.append(no)
 
     model = FiniteAggregationClassifier(GaussianNB(), k=35, d=2, classes=range(10))
+    START(tmp_path / "before")  # hashes of the data are known from then on
+    run(FEW, model, tmp_path / "too")
     with watched(meanwhile):
-        run(FEW, model, tmp_path)
+        run(FEW, model, tmp_path / "run")
     assert len(said) == 4  # before the first block, after each of two, and for certifying
-    assert damage(tmp_path) == []
+    assert damage(tmp_path / "run") == []
 
 
 def test_results_written_over_old_ones_are_never_mixed(tmp_path):

@@ -4,18 +4,17 @@ from pathlib import Path
 
 import pytest
 
+from poisonproof.premises import Premise
 from poisonproof.runs.manifest import Identity, Manifest
 
-IDENTITY = Identity(
-    {"name": "fish", "x_train": "1f"}, 4, 2, "ab", {"kind": "content"}, "GaussianNB()", [0, 1], False, None, None
-)
+IDENTITY = Identity({"name": "fish", "x_train": "1f"}, {"kind": "content"}, "GaussianNB()", [0, 1], False, 4, 2, "ab")
 COMPLETE = Manifest(
     "complete",
     IDENTITY,
     {"numpy": "2"},
     environments=[],
     made_in=[],
-    premises=("k = 4",),
+    premises=(Premise("map", "numbers", declared=True),),
     notes=(),
     threat_model={},
     n_train=9,

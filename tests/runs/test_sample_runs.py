@@ -11,11 +11,10 @@ import pytest
 
 from command_line import poisonproof
 from poisonproof import BallotClassifier, Certificate, NeighborVoteClassifier, Split, load
+from poisonproof.ballots import election
 from poisonproof.ballots.maps import MAPS, map_for, map_of, record_of
 from poisonproof.errors import PoisonproofError
-from poisonproof.runs import counts
-from poisonproof.runs.election import classifier_of
-from poisonproof.runs.layout import damage
+from poisonproof.runs.folder import damage
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.runs.run import run
 from tables import wine_rows, write_csv
@@ -151,9 +150,9 @@ def test_a_kept_run_answers_for_new_rows_as_it_did_for_its_test_samples(wine, tm
         assert (row["target_radius"] == "") == (row["prediction"] == "b")
         assert row["prediction"] == "b" or int(row["target_radius"]) >= int(row["radius"])
         assert 0 < float(row["vote_share"]) <= 1
-    done = poisonproof("vote", folder, wine / "test.csv", "--out", tmp_path / "new.npy", code=2)
-    assert "training samples vote, and that is kept as .npz" in " ".join(done.stderr.split())
-    poisonproof("vote", folder, wine / "test.csv", "--out", tmp_path / "new.npz")
+    done = poisonproof("predict", folder, wine / "test.csv", "--votes", "--out", tmp_path / "new.npy", code=2)
+    assert "--out NAME.npz" in " ".join(done.stderr.split())
+    poisonproof("predict", folder, wine / "test.csv", "--votes", "--out", tmp_path / "new.npz")
     again = json.loads(poisonproof("certify", tmp_path / "new.npz", "--json").stdout)
     for name in ("prediction", "runner_up", "margin", "radius", "exact"):
         assert again[name] == getattr(certificate, name).tolist(), name
@@ -179,7 +178,7 @@ def test_no_attack_breaks_a_radius_of_a_run_and_one_act_more_does(tmp_path, meth
                 "--method", method, *option, "--units", "x=1", "--out", tmp_path / "run")  # fmt: skip
     before = Certificate.load(tmp_path / "run" / "certificate.npz")
     settings = Manifest.read(tmp_path / "run").settings
-    model = classifier_of(settings.election, split=Split.from_dict(settings.split), classes=["a", "b"])
+    model = election.classifier_of(settings.election, split=Split.from_dict(settings.split), classes=["a", "b"])
     x, asked = np.array([[float(row[0])] for row in rows]), np.array([[float(row[0])] for row in tests])
     assert before.exact.all()
     assert before.radius.max() >= 1
@@ -220,7 +219,7 @@ def bytes_of(folder, *more):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(tmp_path, monkeypatch, method):
-    monkeypatch.setattr(counts, "TESTS_PER_BLOCK", 20)
+    monkeypatch.setattr(election, "TESTS_PER_BLOCK", 20)
     model = MODELS[method]()
     run(FEW, model, tmp_path / "whole")
     asked = []

@@ -1,4 +1,4 @@
-"""Stages of a run by themselves (train, vote), and the memory that a pooled learner is given."""
+"""Votes on new samples, and the memory that a pooled learner is given."""
 
 import csv
 import json
@@ -11,7 +11,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
-import poisonproof.training.pooled as memory
+import poisonproof.training.pooled_memory as memory
 from command_line import as_process as poisonproof
 from heard import heard
 from poisonproof import (
@@ -23,13 +23,8 @@ from poisonproof import (
 from poisonproof.display import bytes_of
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-from poisonproof.runs.layout import RESULTS
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
-from poisonproof.runs.train import train
-from poisonproof.system.files import read_record
-from poisonproof.training.engine import engine_named
-from poisonproof.training.member_files import ESTIMATOR
 from research.maps.digits import DigitFeatures
 
 IMAGES, LABELS = load_digits().images[:200].astype(np.uint8) * 15, load_digits().target[:200]
@@ -46,29 +41,8 @@ def ensemble(dataset):
     return FiniteAggregationClassifier(learner, k=6, d=2, classes=range(10), split=split)
 
 
-@pytest.mark.parametrize("dataset", [TINY, FLAT], ids=["pooled", "plain"])
-def test_a_run_in_stages_is_the_run_at_once(dataset, tmp_path, monkeypatch):
-    run(dataset, ensemble(dataset), tmp_path / "once")
-    manifest = train(dataset, ensemble(dataset), tmp_path / "stages")
-    assert manifest.status == "trained"
-    assert read_record(tmp_path / "stages" / "manifest.json")["n_train"] == 150
-    assert not (tmp_path / "stages" / "votes.npy").exists()
-    early = FiniteAggregationClassifier.load(tmp_path / "stages" / "models").votes(dataset.test.X).matrix
-    with monkeypatch.context() as patch:
-        patch.setattr("poisonproof.training.pooled.fit_pooled", None)
-        patch.setattr("poisonproof.training.members.fit_member", None)
-        outcome = run(dataset, ensemble(dataset), tmp_path / "stages")
-    assert (outcome.votes.matrix == early).all()
-    files = engine_named(pooled=dataset is TINY).files(12, tmp_path / "once" / "models")
-    names = [*RESULTS, *(f"models/{name}" for name in (ESTIMATOR, *files))]
-    before = {name: (tmp_path / "stages" / name).read_bytes() for name in names}
-    assert before == {name: (tmp_path / "once" / name).read_bytes() for name in names}
-    assert train(dataset, ensemble(dataset), tmp_path / "stages").status == "complete", "and is left as it is"
-    assert before == {name: (tmp_path / "stages" / name).read_bytes() for name in names}
-
-
-def test_the_stages_on_the_command_line(tmp_path):
-    """A pooled learner on somebody's own pictures: trained, asked about new ones, completed."""
+def test_votes_on_new_pictures_are_kept_and_certified(tmp_path):
+    """A pooled learner on somebody's own pictures, within a bound of memory, asked about new ones."""
     for at in range(120):
         home = tmp_path / "images" / str(LABELS[at] % 3)
         home.mkdir(parents=True, exist_ok=True)
@@ -78,19 +52,15 @@ def test_the_stages_on_the_command_line(tmp_path):
         Image.fromarray(IMAGES[at]).save(tmp_path / "new" / f"{at}.png")
     folder = tmp_path / "run"
     words = ("--learner", "glyphs", "--k", 4, "--d", 2, "--out", folder, "--max-memory", "4GB", "--json")
-    record = json.loads(poisonproof("train", tmp_path / "images", *words).stdout)
-    assert record["base_classifiers"] == 8
-    assert record["bytes"] == sum(path.stat().st_size for path in (folder / "models").iterdir())
-    assert "--out NAME.npy" in poisonproof("vote", folder, tmp_path / "new", code=2).stderr
-    poisonproof("vote", folder, tmp_path / "new", "--out", tmp_path / "new.npy")
+    assert json.loads(poisonproof("run", tmp_path / "images", *words).stdout)["clean_accuracy"] > 0.7
+    assert "--out NAME.npy" in poisonproof("predict", folder, tmp_path / "new", "--votes", code=2).stderr
+    kept = poisonproof("predict", folder, tmp_path / "new", "--votes", "--out", tmp_path / "new.npy", "--json")
+    assert json.loads(kept.stdout) == {"out": str(tmp_path / "new.npy"), "samples": 10, "voters": 8}
     said = json.loads(poisonproof("certify", tmp_path / "new.npy", "--json").stdout)
     poisonproof("predict", folder, tmp_path / "new", "--out", tmp_path / "p.csv")
     answers = list(csv.DictReader((tmp_path / "p.csv").open()))
     assert [int(answer["radius"]) for answer in answers] == said["radius"]
     assert Votes.load(tmp_path / "new.npy").matrix.shape == (10, 8)
-    done = json.loads(poisonproof("vote", folder, "--json").stdout)
-    assert done["clean_accuracy"] > 0.7
-    assert (folder / "report.html").exists()
 
 
 def test_memory_is_told_before_it_is_taken(tmp_path, monkeypatch):
@@ -108,13 +78,12 @@ def test_memory_is_told_before_it_is_taken(tmp_path, monkeypatch):
 
 def test_a_bound_changes_no_vote_and_shortens_the_chunks(tmp_path, monkeypatch):
     expected = run(TINY, ensemble(TINY), tmp_path / "free").votes.matrix
-    prepared = prepare(ensemble(TINY), TINY.train.X, TINY.train.labels)
-    asked = prepared.learner, prepared.source, 10, 50
-    need = memory.pooled_memory(*asked)
-    assert need.within(need.least, 1).kernel_bytes < need.within(2 * need.least, 1).kernel_bytes
+    training = prepare(ensemble(TINY), TINY.train.X, TINY.train.labels).training
+    need = memory.pooled_memory(training, 10, 50)
+    assert need.kernel_bytes(need.least) < need.kernel_bytes(2 * need.least)
     widths = []
     monkeypatch.setattr(memory, "peak_bytes", lambda: 0)
-    least = memory.pooled_memory(*asked).least
+    least = memory.pooled_memory(training, 10, 50).least
     real = KernelRidgeClassifier.pool_of
 
     def watched(self, rows):
@@ -146,7 +115,7 @@ import numpy as np
 from poisonproof import FiniteAggregationClassifier, Split, data
 from research.maps.digits import DigitFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-from poisonproof.training.pooled import pooled_memory
+from poisonproof.training.pooled_memory import pooled_memory
 from poisonproof.estimators.prepared import prepare
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
@@ -158,7 +127,7 @@ model = FiniteAggregationClassifier(
     k=20, d=2, classes=range(10), split=Split(dtype="uint8"),
 )
 run(data.Dataset.of("few", X[:60], y[:60], X[:9], y[:9], np.arange(10), dtype="uint8"), model, sys.argv[1] + "-few")
-need = pooled_memory(model.estimator, prepare(model, X, y).source, 10, 200)
+need = pooled_memory(prepare(model, X, y).training, 10, 200)
 bound = need.least + 2 * 10**7
 run(dataset, model, sys.argv[1], RunSettings(max_memory=bound))
 print(bound, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)

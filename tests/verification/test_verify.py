@@ -36,9 +36,9 @@ from poisonproof.learners.feature_maps import VectorFeatures
 from poisonproof.learners.inspection import describe
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.presets import preset
-from poisonproof.runs.layout import damage
+from poisonproof.runs.election import threat_model
+from poisonproof.runs.folder import damage
 from poisonproof.runs.manifest import RunSettings
-from poisonproof.runs.outcome import threat_model
 from poisonproof.runs.run import run
 from poisonproof.system.files import open_arrays, read_record, sha256_of, write_record
 from poisonproof.verification import claims, coverage, omissions
@@ -678,7 +678,7 @@ def test_a_report_may_be_gone_but_not_altered(by_command, tmp_path):
     assert "gone ('report.html')" in done.stdout
     assert damage(folder) == []
     for again in (["run", table, "--label", "answer", "--k", 3, "--d", 1, "--no-undefended", "--out", folder],
-                  ["vote", folder], ["update", folder, "--remove", "3"]):  # fmt: skip
+                  ["update", folder, "--remove", "3"]):  # fmt: skip
         assert CliRunner().invoke(app, [str(word) for word in again]).exit_code == 0
         assert read_record(folder / "manifest.json")["files"]["report.html"] == sha256_of(report)
         assert cli(folder).exit_code == 0

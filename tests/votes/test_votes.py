@@ -173,7 +173,7 @@ def test_votes_are_counted_alike_however_many_classes(n_classes):
 
 
 def test_the_share_of_right_votes_is_that_of_all():
-    from poisonproof.runs.run import _base_accuracy
+    from poisonproof.runs.election import _base_accuracy
 
     rng = np.random.default_rng(0)
     spread = Spread.random(3, 2)

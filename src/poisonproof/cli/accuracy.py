@@ -116,7 +116,9 @@ def _of_run(
             "ballots only."
         )
     if not (run / "votes.npy").exists():
-        raise PoisonproofError(f"The run in {run} is not complete; `poisonproof vote {run}` goes on with it.")
+        raise PoisonproofError(
+            f"The run in {run} is not complete; the `poisonproof run` command that began it goes on with it."
+        )
     return certify.open_votes(run / "votes.npy", None, None, None, None), reopened.dataset.test.labels
 
 

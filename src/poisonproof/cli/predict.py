@@ -16,8 +16,6 @@ from poisonproof.errors import PoisonproofError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from poisonproof.ballots.tallies import Ballots, Neighbours
-    from poisonproof.core.votes import Votes
     from poisonproof.data import ReadOptions
     from poisonproof.data.streaming import RowBlock, RowStream
     from poisonproof.runs.answers import AnswerSummary, Question, SavedRun
@@ -55,6 +53,14 @@ def command(
     raw: Annotated[
         bool, typer.Option("--raw", help="CSV cells as they are, even those that a spreadsheet takes for formulas.")
     ] = False,
+    votes: Annotated[
+        bool,
+        typer.Option(
+            "--votes",
+            help="Keep the votes themselves in --out, for `poisonproof certify`: NAME.npy; NAME.npz where training "
+            "samples vote.",
+        ),
+    ] = False,
     learner: reopening.Learner = None,
     encoder: encoding.Again = None,
     json: options.Json = False,
@@ -83,6 +89,9 @@ def command(
             raise PoisonproofError(f"{name} must be a whole number of 0 or more. Got {number}.")
     output.warnings_as_notes()
     opened = open_run_and_data(run, data, read, n_jobs, OwnCode(learner, encoder))
+    if votes:
+        keep_votes(opened, data, out, json)
+        return
     target_class = None if target is None else named_class(target, opened.saved.model.classes_)
     question = Question(target_class, attack_size, min_radius)
     summary = AnswerSummary(question, opened.saved.unit)
@@ -134,29 +143,40 @@ def open_run_and_data(run: Path, data: Path, read: ReadOptions, n_jobs: int, use
     return RunAndData(saved, RowStream(data, saved.schema, read, saved.block_rows))
 
 
-def votes_on(opened: RunAndData, data: Path) -> Votes | Ballots | Neighbours:
-    """The votes on all samples, read and asked block by block."""
-    import numpy as np
+def keep_votes(opened: RunAndData, data: Path, out: Path | None, json: bool) -> None:
+    """The votes on all samples, read and asked block by block, in a file that knows who voted and how."""
+    from poisonproof.runs.election import election_named
 
-    from poisonproof.ballots.classifiers import Heard, SampleVoteClassifier
-
-    model = opened.saved.model
-    answers = model._heard if isinstance(model, SampleVoteClassifier) else lambda X: opened.saved.votes(X).matrix
-    blocks: list[Any] = [answers(block.part.X) for block in opened.stream if len(block.part)]
+    saved, fitted = opened.saved, opened.saved.fitted
+    suffix = Path(election_named(saved.manifest.settings.method).result).suffix
+    if out is None or out.suffix != suffix:
+        raise PoisonproofError(f"Votes of this run need a file to be written to: --out NAME{suffix}.")
+    with progress_bar("samples") as progress:
+        parts: list[Any] = []
+        count = 0
+        for block in opened.stream:
+            if len(block.part):
+                parts.append(fitted.ask(block.part.X))
+                count += len(block.part)
+                progress(count, None)
     for note in opened.stream.notes:
         output.note(note)
-    if not blocks:
+    if not parts:
         raise PoisonproofError(f"{data} holds no sample that can be read.")
-    if isinstance(model, SampleVoteClassifier):
-        return model._votes_of(Heard.joined(blocks))
-    return model._votes_of(np.concatenate(blocks))
+    fitted.tallies(parts).save(out)
+    if json:
+        output.print_json({"out": str(out), "samples": count, "voters": fitted.n_voters})
+    else:
+        output.print_line(
+            f"{out}: what {fitted.n_voters} voters say of {count} samples; `poisonproof certify {out}` certifies it."
+        )
 
 
 def types_vouched_for(run: Path, user_code: OwnCode) -> list[str]:
     """Types that the user vouches for by naming their own learner, or their own encoder, again."""
     from poisonproof.learners.presets import is_object_name, load_learner
+    from poisonproof.runs.folder import check_plain
     from poisonproof.runs.manifest import FILE, Manifest
-    from poisonproof.runs.plain import check_plain
     from poisonproof.training.member_files import types_of
 
     check_plain(run)

@@ -13,9 +13,7 @@ from poisonproof.cli.learning import with_learner
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof.ballots.classifiers import SampleVoteClassifier
     from poisonproof.data import Dataset, ReadOptions
-    from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
     from poisonproof.runs.manifest import Manifest
     from poisonproof.runs.removal import LeftOut
 
@@ -55,7 +53,7 @@ class Reopened(NamedTuple):
 
     manifest: Manifest
     dataset: Dataset
-    model: FiniteAggregationClassifier | SampleVoteClassifier
+    model: Any
     source: Dataset
     left_out: LeftOut | None
 
@@ -67,8 +65,8 @@ def begun(run: Path, *, strict: bool = True) -> tuple[Manifest, dict[str, Any], 
     writes are refused, or, if not ``strict``, left out.
     """
     from poisonproof.data.options import ReadOptions
+    from poisonproof.runs.folder import check_plain
     from poisonproof.runs.manifest import Manifest
-    from poisonproof.runs.plain import check_plain
     from poisonproof.samples.schema import schema_from_dict
 
     check_plain(run)
@@ -138,25 +136,23 @@ def reopen(
     encoder: str | None = None,
 ) -> Reopened:
     """The data set read as for the run, and its classifier, not yet fitted."""
-    from poisonproof import FiniteAggregationClassifier, Split, Spread
-    from poisonproof.runs.election import classifier_of
+    from poisonproof import Spread
+    from poisonproof.runs.election import election_named
     from poisonproof.system.files import opening_only
 
     manifest, dataset, source, left_out, estimator = reopen_data(run, data, data_dir, learner, encoder)
     checked_learner(run, (manifest.asked or {})["learner"], learner)
     stated = ((manifest.settings.election or {}).get("map") or {}).get("of")
     of_run = encoding.checked_again(run, (manifest.asked or {}).get("encoder", stated), encoder)
-    split = Split.from_dict(manifest.settings.split)
     classes = None if dataset.classes is None else dataset.classes.tolist()
+    model_of = election_named(manifest.settings.method).model_of
     if manifest.settings.election is not None:
         at_hand = None if of_run is None else encoding.encoder_of(of_run)
         with opening_only(at_hand):
-            voters = classifier_of(
-                manifest.settings.election, split=split, classes=classes, n_jobs=n_jobs, encoder=at_hand
-            )
+            voters = model_of(manifest.settings, classes, n_jobs=n_jobs, encoder=at_hand)
         return Reopened(manifest, dataset, voters, source, left_out)
     spread = Spread.load(run / "spread.npz")
-    model = FiniteAggregationClassifier(estimator, spread=spread, split=split, classes=classes, n_jobs=n_jobs)
+    model = model_of(manifest.settings, classes, estimator=estimator, spread=spread, n_jobs=n_jobs)
     return Reopened(manifest, dataset, model, source, left_out)
 
 

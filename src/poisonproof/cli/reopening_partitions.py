@@ -38,7 +38,7 @@ def reopen_partitions(
     from poisonproof import FiniteAggregationClassifier, Split, Spread
     from poisonproof.data.large import Removal
     from poisonproof.estimators.base import accepts_nan
-    from poisonproof.runs.layout import PARTITIONS
+    from poisonproof.runs.folder import PARTITIONS
     from poisonproof.runs.removal import LeftOut
 
     if not (run / PARTITIONS).is_dir():

@@ -34,7 +34,7 @@ OF_BASE_CLASSIFIERS = ("k", "d", "spread", "split", "max_memory", "plan", "learn
 
 @dataclass(frozen=True)
 class EnsembleOptions:
-    """What `poisonproof run` and `poisonproof train` are told about the ensemble and its folder."""
+    """What `poisonproof run` is told about the ensemble and its folder."""
 
     data: options.Data
     k: options.K = choosing.DEFAULT_K
@@ -233,8 +233,7 @@ def partitioned(
     from poisonproof.data.large import open_large
     from poisonproof.estimators.base import accepts_nan
     from poisonproof.estimators.prepared import split_of
-    from poisonproof.runs.folder import refuse_another, refuse_strangers
-    from poisonproof.runs.layout import PARTITIONS
+    from poisonproof.runs.folder import PARTITIONS, refuse_another, refuse_strangers
     from poisonproof.system.progress import watched
 
     refuse_strangers(folder)

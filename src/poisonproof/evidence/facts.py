@@ -22,12 +22,11 @@ from poisonproof.core.metrics import (
     plain,
     share_of_majority,
 )
-from poisonproof.core.votes import Votes, load_tallies, own_codes
+from poisonproof.core.votes import Votes, own_codes
 from poisonproof.data.dataset import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.evidence.voters import Voters, voters_of
-from poisonproof.runs.layout import COUNTS
-from poisonproof.runs.outcome import threats_of
+from poisonproof.runs.election import Election, election_named
 from poisonproof.system.files import read_record, sha256_of
 from poisonproof.verification.verdict import Verdict
 
@@ -172,7 +171,7 @@ class Facts:
     @property
     def threat_model(self) -> dict[str, int | str]:
         """What each act of an attacker costs."""
-        return threats_of(self.certificate)
+        return threats_of(self.certificate, self.manifest)
 
 
 def gather(folder: Path, data: Dataset | None, verdict: Verdict) -> Facts:
@@ -186,7 +185,7 @@ def gather(folder: Path, data: Dataset | None, verdict: Verdict) -> Facts:
         )
     manifest = read_record(folder / MANIFEST)
     artefacts = artefacts_of(folder, manifest)
-    votes = _votes_of(folder, manifest)
+    votes = _election_of(manifest).tallies(folder)
     certificate = certify(votes, manifest["method"]) if isinstance(votes, Votes) else certify(votes)
     stated = Certificate.load(folder / "certificate.npz")
     if not _same(certificate, stated):
@@ -216,12 +215,14 @@ def _same(certificate: Certificate, stated: Certificate) -> bool:
     return computed.keys() == claimed.keys() and all(np.array_equal(computed[name], claimed[name]) for name in computed)
 
 
-def _votes_of(folder: Path, manifest: dict[str, Any]) -> Votes | Ballots | Neighbours:
-    """What voted in a run: base classifiers, or training samples."""
-    election = manifest["settings"].get("election")
-    if election is None:
-        return Votes.load(folder / "votes.npy")
-    return load_tallies(folder / COUNTS[election["method"]])
+def _election_of(manifest: dict[str, Any]) -> type[Election]:
+    return election_named((manifest["settings"].get("election") or {}).get("method"))
+
+
+def threats_of(certificate: Certificate, manifest: dict[str, Any]) -> dict[str, int | str]:
+    """What each act of an attacker costs, against who voted and how the training samples were split."""
+    assert certificate.split is not None
+    return _election_of(manifest).threats(certificate.split)
 
 
 def artefacts_of(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:

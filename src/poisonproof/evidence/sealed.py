@@ -9,14 +9,14 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from poisonproof import __version__
+from poisonproof import __version__, registry
 from poisonproof.core.certificate import Certificate
 from poisonproof.errors import PoisonproofError
 from poisonproof.evidence.attest import BOM, DOCUMENTS, ENVELOPES, STATEMENT, TEST_RESULT, documents
 from poisonproof.evidence.facts import MANIFEST, Facts, NotTrueError, artefacts_of
 from poisonproof.evidence.signing import key_id, opened
 from poisonproof.evidence.statement import PAYLOAD, of_the_data, of_the_run, violation
-from poisonproof.runs.layout import COUNTS, REPORT
+from poisonproof.runs.folder import REPORT
 from poisonproof.system.archives import read_whole
 from poisonproof.system.files import read_record, sha256_of
 from poisonproof.verification.verdict import Verdict
@@ -85,7 +85,7 @@ def _check_subjects(run: Path, record: dict[str, Any]) -> None:
     """The files that were signed are the files of this run, all of them and no others."""
     stated = {subject["name"]: subject["digest"]["sha256"] for subject in record["subject"]}
     artefacts = artefacts_of(run, read_record(run / "manifest.json"))
-    names = {MANIFEST, "certificate.npz", "votes.npy", *COUNTS.values()} & set(artefacts)
+    names = {MANIFEST, "certificate.npz", *(kind.result for _, kind in registry.every("elections"))} & set(artefacts)
     if not any(stated.get(name) == artefacts[name] for name in names):
         raise NotTrueError(f"The statement is about another run: {', '.join(sorted(names))} of {run} are other files.")
     names = {*stated, *artefacts} - ({REPORT} - set(artefacts))  # people take the page away before they share a run

@@ -13,10 +13,9 @@ from typing import Any
 from poisonproof import __version__
 from poisonproof.core.certificate import Certificate
 from poisonproof.errors import missing_extra
-from poisonproof.evidence.facts import Facts
+from poisonproof.evidence.facts import Facts, threats_of
 from poisonproof.evidence.voters import voters_of
 from poisonproof.premises import to_records
-from poisonproof.runs.outcome import threats_of
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 CERTIFICATE = "urn:poisonproof:predicate:certificate:v1"
@@ -64,7 +63,7 @@ def of_the_run(certificate: Certificate, manifest: dict[str, Any]) -> dict[str, 
             "unit": certificate.unit,
             "deterministic": True,
         },
-        "threat_model": threats_of(certificate),
+        "threat_model": threats_of(certificate, manifest),
         "premises": to_records(certificate.premises),
     }
 

@@ -27,11 +27,12 @@ from poisonproof.planning.forecast import VoteShares, balancing, estimate_shares
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.kinds import Samples
 from poisonproof.system.determinism import n_cores, one_linear_algebra_thread
-from poisonproof.training.engine import Engine, Resources, VoteJob, engine_of
+from poisonproof.training.engine import Engine, engine_of
+from poisonproof.training.member_by_member import train_and_vote
 from poisonproof.training.member_files import save_members
-from poisonproof.training.members import MemberList, planned_blocks, train_and_vote
+from poisonproof.training.member_list import MemberList, planned_blocks
 from poisonproof.training.pooled import KERNEL_BYTES, SUBSETS_PER_TASK, fit_pooled
-from poisonproof.training.source import ArraySource
+from poisonproof.training.work import Resources, Training
 
 SEED = 0x70696C6F74
 MOST_ASKED = 2000
@@ -132,7 +133,9 @@ class Bench:
         if not self.engine.uses_workers:
             return 0.0
         prepared = self.prepared(k, workers)
-        train = partial(train_and_vote, self._job(prepared, np.zeros(1, np.int64)), [[i] for i in range(workers)])
+        asked, tasks = prepared.training.samples.subset([0]), [[i] for i in range(workers)]
+        resources = Resources(self.n_jobs)
+        train = partial(train_and_vote, prepared.training, asked, len(prepared.classes), tasks, resources=resources)
         first, again = (_seconds(lambda: list(train())) for _ in range(2))
         if not self.keep_members:
             return max(0.0, first - again)
@@ -149,19 +152,18 @@ class Bench:
         started = time.perf_counter()
         wanted = min(MOST_MEMBERS, max(ENOUGH_MEMBERS, 2 * k))  # where k is small, single ones matter less
         prepared = self.prepared(k, wanted)
-        source, n_classes = prepared.source, len(prepared.classes)
-        assert isinstance(source, ArraySource)
-        asked = _asked(source.samples)
+        training, n_classes = prepared.training, len(prepared.classes)
+        asked = _asked(training.samples)
         train = self._pooled if self.engine.pooled else self._apart
-        train(prepared, range(1), asked[:PROBED])  # compiles
-        probe = train(prepared, range(PROBED), asked[:PROBED])
+        train(training, range(1), asked[:PROBED], n_classes)  # compiles
+        probe = train(training, range(PROBED), asked[:PROBED], n_classes)
         affordable = min(wanted, int(seconds / probe.seconds * PROBED))
         if affordable < FEWEST_MEMBERS and not insist:
             return None
         affordable = max(affordable, FEWEST_MEMBERS)
-        trained = train(prepared, range(affordable), asked)
-        votes = _out_of_subset(trained.votes, source, asked)
-        truth, sizes = source.codes[asked], source.sizes
+        trained = train(training, range(affordable), asked, n_classes)
+        votes = _out_of_subset(trained.votes, training, asked)
+        truth, sizes = training.codes[asked], prepared.subsets.sizes
         counts = _counts(votes, n_classes)
         abstaining, weights = float((sizes == 0).mean()), balancing(truth)
         folds = (_counts(votes[:, np.arange(affordable) % FOLDS != fold], n_classes) for fold in range(FOLDS))
@@ -169,7 +171,7 @@ class Bench:
             k,
             affordable,
             len(asked),
-            len(source.samples) / k,
+            len(training.samples) / k,
             float(counts[np.arange(len(asked)), truth].sum() / max(1, counts.sum())),
             estimate_shares(counts, truth, abstaining),
             estimate_shares(counts, truth, abstaining, weights),
@@ -179,17 +181,10 @@ class Bench:
             time.perf_counter() - started,
         )
 
-    def _job(self, prepared: Prepared, asked: NDArray[np.int64]) -> VoteJob:
-        """Votes on these training samples."""
-        test, n_classes = prepared.source.samples.subset(asked), len(prepared.classes)
-        source, digests = prepared.source, prepared.digests
-        return VoteJob(prepared.learner, source, digests, test, n_classes, resources=Resources(self.n_jobs))
-
-    def _apart(self, prepared: Prepared, chosen: range, asked: NDArray[np.int64]) -> _Trained:
-        job, tasks = self._job(prepared, asked), planned_blocks(chosen, self.n_jobs)
-        samples, n_classes = job.test, job.n_classes
+    def _apart(self, training: Training, chosen: range, asked: NDArray[np.int64], n_classes: int) -> _Trained:
+        tasks, samples = planned_blocks(chosen, self.n_jobs), training.samples.subset(asked)
         started = time.perf_counter()
-        parts = list(train_and_vote(job, tasks))
+        parts = list(train_and_vote(training, samples, n_classes, tasks, resources=Resources(self.n_jobs)))
         taken = time.perf_counter() - started
         members = MemberList(member for part in parts for member in part.members)
         some = MemberList(members[:TIMED])
@@ -211,12 +206,10 @@ class Bench:
 
         return _Trained(np.concatenate([part.votes for part in parts], axis=1), taken, timing)
 
-    def _pooled(self, prepared: Prepared, chosen: range, asked: NDArray[np.int64]) -> _Trained:
-        learner, source, n_classes = prepared.learner, prepared.source, len(prepared.classes)
-        assert isinstance(source, ArraySource)
-        samples = source.samples.subset(asked)
+    def _pooled(self, training: Training, chosen: range, asked: NDArray[np.int64], n_classes: int) -> _Trained:
+        samples = training.samples.subset(asked)
         started = time.perf_counter()
-        members = fit_pooled(learner, source, only=list(chosen))
+        members = fit_pooled(training, only=list(chosen))
         fitted = time.perf_counter() - started
         members.votes(samples.subset([0]), n_classes)  # compiles
         begun = time.perf_counter()
@@ -226,8 +219,8 @@ class Bench:
 
         def timing() -> PooledTiming:
             pool = members.pool
-            some = source.samples.take(np.arange(min(256, len(source.samples))))
-            share = _seconds(partial(learner.share, some)) / len(some)
+            some = training.samples.take(np.arange(min(256, len(training.samples))))
+            share = _seconds(partial(training.estimator.share, some)) / len(some)
             part = samples.take(np.arange(min(len(asked), max(16, KERNEL_BYTES // (4 * pool.n_rows)))))
             with one_linear_algebra_thread():
                 ask = _seconds(partial(pool.test_features, part)) / len(part)
@@ -256,13 +249,13 @@ class _Trained(NamedTuple):
     timing: Callable[[], Timing | PooledTiming]
 
 
-def _out_of_subset(votes: NDArray[Any], source: ArraySource, asked: NDArray[np.int64]) -> NDArray[np.int64]:
+def _out_of_subset(votes: NDArray[Any], training: Training, asked: NDArray[np.int64]) -> NDArray[np.int64]:
     """The same votes of base classifiers 0 … on the samples asked, with -1 where a sample is in the subset."""
     fair = votes.astype(np.int64)
-    place = np.full(len(source.samples), -1, np.int64)
+    place = np.full(len(training.samples), -1, np.int64)
     place[asked] = np.arange(len(asked))
     for i in range(votes.shape[1]):
-        inside = place[source.rows(i)]
+        inside = place[training.subsets.rows(i)]
         fair[inside[inside >= 0], i] = -1
     return fair
 

@@ -27,8 +27,7 @@ from poisonproof.report.methods import OtherMethod, other_methods, title_of
 from poisonproof.report.planned import beside_plan
 from poisonproof.report.scarcity import Scarcity
 from poisonproof.report.summary import Summary, what_to_try
-from poisonproof.runs.folder import only_writer
-from poisonproof.runs.layout import REPORT
+from poisonproof.runs.folder import REPORT, only_writer
 from poisonproof.runs.manifest import Manifest
 from poisonproof.runs.outcome import Outcome
 from poisonproof.samples.schema import FEATURES

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,23 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.ballots.certify import speaking
-from poisonproof.ballots.classifiers import SampleVoteClassifier
-from poisonproof.ballots.tallies import Ballots, Neighbours
 from poisonproof.core.certificate import UNSEEN, Certificate
 from poisonproof.core.certify import certify
-from poisonproof.core.votes import Votes
 from poisonproof.data.named import SCHEMAS
 from poisonproof.errors import PoisonproofError
-from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
-from poisonproof.premises import PremiseWarning
-from poisonproof.runs.election import CLASSIFIERS
+from poisonproof.runs.election import Fitted, election_named
+from poisonproof.runs.folder import check_plain
 from poisonproof.runs.manifest import FILE, Manifest
-from poisonproof.runs.plain import check_plain
 from poisonproof.samples.cells import text_of
 from poisonproof.samples.labels import Cell, label_cells
 from poisonproof.samples.schema import ArraySchema, ImageSchema, Schema, schema_from_dict
-from poisonproof.training.members import UnansweredError
 
 COLUMNS, REASON = ("prediction", "radius", "runner_up", "vote_share"), "reason"
 MAX_BLOCK_VOTES, MAX_BLOCK_ROWS = 1 << 26, 1 << 14
@@ -112,7 +104,7 @@ class SavedRun:
     folder: Path
     manifest: Manifest
     schema: Schema
-    model: FiniteAggregationClassifier | SampleVoteClassifier
+    fitted: Fitted
 
     @classmethod
     def open(cls, folder: Path, trusted: Sequence[str] = (), n_jobs: int | None = 1) -> SavedRun:
@@ -121,12 +113,15 @@ class SavedRun:
         manifest = _manifest(folder)
         schema = _schema(folder, manifest)
         _check_models(folder, manifest)
-        election = manifest.settings.election
-        kind = FiniteAggregationClassifier if election is None else CLASSIFIERS[election["method"]]
-        model = kind.load(folder / "models", trusted=trusted).set_params(n_jobs=n_jobs)
-        if manifest.settings.schema is None and _width(schema) != model.n_features_in_:
+        fitted = election_named(manifest.settings.method).open(folder, trusted, n_jobs, manifest.method)
+        if manifest.settings.schema is None and _width(schema) != fitted.model.n_features_in_:
             raise _no_schema(folder, manifest)
-        return cls(folder, manifest, schema, model)
+        return cls(folder, manifest, schema, fitted)
+
+    @property
+    def model(self) -> Any:
+        """The fitted classifier."""
+        return self.fitted.model
 
     @property
     def unit(self) -> str:
@@ -141,48 +136,17 @@ class SavedRun:
     @property
     def block_rows(self) -> int:
         """How many samples to answer at a time, so that their votes fit into memory."""
-        model = self.model
-        n_voters = len(model.voters_) if isinstance(model, SampleVoteClassifier) else model.spread_.n_subsets
-        rows = min(MAX_BLOCK_ROWS, MAX_BLOCK_VOTES // n_voters)
+        rows = min(MAX_BLOCK_ROWS, MAX_BLOCK_VOTES // self.fitted.n_voters)
         return max(BASE_CLASSIFIER_ROWS, rows - rows % BASE_CLASSIFIER_ROWS)
-
-    @property
-    def ensemble(self) -> FiniteAggregationClassifier:
-        """The base classifiers; one sentence where training samples vote."""
-        if isinstance(self.model, SampleVoteClassifier):
-            raise PoisonproofError(
-                f"The run in {self.folder} has no base classifiers, its training samples vote; `poisonproof predict` "
-                "answers for new samples."
-            )
-        return self.model
-
-    def votes(self, X: Any) -> Votes:
-        """The votes on these samples; none is refused because no base classifier can answer it."""
-        model = self.ensemble
-        if model.n_jobs == 1:
-            return model._asked(X)
-        try:
-            return model.votes(X)
-        except UnansweredError as error:  # a block may hold nothing but such samples, and the file others
-            warnings.warn(str(error), PremiseWarning, stacklevel=2)
-            return model._asked(X)
 
     def answers(self, X: Any, question: Question = Question()) -> Answers:
         """Prediction, radius and what else is asked, for each of these samples."""
-        votes: Votes | Ballots | Neighbours
-        if isinstance(self.model, SampleVoteClassifier):
-            votes = self.model._votes_of(self.model._heard(X))
-            certificate = certify(votes)
-            counts = speaking(votes)
-            share = counts[np.arange(len(counts)), certificate.prediction] / np.maximum(counts.sum(axis=1), 1)
-        else:
-            votes = self.votes(X)
-            certificate = certify(votes, self.manifest.method or "finite-aggregation")  # type: ignore[call-overload]
-            counts = votes.counts()
-            share = counts[np.arange(len(counts)), certificate.prediction] / votes.spread.n_subsets
+        tallies = self.fitted.tallies([self.fitted.ask(X)])
+        certificate = self.fitted.certify(tallies)
+        share = self.fitted.shares(tallies)[np.arange(len(certificate)), certificate.prediction]
         target_radius = None
         if question.target is not None:
-            against = certify(votes, target=question.target)
+            against = certify(tallies, target=question.target)
             pairs = zip(against.already, against.radius, strict=True)
             target_radius = [None if already else int(radius) for already, radius in pairs]
         return Answers(certificate, share, question, target_radius)
@@ -299,7 +263,7 @@ def _manifest(folder: Path) -> Manifest:
     if not (folder / FILE).exists():
         raise PoisonproofError(f"{folder} holds no run; make one with `poisonproof run DATA --out {folder}`.")
     manifest = Manifest.read(folder)
-    if manifest.status not in ("complete", "trained"):
+    if manifest.status != "complete":
         raise PoisonproofError(
             f"The run in {folder} is not complete; the `poisonproof run` command that began it goes on with it."
         )

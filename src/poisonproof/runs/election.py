@@ -1,79 +1,381 @@
-"""How training samples vote, as a run's manifest states it, and the classifier that votes so.
+"""Who votes in a run, and all that only those voters know; base classifiers here, training samples in ``ballots/``.
 
-Everything that decides is in the record, the map too, with the units that were read off the data, if they were: so a
-run can be opened again, changed, and checked by somebody else, and nothing is settled a second time from other rows.
+`poisonproof.runs.run.run` walks one way whoever votes: voters are prepared on the data, asked about the test samples,
+kept, and opened again. Each kind of voters is a class, found by the name of its method in `poisonproof.registry`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+import logging
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
 
-from poisonproof.ballots.classifiers import BallotClassifier, NeighborVoteClassifier, SampleVoteClassifier
-from poisonproof.ballots.maps import OWN, map_of, record_of
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
+
+from poisonproof import registry
+from poisonproof.core.certify import Certificate, certify
 from poisonproof.core.split import Split
-from poisonproof.errors import PoisonproofError
-from poisonproof.learners.feature_maps import PublicMap
+from poisonproof.core.votes import Votes, rankings_file
+from poisonproof.data import Dataset
+from poisonproof.data.store import StoredSamples, StoredSubsets
+from poisonproof.errors import WrongTypeError
+from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, fitted_but_for_members
+from poisonproof.estimators.prepared import prepare_dataset
 from poisonproof.learners.inspection import describe
+from poisonproof.premises import PremiseWarning
+from poisonproof.runs.blocks import vote_all
+from poisonproof.runs.manifest import Identity, RunSettings
+from poisonproof.runs.undefended import TOO_LARGE, Undefended
+from poisonproof.samples.kinds import Samples
+from poisonproof.samples.labels import label_cells, places_of
+from poisonproof.system.files import read_record, write_whole
+from poisonproof.training.engine import engine_named, engine_of
+from poisonproof.training.member_files import ESTIMATOR
+from poisonproof.training.member_list import UnansweredError
+from poisonproof.training.member_memory import MemberMemory
+from poisonproof.training.model_files import RECORD, save_model_record
+from poisonproof.training.provenance import of_run
+from poisonproof.training.work import Made, Order, Resources
 
-CLASSIFIERS: dict[str, type[SampleVoteClassifier]] = {
-    kind.method: kind for kind in (BallotClassifier, NeighborVoteClassifier)
-}
-METHODS = ("ensemble", *CLASSIFIERS)
-
-
-def election_of(model: SampleVoteClassifier) -> dict[str, Any]:
-    """The record of a fitted classifier: its parameters and its map, as plain values."""
-    if type(model) not in CLASSIFIERS.values():
-        raise PoisonproofError(
-            f"A run is made of base classifiers, ballots or neighbours. Got {type(model).__name__}, which a run cannot "
-            "keep yet; fit and save it by itself."
-        )
-    sizes = getattr(model, "class_sizes", None)
-    if isinstance(sizes, Mapping):
-        sizes = [[label, size] for label, size in zip(model.classes_.tolist(), model.sizes_.tolist(), strict=True)]
-    names = ("near", "n_neighbors", "metric", "one_sided", "voices", "class_sizes_from")
-    parameters = {name: getattr(model, name) for name in names if hasattr(model, name)}
-    record = {
-        "method": model.method,
-        **parameters,
-        **({"class_sizes": sizes} if hasattr(model, "class_sizes") else {}),
-        "steps_per_unit": model.map_.scale,
-        "map": record_of(model.map_.features),
-    }
-    plain: dict[str, Any] = json.loads(json.dumps(record, default=lambda number: number.item()))
-    return plain
+ENSEMBLE = "ensemble"
+SCRATCH = "scratch"
+RANKINGS = rankings_file(Path("votes.npy")).name
+log = logging.getLogger(__name__)
+ROWS_AT_ONCE = 1 << 12
+NOT_COVERED = (
+    "change a test sample",
+    "poison a pre-processing step or feature extractor that was fitted elsewhere",
+    "control the training machine",
+)
 
 
-def voters_in_words(model: SampleVoteClassifier) -> str:
-    """What stands in a manifest where the learner of base classifiers does."""
-    name = record_of(model.map_.features)["name"]
-    return f"{model.method}, map {describe(model.map_.features) if name == OWN else name}"
+class Election(ABC):
+    """The voters of one run, prepared on its data; whatever is wrong with them or the data is said here.
 
-
-def classifier_of(
-    election: Mapping[str, Any],
-    *,
-    split: Split,
-    classes: Sequence[Any] | None,
-    n_jobs: int | None = None,
-    encoder: PublicMap | None = None,
-) -> SampleVoteClassifier:
-    """The classifier of a record, not yet fitted; the map is the one that is stated, wherever its units came from.
-
-    Of an encoder, the one at hand is taken, with its cache, if it is the one on record.
+    Attributes
+    ----------
+    identity : Identity
+        What the run is a run of.
+    test : Samples
+        The test samples in canonical form.
+    written : dict
+        SHA-256 of files that were written, where it is known, by their names in the folder of the run.
     """
-    parameters = {name: value for name, value in election.items() if name not in ("method", "map", "steps_per_unit")}
-    if isinstance(parameters.get("class_sizes"), list):
-        parameters["class_sizes"] = dict(parameters["class_sizes"])
-        classes = None  # they are the keys
-    kind: Any = CLASSIFIERS[election["method"]]
-    return kind(
-        map_of(election["map"], encoder),
-        scale=election["steps_per_unit"],
-        split=split,
-        classes=classes,
-        n_jobs=n_jobs,
-        **parameters,
-    )
+
+    result: ClassVar[str]
+    """The file that holds what the voters said."""
+    kept: ClassVar[tuple[str, ...]]
+    """Files about the training data that this kind of voters leaves in the folder, besides votes/ and models/."""
+    identity: Identity
+    split: Split
+    n_train: int
+    test: Samples
+
+    @abstractmethod
+    def __init__(self, dataset: Dataset, model: Any, settings: RunSettings) -> None:
+        self.dataset, self.model, self.settings = dataset, model, settings
+        self.written: dict[str, str] = {}
+
+    def _identity(self, learner: str, classes: NDArray[Any], **more: Any) -> Identity:
+        dataset, schema = self.dataset, self.dataset.schema
+        return Identity(
+            {"name": dataset.name, **dataset.digests()},
+            split=self.split.as_dict(),
+            learner=learner,
+            classes=classes.tolist(),
+            votes_only=self.settings.votes_only,
+            schema=None if schema is None else schema.as_dict(),
+            **more,
+        )
+
+    @abstractmethod
+    def vote(self, folder: Path, stale: Callable[[int], None]) -> Any:
+        """What the voters say of the test samples: what is on disk and still true of the data, the rest made now.
+
+        ``stale`` is told once, before any work, how many voters have to be trained.
+        """
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Keep the voters, unless the run keeps votes only, and what they have in common."""
+
+    @abstractmethod
+    def facts(self, folder: Path) -> dict[str, Any]:
+        """What the manifest says of these voters alone: where they were made, and how many have nothing to learn."""
+
+    @staticmethod
+    @abstractmethod
+    def tallies(folder: Path) -> Any:
+        """What the voters of a run said, from its folder."""
+
+    @abstractmethod
+    def undefended(self) -> Undefended:
+        """What the same data give without a proof."""
+
+    def beside(self, tallies: Any) -> dict[str, Any]:
+        """What only these voters have to say in an outcome."""
+        return {}
+
+    @staticmethod
+    @abstractmethod
+    def threats(split: Split) -> dict[str, int | str]:
+        """What each act of an attacker costs in units of attack size, in words."""
+
+    @staticmethod
+    @abstractmethod
+    def files(folder: Path, identity: Identity) -> list[str]:
+        """Results of a complete run that only these voters write, of which its manifest states digests."""
+
+    @staticmethod
+    @abstractmethod
+    def open(folder: Path, trusted: Sequence[str], n_jobs: int | None, method: str | None) -> Fitted:
+        """The voters that a run kept; ``method`` is its certificate's."""
+
+    @staticmethod
+    @abstractmethod
+    def model_of(identity: Identity, classes: Sequence[Any] | None, **given: Any) -> Any:
+        """The classifier of a run, not fitted."""
+
+
+class Fitted(ABC):
+    """The voters that a run kept, opened to answer about new samples."""
+
+    def __init__(self, model: Any, method: str | None = None) -> None:
+        self.model, self.method = model, method
+
+    @property
+    @abstractmethod
+    def n_voters(self) -> int:
+        """How many voters answer about each sample."""
+
+    @abstractmethod
+    def ask(self, X: Any) -> Any:
+        """What the voters say of some samples, to be put together by `tallies`."""
+
+    @abstractmethod
+    def tallies(self, parts: Sequence[Any]) -> Any:
+        """Several answers of `ask` as one, ready to certify, to keep or to send."""
+
+    def certify(self, tallies: Any) -> Certificate:
+        """The certificate of these tallies, by the run's method."""
+        return certify(tallies)
+
+    @abstractmethod
+    def shares(self, tallies: Any) -> NDArray[np.float64]:
+        """The share of votes for each class, an array (n_test, n_classes); the largest is the prediction's."""
+
+
+def election_of(model: Any) -> type[Election]:
+    """The kind of voters that a classifier has; one sentence if no run can be made of it."""
+    name = ENSEMBLE if isinstance(model, FiniteAggregationClassifier) else getattr(type(model), "method", None)
+    if name not in registry.names("elections"):
+        raise WrongTypeError(
+            f"A run is made of a FiniteAggregationClassifier, or of one whose method is among "
+            f"{', '.join(registry.names('elections')[1:])}. Got {type(model).__name__}.",
+            code="run.classifier",
+        )
+    kind: type[Election] = registry.find("elections", name)
+    return kind
+
+
+def election_named(method: str | None) -> type[Election]:
+    """The kind of voters of a method; of base classifiers if there is none."""
+    kind: type[Election] = registry.find("elections", method or ENSEMBLE)
+    return kind
+
+
+def threat_model(split: Split) -> dict[str, int | str]:
+    """What each act of an attacker costs, in words, where base classifiers vote."""
+    if split.kind == "group":
+        covered = {
+            "change anything in the training samples of one contributor": 1,
+            "move a training sample from one contributor to another": 2,
+        }
+    else:
+        covered = {
+            "insert a training sample": split.cost("insert_remove"),
+            "remove a training sample": split.cost("insert_remove"),
+            "flip the label of a training sample": split.cost("label_flip"),
+            "change a training sample in any other way": split.cost("modify"),
+        }
+    return {**covered, **dict.fromkeys(NOT_COVERED, "not covered")}
+
+
+class EnsembleElection(Election):
+    """Base classifiers, trained on subsets."""
+
+    result = "votes.npy"
+    kept = ("votes.npy", "votes.json", "split.npy", RANKINGS, f"models/{RECORD}", f"models/{ESTIMATOR}")
+    threats = staticmethod(threat_model)
+
+    def __init__(self, dataset: Dataset, model: FiniteAggregationClassifier, settings: RunSettings) -> None:
+        super().__init__(dataset, model, settings)
+        self.ensemble = ensemble = prepare_dataset(model, dataset)
+        self.split, self.n_train, self.n_jobs = ensemble.split, ensemble.n_train, model.n_jobs
+        learner = ensemble.training.estimator
+        engine, n_classes = engine_of(learner), len(ensemble.classes)
+        self.identity = self._identity(
+            describe(learner),
+            ensemble.classes,
+            k=ensemble.spread.k,
+            d=ensemble.spread.d,
+            spread_digest=ensemble.spread.digest,
+            rankings=settings.rankings or None,
+            pooled=(engine.pooled and not settings.votes_only) or None,
+        )
+        # A learner for another kind of sample says so here, before a file is written.
+        self.memory = engine.memory(ensemble.training, n_classes, len(dataset.test), rankings=settings.rankings)
+        if self.memory is not None:
+            self.memory.check_machine()
+        self.test, bound = self.split.samples(dataset.test.samples), settings.max_memory
+        if bound is not None and self.memory is not None:
+            self.memory.kernel_bytes(bound)
+        elif bound is not None:
+            need = MemberMemory.of(ensemble.training, n_classes, self.test, rankings=settings.rankings)
+            self.n_jobs = need.jobs_within(bound, model.n_jobs)
+            self._remember(need, bound)
+
+    def _remember(self, need: MemberMemory, bound: int) -> None:
+        """Let partitions stay in memory once they were read, as far as the bound allows."""
+        training = self.ensemble.training
+        if not isinstance(training.samples, StoredSamples) or self.ensemble.spread.d == 1:
+            return  # with d = 1 each partition is read once
+        spare = need.spare(training, bound, effective_n_jobs(self.n_jobs), undefended=self.settings.undefended)
+        stored = StoredSamples(training.samples.store, spare)
+        self.ensemble = replace(self.ensemble, training=training._replace(samples=stored))
+
+    def vote(self, folder: Path, stale: Callable[[int], None]) -> Votes:
+        """The votes of all base classifiers; those that are missing are trained."""
+        ensemble, settings = self.ensemble, self.settings
+        order = Order(folder, ensemble.training, ensemble.digests, settings.rankings, not settings.votes_only)
+        bounded = settings.max_memory is not None and self.memory is not None
+        kernels = self.memory.kernel_bytes(settings.max_memory) if bounded else None  # type: ignore[union-attr, arg-type]
+        resources = Resources(self.n_jobs, folder / SCRATCH, kernels)
+        (voted,) = vote_all([order], self.test, len(ensemble.classes), resources, stale=stale)
+        self.written, self.made = voted.digests, voted.made
+        return ensemble.votes(voted.votes)
+
+    made: list[Made]
+
+    def save(self, folder: Path) -> None:
+        """Write spread, split, and the record of the base classifiers that are kept."""
+        ensemble = self.ensemble
+        ensemble.spread.save(folder / "spread.npz")
+        write_whole(folder / "split.npy", lambda file: np.save(file, ensemble.subsets.partition))
+        self.written["votes.npy"] = read_record(folder / "votes.json")["matrix"]["sha256"]
+        if not self.settings.votes_only:
+            save_model_record(fitted_but_for_members(self.model, ensemble), folder / "models")
+
+    def facts(self, folder: Path) -> dict[str, Any]:
+        """Where base classifiers were trained and voted, and how many subsets are empty."""
+        return {**of_run(folder, self.made), "empty_subsets": int((self.ensemble.subsets.sizes == 0).sum())}
+
+    def undefended(self) -> Undefended:
+        """The same learner, and a strong one, on all data; not where that takes more memory than is allowed."""
+        bound = self.settings.max_memory
+        if bound is not None and self._undefended_bytes() > bound:
+            log.warning("the undefended learner was not trained on all data: %s", TOO_LARGE)
+            return Undefended(why_not=TOO_LARGE)
+        return Undefended.of(self.ensemble, self.dataset)
+
+    def _undefended_bytes(self) -> int:
+        if self.memory is not None:
+            return self.memory.undefended
+        training = self.ensemble.training
+        return MemberMemory.of(training, len(self.ensemble.classes), self.test).undefended(training)
+
+    def beside(self, tallies: Votes) -> dict[str, Any]:
+        """Accuracy of base classifiers, sizes of partitions, and how many training samples each class has."""
+        return {
+            "base_accuracy": _base_accuracy(tallies, self.dataset.test.labels),
+            "partition_sizes": self.ensemble.subsets.partition_sizes,
+            "train_counts": self._by_class(),
+        }
+
+    def _by_class(self) -> NDArray[np.int64] | None:
+        """How many training samples each class has; None where some are left out of partitions and nobody counted."""
+        ensemble = self.ensemble
+        codes, n_classes = ensemble.training.codes, len(ensemble.classes)
+        if not isinstance(ensemble.subsets, StoredSubsets):
+            return np.bincount(codes[codes >= 0], minlength=n_classes)
+        record = ensemble.subsets.store.record
+        if record["n_incomplete"]:
+            return None
+        by_class = np.zeros(n_classes, np.int64)
+        codes = places_of(label_cells(record["labels"]), label_cells(ensemble.classes.tolist()))
+        np.add.at(by_class, codes[codes >= 0], np.array(record["counts"], np.int64)[codes >= 0])
+        return by_class
+
+    @staticmethod
+    def files(folder: Path, identity: Identity) -> list[str]:
+        """Votes, spread and split, and the files of base classifiers."""
+        names = ["votes.npy", "votes.json", "spread.npz", "split.npy", *([RANKINGS] if identity.rankings else [])]
+        if not identity.votes_only:
+            files = engine_named(pooled=bool(identity.pooled)).files(identity.n_subsets, folder / "models")
+            names += [f"models/{name}" for name in (ESTIMATOR, *files, RECORD)]
+        return names
+
+    @staticmethod
+    def tallies(folder: Path) -> Votes:
+        """The votes of a run."""
+        return Votes.load(folder / "votes.npy")
+
+    @staticmethod
+    def open(folder: Path, trusted: Sequence[str], n_jobs: int | None, method: str | None) -> FittedEnsemble:
+        """The base classifiers of a run."""
+        model = FiniteAggregationClassifier.load(folder / "models", trusted=trusted)
+        return FittedEnsemble(model.set_params(n_jobs=n_jobs), method)
+
+    @staticmethod
+    def model_of(identity: Identity, classes: Sequence[Any] | None, **given: Any) -> FiniteAggregationClassifier:
+        """An ensemble like that of a run; ``given`` are its estimator, spread and n_jobs."""
+        return FiniteAggregationClassifier(split=Split.from_dict(identity.split), classes=classes, **given)
+
+
+class FittedEnsemble(Fitted):
+    """Base classifiers."""
+
+    model: FiniteAggregationClassifier
+
+    @property
+    def n_voters(self) -> int:
+        """How many base classifiers there are."""
+        return self.model.spread_.n_subsets
+
+    def ask(self, X: Any) -> NDArray[Any]:
+        """The matrix of votes; no sample is refused because no base classifier can answer it."""
+        if self.model.n_jobs == 1:
+            return self.model._asked(X).matrix
+        try:
+            return self.model.votes(X).matrix
+        except UnansweredError as error:  # a block may hold nothing but such samples, and the file others
+            warnings.warn(str(error), PremiseWarning, stacklevel=2)
+            return self.model._asked(X).matrix
+
+    def tallies(self, parts: Sequence[NDArray[Any]]) -> Votes:
+        """Votes of all base classifiers."""
+        return self.model._votes_of(np.concatenate(parts))
+
+    def certify(self, tallies: Votes) -> Certificate:
+        """By the method of the run."""
+        return certify(tallies, self.method or "finite-aggregation")  # type: ignore[call-overload]
+
+    def shares(self, tallies: Votes) -> NDArray[np.float64]:
+        """Of all base classifiers; those that abstain vote for no class."""
+        return tallies.counts() / tallies.spread.n_subsets
+
+
+def _base_accuracy(votes: Votes, y_test: NDArray[Any]) -> float:
+    """The share of all votes that are right."""
+    truth, matrix, right = votes.indices_of(y_test), votes.matrix, 0
+    labelled = np.flatnonzero(truth >= 0)  # others are labels that no vote can be for
+    for start in range(0, len(labelled), ROWS_AT_ONCE):
+        rows = labelled[start : start + ROWS_AT_ONCE]
+        right += int(np.count_nonzero(matrix[rows] == truth[rows, None].astype(matrix.dtype)))
+    return right / matrix.size

@@ -1,90 +1,64 @@
-"""The folder of a run taken hold of: everything is checked before a file is written, and nobody else may write.
+"""The folder of a run: what stands in it, whether it is as it was written, and who may write there.
 
-What is there already is kept if it is this run's; another run's folder is refused, with the difference named.
+Everything is checked before a file is written, and nobody else may write. What is there already is kept if it is this
+run's; another run's folder is refused, with the difference named.
+
+The folder holds plain files and plain folders: nothing in it makes us read or write elsewhere. Files are written under
+a fresh name and renamed, so a link that stands under their name is replaced, never followed; what is left are the
+folders we write into, the lock, and what we read. The folder itself may be reached by links: its name was given by the
+user, not by whoever filled it.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from poisonproof import registry
 from poisonproof.core.spread import Spread
-from poisonproof.data import Dataset
-from poisonproof.data.store import StoredSamples, StoredSource
 from poisonproof.errors import DamagedFileError, PoisonproofError
-from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
-from poisonproof.estimators.prepared import Prepared, prepare_dataset
-from poisonproof.learners.inspection import describe
-from poisonproof.runs.layout import CONCLUSIONS, LOCK, OWN, PARTITIONS, SCRATCH, altered
+from poisonproof.runs.election import SCRATCH, Election, election_named
 from poisonproof.runs.manifest import FILE, Identity, Manifest, RunSettings
-from poisonproof.runs.plain import check_plain
 from poisonproof.runs.removal import commitment, new_receipt
-from poisonproof.runs.vote_cache import other_environments
-from poisonproof.system.files import PART, reading, sole_writer
+from poisonproof.system.files import PART, open_arrays, reading, sha256_of, sole_writer
 from poisonproof.system.machine import environment
 from poisonproof.system.parallel import sweep_scratch
-from poisonproof.training.engine import MemoryEstimate, Resources, engine_of
+from poisonproof.training.member_files import MEMBERS_PER_FILE, members_file
+from poisonproof.training.pooled_files import POOL, check_pooled
+from poisonproof.training.provenance import others
 
+CERTIFICATE = "certificate.npz"
+SCHEMA = "schema.json"
+REPORT = "report.html"
+AUDIT = ("audit.json", "audit.svg")
+LOCK = "run.lock"
+PARTITIONS = "partitions"
+FOLDERS = ("votes", "models", SCRATCH, PARTITIONS)
+BLOCK_FILE = re.compile(r"votes/block-\d{5,}\.npz")
 CHANGEABLE = ("dataset", "classes")
 NOT_THE_QUESTION = ("data", "options", "choice", "left_out", "max_memory", "most_bytes")
 log = logging.getLogger(__name__)
 
 
-class OpenedRun(NamedTuple):
-    """A run whose folder is ours to write: its ensemble, still to be trained, and the manifest as it stands.
-
-    ``memory`` is what votes will take, and ``resources`` what may be used.
-    """
-
-    ensemble: Prepared
-    manifest: Manifest
-    memory: MemoryEstimate
-    resources: Resources
+def _elections() -> list[type[Election]]:
+    return [kind for _, kind in registry.every("elections")]
 
 
-@contextmanager
-def opened_run(
-    dataset: Dataset, model: FiniteAggregationClassifier, folder: Path, settings: RunSettings
-) -> Iterator[OpenedRun]:
-    """Prepare the training and take hold of the folder; everything is checked before a file is written."""
-    ensemble = prepare_dataset(model, dataset)
-    learner, engine = ensemble.learner, engine_of(ensemble.learner)
-    identity = Identity(
-        {"name": dataset.name, **dataset.digests()},
-        ensemble.spread.k,
-        ensemble.spread.d,
-        ensemble.spread.digest,
-        ensemble.split.as_dict(),
-        describe(learner),
-        ensemble.classes.tolist(),
-        settings.votes_only,
-        settings.rankings or None,
-        (engine.pooled and not settings.votes_only) or None,  # how base classifiers are kept
-        None if dataset.schema is None else dataset.schema.as_dict(),
-    )
-    # A learner for another kind of sample says so here, before a file is written.
-    test = ensemble.split.samples(dataset.test.samples)
-    memory = engine.memory(learner, ensemble.source, test, len(ensemble.classes), rankings=settings.rankings)
-    memory.check_machine()
-    resources = Resources(model.n_jobs)
-    if settings.max_memory is not None:
-        resources = memory.within(settings.max_memory, model.n_jobs)
-        if isinstance(ensemble.source, StoredSource) and ensemble.spread.d > 1:  # else each partition is read once
-            spare = memory.spare(settings.max_memory, resources.n_jobs, undefended=settings.undefended)
-            samples = StoredSamples(ensemble.source.store, spare)
-            ensemble = replace(ensemble, source=replace(ensemble.source, samples=samples))
-    resources = resources._replace(scratch=folder / SCRATCH)
-    refuse_strangers(folder)
-    with only_writer(folder):
-        manifest = open_folder(folder, identity, settings)
-        if manifest.status == "changing" and not isinstance(ensemble.source, StoredSource):
-            shutil.rmtree(folder / PARTITIONS, ignore_errors=True)  # which may hold rows that are being removed
-        yield OpenedRun(ensemble, manifest, memory, resources)
+def own_files() -> tuple[str, ...]:
+    """The names at the top of a run's folder."""
+    theirs = (name for kind in _elections() for name in kind.kept if "/" not in name)
+    return (FILE, REPORT, LOCK, *FOLDERS, SCHEMA, *AUDIT, CERTIFICATE, "spread.npz", *dict.fromkeys(theirs))
+
+
+def conclusions() -> tuple[str, ...]:
+    """The files that say something about the training data, besides the votes; the spread does not."""
+    return (*dict.fromkeys(name for kind in _elections() for name in kind.kept), CERTIFICATE, *AUDIT, REPORT)
 
 
 def open_folder(folder: Path, identity: Identity, settings: RunSettings) -> Manifest:
@@ -120,7 +94,7 @@ def _opened_again(folder: Path, identity: Identity, settings: RunSettings) -> Ma
             f"{_short(getattr(identity, name))} asked for); choose another --out or remove the folder."
         )
     with reading(folder / FILE):
-        moved = other_environments(manifest.environment, manifest.environments or [])
+        moved = others(manifest.environment, manifest.environments or [])
     if moved and identity.election is None:  # what samples say is whole numbers, the same everywhere
         log.warning(
             "this run was begun with another %s; base classifiers made here may differ in the last bit, and the "
@@ -187,7 +161,7 @@ def _begin_change(folder: Path, manifest: Manifest, identity: Identity, asked: d
 
 
 def _forget_conclusions(folder: Path) -> None:
-    for name in CONCLUSIONS:
+    for name in conclusions():
         (folder / name).unlink(missing_ok=True)
 
 
@@ -210,7 +184,8 @@ def refuse_another(folder: Path, spread: Spread) -> None:
 def refuse_strangers(folder: Path) -> None:
     """Leave a folder that holds something else as it is."""
     if folder.is_dir() and not (folder / "manifest.json").exists():
-        strangers = [item.name for item in folder.iterdir() if item.name not in OWN and not item.name.endswith(PART)]
+        own = own_files()
+        strangers = [item.name for item in folder.iterdir() if item.name not in own and not item.name.endswith(PART)]
         if strangers:
             raise PoisonproofError(f"{folder} is not empty and holds no run ({strangers[0]}); choose another --out.")
 
@@ -232,3 +207,96 @@ def only_writer(folder: Path) -> Iterator[None]:
 def _short(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 60 else text[:57] + "…"
+
+
+# Whether it is as it was written
+
+
+def damage(folder: str | Path) -> list[str]:
+    """What is wrong with the files of a run, one sentence each; nothing for a run of which every bit is as written.
+
+    Of a run that is not complete only the blocks can be judged.
+    """
+    folder = Path(folder)
+    try:
+        manifest = Manifest.read(folder)
+        sentences = [f"{folder / name} is altered or missing." for name in altered(folder, manifest, members=True)]
+    except PoisonproofError as error:
+        return [str(error)]
+    for path in sorted((folder / "votes").glob("*.npz")):
+        try:
+            facts = open_arrays(path, ("votes",))[1]
+            with reading(path):
+                if (stated := facts.get("members")) is not None:
+                    models = folder / "models"
+                    members = models / members_file(models, facts["first_subset"] // MEMBERS_PER_FILE)
+                    if not members.exists() or sha256_of(members) != stated:
+                        raise DamagedFileError(f"{members} is damaged or missing.")
+        except DamagedFileError as error:
+            sentences.append(str(error))
+    if (folder / "models" / POOL).exists():
+        try:
+            check_pooled(folder / "models")
+        except DamagedFileError as error:
+            sentences.append(str(error))
+    return list(dict.fromkeys(sentences))
+
+
+def results_of(folder: Path, identity: Identity) -> list[str]:
+    """The files of a complete run that its manifest states digests of."""
+    blocks = sorted(f"votes/{path.name}" for path in (folder / "votes").glob("*.npz"))
+    schema = [] if identity.schema is None else [SCHEMA]
+    return [*election_named(identity.method).files(folder, identity), CERTIFICATE, *schema, *blocks]
+
+
+def altered(folder: Path, manifest: Manifest, *, members: bool = False) -> list[str]:
+    """Files of a complete run that are not as the manifest states.
+
+    Blocks of votes and base classifiers speak for themselves when a run goes on; ``members`` judges them too.
+    """
+    stated, identity = manifest.files, manifest.settings
+    if stated is None:
+        return []
+    by_members = not (identity.votes_only or identity.pooled)
+    if by_members and identity.n_subsets > MEMBERS_PER_FILE * len(stated):
+        raise DamagedFileError(f"{folder / FILE} is damaged: it lists fewer files than it has blocks.")
+    expected = results_of(folder, identity)
+    optional = (name for name in stated if BLOCK_FILE.fullmatch(name))
+    names = [*expected, *(name for name in optional if name not in expected)]
+    if members and REPORT in stated and (folder / REPORT).exists():  # people take it away before they share a run
+        names.append(REPORT)
+    judged = [name for name in names if members or not ("members-" in name or BLOCK_FILE.fullmatch(name))]
+    return [name for name in judged if not (folder / name).exists() or sha256_of(folder / name) != stated.get(name)]
+
+
+# Links
+
+
+def check_plain(folder: Path) -> None:
+    """Refuse the folder of a run in which a name of ours is a link, a pipe, a device, or a file for a folder."""
+    if not folder.is_dir():
+        return
+    own = own_files()
+    for path in sorted(folder.iterdir()):
+        if path.name in own or path.name.endswith(PART):
+            _check(path, is_folder=path.name in FOLDERS)
+            if path.name in FOLDERS and path.name != SCRATCH:  # that one is removed, and links in it are not followed
+                for inner in sorted(path.iterdir()):
+                    _check(inner, is_folder=False)
+
+
+def _check(path: Path, is_folder: bool) -> None:
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        raise _refusal(path, "a link")
+    if is_folder != stat.S_ISDIR(status.st_mode) or not (is_folder or stat.S_ISREG(status.st_mode)):
+        raise _refusal(path, "no plain folder" if is_folder else "no plain file")
+    if path.name == LOCK and status.st_nlink > 1:
+        raise _refusal(path, "another file's second name (a hard link)")
+
+
+def _refusal(path: Path, what: str) -> PoisonproofError:
+    return PoisonproofError(
+        f"{path} is {what}, and nothing of a run may be: writing there could change what lies elsewhere. "
+        "Remove it if you know where it comes from, or choose another folder."
+    )

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from poisonproof.errors import DamagedFileError, check_format
 from poisonproof.premises import Premise, from_records, to_records
@@ -14,7 +15,7 @@ from poisonproof.system.files import read_record, reading, write_record
 
 FORMAT = "poisonproof run 3"  # 1: votes of pooled learners in files of another kind; 2: digests of 64-bit hashes
 FILE = "manifest.json"
-STATUSES = ("running", "changing", "trained", "complete")
+STATUSES = ("running", "changing", "complete")
 OPTIONAL = ("schema", "election")
 
 
@@ -59,17 +60,22 @@ class Identity:
     """
 
     dataset: dict[str, str]
-    k: float | None
-    d: int | None
-    spread_digest: str | None
     split: dict[str, Any]
     learner: str
     classes: list[Any]
     votes_only: bool
-    rankings: bool | None
-    pooled: bool | None
+    k: float | None = None
+    d: int | None = None
+    spread_digest: str | None = None
+    rankings: bool | None = None
+    pooled: bool | None = None
     schema: dict[str, Any] | None = None
     election: dict[str, Any] | None = None
+
+    @property
+    def method(self) -> str:
+        """Who votes: the name of an election in the registry."""
+        return "ensemble" if self.election is None else str(self.election["method"])
 
     @property
     def name(self) -> str:
@@ -135,14 +141,14 @@ class Manifest:
         check_format(where.parent, record.get("format"), FORMAT)
         facts = {name: value for name, value in record.items() if name not in ("format", "digest")}
         if not strict:
-            facts = {name: value for name, value in facts.items() if name in MANIFEST_TYPES}
+            known = {field.name for field in fields(cls)}
+            facts = {name: value for name, value in facts.items() if name in known}
         if isinstance(facts.get("settings"), dict):
-            facts["settings"] = _record_of(Identity, facts["settings"], SETTINGS_TYPES, f"the settings in {where}")
-        facts |= {name: tuple(facts[name]) for name in LISTS if isinstance(facts.get(name), list)}
-        if isinstance(facts.get("premises"), tuple):
+            facts["settings"] = read_dataclass(Identity, facts["settings"], f"the settings in {where}")
+        if isinstance(facts.get("premises"), list):
             with reading(where):
                 facts["premises"] = from_records(facts["premises"])
-        manifest: Manifest = _record_of(cls, facts, MANIFEST_TYPES, str(where))
+        manifest: Manifest = read_dataclass(cls, facts, str(where))
         if manifest.status not in STATUSES:
             raise DamagedFileError(f"{where} is damaged: a run has no status {manifest.status!r}.")
         if manifest.status == "complete":
@@ -158,7 +164,7 @@ class Manifest:
     def as_dict(self) -> dict[str, Any]:
         """For a file: everything of a complete run, and of others what there is to say."""
         record = {field.name: getattr(self, field.name) for field in fields(self)}
-        record |= {name: list(record[name]) for name in LISTS if record[name] is not None}
+        record = {name: list(value) if isinstance(value, tuple) else value for name, value in record.items()}
         if self.premises is not None:
             record["premises"] = to_records(self.premises)
         complete = self.status == "complete"
@@ -186,51 +192,32 @@ class Manifest:
         return replace(self, **changes)
 
 
-LISTS = ("changes", "premises", "notes")
-OF_COMPLETE = ("environments", "made_in", *LISTS, "threat_model", "n_train", "n_test", "seconds", "files")
-SETTINGS_TYPES: dict[str, Any] = {
-    "dataset": dict,
-    "k": int | float | None,
-    "d": int | None,
-    "spread_digest": str | None,
-    "split": dict,
-    "learner": str,
-    "classes": list,
-    "votes_only": bool,
-    "rankings": bool | None,
-    "pooled": bool | None,
-    "schema": dict | None,
-    "election": dict | None,
-}
-MANIFEST_TYPES: dict[str, Any] = {
-    "status": str,
-    "settings": Identity,
-    "environment": dict,
-    **dict.fromkeys(("asked", "changing", "threat_model", "seconds", "files"), dict | None),
-    **dict.fromkeys(("environments", "made_in"), list | None),
-    "changes": tuple,
-    **dict.fromkeys(("premises", "notes"), tuple | None),
-    **dict.fromkeys(("unit", "method", "strong_undefended", "no_undefended"), str | None),
-    **dict.fromkeys(("n_train", "n_test", "empty_subsets"), int | None),
-    **dict.fromkeys(
-        (
-            *("clean_accuracy", "majority_share", "balanced_accuracy"),
-            *("undefended_accuracy", "strong_undefended_accuracy"),
-        ),
-        int | float | None,
-    ),
-}
+OF_COMPLETE = (
+    *("environments", "made_in", "changes", "premises", "notes", "threat_model", "n_train", "n_test", "seconds"),
+    "files",
+)
 
 
-def _record_of(cls: Any, facts: Mapping[str, Any], types: Mapping[str, Any], where: str) -> Any:
+def read_dataclass(cls: Any, facts: Mapping[str, Any], where: str) -> Any:
+    """A record of plain values, whose entries are of the types that its class annotates; one sentence otherwise.
+
+    A list becomes a tuple where the class has one.
+    """
+    hints, needed = get_type_hints(cls), {field.name for field in fields(cls) if field.default is MISSING}
     for name in facts:
-        if name not in types:
+        if name not in hints:
             raise DamagedFileError(f"{where} is damaged: it has an entry '{name}', which no run writes.")
-    needed = {field.name for field in fields(cls) if field.default is MISSING}
-    for name, kind in types.items():
+    values: dict[str, Any] = {}
+    for name, hint in hints.items():
+        kinds = tuple(get_origin(kind) or kind for kind in (get_args(hint) if isinstance(hint, UnionType) else (hint,)))
         if name not in facts:
             if name in needed:
                 raise DamagedFileError(f"{where} is damaged: it does not state '{name}'.")
-        elif not isinstance(facts[name], kind):
-            raise DamagedFileError(f"{where} is damaged: '{name}' is {type(facts[name]).__name__}, which it cannot be.")
-    return cls(**facts)
+            continue
+        value = facts[name]
+        if isinstance(value, list) and tuple in kinds:
+            value = tuple(value)
+        if not isinstance(value, (*kinds, int) if float in kinds else kinds):
+            raise DamagedFileError(f"{where} is damaged: '{name}' is {type(value).__name__}, which it cannot be.")
+        values[name] = value
+    return cls(**values)

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.ballots.tallies import Ballots, Neighbours
 from poisonproof.core.certificate import Certificate, attack_sizes
-from poisonproof.core.split import Split
 from poisonproof.core.votes import Votes
 from poisonproof.display import percent
 from poisonproof.errors import PoisonproofError
@@ -21,11 +19,6 @@ from poisonproof.samples.kinds import Samples
 from poisonproof.system.machine import environment
 
 FIRST_SIZES = 6
-NOT_COVERED = (
-    "change a test sample",
-    "poison a pre-processing step or feature extractor that was fitted elsewhere",
-    "control the training machine",
-)
 
 
 @dataclass(frozen=True)
@@ -38,15 +31,16 @@ class Outcome:
     folder: Path
     certificate: Certificate
     y_test: NDArray[Any]
-    undefended_accuracy: float | None
-    base_accuracy: float | None
     seconds: dict[str, float]
     manifest: Manifest
     x_test: Any
-    votes: Votes | Ballots | Neighbours
-    partition_sizes: NDArray[np.int64] | None
+    votes: Any
+    """What the voters said: votes, ballots or neighbours."""
     test: Samples | None = None
     """The test samples in canonical form."""
+    undefended_accuracy: float | None = None
+    base_accuracy: float | None = None
+    partition_sizes: NDArray[np.int64] | None = None
     train_counts: NDArray[np.int64] | None = None
     """Training samples of each class, where base classifiers vote."""
 
@@ -105,33 +99,3 @@ def origin_of(identity: Identity, threats: dict[str, int | str]) -> dict[str, An
         "threat_model": threats,
         "environment": environment(),
     }
-
-
-def threat_model(split: Split) -> dict[str, int | str]:
-    """What each act of an attacker costs in units of attack size, in words."""
-    if split.kind == "group":
-        covered = {
-            "change anything in the training samples of one contributor": 1,
-            "move a training sample from one contributor to another": 2,
-        }
-    else:
-        covered = {
-            "insert a training sample": split.cost("insert_remove"),
-            "remove a training sample": split.cost("insert_remove"),
-            "flip the label of a training sample": split.cost("label_flip"),
-            "change a training sample in any other way": split.cost("modify"),
-        }
-    return {**covered, **dict.fromkeys(NOT_COVERED, "not covered")}
-
-
-def threats_to_samples(split: Split) -> dict[str, int | str]:
-    """The same where training samples vote: a flipped label is one voice lost and one gained, as any change is."""
-    threats = threat_model(split)
-    flip = "flip the label of a training sample"
-    return {**threats, flip: 2} if flip in threats else threats
-
-
-def threats_of(certificate: Certificate) -> dict[str, int | str]:
-    """What each act costs against a certificate that knows its split."""
-    assert certificate.split is not None
-    return threat_model(certificate.split) if certificate.spread is not None else threats_to_samples(certificate.split)

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof import registry
 from poisonproof.core.split import Split
 from poisonproof.premises import PremiseWarning
-from poisonproof.runs.election import CLASSIFIERS
-from poisonproof.training.engine import Fitted, engine_named
+from poisonproof.training.engine import engine_named
 from poisonproof.training.member_files import ESTIMATOR, UntrustedTypesError
-from poisonproof.training.source import with_shared_texts
+from poisonproof.training.shared_texts import with_shared_texts
+from poisonproof.training.work import Members
 from poisonproof.verification.ensemble import Ensemble
 from poisonproof.verification.evidence import Evidence
 from poisonproof.verification.verdict import (
@@ -66,7 +67,7 @@ def ask_samples(evidence: Evidence, features: Any, X: Any, rows: NDArray[np.int6
     the run: where a stranger's model says that its weights lie is not looked at.
     """
     assert evidence.folder is not None
-    kind = CLASSIFIERS[evidence.settings["election"]["method"]]
+    kind = registry.find("elections", evidence.settings["election"]["method"]).classifier
     try:
         model = kind.load(evidence.folder / "models")
     except (UntrustedTypesError, ImportError) as error:
@@ -81,7 +82,7 @@ def ask_samples(evidence: Evidence, features: Any, X: Any, rows: NDArray[np.int6
     return arrays | {f"radius_against_{threat}": radii for threat, radii in (certificate.radii or {}).items()}
 
 
-def _parts(ensemble: Ensemble) -> Iterator[Fitted]:
+def _parts(ensemble: Ensemble) -> Iterator[Members]:
     """The kept base classifiers, no more of them in memory than one file holds."""
     learner = ensemble.kept_learner  # refused if it is not the learner that is stated
     record, n_classes, first = ensemble.evidence.model or {}, ensemble.evidence.n_classes, 0

@@ -1,0 +1,289 @@
+"""Runs in which training samples vote: described, counted and kept; how they vote stands in the run's manifest.
+
+Everything that decides is in that record, the map too, with the units that were read off the data, if they were: so a
+run can be opened again, changed, and checked by somebody else, and nothing is settled a second time from other rows.
+
+Nothing is trained. What samples say of test samples stands in blocks on disk, each known by the voters and the test
+samples it is about: a run that was killed goes on with the blocks that are missing, and a block that is no longer true
+of the data is counted again. A run that goes on describes its samples again; embeddings come from their cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.ballots.certify import speaking
+from poisonproof.ballots.classifiers import (
+    OF_THE_RULE,
+    BallotClassifier,
+    Heard,
+    NeighborVoteClassifier,
+    SampleVoteClassifier,
+)
+from poisonproof.ballots.maps import OWN, map_of, record_of
+from poisonproof.ballots.tallies import Ballots, Neighbours
+from poisonproof.core.split import Split
+from poisonproof.core.votes import labels_to_json, load_tallies
+from poisonproof.data import Dataset
+from poisonproof.errors import DamagedFileError, PoisonproofError, WrongTypeError
+from poisonproof.estimators.prepared import split_of
+from poisonproof.learners.feature_maps import PublicMap
+from poisonproof.learners.inspection import describe
+from poisonproof.runs.election import Election, Fitted, threat_model
+from poisonproof.runs.manifest import Identity, RunSettings
+from poisonproof.runs.undefended import Undefended
+from poisonproof.samples.convert import digest_of
+from poisonproof.samples.kinds import Samples
+from poisonproof.system.files import open_arrays, reading, write_arrays
+from poisonproof.system.machine import environment
+from poisonproof.system.progress import progress
+
+FORMAT = "poisonproof counts 1"
+TESTS_PER_BLOCK = 1024
+FILES = ("model.json", "voters.npz", "map.skops")
+PARAMETERS = ("near", "n_neighbors", "metric", "one_sided", "voices", "class_sizes_from")
+log = logging.getLogger(__name__)
+
+
+class SampleElection(Election):
+    """Training samples that vote."""
+
+    classifier: ClassVar[type[SampleVoteClassifier]]
+
+    def __init__(self, dataset: Dataset, model: SampleVoteClassifier, settings: RunSettings) -> None:
+        super().__init__(dataset, model, settings)
+        if settings.rankings:
+            raise PoisonproofError("Rankings are those of base classifiers; where samples vote, leave --rankings out.")
+        if settings.max_memory is not None:
+            raise PoisonproofError(
+                "--max-memory bounds pooled learners; samples that vote take a fixed amount of memory."
+            )
+        if type(model) is not self.classifier:
+            raise WrongTypeError(
+                f"A run cannot keep a {type(model).__name__} yet; fit and save it by itself.", code="run.classifier"
+            )
+        self.fitted = _fitted(dataset, model)
+        self.split, self.n_train = self.fitted.split_, len(self.fitted.voters_)
+        self.record = election_record(self.fitted)
+        self.identity = self._identity(_voters_in_words(self.fitted), self.fitted.classes_, election=self.record)
+        self.test = self.split.samples(dataset.test.samples)
+
+    def vote(self, folder: Path, stale: Callable[[int], None]) -> Ballots | Neighbours:
+        """What the training samples say of all test samples."""
+        stale(0)  # nothing is trained
+        return self.fitted._votes_of(count_all(folder, self.fitted, self.record, self.test))
+
+    def save(self, folder: Path) -> None:
+        """Keep the voters."""
+        if not self.settings.votes_only:
+            self.fitted.save(folder / "models")
+
+    def facts(self, folder: Path) -> dict[str, Any]:
+        """What samples say is whole numbers, the same everywhere."""
+        return {"environments": [environment()], "made_in": []}
+
+    def undefended(self) -> Undefended:
+        """Nothing is trained that could be trained undefended: the strong one alone."""
+        return Undefended.of_samples(self.dataset, self.split, self.fitted.classes_)
+
+    @staticmethod
+    def threats(split: Split) -> dict[str, int | str]:
+        """A flipped label is one voter lost and one gained, as any change is."""
+        threats = threat_model(split)
+        flip = "flip the label of a training sample"
+        return {**threats, flip: 2} if flip in threats else threats
+
+    @classmethod
+    def files(cls, folder: Path, identity: Identity) -> list[str]:
+        """What samples said, and the voters."""
+        return [cls.result, *([] if identity.votes_only else [f"models/{name}" for name in FILES])]
+
+    @classmethod
+    def tallies(cls, folder: Path) -> Ballots | Neighbours:
+        """What the samples of a run said."""
+        return load_tallies(folder / cls.result)
+
+    @classmethod
+    def open(cls, folder: Path, trusted: Sequence[str], n_jobs: int | None, method: str | None) -> FittedSamples:
+        """The voters of a run."""
+        return FittedSamples(cls.classifier.load(folder / "models", trusted=trusted).set_params(n_jobs=n_jobs))
+
+    @classmethod
+    def model_of(
+        cls, identity: Identity, classes: Sequence[Any] | None, *, encoder: PublicMap | None = None, **given: Any
+    ) -> SampleVoteClassifier:
+        """The classifier of a run, not yet fitted; the map is the one on record, wherever its units came from.
+
+        Of an encoder, the one that is given is taken, with its cache, if it is the one on record.
+        """
+        assert identity.election is not None
+        return classifier_of(
+            identity.election, split=Split.from_dict(identity.split), classes=classes, encoder=encoder, **given
+        )
+
+
+class FittedSamples(Fitted):
+    """Training samples that vote."""
+
+    model: SampleVoteClassifier
+
+    @property
+    def n_voters(self) -> int:
+        """How many training samples vote."""
+        return len(self.model.voters_)
+
+    def ask(self, X: Any) -> Heard:
+        """What all training samples say of these samples."""
+        return self.model._heard(X)
+
+    def tallies(self, parts: Sequence[Heard]) -> Ballots | Neighbours:
+        """What was said of several lots of samples."""
+        return self.model._votes_of(Heard.joined(parts))
+
+    def shares(self, tallies: Ballots | Neighbours) -> NDArray[np.float64]:
+        """Of what speaks for any class."""
+        counts = speaking(tallies)
+        return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+
+
+class BallotElection(SampleElection):
+    """Every training sample votes about every test sample."""
+
+    classifier = BallotClassifier
+    result = "ballots.npz"
+    kept = (result, *(f"models/{name}" for name in FILES))
+
+
+class NeighborElection(SampleElection):
+    """The nearest training samples vote."""
+
+    classifier = NeighborVoteClassifier
+    result = "neighbours.npz"
+    kept = (result, *(f"models/{name}" for name in FILES))
+
+
+CLASSIFIERS: dict[str, type[SampleVoteClassifier]] = {
+    kind.method: kind for kind in (BallotClassifier, NeighborVoteClassifier)
+}
+
+
+def election_record(model: SampleVoteClassifier) -> dict[str, Any]:
+    """How a fitted classifier votes: its parameters and its map, as plain values."""
+    sizes = getattr(model, "class_sizes", None)
+    if isinstance(sizes, Mapping):
+        sizes = [[label, size] for label, size in zip(model.classes_.tolist(), model.sizes_.tolist(), strict=True)]
+    record = {
+        "method": model.method,
+        **{name: getattr(model, name) for name in PARAMETERS if hasattr(model, name)},
+        **({"class_sizes": sizes} if hasattr(model, "class_sizes") else {}),
+        "steps_per_unit": model.map_.scale,
+        "map": record_of(model.map_.features),
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(record, default=lambda number: number.item()))
+    return plain
+
+
+def _voters_in_words(model: SampleVoteClassifier) -> str:
+    """What stands in a manifest where the learner of base classifiers does."""
+    name = record_of(model.map_.features)["name"]
+    return f"{model.method}, map {describe(model.map_.features) if name == OWN else name}"
+
+
+def classifier_of(
+    record: Mapping[str, Any],
+    *,
+    split: Split,
+    classes: Sequence[Any] | None,
+    n_jobs: int | None = None,
+    encoder: PublicMap | None = None,
+) -> SampleVoteClassifier:
+    """The classifier of a record, not yet fitted."""
+    parameters = {name: value for name, value in record.items() if name not in ("method", "map", "steps_per_unit")}
+    if isinstance(parameters.get("class_sizes"), list):
+        parameters["class_sizes"] = dict(parameters["class_sizes"])
+        classes = None  # they are the keys
+    kind: Any = CLASSIFIERS[record["method"]]
+    return kind(
+        map_of(record["map"], encoder),
+        scale=record["steps_per_unit"],
+        split=split,
+        classes=classes,
+        n_jobs=n_jobs,
+        **parameters,
+    )
+
+
+def _fitted(dataset: Dataset, model: SampleVoteClassifier) -> SampleVoteClassifier:
+    """A classifier with the same parameters, fitted; the premises of the data set stand in place of its own.
+
+    Of the rule of the vote the data set says only who chose it: its words are the classifier's.
+    """
+    fitted: SampleVoteClassifier = type(model)(**model.get_params(deep=False))
+    samples: Samples = split_of(model).samples(dataset.train.samples)
+    fitted.fit(samples, dataset.train.labels, dataset.train.groups)
+    premises = {premise.code: premise for premise in fitted.premises_}
+    for premise in dataset.premises:
+        rule = premises.get(premise.code) if premise.code in OF_THE_RULE else None
+        premises[premise.code] = premise if rule is None else replace(rule, declared=premise.declared)
+    fitted.premises_ = tuple(premises.values())
+    return fitted
+
+
+def voters_digest(model: SampleVoteClassifier, election: Mapping[str, Any]) -> str:
+    """SHA-256 of all that counts depend on but the test samples: how votes are counted, and every voter."""
+    voters = model.voters_.whole()
+    digest = hashlib.sha256(
+        json.dumps([election, labels_to_json(model.classes_), model.split_.as_dict()], sort_keys=True).encode()
+    )
+    for array in (voters.rows, voters.codes, voters.hashes, voters.owners):
+        digest.update(f"{array.dtype.str} {array.shape} ".encode())
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def count_all(folder: Path, model: SampleVoteClassifier, election: Mapping[str, Any], test: Samples) -> Heard:
+    """What the voters say of all test samples: blocks that are there and still true, and the others counted now."""
+    voters = voters_digest(model, election)
+    starts = list(range(0, len(test), TESTS_PER_BLOCK))
+    paths = [folder / "votes" / f"block-{number:05d}.npz" for number in range(len(starts))]
+    for path in set((folder / "votes").glob("*.npz")) - set(paths):
+        path.unlink()  # about test samples that are no longer there
+    parts: list[Heard] = []
+    for number, (start, path) in enumerate(zip(starts, paths, strict=True)):
+        part = test.subset(np.arange(start, min(start + TESTS_PER_BLOCK, len(test))))
+        facts = {"format": FORMAT, "voters": voters, "samples": digest_of(part), "first_sample": start}
+        heard = _read(path, facts, len(part))
+        if heard is None:
+            heard = model._heard(part)
+            write_arrays(path, {"votes": heard.said, "own": heard.own}, facts)
+        parts.append(heard)
+        progress(number + 1, len(starts))
+    return Heard.joined(parts)
+
+
+def _read(path: Path, facts: dict[str, Any], count: int) -> Heard | None:
+    """A block that is whole and about these voters and test samples; otherwise None."""
+    if not path.exists():
+        return None
+    try:
+        arrays, stated = open_arrays(path, ("votes", "own"))
+        with reading(path):
+            if stated != facts:
+                return None
+            votes: NDArray[Any] = arrays["votes"]
+            self_near: NDArray[Any] = arrays["own"]
+            if votes.ndim != 2 or len(votes) != count or self_near.shape != (count,) or self_near.dtype != np.bool_:
+                raise DamagedFileError(f"{path} is altered: its arrays are not about {count} test samples.")
+    except DamagedFileError as error:
+        log.warning("%s It is counted again.", error)
+        return None
+    return Heard(votes, self_near)
