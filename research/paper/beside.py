@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from poisonproof.ballots.certify import speaking
 from poisonproof.ballots.tallies import Ballots, Neighbours
 from poisonproof.core.certificate import Certificate
 from poisonproof.core.shared_attack import certified_accuracy
@@ -77,7 +76,7 @@ class Voted:
     def tied(self) -> float:
         """Where samples vote: the share of test samples on which two classes share the first place."""
         assert self.said is not None
-        first_two = np.sort(speaking(self.said), axis=1)[:, -2:]
+        first_two = np.sort(self.said.scores(), axis=1)[:, -2:]
         return float((first_two[:, 0] == first_two[:, -1]).mean()) if first_two.shape[1] > 1 else 0.0
 
     def shared_attack(self, size: int) -> float | None:

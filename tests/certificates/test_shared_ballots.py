@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from poisonproof import PoisonproofError, certified_accuracy
-from poisonproof.ballots.certify import worst_division
-from poisonproof.ballots.tallies import Ballots, Voices
+from poisonproof.ballots.tallies import Ballots, Voices, worst_division
 from shared_ballot_oracle import compare_with_every_attack
 
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from poisonproof import registry
-from poisonproof.ballots.certify import certify_ballots, certify_neighbours, scores_and_radii
 from poisonproof.ballots.distances import STEPS, Metric, Nearness
 from poisonproof.ballots.maps import TableFeatures, is_default
 from poisonproof.ballots.tallies import Ballots, Neighbours, Voices
@@ -640,14 +639,12 @@ class BallotClassifier(BallotRules):
 
     def certify(self, X: Any) -> Certificate:
         """Prediction, runner-up, margin and exact radius for every sample; docs/proofs/ballots.md has the proof."""
-        return certify_ballots(self.ballots(X))
+        certificate: Certificate = self.ballots(X).certify()
+        return certificate
 
     def _scores(self, X: Any) -> NDArray[np.int64]:
         """Ballots of each class, near less far, with its declared size; an array (n, classes)."""
-        ballots = self.ballots(X)
-        if ballots.voices is not None:
-            return scores_and_radii(ballots)[0]
-        return (ballots.near if ballots.one_sided else 2 * ballots.near - ballots.totals) + ballots.sizes
+        return self.ballots(X).class_scores()
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Shares of the ballots that speak for each class; no probabilities.
@@ -803,7 +800,8 @@ class NeighborVoteClassifier(SampleVoteClassifier):
 
     def certify(self, X: Any) -> Certificate:
         """Prediction, runner-up, margin and radius for every sample; docs/proofs/ballots.md has the proof."""
-        return certify_neighbours(self.neighbours(X))
+        certificate: Certificate = self.neighbours(X).certify()
+        return certificate
 
     @property
     def _grouped(self) -> bool:
@@ -816,7 +814,7 @@ class NeighborVoteClassifier(SampleVoteClassifier):
 
     def _scores(self, X: Any) -> NDArray[np.int64]:
         """Votes of each class among the K nearest; an array (n, classes)."""
-        return self.neighbours(X, self.n_neighbors).counts()
+        return self.neighbours(X, self.n_neighbors).scores()
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Share of each class among the votes; no probabilities."""

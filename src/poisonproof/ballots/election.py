@@ -21,7 +21,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.ballots.certify import speaking
 from poisonproof.ballots.classifiers import (
     OF_THE_RULE,
     BallotClassifier,
@@ -151,7 +150,7 @@ class FittedSamples(Fitted):
 
     def shares(self, tallies: Ballots | Neighbours) -> NDArray[np.float64]:
         """Of what speaks for any class."""
-        counts = speaking(tallies)
+        counts = tallies.scores()
         return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
 

@@ -35,15 +35,17 @@ sound. It is exact where the contributors that cost x most, turned to c, make it
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.ballots.tallies import Ballots, Neighbours, Voices
 from poisonproof.core.certify import TargetRadii
 from poisonproof.system.compiled import copy_into, njit
 from poisonproof.system.determinism import in_threads
+
+if TYPE_CHECKING:
+    from poisonproof.ballots.tallies import Ballots, Neighbours, Voices
 
 Counts = NDArray[np.int64]
 NEVER = np.iinfo(np.int64).max  # no attack of any size
@@ -396,7 +398,7 @@ def by_ballots(ballots: Ballots, target: int, n_jobs: int = -1) -> TargetRadii:
 
 def by_neighbours(neighbours: Neighbours, target: int, n_jobs: int = -1) -> TargetRadii:
     """Radii of nearest neighbours, samples or contributors."""
-    _, prediction, margin = _gaps(neighbours.counts(), target)
+    _, prediction, margin = _gaps(neighbours.scores(), target)
     radius = np.zeros(neighbours.n_test, np.int64)
 
     def work(start: int, stop: int) -> None:

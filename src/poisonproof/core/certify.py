@@ -15,10 +15,9 @@ from typing import Any, Literal, NamedTuple, get_args, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poisonproof.ballots.tallies import Ballots, Neighbours
 from poisonproof.core.certificate import Certificate, TargetCertificate
 from poisonproof.core.spread import Spread
-from poisonproof.core.votes import Votes
+from poisonproof.core.votes import Tallies, Votes
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.premises import Premise
 from poisonproof.samples.labels import label_cells, places_of
@@ -37,7 +36,7 @@ SORTING = 16  # such steps, for one number
 
 @overload
 def certify(
-    votes: Votes | Ballots | Neighbours,
+    votes: Votes | Tallies,
     method: Method = "finite-aggregation",
     *,
     target: None = None,
@@ -48,7 +47,7 @@ def certify(
 
 @overload
 def certify(
-    votes: Votes | Ballots | Neighbours,
+    votes: Votes | Tallies,
     method: Method = "finite-aggregation",
     *,
     target: Any,
@@ -58,7 +57,7 @@ def certify(
 
 
 def certify(
-    votes: Votes | Ballots | Neighbours,
+    votes: Votes | Tallies,
     method: Method = "finite-aggregation",
     *,
     target: Any = None,
@@ -96,10 +95,8 @@ def certify(
     n_jobs : int
         Threads; -1 means one per core. The result does not depend on it.
     """
-    if isinstance(votes, Ballots | Neighbours):
-        if reachable is not None:
-            raise PoisonproofError("'reachable' asks about votes of base classifiers, and here samples vote.")
-        return _of_samples(votes, target, n_jobs)
+    if not isinstance(votes, Votes) and isinstance(votes, Tallies):
+        return votes.certify(target=target, reachable=reachable, n_jobs=n_jobs)
     if not isinstance(votes, Votes):
         raise WrongTypeError(
             f"certify takes poisonproof.Votes, which know their spread, or Ballots or Neighbours. Got "
@@ -145,18 +142,6 @@ def certify(
     )
 
 
-def _of_samples(votes: Ballots | Neighbours, target: Any, n_jobs: int) -> Certificate | TargetCertificate:
-    from poisonproof.ballots.certify import certify_ballots, certify_neighbours, certify_target
-
-    if target is not None:
-        return certify_target(votes, target, n_jobs=n_jobs)
-    return (
-        certify_ballots(votes, n_jobs=n_jobs)
-        if isinstance(votes, Ballots)
-        else certify_neighbours(votes, n_jobs=n_jobs)
-    )
-
-
 def _against_target(
     votes: Votes,
     method: Method,
@@ -165,14 +150,12 @@ def _against_target(
     premises: tuple[Premise, ...],
     n_jobs: int,
 ) -> TargetCertificate:
-    pass
-
     if method in ("tight", "run-off"):
         raise PoisonproofError(
             f"A target is certified by 'finite-aggregation' or 'dpa-bound'. Got {method!r} instead; the radius of "
             f"'{method}' against any change holds against every target too."
         )
-    code = target_code(votes, target)
+    code = target_code(votes.classes, target)
     by_bound = method == "dpa-bound"
     bounds = by_the_bound(votes, code) if by_bound else by_votes(votes, code, n_jobs, within)
     return TargetCertificate(
@@ -359,13 +342,12 @@ class TargetRadii(NamedTuple):
     exact: NDArray[np.bool_] | None = None  # where samples vote
 
 
-def target_code(votes: Votes | Ballots | Neighbours, target: Any) -> int:
+def target_code(classes: NDArray[Any], target: Any) -> int:
     """The class index of a label that the attacker wants; one sentence if it is no class."""
-    code = int(places_of(label_cells([target]), label_cells(votes.classes.tolist()))[0])
+    code = int(places_of(label_cells([target]), label_cells(classes.tolist()))[0])
     if code < 0:
         raise PoisonproofError(
-            f"The 'target' of certify must be one of the {len(votes.classes)} classes, as a label. Got {target!r} "
-            "instead."
+            f"The 'target' of certify must be one of the {len(classes)} classes, as a label. Got {target!r} instead."
         )
     return code
 
@@ -399,9 +381,7 @@ def by_votes(votes: Votes, target: int, n_jobs: int, within: NDArray[np.int64] |
     return TargetRadii(prediction, margin, radius)
 
 
-def median_radii_against_targets(
-    votes: Votes | Ballots | Neighbours, certificate: Certificate
-) -> tuple[int | None, ...]:
+def median_radii_against_targets(votes: Votes | Tallies, certificate: Certificate) -> tuple[int | None, ...]:
     """For each class: half of the predictions of other classes withstand that many poisons without becoming it.
 
     None where every prediction is this class. ``certificate`` is that of these votes: its method says who is elected.

@@ -31,8 +31,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
 
-from poisonproof.ballots.certify import leads_at_risk, worst_division
-from poisonproof.ballots.tallies import Ballots
 from poisonproof.core.certify import certify
 from poisonproof.core.shared_attack_kernels import (
     CONSTANT,
@@ -47,7 +45,7 @@ from poisonproof.core.shared_attack_kernels import (
     sum_of_largest_columns,
 )
 from poisonproof.core.spread import Spread
-from poisonproof.core.votes import Votes
+from poisonproof.core.votes import Tallies, Votes
 from poisonproof.display import shown
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.premises import Premise, to_records
@@ -150,7 +148,7 @@ class CertifiedAccuracy:
 
 
 def certified_accuracy(
-    votes: Votes | Ballots,
+    votes: Votes | Tallies,
     y: ArrayLike,
     attack_size: SupportsIndex,
     *,
@@ -183,9 +181,18 @@ def certified_accuracy(
         Threads; -1 means one per core. Unless the time runs out the result does not depend on it.
     """
     started = monotonic()
-    size, limit = _checked(votes, attack_size, method, time_limit)
-    if isinstance(votes, Ballots):
-        return _of_ballots(votes, y, size, started, limit)
+    if not isinstance(votes, Votes) and isinstance(votes, Tallies):
+        return votes.certified_accuracy(y, attack_size, time_limit=time_limit)
+    if not isinstance(votes, Votes):
+        raise WrongTypeError(
+            "certified_accuracy takes poisonproof.Votes, which know their spread, or the ballots of samples. "
+            f"Got {type(votes).__name__} instead."
+        )
+    size, limit = attack_size_of(attack_size, time_limit)
+    if method not in ("finite-aggregation", "tight"):
+        raise PoisonproofError(
+            f"The 'method' of certified_accuracy must be 'finite-aggregation' or 'tight'. Got {method!r} instead."
+        )
     certificate = certify(votes, method, n_jobs=n_jobs)
     right = certificate.right(y)
     if votes.n_test == 0:
@@ -217,47 +224,14 @@ def certified_accuracy(
     )
 
 
-def _of_ballots(ballots: Ballots, y: ArrayLike, size: int, started: float, limit: float) -> CertifiedAccuracy:
-    if ballots.n_test == 0:
-        raise PoisonproofError("A certified accuracy needs at least one test sample. Got none.")
-    leads, prediction, movable, clean = leads_at_risk(ballots, y, size)
-    division = worst_division(leads, prediction, size, started + limit)
-    whole = "the worst division" if division.most == division.shown else "a bound of the worst division"
-    proved = f"{whole} of the attack among the classes puts {division.most} at risk"
-    if not len(leads):
-        proved = "no prediction that is right can be changed by an attack of that size (pointwise)"
-    return CertifiedAccuracy(
-        attack_size=size,
-        n_test=ballots.n_test,
-        lower_count=clean - division.most,
-        upper_count=clean - movable,
-        certified_count=clean - len(leads),
-        clean_count=clean,
-        attack=np.zeros(0, np.int64),
-        method="ballots",
-        proved=proved,
-        seconds=monotonic() - started,
-        classes_inferred=ballots.classes_inferred,
-        premises=ballots.premises,
-    )
-
-
-def _checked(votes: Votes | Ballots, attack_size: SupportsIndex, method: str, time_limit: float) -> tuple[int, float]:
-    if not isinstance(votes, Votes | Ballots):
-        raise WrongTypeError(
-            "certified_accuracy takes poisonproof.Votes, which know their spread, or the ballots of samples. "
-            f"Got {type(votes).__name__} instead."
-        )
+def attack_size_of(attack_size: SupportsIndex, time_limit: float) -> tuple[int, float]:
+    """Attack size and seconds as numbers, or one sentence."""
     try:
         size = operator.index(attack_size)
     except TypeError:
         size = -1
     if size < 0 or isinstance(attack_size, bool | np.bool_):
         raise PoisonproofError(f"An attack size must be a whole number ≥ 0. Got {attack_size!r} instead.")
-    if method not in ("finite-aggregation", "tight"):
-        raise PoisonproofError(
-            f"The 'method' of certified_accuracy must be 'finite-aggregation' or 'tight'. Got {method!r} instead."
-        )
     if not isinstance(time_limit, int | float | np.number) or math.isnan(time_limit) or time_limit < 0:
         raise PoisonproofError(f"The 'time_limit' must be a number of seconds ≥ 0. Got {time_limit!r} instead.")
     return size, float(time_limit)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,6 +40,41 @@ from poisonproof.system.files import open_arrays, read_record, reading, sha256_o
 FORMAT = "poisonproof votes 1"
 UNSEEN_LABEL = -1  # as `places_of` says it
 ROWS_PER_CHECK = 4096
+
+
+@runtime_checkable
+class Tallies(Protocol):
+    """What voters other than base classifiers said of test samples: a slice's own class, which the registry knows.
+
+    ``scores()`` is an array (n_test, n_classes); the largest wins, ties to the smaller class.
+    """
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The labels, in the order of their codes."""
+
+    @property
+    def n_test(self) -> int:
+        """Number of test samples."""
+
+    @property
+    def election(self) -> dict[str, Any]:
+        """Who votes, and how, as plain values; ``"words"`` says it in one clause."""
+
+    def scores(self) -> NDArray[np.int64]:
+        """What speaks for each class."""
+
+    def take(self, rows: NDArray[np.int64]) -> Any:
+        """The tallies of these test samples alone."""
+
+    def certify(self, method: Any = None, *, target: Any = None, reachable: Any = None, n_jobs: int = -1) -> Any:
+        """A `Certificate`, or against a target a `TargetCertificate`."""
+
+    def certified_accuracy(self, y: ArrayLike, attack_size: Any, **limits: Any) -> Any:
+        """A `CertifiedAccuracy`; one sentence if none is known."""
+
+    def save(self, path: str | Path) -> None:
+        """Write a file that describes itself, whose format the registry knows."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from poisonproof.ballots.certify import speaking
 from poisonproof.ballots.tallies import Ballots, Neighbours
 from poisonproof.core.certificate import UNSEEN
 from poisonproof.core.certify import Certificate
@@ -137,11 +136,7 @@ def tallied(votes: Votes | Ballots | Neighbours, rows: NDArray[np.int64]) -> NDA
         abstention = len(votes.classes)
         codes = np.minimum(votes.matrix[rows], abstention)
         return np.stack([np.bincount(row, minlength=abstention + 1) for row in codes])
-    if isinstance(votes, Neighbours):
-        counts = speaking(replace(votes, order=votes.order[rows], first=votes.first[rows]))
-    else:
-        counts = speaking(replace(votes, near=votes.near[rows], self_near=votes.self_near[rows]))
-    return np.column_stack([counts, np.zeros(len(rows), np.int64)])
+    return np.column_stack([votes.take(rows).scores(), np.zeros(len(rows), np.int64)])
 
 
 def choose(
