@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from poisonproof.learners.presets import preset
     from poisonproof.learners.table import TableClassifier
     from poisonproof.learners.text import TextClassifier
-    from poisonproof.planning.plan import Plan
-    from poisonproof.planning.plan import make_plan as plan
+    from poisonproof.planning.plan import Plan, plan
     from poisonproof.premises import Premise, PremiseWarning
     from poisonproof.runs.outcome import Outcome
     from poisonproof.runs.run import run
@@ -94,7 +93,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "encoder": "encoders.base",
     "load": "data.named",
     "open_files": "data.user_files",
-    "plan": "planning.plan:make_plan",
+    "plan": "planning.plan",
     "preset": "learners.presets",
     "read": "data.reading",
     "run": "runs.run",

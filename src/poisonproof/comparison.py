@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from poisonproof import registry
 from poisonproof.ballots.classifiers import SampleVoteClassifier
+from poisonproof.ballots.maps import map_for
 from poisonproof.core.certificate import attack_sizes
 from poisonproof.core.certify import Certificate, certify
 from poisonproof.core.designs import Design
@@ -31,7 +32,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.learners.inspection import describe
 from poisonproof.learners.table import TableClassifier
-from poisonproof.planning.voting import by_pilot, classifier_by_pilot
+from poisonproof.planning.plan import PARAMETERS, best_of_each, plan
 from poisonproof.premises import Premise, PremiseWarning, restated
 from poisonproof.samples.labels import read_labels
 from poisonproof.stochastic.certificate import StochasticCertificate
@@ -325,7 +326,7 @@ class _Bench:
         if given is not None and not isinstance(given, kind):
             raise PoisonproofError(f"The row '{name}' is of a {kind.__name__}. Got {type(given).__name__} instead.")
         try:
-            model = given or classifier_by_pilot(data, name, feared, features, self.n_jobs)
+            model = given or self._by_pilot(name, feared, features)
         except PoisonproofError as error:
             return Row(name, METHODS[name].title, str(error).removesuffix("."))
         model.fit(data.train.X, data.train.labels, data.train.groups)
@@ -335,11 +336,28 @@ class _Bench:
         started = time.perf_counter()
         certificate = certify(votes)
         if given is None:
-            certificate = replace(certificate, premises=by_pilot(certificate.premises, name))
+            premises = (
+                replace(one, declared=False) if one.code == PARAMETERS[name] else one for one in certificate.premises
+            )
+            certificate = replace(certificate, premises=tuple(premises))
         parameter = f"K = {model.n_neighbors}" if hasattr(model, "n_neighbors") else f"near = {model.near:g}"
         title = f"{METHODS[name].title}, {parameter}{'' if given else f', by a pilot at {feared}'}"
         spent = (seconds, _ms_since(started, len(certificate)))
         return Row(name, title, None, certificate, None, None, None, *spent)
+
+    def _by_pilot(self, name: str, attack_size: int, features: Any) -> SampleVoteClassifier:
+        """The classifier of a method that certifies most at an attack size; one sentence if no pilot can be made."""
+        data = self.dataset
+        if data.train.groups is not None:
+            raise PoisonproofError("no pilot is made of contributors that vote")
+        if name == "ballots" and data.classes is None:
+            raise PoisonproofError("classes that were read off the data leave ballots nearly nothing; declare them")
+        features = map_for(data) if features is None else features
+        chosen = best_of_each(plan(data, attack_size, methods=(name,), features=features).candidates)[0]
+        given = {what: int(value) if what == "n_neighbors" else value for what, value in chosen.parameters.items()}
+        split = Split("content", data.dtype, data.n_features)
+        kind = registry.find("elections", name).classifier
+        return kind(features, **given, split=split, classes=self.classes, n_jobs=self.n_jobs)
 
     def drawn(self, ensemble: str, names: Sequence[str]) -> list[Row]:
         """Rows that hold with a probability, on one set of base classifiers."""

@@ -37,6 +37,8 @@ LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
         "example": ("poisonproof.cli.example:command", "Write a small real data set to try the commands on."),
         "doctor": ("poisonproof.cli.doctor:command", "What this machine offers, and what to type for the rest."),
     },
+    # Pilots of planning beside that of base classifiers.
+    "pilots": {"samples": "poisonproof.ballots.pilot:pilot"},
     # What samples or base classifiers said, by the format that their file states.
     "tallies": {
         "poisonproof ballots 1": "poisonproof.ballots.tallies:Ballots",

@@ -26,7 +26,7 @@ from poisonproof.cli.main import app
 from poisonproof.comparison import BY_SAMPLES, METHODS, compare, nearest_design
 from poisonproof.data.dataset import Dataset
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-from poisonproof.planning.families import where_samples_vote
+from poisonproof.planning.plan import best_of_each, plan
 from poisonproof.report.comparison import (
     cells,
     header,
@@ -70,10 +70,7 @@ def test_every_row_is_what_the_method_itself_gives(blobs, compared):
             assert "99.9 %" in row.guarantee
             assert "ideal classifier only" in row.guarantee
         elif row.name in BY_SAMPLES:
-            chosen = max(
-                (one for one in where_samples_vote(blobs, 1) if one.method == row.name),
-                key=lambda one: one.certified_balanced,
-            ).parameters
+            chosen = best_of_each(plan(blobs, 1, methods=(row.name,)).candidates)[0].parameters
             kind = NeighborVoteClassifier if row.name == "neighbours" else BallotClassifier
             model = kind(map_for(blobs), classes=range(3), **chosen)
             certificate = model.fit(blobs.train.X, blobs.train.labels).certify(blobs.test.X)
@@ -171,7 +168,7 @@ def test_samples_that_vote_say_why_no_pilot_can_be_made_of_them(blobs):
     grouped = replace(blobs, train=replace(blobs.train, groups=np.arange(200) // 2))
     assert all("of contributors" in row.why_not for row in compare(grouped, k=4, n_classifiers=4, rows=rows).rows)
     many = compare(blobs, GaussianNB(), k=4, n_classifiers=4, rows=rows, sizes=[90])
-    assert all("too few training samples for a pilot at attack size 90" in row.why_not for row in many.rows)
+    assert all("largest attack size that 200 training samples can withstand" in row.why_not for row in many.rows)
     given = {"neighbours": NeighborVoteClassifier(n_neighbors=5, classes=range(3), split="group")}
     found = compare(grouped, GaussianNB(), k=4, n_classifiers=4, rows=["neighbours"], voters=given)
     assert found.rows[0].certificate.unit == "contributors"

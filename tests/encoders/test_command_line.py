@@ -284,7 +284,7 @@ def test_plan_and_compare_take_an_encoder(folder, tmp_path):
     common = ("--encoder", SMALL, "--classes", "0,1,2", "--n-jobs", 1)
     done = poisonproof("compare", folder, *common, "--k", 3, "--classifiers", 6, "--rows", "dpa,finite", "--json")
     assert json.loads(done.stdout)
-    words = ("--attack-size", 1, "--k", "3,4", "--d", "1", "--no-designs", "--seconds", 2, "--out", tmp_path / "p.json")
+    words = ("--attack-size", 1, "--k", "3,4", "--d", "1", "--out", tmp_path / "p.json")
     done = poisonproof("plan", folder, *common, *words)
     assert f"--encoder {SMALL}" in done.stdout
 

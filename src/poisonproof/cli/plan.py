@@ -1,4 +1,4 @@
-"""poisonproof plan: which k and d, and what they will cost."""
+"""poisonproof plan: who should vote, and how, for an attack size."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof.data import ReadOptions
-    from poisonproof.planning.families import Candidate
-    from poisonproof.planning.plan import Plan, Row
+    from poisonproof.data.options import ReadOptions
+    from poisonproof.planning.plan import Candidate, Plan
 
 EXAMPLES = (
     "Example: `poisonproof plan digits --attack-size 5`; `poisonproof plan my.csv --label class --attack-size 10 --out "
@@ -31,20 +30,10 @@ def command(
         str, options.data_argument("A data set by name, or your own files, as `poisonproof run` takes them.")
     ],
     attack_size: Annotated[
-        int | None, typer.Option("--attack-size", help="How many poisons predictions should withstand.")
-    ] = None,
-    k: Annotated[
-        str | None,
-        typer.Option("--k", help="The k to consider, `20,50,100`; otherwise a range."),
-    ] = None,
-    d: Annotated[
-        str | None,
-        typer.Option("--d", help="The spread degrees to consider; otherwise 1,4,16."),
-    ] = None,
-    designs: Annotated[
-        bool, typer.Option("--designs/--no-designs", help="Consider designed spreads, with the tight certificate.")
-    ] = True,
-    seconds: Annotated[float, typer.Option("--seconds", help="About how long the pilot may train.")] = 90.0,
+        int, typer.Option("--attack-size", help="How many poisons predictions should withstand.", show_default=False)
+    ],
+    k: Annotated[str | None, typer.Option("--k", help="The k to try, `20,50,100`; otherwise a range.")] = None,
+    d: Annotated[str | None, typer.Option("--d", help="The spread degrees to try; otherwise 1,4.")] = None,
     out: Annotated[Path, typer.Option("--out", help="File for the plan; `poisonproof run --plan` follows it.")] = Path(
         "plan.json"
     ),
@@ -52,57 +41,42 @@ def command(
     encoder: encoding.Name = None,
     data_dir: options.DataDir = None,
     n_jobs: options.Jobs = -1,
-    votes_only: Annotated[bool, typer.Option("--votes-only", help="The run will not keep base classifiers.")] = False,
     json: options.Json = False,
     *,
     read: ReadOptions,
 ) -> None:
-    """Predict, from a small pilot on the training data, what each k, d and spread would certify and cost.
+    """Try on held-out training samples what certifies most at an attack size: base classifiers at several k and d, or
+    training samples that vote.
 
-    Recommends one, writes the plan and prints the command that follows it; that run then says how good the prediction
-    was. What neighbours and ballots would certify stands beside it. Test samples are not looked at.
+    Recommends one, writes the plan and prints the command that follows it; that run then says how good the promise was.
+    Test samples are not looked at. The same data and question get the same plan on any machine.
     """
-    from poisonproof.planning.families import best_of_each, where_samples_vote
-    from poisonproof.planning.plan import DEGREES, make_plan
+    from poisonproof.planning.plan import DEGREES, plan
     from poisonproof.system.progress import watched
 
     output.warnings_as_notes()
-    if attack_size is None:
-        raise PoisonproofError("Say with --attack-size how many poisons predictions should withstand.")
     _refuse_another_file(out)
     ks = None if k is None else options.whole_numbers("--k", k)
-    ds = None if d is None else options.whole_numbers("--d", d)
+    ds = DEGREES if d is None else options.whole_numbers("--d", d)
     dataset = reading.open_data(data, data_dir, read)
     mapped_by = encoding.for_data(dataset.schema, encoder, learner)
     dataset, estimator = with_learner(dataset, learner, mapped_by)
-    with progress_bar("pilot") as progress, watched(progress):
-        plan = make_plan(
-            dataset,
-            estimator,
-            attack_size=attack_size,
-            learner_name=learner,
-            ks=ks,
-            ds=DEGREES if ds is None else ds,
-            designs=designs,
-            keep_members=not votes_only,
-            seconds=seconds,
-            n_jobs=n_jobs,
-        )
-    plan.save(out)
-    output.note(f"written: {out}")
-    words = [] if plan.recommended is None else [next_command(plan, data, read, out, data_dir, n_jobs, encoder)]
-    if plan.recommended is None:
-        output.note(f"WARNING: nothing is recommended: {plan.why_nothing}")
     features = None if mapped_by is None else encoding.encoder_of(mapped_by)
-    samples_vote = best_of_each(where_samples_vote(dataset, attack_size, features))
+    with progress_bar("pilot") as progress, watched(progress):
+        found = plan(
+            dataset, attack_size, estimator, ks=ks, ds=ds, features=features, learner_name=learner, n_jobs=n_jobs
+        )
+    found.save(out)
+    output.note(f"written: {out}")
+    words = None if found.chosen is None else _next_command(found, data, read, out, data_dir, n_jobs, mapped_by)
     if json:
-        voting = [asdict(one) for one in samples_vote]
-        output.print_json({**asdict(plan), "samples_vote": voting, "out": str(out), "next": words})
-        return
-    _print_plan(plan)
-    _print_samples_vote(samples_vote, attack_size)
-    for command_line in words:
-        output.print_line(f"Next: {command_line}")
+        output.print_json({**asdict(found), "out": str(out), "next": words})
+    else:
+        _print_plan(found)
+    if words is None:
+        raise PoisonproofError(found.why_nothing, code="plan.nothing")
+    if not json:
+        output.print_line(f"Next: {words}")
 
 
 def _refuse_another_file(out: Path) -> None:
@@ -115,95 +89,38 @@ def _refuse_another_file(out: Path) -> None:
             raise PoisonproofError(f"{out} exists and is not a plan; choose another --out.") from None
 
 
-def next_command(
-    plan: Plan,
-    data: str,
-    read: ReadOptions,
-    out: Path,
-    data_dir: Path | None,
-    n_jobs: int,
-    encoder: str | None = None,
+def _next_command(
+    plan: Plan, data: str, read: ReadOptions, out: Path, data_dir: Path | None, n_jobs: int, encoder: str | None
 ) -> str:
-    """What to type next: the run that follows the plan, and certifies by the method that it goes by."""
+    """What to type next: the run that follows the plan."""
     words = ["poisonproof", "run", data, *reading.words_of(read)]
-    if data_dir is not None:
-        words += ["--data-dir", str(data_dir)]
-    if encoder is not None:
-        words += ["--encoder", encoder]
-    if n_jobs != -1:
-        words += ["--n-jobs", str(n_jobs)]
-    if not plan.keep_members:
-        words.append("--votes-only")
-    choice = plan.choice
-    folder = Path("runs") / f"{plan.data['name']}-k{choice.k:g}-d{choice.d}"
-    words += ["--plan", str(out), "--out", str(folder)]
-    return shlex.join(words)
-
-
-def _print_samples_vote(candidates: list[Candidate], attack_size: int) -> None:
-    from poisonproof.display import percent
-
-    if candidates:
-        output.print_table(
-            f"If the training samples vote themselves (estimated; attack size {attack_size}; no class sizes declared)",
-            ["run DATA with", "clean, %", "certified fraction, % (pointwise)", "balanced, % (mean over classes)"],
-            [
-                [one.option, percent(one.clean), percent(one.certified), percent(one.certified_balanced)]
-                for one in candidates
-            ],
-            left=1,
-        )
+    more = {"data-dir": data_dir, "encoder": encoder, "n-jobs": None if n_jobs == -1 else n_jobs}
+    for name, value in more.items():
+        words += [] if value is None else [f"--{name}", str(value)]
+    folder = Path("runs") / f"{plan.data['name']}-attack-size-{plan.attack_size}"
+    return shlex.join([*words, "--plan", str(out), "--out", str(folder)])
 
 
 def _print_plan(plan: Plan) -> None:
-    from poisonproof.display import in_bytes, percent
+    from poisonproof.display import percent
 
-    def cells(at: int, row: Row) -> list[str]:
-        return [
-            "→" if at == plan.recommended else "",
-            f"{row.k:.4g}",
-            str(row.d),
-            row.spread,
-            str(row.n_members),
-            f"{row.subset_size:.0f}" if row.subset_size >= 10 else f"{row.subset_size:.1f}",
-            percent(row.clean),
-            percent(row.certified),
-            percent(row.clean_balanced),
-            f"{percent(row.certified_balanced)} ± {100 * row.error:.1f}",
-            _duration(row.seconds),
-            in_bytes(row.memory),
-            in_bytes(row.disk),
-        ]
+    def cells(at: int, one: Candidate) -> list[str]:
+        balanced = f"{percent(one.certified_balanced)} ± {100 * one.error:.1f}"
+        mark = "→" if at == plan.chosen else ""
+        return [mark, " ".join(one.options), percent(one.clean), percent(one.certified), balanced]
 
-    header = ["", "k", "d", "spread", "classifiers", "samples each", "clean, %", f"certified at {plan.attack_size}, %"]
-    header += ["balanced clean, %", f"balanced certified at {plan.attack_size}, %"]
     output.print_table(
-        f"{plan.data['name']}: {plan.n_train} training samples, {plan.learner.partition('(')[0]}, attack size "
-        f"{plan.attack_size} ({plan.unit}). Everything is estimated, from "
-        f"{sum(pilot.n_members for pilot in plan.pilots)} base classifiers at k = "
-        f"{', '.join(str(pilot.k) for pilot in plan.pilots)} that took "
-        f"{sum(pilot.seconds for pilot in plan.pilots):.0f} s",
-        [*header, "train and vote", "memory", "disk"],
-        [cells(at, row) for at, row in enumerate(plan.rows)],
+        f"{plan.data['name']}, {plan.n_train} training samples, attack size {plan.attack_size} ({plan.unit}): "
+        "estimates in %",
+        ["", "poisonproof run DATA with", "right", "certified", "balanced"],
+        [cells(at, one) for at, one in enumerate(plan.candidates)],
+        left=2,
     )
     output.print_line(
-        "Certified fraction (pointwise), ± the pilot's standard error; random spreads by Theorem 2, designed ones by "
-        f"the tight certificate. Balanced: mean over classes. A constant answer has {percent(plan.majority_share)} % "
-        f"and, balanced, {percent(plan.constant)} %, at every attack size."
+        f"Certified (pointwise), and its mean over classes; a constant answer has {percent(plan.majority_share)} and, "
+        f"balanced, {percent(plan.constant)} at every attack size."
     )
-    for remark in plan.remarks:
-        output.print_line(remark)
-    if plan.recommended is None:
-        output.print_line(f"Nothing is recommended: {plan.why_nothing}")
-        return
-    choice = plan.choice
-    output.print_line(
-        f"Recommended: k = {choice.k:g}, d = {choice.d}, {choice.spread} spread. Of those within the standard error "
-        "of the best balanced figure, it is the fastest to train."
-    )
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:,.0f} h"
+    if plan.chosen is not None:
+        output.print_line(f"Recommended: {plan.why}.")
+        for remark in plan.remarks:
+            output.print_line(remark)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import choosing, encoding, following, options, reading
+from poisonproof.cli import encoding, following, options, reading
 from poisonproof.cli.learning import with_learner
 from poisonproof.errors import PoisonproofError
 
@@ -120,7 +120,7 @@ def reopen_data(
     if named and not own_encoder and not by_samples:
         chosen = encoding.checked_again(run, of_run, encoder)
         source, estimator = with_learner(source, asked["learner"], chosen, quiet=True)  # nothing is chosen any more
-    source = with_choices(source, asked)
+    source = following.with_premises(source, asked.get("plan"))
     if data is not None:
         return ReopenedData(manifest, source, source, None, estimator)
     dataset, left_out = _less_left_out(run, source, asked, manifest.settings.digests)
@@ -154,12 +154,6 @@ def reopen(
     spread = Spread.load(run / "spread.npz")
     model = model_of(manifest.settings, classes, estimator=estimator, spread=spread, n_jobs=n_jobs)
     return Reopened(manifest, dataset, model, source, left_out)
-
-
-def with_choices(samples: Dataset, asked: dict[str, Any]) -> Dataset:
-    """The data set, with what a plan or a question chose from it when the run was made among the premises."""
-    samples = following.with_premise(samples, asked.get("plan"))
-    return choosing.with_premise(samples, asked["choice"]) if "choice" in asked else samples
 
 
 def checked_learner(run: Path, of_run: str | None, given: str | None) -> str | None:

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from poisonproof.cli import encoding, output, reading
+from poisonproof.cli import encoding, following, output, reading
 from poisonproof.cli.learning import with_learner
-from poisonproof.cli.reopening import Reopened, begun, checked_learner, with_choices
+from poisonproof.cli.reopening import Reopened, begun, checked_learner
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def reopen_partitions(
     stated = manifest.settings.digests if data is None else None
     spread, split = Spread.load(run / "spread.npz"), Split.from_dict(manifest.settings.split)
     outline, estimator = with_learner(source.outline(), name, of_run, quiet=True)
-    outline = replace(with_choices(outline, asked), name=manifest.settings.name)
+    outline = replace(following.with_premises(outline, asked.get("plan")), name=manifest.settings.name)
     removal = Removal(source, split, spread.n_partitions, run / PARTITIONS, not accepts_nan(estimator))
     if (standing := removal.opened(_words(left_out), outline)) is not None:
         dataset = standing

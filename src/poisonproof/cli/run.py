@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import choosing, encoding, following, options, output, reading
+from poisonproof.cli import encoding, following, options, output, reading
+from poisonproof.cli.following import Followed
 from poisonproof.cli.learning import with_learner
 from poisonproof.cli.output import progress_bar
-from poisonproof.cli.voters import AUTO, VoterOptions, voting_samples
+from poisonproof.cli.voters import VoterOptions, voting_samples
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from poisonproof.core.certificate import Certificate
     from poisonproof.data import Dataset, ReadOptions
     from poisonproof.data.large_source import Source
-    from poisonproof.planning.plan import Plan
     from poisonproof.runs.outcome import Outcome
 
 EXAMPLES = (
@@ -29,6 +29,7 @@ EXAMPLES = (
     "--method neighbours --n-neighbors 200`"
 )
 
+DEFAULT_K = 20
 OF_BASE_CLASSIFIERS = ("k", "d", "spread", "split", "max_memory", "plan", "learner")
 
 
@@ -37,7 +38,7 @@ class EnsembleOptions:
     """What `poisonproof run` is told about the ensemble and its folder."""
 
     data: options.Data
-    k: options.K = choosing.DEFAULT_K
+    k: options.K = DEFAULT_K
     d: options.D = 1
     out: Annotated[Path | None, typer.Option("--out", help="Run directory; an interrupted run goes on there.")] = None
     spread: options.SpreadName = None
@@ -59,7 +60,7 @@ class EnsembleOptions:
 
     def refuse_for(self, what: str) -> None:
         """Refuse options that are about base classifiers, where there are none."""
-        names = [name for name in self.given_of_base_classifiers if name != "learner"]
+        names = [name for name in self.given_of_base_classifiers if name not in ("learner", "plan")]
         if names:
             raise PoisonproofError(f"--{names[0].replace('_', '-')} is about base classifiers; leave it or {what} out.")
 
@@ -70,14 +71,6 @@ class EnsembleOptions:
 
     def _given(self, name: str) -> bool:
         return getattr(self, name) != getattr(type(self), name) or options.typed(name)
-
-    def after_plan(self, plan: Plan) -> EnsembleOptions:
-        """The same with what a plan says, unless an option that it stands for was given too."""
-        twice = [name for name in ("k", "d", "spread", "learner") if self._given(name)]
-        if twice:
-            raise PoisonproofError(f"--plan says what --{twice[0]} is; leave one of them out.")
-        spread = None if plan.choice.spread == "random" else plan.choice.spread
-        return replace(self, k=plan.choice.k, d=plan.choice.d, spread=spread, learner=plan.learner_name)  # type: ignore[arg-type]
 
 
 @options.taking("ensemble", EnsembleOptions)
@@ -107,9 +100,8 @@ def command(
         int | None,
         typer.Option(
             "--attack-size",
-            help="The attack size you fear: the table, the page and its headline show it. Unless you say who votes and "
-            "how, a pilot on the training data chooses what certifies most at it. With --method ensemble k is 6 times "
-            "that, at least 20, unless you give it.",
+            help="The attack size to withstand: the table, the page and its headline show it. Unless you say who "
+            "votes and how, a pilot chooses what certifies most at it on training data, as `poisonproof plan` does.",
         ),
     ] = None,
     json: options.Json = False,
@@ -135,25 +127,11 @@ def command(
     if attack_size is not None and attack_size < 0:
         raise PoisonproofError(f"--attack-size must be a whole number of 0 or more. Got {attack_size}.")
     voters.check()
-    choice = None
-    if voters.method == AUTO or (attack_size and voters.method is None and not ensemble.given_of_base_classifiers):
-        choice = choosing.choose(ensemble, read, attack_size)
-        ensemble, voters = choice.applied_to(ensemble, voters)
-    opened = None if choice is None else choice.samples
-    if voters.by_samples:
-        asked = prepare_samples(ensemble, voters, read, opened)
-    else:
-        chosen = choice is not None and bool(choice.parameters)
-        if (
-            attack_size is not None
-            and not chosen
-            and not {"k", "plan", "spread"} & {*ensemble.given_of_base_classifiers}
-        ):
-            ensemble = replace(ensemble, k=choosing.k_for(attack_size))
-        asked = prepare(ensemble, read, opened)
-    if choice is not None:
-        asked = asked._replace(what=(choosing.with_premise(asked.what[0], choice.as_dict()), *asked.what[1:]))
-        asked.how["asked"]["choice"] = choice.as_dict()
+    followed = Followed.of(ensemble, voters, read, attack_size)
+    if followed is not None:
+        ensemble, voters = followed.ensemble, followed.voters
+        attack_size = followed.record["attack_size"] if attack_size is None else attack_size
+    asked = (prepare_samples if voters.by_samples else prepare)(ensemble, voters, read, followed)
     if attack_size is not None:
         asked.how["asked"]["attack_size"] = attack_size
     settings = RunSettings(votes_only, rankings, undefended, resume, **asked.how)
@@ -170,20 +148,18 @@ class Asked(NamedTuple):
     how: dict[str, Any]
 
 
-def prepare(ensemble: EnsembleOptions, read: ReadOptions, opened: Dataset | None = None) -> Asked:
-    """Read the data, unless that was done, and put the ensemble together, as the command line says."""
+def prepare(
+    ensemble: EnsembleOptions, voters: VoterOptions, read: ReadOptions, followed: Followed | None = None
+) -> Asked:
+    """Read the data, unless a pilot did, and put the ensemble together, as the command line says."""
     from poisonproof.core.split import Split
     from poisonproof.core.spread import Spread
     from poisonproof.display import bytes_of
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
-    from poisonproof.planning.plan import Plan
     from poisonproof.training.engine import engine_of
 
     output.warnings_as_notes()
     most = None if ensemble.max_memory is None else bytes_of(ensemble.max_memory)
-    planned = None if ensemble.plan is None else Plan.load(ensemble.plan)
-    if planned is not None:
-        ensemble = ensemble.after_plan(planned)
     spread = options.parse_spread(ensemble.spread) if ensemble.spread else None
     source = None if most is None else reading.large_source(ensemble.data, read)
     if source is not None:
@@ -192,6 +168,7 @@ def prepare(ensemble: EnsembleOptions, read: ReadOptions, opened: Dataset | None
         samples, estimator = with_learner(samples, ensemble.learner, encoder)
         source = None if engine_of(estimator).pooled else source  # a pooled learner bounds its own memory
     if source is None:
+        opened = None if followed is None else followed.samples
         samples = opened or reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
         encoder = encoding.for_data(samples.schema, ensemble.encoder, ensemble.learner)
         samples, estimator = with_learner(samples, ensemble.learner, encoder)
@@ -199,9 +176,6 @@ def prepare(ensemble: EnsembleOptions, read: ReadOptions, opened: Dataset | None
     asked["encoder"] = encoding.NONE if encoder is None else encoder
     if source is not None:
         asked["max_memory"] = ensemble.max_memory
-    if planned is not None:
-        asked["plan"] = planned.followed()
-        samples = following.with_premise(samples, asked["plan"])
     if samples.train.groups is not None and ensemble.split != "content":
         raise PoisonproofError(
             f"With a column of contributors the split is 'group'; leave --split {ensemble.split} out."
@@ -221,8 +195,8 @@ def prepare(ensemble: EnsembleOptions, read: ReadOptions, opened: Dataset | None
     folder = ensemble.out or Path("runs") / name
     if source is not None and most is not None:
         samples = partitioned(source, samples, model, spread, folder, most)
-    if planned is not None:
-        planned.check(samples, estimator)
+    if followed is not None:
+        samples, asked["plan"] = followed.checked(samples, estimator), followed.record
     return Asked((samples, model, folder), {"asked": asked, "max_memory": most})
 
 
@@ -255,14 +229,17 @@ def partitioned(
 
 
 def prepare_samples(
-    ensemble: EnsembleOptions, voters: VoterOptions, read: ReadOptions, opened: Dataset | None = None
+    ensemble: EnsembleOptions, voters: VoterOptions, read: ReadOptions, followed: Followed | None = None
 ) -> Asked:
-    """Read the data, unless that was done, and put the classifier together in which its samples vote."""
+    """Read the data, unless a pilot did, and put the classifier together in which its samples vote."""
     output.warnings_as_notes()
     ensemble.refuse_for(f"--method {voters.method}")
+    opened = None if followed is None else followed.samples
     samples = opened or reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
     asked: dict[str, Any] = {"data": ensemble.data, "learner": None, "options": read.as_dict()}
     asked["encoder"] = encoding.NONE if ensemble.encoder is None else ensemble.encoder
+    if followed is not None:
+        samples, asked["plan"] = followed.checked(samples), followed.record
     model = voting_samples(voters, samples, ensemble.learner, ensemble.n_jobs, ensemble.encoder)
     folder = ensemble.out or Path("runs") / f"{samples.name}-{voters.method}"
     return Asked((samples, model, folder), {"asked": asked})
@@ -272,7 +249,7 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
     """What came out, on stdout; on stderr first, if so it is, that a constant answer would do as well."""
     from poisonproof.core.certificate import attack_sizes
     from poisonproof.report.page import asked_size, headline_size
-    from poisonproof.report.planned import beside_plan
+    from poisonproof.report.planned import beside_plan, broken_promise
     from poisonproof.report.scarcity import Scarcity
     from poisonproof.report.summary import Summary
 
@@ -280,6 +257,8 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
     sizes = sorted({*attack_sizes(certificate), *([] if feared is None else [feared])})
     summary = Summary.of(outcome, sizes, feared)
     scarcity, planned = Scarcity.of(outcome, headline_size(outcome)), beside_plan(outcome)
+    if (broken := broken_promise(outcome)) is not None:
+        output.note(f"WARNING: {broken}")
     if summary.warning is not None:
         output.note(f"WARNING: {summary.warning}")
     if scarcity is not None:

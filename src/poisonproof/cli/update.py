@@ -65,7 +65,7 @@ def command(
     stored = reopen_partitions(run, data, rows, n_jobs, learner, encoder)
     reopened = stored or reopening.reopen(run, data, data_dir, n_jobs, learner, encoder)
     before, settings = reopened.manifest.asked or {}, reopened.manifest.settings
-    kept = ("data", "learner", "encoder", "options", "plan", "choice", "attack_size", "max_memory")
+    kept = ("data", "learner", "encoder", "options", "plan", "attack_size", "max_memory")
     asked: dict[str, Any] = {name: before[name] for name in kept if name in before}
     if data is not None:
         asked["data"] = data

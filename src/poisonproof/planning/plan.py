@@ -1,93 +1,118 @@
-"""Which k, d and spread? What a small pilot on the training data predicts for each, and which of them it recommends.
+"""Which method, which k and d? What a pilot's own votes certify on held-out training samples, and what that recommends.
 
-All numbers here are estimates, and none of them enters a certificate. That k and d were chosen from this data does: a
-run that follows a plan says so among its premises.
+A pilot is work, not time: the same data and question get the same plan on any machine, under any load. Its numbers are
+estimates, and none of them enters a certificate. That a pilot chose from this data does, as a premise.
 """
 
 from __future__ import annotations
 
 import logging
-import time
+import math
+import warnings
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
+from poisonproof import registry
+from poisonproof.core.certify import certify
 from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
-from poisonproof.data import Dataset
+from poisonproof.core.votes import Votes
+from poisonproof.data.dataset import Dataset
 from poisonproof.errors import DamagedFileError, PoisonproofError
+from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.learners.inspection import describe
 from poisonproof.learners.table import TableClassifier
-from poisonproof.planning.costs import Site, bill
-from poisonproof.planning.forecast import predicted_fraction
-from poisonproof.planning.pilot import Bench, Pilot
-from poisonproof.samples.convert import take_rows
-from poisonproof.samples.labels import label_cells, one_by_one
+from poisonproof.premises import Premise, PremiseWarning
+from poisonproof.samples.cells import cell_codes
+from poisonproof.samples.hashing import hash_numbers
+from poisonproof.samples.labels import label_cells, one_by_one, read_labels
 from poisonproof.system.files import read_record, write_record
-from poisonproof.system.machine import resident_bytes
 from poisonproof.system.progress import counted
-from poisonproof.training.engine import engine_of
 
-FORMAT = "poisonproof plan 3"  # 2: digests of 64-bit hashes
+FORMAT = "poisonproof plan 4"
+PREMISE = "choice-of-method"
+ENSEMBLE = "ensemble"
+METHODS = (ENSEMBLE, "neighbours", "ballots")
+PARAMETERS = {"ballots": "near", "neighbours": "number-of-neighbors"}  # what states the parameter among the premises
+SEED = 0x70696C6F74
 FEWEST_SAMPLES = 60
-DEGREES = (1, 4, 16)
-DESIGN_DEGREE = 8
-MOST_DESIGNED = 6000  # base classifiers; the tight certificate of larger designs takes long to predict
-STEPS = 7
-MOST_PILOTS = 8
-SECONDS = 90.0
+MOST_HELD_OUT = 2000
+MOST_MEMBERS = 96  # base classifiers of one candidate, before they are doubled
+MOST_SPREAD = 128  # base classifiers of a candidate with d > 1, which are all trained
+DEGREES = (1, 4)
+STEP = 1.5
+GROUPS = 8  # of base classifiers, each left out once to tell how much depends on them
+LARGE_ERROR = 0.03
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Row:
-    """One ensemble that could be trained, and what is predicted of it.
+class Candidate:
+    """One way to vote, and what the pilot found of it.
 
-    ``clean`` and ``certified`` are shares of test samples, the latter at the plan's attack size (pointwise);
-    ``clean_balanced`` and ``certified_balanced`` are the same as means over classes. ``error`` is the standard error of
-    ``certified_balanced`` that the pilot leaves, test samples not counted.
+    ``clean`` and ``certified`` are shares of held-out samples, the latter at the plan's attack size (pointwise);
+    ``clean_balanced`` and ``certified_balanced`` are means over classes, ``error`` the standard error of the last.
+    ``n_members`` base classifiers were trained for it.
     """
 
-    k: float
-    d: int
-    spread: str
     method: str
+    parameters: dict[str, float]
     n_members: int
-    subset_size: float
-    piloted: bool
     clean: float
     certified: float
     clean_balanced: float
     certified_balanced: float
     error: float
-    seconds: float
-    memory: float
-    disk: float
 
+    @property
+    def words(self) -> str:
+        """The method with its parameters."""
+        return f"{self.method} ({', '.join(f'{name} = {value:g}' for name, value in self.parameters.items())})"
 
-@dataclass(frozen=True)
-class PilotRow:
-    """What was trained to predict all that."""
+    @property
+    def options(self) -> list[str]:
+        """What to type for it."""
+        named = ([f"--{name.replace('_', '-')}", f"{value:g}"] for name, value in self.parameters.items())
+        return ["--method", self.method, *(word for words in named for word in words)]
 
-    k: int
-    n_members: int
-    n_asked: int
-    base_accuracy: float
-    seconds: float
+    @property
+    def rows_fed(self) -> float:
+        """How often a run feeds a training row to a base classifier."""
+        return self.parameters.get("d", 0.0)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What `make_plan` found: rows in increasing k, and the number of the recommended one.
+    """What `plan` found.
 
-    None is recommended where no row is predicted to certify more, on average over classes, than a constant answer
-    does: ``constant`` of it, at every attack size. ``majority_share`` is that of the training labels.
+    Attributes
+    ----------
+    data : dict
+        The name of the data set and the digests of its training samples.
+    learner, learner_name : str
+        In full, and as the command line calls it.
+    attack_size : int
+    unit : str
+        What it counts.
+    n_train, n_held_out, n_classes : int
+    majority_share : float
+        Of the training labels.
+    constant : float
+        What a constant answer certifies on average over classes, at every attack size.
+    candidates : tuple of Candidate
+        By one half of the held-out samples.
+    chosen : int or None
+        The number of the recommended one; None where nothing certifies more than a constant answer.
+    promise : Candidate or None
+        The same by the other half, which did not choose: the best of many is promised too high by what chose it.
+    within_reach : int
+        The largest attack size, up to this one, at which some candidate certifies more than a constant answer.
     """
 
     data: dict[str, str]
@@ -96,47 +121,74 @@ class Plan:
     attack_size: int
     unit: str
     n_train: int
-    n_test: int
+    n_held_out: int
     n_classes: int
-    keep_members: bool
-    pilots: tuple[PilotRow, ...]
-    rows: tuple[Row, ...]
-    recommended: int | None
     majority_share: float
     constant: float
-    remarks: tuple[str, ...]
+    candidates: tuple[Candidate, ...]
+    chosen: int | None
+    promise: Candidate | None
+    within_reach: int
 
     @property
-    def choice(self) -> Row:
-        """The recommended row, if there is one."""
-        if self.recommended is None:
-            raise PoisonproofError(f"The plan recommends nothing: {self.why_nothing}")
-        return self.rows[self.recommended]
+    def choice(self) -> Candidate:
+        """The recommended way to vote; one sentence if there is none."""
+        if self.promise is None:
+            raise PoisonproofError(self.why_nothing, code="plan.nothing")
+        return self.promise
 
     @property
     def why_nothing(self) -> str:
-        """Why no row is recommended, and what to try."""
-        best = max(row.certified_balanced for row in self.rows)
+        """Why nothing is recommended, and what to try."""
+        best = max(one.certified_balanced for one in self.candidates)
+        smaller = f"--attack-size {self.within_reach}" if self.within_reach else "another learner"
         return (
-            f"at attack size {self.attack_size} no k is predicted to certify more than a constant answer does (on "
-            f"average over classes at best {100 * best:.1f} %, a constant answer {100 * self.constant:.1f} %); try a "
-            "smaller attack size, another learner, or more data of the rare classes."
+            f"At attack size {self.attack_size} nothing certifies more than a constant answer does (on average over "
+            f"classes at best {100 * best:.1f} %, a constant answer {100 * self.constant:.1f} %): try {smaller}, or "
+            "more data of the rare classes; --k N runs anyway."
         )
 
-    def followed(self) -> dict[str, Any]:
-        """What a run that follows this plan keeps of it: the attack size and the recommended row."""
-        return {"attack_size": self.attack_size, **asdict(self.choice)}
+    @property
+    def why(self) -> str:
+        """Why this was chosen, and what it promises."""
+        one = self.choice
+        others = [rival for rival in best_of_each(self.candidates) if rival.method != one.method]
+        beside = "".join(f"; {rival.words} {100 * rival.certified_balanced:.1f} %" for rival in others)
+        promise = f"{100 * one.certified_balanced:.1f} ± {100 * one.error:.1f} % on average over classes"
+        return (
+            f"{one.words}: on {self.n_held_out} held-out training samples it certifies {promise} at attack size "
+            f"{self.attack_size} (estimated){beside}"
+        )
 
-    def check(self, dataset: Dataset, estimator: Any) -> None:
-        """Refuse training data that the pilot was not made on, and another learner."""
-        if describe(estimator) != self.learner:
+    @property
+    def remarks(self) -> list[str]:
+        """What a reader must know of these figures."""
+        if self.promise is None or self.promise.error <= LARGE_ERROR:
+            return []
+        return [
+            f"The promise has a standard error of {100 * self.promise.error:.1f} points: {self.n_held_out} held-out "
+            "samples, of classes this small, tell no more."
+        ]
+
+    def followed(self) -> dict[str, Any]:
+        """What a run that follows this plan keeps of it."""
+        rest = [one for at, one in enumerate(self.candidates) if at != self.chosen and one.method != self.choice.method]
+        rest = rest or [one for at, one in enumerate(self.candidates) if at != self.chosen]
+        next_best = " ".join(best_of_each(rest)[0].options) if rest else None
+        return {"attack_size": self.attack_size, "why": self.why, "next_best": next_best, **asdict(self.choice)}
+
+    def check(self, dataset: Dataset, estimator: Any = None) -> None:
+        """Refuse training data that the pilot was not made on, and another learner of base classifiers."""
+        if estimator is not None and describe(estimator) != self.learner:
             raise PoisonproofError(
-                f"The plan was made with the learner {self.learner}. Got {describe(estimator)} instead."
+                f"The plan was made with the learner {self.learner}. Got {describe(estimator)} instead.",
+                code="plan.learner",
             )
         if dataset.digests(["train"]) != {name: value for name, value in self.data.items() if name != "name"}:
             raise PoisonproofError(
                 f"The plan was made on other training data than {dataset.name} is now; make a new one with "
-                "`poisonproof plan`, or give --k and --d yourself."
+                "`poisonproof plan`, or give --k and --d yourself.",
+                code="plan.data",
             )
 
     def save(self, path: str | Path) -> None:
@@ -146,297 +198,339 @@ class Plan:
     @classmethod
     def load(cls, path: str | Path) -> Plan:
         """Read a plan; refuse one that was altered."""
-        return cls.from_dict(read_record(path), str(path))
-
-    @classmethod
-    def from_dict(cls, record: dict[str, Any], where: str) -> Plan:
-        """The plan of a record, wherever it stood."""
-        if record.get("format", FORMAT) != FORMAT:
+        record = read_record(path)
+        if record.get("format") != FORMAT:
             raise PoisonproofError(
-                f"{where} is no plan; `poisonproof plan DATA --attack-size M --out {where}` writes one."
+                f"{path} is no plan; `poisonproof plan DATA --attack-size M --out {path}` writes one.",
+                code="plan.format",
             )
         try:
             facts = {name: value for name, value in record.items() if name not in ("format", "digest")}
-            parts = {"pilots": PilotRow, "rows": Row}
-            facts |= {name: tuple(make(**part) for part in facts[name]) for name, make in parts.items()}
-            plan = cls(**{**facts, "remarks": tuple(facts["remarks"])})
-            plan.rows[plan.recommended or 0]  # is there
-        except (TypeError, KeyError, IndexError) as error:
-            raise DamagedFileError(f"{where} is no plan: {error}.") from None
-        return plan
+            facts["candidates"] = tuple(Candidate(**one) for one in facts["candidates"])
+            facts["promise"] = None if facts["promise"] is None else Candidate(**facts["promise"])
+            return cls(**facts)
+        except (TypeError, KeyError) as error:
+            raise DamagedFileError(f"{path} is no plan: {error}.") from None
 
 
-def make_plan(
-    dataset: Dataset,
+def plan(
+    data: Dataset,
+    attack_size: int,
     estimator: Any = None,
     *,
-    attack_size: int,
-    learner_name: str | None = None,
     ks: Sequence[int] | None = None,
     ds: Sequence[int] = DEGREES,
-    designs: bool = True,
-    keep_members: bool = True,
-    seconds: float = SECONDS,
-    n_jobs: int = -1,
+    methods: Sequence[str] = METHODS,
+    features: Any = None,
+    learner_name: str | None = None,
+    n_jobs: int | None = None,
 ) -> Plan:
-    """Predict clean accuracy, certified fraction, time, memory and disk for a grid of (k, d, spread); recommend one.
+    """Try who should vote, and how, on held-out training samples; recommend one. Test samples are not looked at.
 
-    A few base classifiers are trained at several k, on subsets of the size that they would have in a run, and asked
-    about training samples that they were not trained on. Test samples are counted, never looked at.
+    A fifth of the training samples (at most 2,000), the ones with the smallest salted hashes of their content, is held
+    out from every candidate. One half of it chooses: the best balanced certified fraction and, of those within its
+    standard error, the one that feeds the fewest rows. The other half says what to expect.
+
+    Base classifiers are tried at k = 2M + 1 and then at half as many again each time, up to 32 M or subsets of eight
+    samples, until the figure has fallen twice. Of each k at most 96 are trained, on subsets as large as a run's, and
+    more only while chance in them is larger than chance in the samples, and all that was trained stays below twice the
+    base classifiers of that k. The votes of m of k base classifiers certify M poisons by a lead of 2 M m / k.
 
     Parameters
     ----------
-    dataset : Dataset
-    estimator : scikit-learn classifier or pooled learner, optional
+    data : Dataset
     attack_size : int
         How many poisons predictions should withstand.
+    estimator : scikit-learn classifier or pooled learner, optional
+    ks, ds : sequences of int
+        The k to try, otherwise as above; and the spread degrees, of which those above 1 are tried with few base
+        classifiers only.
+    methods : sequence of str
+        Who may vote: "ensemble", and where training samples vote "neighbours" and "ballots".
+    features : feature map, optional
+        The map of samples that vote; otherwise the one for this kind of data.
     learner_name : str, optional
-        What the command line calls the learner, kept for the run.
-    ks : sequence of int, optional
-        The k to consider; otherwise some from just above twice the attack size upwards.
-    ds : sequence of int
-        The spread degrees to consider.
-    designs : bool
-        Whether to consider designed spreads with the tight certificate as well.
-    keep_members : bool
-        Whether the run will keep its base classifiers.
-    seconds : float
-        About how long the pilot may take.
-    n_jobs : int
-        Workers, of the pilot and of the run.
+        What the command line calls the learner, for the run.
+    n_jobs : int, optional
     """
-    learner = TableClassifier() if estimator is None else estimator
-    n_train = _check(dataset, attack_size, ks, ds, seconds)
-    wanted = _grid(attack_size, n_train) if ks is None else _checked_ks(ks, attack_size, n_train)
-    forecast, remarks = run_pilots(
-        dataset, learner, attack_size, wanted, keep_members=keep_members, seconds=seconds, n_jobs=n_jobs
-    )
-    site, pilots = forecast.site, forecast.pilots
-    log.info("predicting")
-    rows = forecast.rows([k for k in wanted if k >= pilots[0].k], sorted(set(ds)), designs)
-    constant = 1 / _labels_that_occur(dataset)
+    pilot = _Pilot.of(data, attack_size, TableClassifier() if estimator is None else estimator, n_jobs)
+    tried = list(pilot.samples(features, methods))
+    if ENSEMBLE in methods:
+        tried += list(pilot.ensembles(_given_ks(ks, attack_size), ds))
+    if not tried:
+        raise PoisonproofError(
+            f"No method can be tried at attack size {attack_size} with so few training samples.",
+            code="plan.few-samples",
+        )
+    candidates = tuple(one.figures(pilot, attack_size, pilot.choosing) for one in tried)
+    chosen = _chosen(candidates, pilot.constant)
+    promise = None if chosen is None else tried[chosen].figures(pilot, attack_size, ~pilot.choosing)
     return Plan(
-        {"name": dataset.name, **dataset.digests(["train"])},
-        describe(learner),
+        {"name": data.name, **data.digests(["train"])},
+        describe(pilot.estimator),
         learner_name,
         attack_size,
-        "training samples" if dataset.train.groups is None else "contributors",
-        n_train,
-        site.n_test,
-        site.n_classes,
-        keep_members and not engine_of(learner).pooled,
-        tuple(PilotRow(p.k, p.n_members, p.n_asked, p.base_accuracy, p.seconds) for p in pilots),
-        tuple(rows),
-        _best(rows, constant),
-        _majority_share(dataset),
-        constant,
-        tuple(remarks),
+        "training samples" if data.train.groups is None else "contributors",
+        len(data.train),
+        len(pilot.held_out),
+        len(pilot.classes),
+        pilot.majority_share,
+        pilot.constant,
+        candidates,
+        chosen,
+        promise,
+        attack_size if chosen is not None else _within_reach(tried, pilot, attack_size),
     )
 
 
-def run_pilots(
-    dataset: Dataset,
-    learner: Any,
-    attack_size: int,
-    ks: Sequence[int],
-    *,
-    keep_members: bool = True,
-    seconds: float = SECONDS,
-    n_jobs: int = -1,
-) -> tuple[Forecast, list[str]]:
-    """Pilots at some of these k, and what could not be tried."""
-    n_train, resident = len(dataset.train), resident_bytes()
-    bench = Bench(
-        learner,
-        dataset.train.X,
-        dataset.train.labels,
-        dataset.train.groups,
-        None if dataset.classes is None else dataset.classes.tolist(),
-        Split("content" if dataset.train.groups is None else "group", dataset.dtype, dataset.n_features),
-        len(dataset.test),
-        n_jobs,
-        keep_members and not engine_of(learner).pooled,
-    )
-    start = bench.start(ks[-1])
-    pilots, remarks = _pilots(bench, ks, seconds)
-    n_classes = pilots[0].shares.n_classes
-    return Forecast(pilots, attack_size, _site(bench, n_train, n_classes, resident, start)), remarks
+def best_of_each(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The best candidate of each method by the balanced figure, the best of all at the head."""
+    best: dict[str, Candidate] = {}
+    for one in sorted(candidates, key=lambda one: -one.certified_balanced):
+        best.setdefault(one.method, one)
+    return list(best.values())
 
 
-def _check(dataset: Dataset, attack_size: int, ks: Sequence[int] | None, ds: Sequence[int], seconds: float) -> int:
-    n_train = len(dataset.train)
-    if attack_size < 1:
-        raise PoisonproofError(
-            f"The attack size must be at least 1, for at 0 there is nothing to plan. Got {attack_size}."
-        )
-    if n_train < FEWEST_SAMPLES:
-        raise PoisonproofError(
-            f"A pilot needs at least {FEWEST_SAMPLES} training samples. {dataset.name} has {n_train}."
-        )
-    n_classes = _labels_that_occur(dataset)
-    if n_classes < 2:
-        raise PoisonproofError(
-            f"A pilot needs training samples of two classes or more. {dataset.name} has {n_classes}."
-        )
-    if not len(dataset.test):
-        raise PoisonproofError(f"{dataset.name} has no test samples; there would be nothing to certify.")
-    if not ks and 2 * attack_size + 1 > n_train // 2:
-        raise PoisonproofError(
-            f"The attack size must be below a quarter of the {n_train} training samples: k must exceed twice the "
-            f"attack size, and subsets need two samples on average. Got {attack_size}."
-        )
-    if not ds or min(ds) < 1:
-        raise PoisonproofError(f"Spread degrees must be whole numbers of 1 or more. Got {list(ds)}.")
-    if not seconds > 0:
-        raise PoisonproofError(f"The seconds for a pilot must be more than 0. Got {seconds}.")
-    return n_train
+def premises_of(followed: dict[str, Any]) -> tuple[Premise, ...]:
+    """What a run that follows a plan takes as given: who could poison the pilot could change the choice.
+
+    So the parameters that it chose are not called declared, either.
+    """
+    from poisonproof.estimators.prepared import spread_premise
+
+    method, parameters = followed["method"], followed["parameters"]
+    if method == ENSEMBLE:
+        of_parameters = spread_premise(Spread.random(int(parameters["k"]), int(parameters["d"])), declared=False)
+    else:
+        (value,) = parameters.values()
+        of_parameters = Premise(PARAMETERS[method], f"{value:g}", declared=False)
+    return of_parameters, Premise(PREMISE, str(followed["why"]), declared=False)
 
 
-def _labels_that_occur(dataset: Dataset) -> int:
-    held = set(label_cells(one_by_one(dataset.train.labels))) - {None}
-    return len(held if dataset.classes is None else held & set(label_cells(dataset.classes.tolist())))
-
-
-def _majority_share(dataset: Dataset) -> float:
-    counts = Counter(label_cells(one_by_one(dataset.train.labels)))
-    return max(counts.values()) / counts.total()
-
-
-def _grid(attack_size: int, n_train: int) -> list[int]:
-    """From a little above twice the attack size up to 32 times, in equal steps of log k, with subsets of 8 or more."""
-    low = 2 * attack_size + max(1, attack_size // 2)
-    high = min(32 * attack_size, n_train // 8)
-    if high <= low:
-        low, high = 2 * attack_size + 1, n_train // 2
-    return sorted({round(k) for k in np.geomspace(low, high, STEPS)})
-
-
-def _checked_ks(ks: Sequence[int], attack_size: int, n_train: int) -> list[int]:
-    chosen = sorted(set(ks))
-    if not chosen or chosen[0] <= 2 * attack_size:
+def _given_ks(ks: Sequence[int] | None, attack_size: int) -> list[int] | None:
+    if ks is None:
+        return None
+    if not ks or min(ks) <= 2 * attack_size:
         raise PoisonproofError(
             f"Every k must be {2 * attack_size + 1} or more, above twice the attack size, since nothing is certified "
-            f"beyond k/2. Got {list(ks)}."
+            f"beyond k/2. Got {list(ks)}.",
+            code="plan.k",
         )
-    if chosen[-1] > n_train // 2:
-        log.warning("with k = %d subsets have fewer than two of the %d training samples", chosen[-1], n_train)
-    return chosen
+    return sorted(set(ks))
 
 
-def _pilots(bench: Bench, wanted: Sequence[int], seconds: float) -> tuple[list[Pilot], list[str]]:
-    """Pilots at every k, of many at every second one, small k (large subsets) first. What is not tried is said."""
-    chosen = list(wanted) if len(wanted) <= MOST_PILOTS else sorted({*wanted[::2], wanted[-1]})
-    pilots: list[Pilot] = []
-    untried: list[tuple[int, str]] = []
-    left = seconds
-    for at, k in enumerate(counted(chosen, len(chosen))):
-        log.info("pilot at k = %d", k)
-        started = time.perf_counter()
-        try:
-            pilot = bench.pilot(k, left / (len(chosen) - at), insist=not pilots and k == chosen[-1])
-        except MemoryError as error:
-            untried.append((k, f"one base classifier takes too much memory ({error})"))
-            continue
-        left -= time.perf_counter() - started
-        if pilot is not None:
-            pilots.append(pilot)
-        else:
-            untried.append((k, "its base classifiers take too long for this pilot; more --seconds would reach them"))
-    if not pilots:
-        raise PoisonproofError(f"No k can be tried: at k = {untried[-1][0]}, {untried[-1][1]}.")
-    smaller = [(k, why) for k, why in untried if k < pilots[0].k]
-    return pilots, [f"k below {pilots[0].k} was not tried: at k = {k}, {why}." for k, why in smaller[-1:]]
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """What the pilots say about any ensemble within their range."""
-
-    pilots: Sequence[Pilot]
-    attack_size: int
-    site: Site
-
-    def rows(self, ks: Sequence[int], ds: Sequence[int], designs: bool) -> list[Row]:
-        """Random spreads with every k and d, and the designed spread nearest to each k."""
-        piloted = {pilot.k for pilot in self.pilots}
-        rows = []
-        for k in ks:
-            error = self._error(k)
-            rows += [self._row(Spread.random(k, d), "random", error, piloted=k in piloted) for d in ds]
-        named = {design.name: design for k in ks if designs for design in Spread.suggest(k, DESIGN_DEGREE)[:1]}
-        for name, design in named.items():
-            if design.n_subsets <= MOST_DESIGNED and 0.9 * ks[0] <= design.k <= 1.1 * ks[-1]:
-                rows.append(self._row(Spread.designed(design), name, self._error(round(design.k)), piloted=False))
-        return sorted(rows, key=lambda row: (row.k, row.d))
-
-    def _near(self, k: float) -> list[tuple[Pilot, float]]:
-        """The pilots on both sides of k, each with its weight by log k."""
-        at = int(np.searchsorted([pilot.k for pilot in self.pilots], k))
-        if at == 0 or at == len(self.pilots) or self.pilots[at].k == k:
-            return [(self.pilots[min(at, len(self.pilots) - 1)], 1.0)]
-        low, high = self.pilots[at - 1], self.pilots[at]
-        weight = float(np.log(k / low.k) / np.log(high.k / low.k))
-        return [(low, 1 - weight), (high, weight)]
-
-    def fractions(
-        self, spread: Spread, name: str, attack_sizes: Sequence[int], *, balanced: bool = False
-    ) -> NDArray[np.float64]:
-        """The certified fraction (pointwise) at these attack sizes, balanced or not; at 0, the clean accuracy."""
-        method = "dpa-bound" if name == "random" else "tight"
-        parts = [
-            weight
-            * predicted_fraction(pilot.balanced if balanced else pilot.shares, spread, attack_sizes, method=method)
-            for pilot, weight in self._near(spread.k)
-        ]
-        return np.asarray(np.sum(parts, axis=0))
-
-    def _row(self, spread: Spread, name: str, error: float, *, piloted: bool) -> Row:
-        sizes = [0, self.attack_size]
-        clean, certified = self.fractions(spread, name, sizes)
-        clean_balanced, certified_balanced = self.fractions(spread, name, sizes, balanced=True)
-        return Row(
-            spread.k,
-            spread.d,
-            name,
-            "finite-aggregation" if name == "random" else "tight",
-            spread.n_subsets,
-            self.site.n_train / spread.k,
-            piloted,
-            float(clean),
-            float(certified),
-            float(clean_balanced),
-            float(certified_balanced),
-            error,
-            **asdict(bill(self.pilots, spread.n_subsets, spread.k, self.site)),
-        )
-
-    def _error(self, k: int) -> float:
-        """Standard error from the samples asked and, by leaving parts of the base classifiers out, from the latter."""
-        variance = 0.0
-        for pilot, weight in self._near(k):
-            plain = Spread.random(k, 1)
-            folds = np.array([predicted_fraction(fold, plain, [self.attack_size])[0] for fold in pilot.folds])
-            members = (len(folds) - 1) / len(folds) * ((folds - folds.mean()) ** 2).sum()
-            variance += weight**2 * (folds.mean() * (1 - folds.mean()) / pilot.n_effective + members)
-        return float(np.sqrt(variance))
-
-
-def _best(rows: Sequence[Row], constant: float) -> int | None:
-    """The largest balanced certified fraction; of those within its standard error, the one that trains fastest.
-
-    None if even that is not above what a constant answer has.
-    """
-    best = max(rows, key=lambda row: row.certified_balanced)
-    floor = max(best.certified_balanced - best.error, constant)
-    level = [at for at, row in enumerate(rows) if row.certified_balanced >= floor]
-    if best.certified_balanced <= constant:
+def _chosen(candidates: Sequence[Candidate], constant: float) -> int | None:
+    best = max(candidates, key=lambda one: one.certified_balanced)
+    if best.certified_balanced - best.error <= constant:
         return None
-    return min(level, key=lambda at: (rows[at].seconds, -rows[at].certified_balanced))
+    level = [at for at, one in enumerate(candidates) if one.certified_balanced >= best.certified_balanced - best.error]
+    return min(level, key=lambda at: (candidates[at].rows_fed, -candidates[at].certified_balanced))
 
 
-def _site(bench: Bench, n_train: int, n_classes: int, resident: int, start: float) -> Site:
-    samples = bench.split.samples(take_rows(bench.X, np.arange(min(100, n_train))))
-    sample_bytes = float(np.mean([len(samples.key(row)) for row in range(len(samples))]))
-    resident = max(1 << 26, int(resident - (n_train + bench.n_test) * sample_bytes))
-    workers = effective_n_jobs(bench.n_jobs)
-    return Site(n_train, bench.n_test, n_classes, sample_bytes, workers, start, resident)
+def _within_reach(tried: Sequence[_Tried], pilot: _Pilot, attack_size: int) -> int:
+    for size in range(attack_size - 1, 0, -1):
+        if _chosen([one.figures(pilot, size, pilot.choosing) for one in tried], pilot.constant) is not None:
+            return size
+    return 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Tried:
+    """What one candidate answers for the held-out samples, with estimated radii; and the standard error that too few
+    base classifiers leave to its balanced figure."""
+
+    method: str
+    parameters: dict[str, float]
+    n_members: int
+    prediction: NDArray[np.int64]
+    radius: NDArray[np.int64]
+    member_error: float = 0.0
+
+    def figures(self, pilot: _Pilot, attack_size: int, part: NDArray[np.bool_]) -> Candidate:
+        """Its shares at an attack size, on a part of the held-out samples."""
+        truth = pilot.truth[part]
+        right = self.prediction[part] == truth
+        certified = right & (self.radius[part] >= attack_size)
+        sizes = np.bincount(truth)
+        occur = np.flatnonzero(sizes)
+
+        def by_class(which: NDArray[np.bool_]) -> NDArray[np.float64]:
+            return np.asarray(np.bincount(truth, which, len(sizes))[occur] / sizes[occur])
+
+        shares = by_class(certified)
+        smoothed = (shares * sizes[occur] + 1) / (sizes[occur] + 2)  # a class that is wholly right is not certain
+        of_rows = np.sqrt((smoothed * (1 - smoothed) / sizes[occur]).sum()) / len(occur)
+        return Candidate(
+            self.method,
+            self.parameters,
+            self.n_members,
+            float(right.mean()),
+            float(certified.mean()),
+            float(by_class(right).mean()),
+            float(shares.mean()),
+            float(math.hypot(of_rows, self.member_error)),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Pilot:
+    """The training data of a pilot: which rows are trained on, in the order in which they are, and which held out.
+
+    ``choosing`` marks the half of the held-out rows that chooses. With contributors, whole ones are held out.
+    """
+
+    data: Dataset
+    attack_size: int
+    estimator: Any
+    n_jobs: int | None
+    classes: list[Any]
+    trained: NDArray[np.int64]
+    owners: NDArray[np.int64]
+    held_out: NDArray[np.int64]
+    truth: NDArray[np.int64]
+    choosing: NDArray[np.bool_]
+    majority_share: float
+    constant: float
+
+    @classmethod
+    def of(cls, data: Dataset, attack_size: int, estimator: Any, n_jobs: int | None) -> _Pilot:
+        """Hold rows out, by a salted hash of what they or their contributors are; refuse what cannot be planned."""
+        if attack_size < 1:
+            raise PoisonproofError(
+                f"The attack size must be at least 1, for at 0 there is nothing to plan. Got {attack_size}.",
+                code="plan.attack-size",
+            )
+        declared = None if data.classes is None else data.classes.tolist()
+        read = read_labels(data.train.labels, declared)
+        counts = Counter(label_cells(one_by_one(data.train.labels)))
+        if data.train.groups is None:
+            hashes = data.train.samples.hashes(SEED)
+        else:
+            hashes = hash_numbers(cell_codes(label_cells(one_by_one(data.train.groups)))[:, None], SEED)
+        _, owners = np.unique(hashes, return_inverse=True)  # rows of one contributor, or of the same content
+        n_units = int(owners.max(initial=-1)) + 1
+        _check(data, read.codes, attack_size, len(data.train) if data.train.groups is None else n_units)
+        order = np.argsort(owners, kind="stable")
+        last = owners[order[min(MOST_HELD_OUT, len(order) // 5)]]
+        held_out = order[(owners[order] < last) & (read.codes[order] >= 0)]
+        return cls(
+            data,
+            attack_size,
+            estimator,
+            n_jobs,
+            read.classes.tolist(),
+            order[owners[order] >= last],
+            owners,
+            held_out,
+            read.codes[held_out],
+            owners[held_out] % 2 == 0,
+            max(counts.values()) / counts.total(),
+            1 / len(np.unique(read.codes[read.codes >= 0])),
+        )
+
+    def samples(self, features: Any, methods: Sequence[str]) -> Iterator[_Tried]:
+        """Where training samples vote, by the pilots of the registry."""
+        for name, pilot in registry.every("pilots"):
+            if {*methods} - {ENSEMBLE}:
+                log.info("pilot of %s", name)
+                for one in pilot(self.data, np.sort(self.trained), self.held_out, self.attack_size, features):
+                    if one.method in methods:
+                        yield _Tried(one.method, one.parameters, 0, one.prediction, one.radius)
+
+    def ensembles(self, ks: Sequence[int] | None, ds: Sequence[int]) -> Iterator[_Tried]:
+        """Base classifiers, at the k given or at larger and larger ones until the figure has fallen twice."""
+        tried_ks = _tried_ks(self.attack_size, len(self.data.train)) if ks is None else ks
+        best, falls, spent = 0.0, 0, 0
+        for k in counted(tried_ks, len(tried_ks)):
+            found = [self._ensemble(k, 1, spent)] if 1 in ds or ks is None else []
+            found += [self._ensemble(k, d, spent) for d in ds if d > 1 and (ks is not None or d * k <= MOST_SPREAD)]
+            spent += sum(one.n_members for one in found)
+            yield from found
+            figure = max(one.figures(self, self.attack_size, self.choosing).certified_balanced for one in found)
+            best, falls = max(best, figure), falls + 1 if figure < best else 0
+            if ks is None and falls == 2:
+                return
+
+    def _ensemble(self, k: int, d: int, spent: int) -> _Tried:
+        """At most 96 of the base classifiers at this k, each on as many samples as it would have in a run.
+
+        With d = 1 the subsets of m of k base classifiers hold the share m / k of all rows. With d > 1, all are trained.
+        """
+        n_rows = len(self.data.train)
+        most = max(1, round(k * len(self.trained) / n_rows))
+        m = min(most, MOST_MEMBERS) if d == 1 else most
+        while True:
+            log.info("pilot at k = %d, d = %d: %d base classifiers", k, d, m * d)
+            rows = self.trained[: round(m * n_rows / k)] if m < most else self.trained
+            votes = self._votes(rows, m, d)
+            one = self._counted(votes, k, m, d)
+            if m == most:
+                return one
+            groups = np.arange(m) % GROUPS
+            folds = []
+            for left_out in range(GROUPS):
+                part = votes.matrix[:, groups != left_out]
+                fewer = Votes(part, Spread.random(part.shape[1], 1), votes.classes)
+                fold = self._counted(fewer, k, part.shape[1], 1)
+                folds.append(fold.figures(self, self.attack_size, self.choosing).certified_balanced)
+            variance = (GROUPS - 1) / GROUPS * float(((np.array(folds) - np.mean(folds)) ** 2).sum()) * (1 - m / most)
+            of_rows = one.figures(self, self.attack_size, self.choosing).error
+            spent += m
+            if math.sqrt(variance) <= of_rows or spent + 2 * m > 2 * k:
+                return replace(one, member_error=math.sqrt(variance))
+            m = min(2 * m, most)
+
+    def _votes(self, rows: NDArray[np.int64], m: int, d: int) -> Votes:
+        """The votes of m·d base classifiers, trained on these rows, on the held-out ones."""
+        part, data = self.data.train.take(np.sort(rows)), self.data
+        model = FiniteAggregationClassifier(
+            self.estimator,
+            k=m,
+            d=d,
+            split=Split("content" if part.groups is None else "group", data.dtype, data.n_features),
+            classes=self.classes,
+            n_jobs=self.n_jobs,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PremiseWarning)
+            model.fit(part.X, part.labels, part.groups)
+            return model.votes(data.train.take(self.held_out).X)
+
+    def _counted(self, votes: Votes, k: int, m: int, d: int) -> _Tried:
+        """Predictions, and the radii that k base classifiers would give whose votes are like those of these m."""
+        votes = Votes(votes.matrix, votes.spread, votes.classes, classes_inferred=self.data.classes is None)
+        certificate = certify(votes)
+        by_theorem = certificate.radius * k // m
+        by_lead = certificate.margin * k // (2 * m * d)
+        return _Tried(
+            ENSEMBLE, {"k": k, "d": d}, m * d, certificate.prediction, np.maximum(by_theorem, by_lead).astype(np.int64)
+        )
+
+
+def _check(data: Dataset, codes: NDArray[np.int64], attack_size: int, n_units: int) -> None:
+    if n_units < FEWEST_SAMPLES:
+        units = "training samples" if data.train.groups is None else "contributors"
+        raise PoisonproofError(
+            f"A pilot needs at least {FEWEST_SAMPLES} {units}. {data.name} has {n_units}; --k N runs without one.",
+            code="plan.few-samples",
+        )
+    if (n_classes := len(np.unique(codes[codes >= 0]))) < 2:
+        raise PoisonproofError(
+            f"A pilot needs training samples of two classes or more. {data.name} has {n_classes}.", code="plan.classes"
+        )
+    largest = (n_units // 2 - 1) // 2  # k exceeds twice the attack size, and a subset holds two samples on average
+    if attack_size > largest:
+        raise PoisonproofError(
+            f"The largest attack size that {n_units} training samples can withstand usefully is {largest}, for k must "
+            f"exceed twice the attack size, and subsets need two samples on average. Got {attack_size}; --k N runs "
+            "anyway.",
+            code="plan.out-of-reach",
+        )
+
+
+def _tried_ks(attack_size: int, n_train: int) -> list[int]:
+    """From the smallest k that can certify the attack size, half as many again each time."""
+    ks = [2 * attack_size + 1]
+    while (k := math.ceil(STEP * ks[-1])) <= min(32 * attack_size, n_train // 8):
+        ks.append(k)
+    return ks

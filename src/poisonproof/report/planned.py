@@ -1,4 +1,4 @@
-"""How good was the plan? What it predicted beside what a run came to."""
+"""How good was the plan? What it promised beside what a run came to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from poisonproof.runs.outcome import Outcome
 
 @dataclass(frozen=True)
 class Figure:
-    """One predicted number beside the obtained one; a share, or seconds."""
+    """One promised share beside the obtained one."""
 
     name: str
     what: str
@@ -19,9 +19,6 @@ class Figure:
 
     def cells(self) -> list[str]:
         """Both in words, and how far apart they are."""
-        if self.name == "seconds":
-            ratio = self.predicted / max(self.obtained, 1e-9)
-            return [f"{self.predicted:.1f} s", f"{self.obtained:.1f} s", f"×{ratio:.2f}"]
         points = 100 * (self.predicted - self.obtained)
         return [f"{100 * self.predicted:.1f} %", f"{100 * self.obtained:.1f} %", f"{points:+.1f} points"]
 
@@ -31,34 +28,31 @@ class Figure:
 
 
 def beside_plan(outcome: Outcome) -> list[Figure]:
-    """Clean accuracy, certified fraction and seconds, predicted and obtained; nothing if no plan was followed.
-
-    Seconds are left out once the training data of the run was changed: most base classifiers were not trained then.
-    """
+    """Clean accuracy and certified fractions, promised and obtained; nothing if no plan was followed."""
     followed = (outcome.manifest.asked or {}).get("plan")
     if followed is None:
         return []
-    certificate, size = outcome.certificate, followed["attack_size"]
-    method = ", tight certificate" if followed["method"] == "tight" else ""
-    figures = [
-        Figure("clean_accuracy", "clean accuracy", followed["clean"], certificate.clean_accuracy(outcome.y_test)),
-        Figure(
-            "certified_fraction",
-            f"certified fraction (pointwise) at attack size {size}{method}",
-            followed["certified"],
-            float(certificate.certified_fraction(outcome.y_test, [size])[0]),
-        ),
+    certificate, size, y = outcome.certificate, followed["attack_size"], outcome.y_test
+    at, balanced = f"at attack size {size}", "the same, balanced (mean over classes)"
+    fraction = float(certificate.certified_fraction(y, [size])[0])
+    of_classes = float(certificate.certified_fraction_balanced(y, [size])[0])
+    return [
+        Figure("clean_accuracy", "clean accuracy", followed["clean"], certificate.clean_accuracy(y)),
+        Figure("certified_fraction", f"certified fraction (pointwise) {at}", followed["certified"], fraction),
+        Figure("certified_fraction_balanced", balanced, followed["certified_balanced"], of_classes),
     ]
-    if "certified_balanced" in followed:  # plans of the first kind did not balance
-        figures.append(
-            Figure(
-                "certified_fraction_balanced",
-                f"the same, balanced (mean over classes){method}",
-                followed["certified_balanced"],
-                float(certificate.certified_fraction_balanced(outcome.y_test, [size])[0]),
-            )
-        )
-    if not outcome.manifest.changes:
-        seconds = outcome.seconds["train and vote"]
-        figures.append(Figure("seconds", "time to train and vote", followed["seconds"], seconds))
-    return figures
+
+
+def broken_promise(outcome: Outcome) -> str | None:
+    """One sentence if a run came to less than two standard errors below what its plan promised, with what to try."""
+    followed, figures = (outcome.manifest.asked or {}).get("plan"), beside_plan(outcome)
+    if followed is None:
+        return None
+    figure = figures[-1]
+    if figure.obtained >= figure.predicted - 2 * followed["error"]:
+        return None
+    other = f"; the next best was `{followed['next_best']}`" if followed["next_best"] else ""
+    return (
+        f"the plan promised {100 * figure.predicted:.1f} ± {100 * followed['error']:.1f} % certified on average over "
+        f"classes at attack size {followed['attack_size']}, and {100 * figure.obtained:.1f} % came out{other}"
+    )

@@ -26,7 +26,7 @@ from poisonproof.runs.folder import (
     refuse_strangers,
     results_of,
 )
-from poisonproof.runs.manifest import Manifest, RunSettings
+from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.outcome import Clock, Outcome, first_figures, origin_of
 from poisonproof.runs.undefended import not_trained, trained_before
 from poisonproof.system.determinism import at_most_threads
@@ -75,7 +75,7 @@ def run(
             tallies = election.vote(folder, stale)
             clock.stop(VOTE, 0.0 if manifest.changing else earlier)
             threats = kind.threats(election.split)
-            certificate = certify(tallies, **_method_of(manifest))
+            certificate = certify(tallies)
             certificate = replace(certificate, origin=origin_of(manifest.settings, threats))
             clock.stop("certify")
             if not settings.undefended:
@@ -126,9 +126,3 @@ def run(
                 undefended.same,
                 **election.beside(tallies),
             )
-
-
-def _method_of(manifest: Manifest) -> dict[str, Any]:
-    """The certificate of a run: the one for which the plan that it follows recommends its spread."""
-    plan = (manifest.asked or {}).get("plan") or {}
-    return {name: plan[name] for name in ("method",) if name in plan}
