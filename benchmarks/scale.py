@@ -262,25 +262,25 @@ def _overhead(name: str, learner: Any) -> dict[str, float]:
     values = np.ascontiguousarray(digits.train.X.reshape(len(digits.train), -1), np.float64)
     flat = np.ascontiguousarray(digits.test.X.reshape(len(digits.test), -1), np.float64)
     test = np.concatenate([flat] * (MANY // len(flat) + 1))[:MANY]
-    training = prepare(
+    source = prepare(
         FiniteAggregationClassifier(learner, k=50, d=4, classes=range(10)), values, digits.train.labels
-    ).training
+    ).source
     engine = engine_of(learner)
-    subsets = [training.subsets.rows(i) for i in range(len(training.subsets))]
+    subsets = [source.rows(i) for i in range(len(source))]
 
     def bare_fit() -> list[Any]:
         with one_linear_algebra_thread():
-            return [clone(learner).fit(values[rows], training.codes[rows]) for rows in subsets]
+            return [clone(learner).fit(values[rows], source.codes[rows]) for rows in subsets]
 
     def bare_votes(asked: Any) -> list[Any]:
         with one_linear_algebra_thread():
             return [model.predict(asked) for model in models]
 
-    models, members = bare_fit(), engine.fit(training, n_jobs=1)
-    fits = [(seconds(bare_fit), seconds(lambda: engine.fit(training, n_jobs=1))) for _ in range(3)]
+    models, members = bare_fit(), engine.fit(learner, source, n_jobs=1)
+    fits = [(seconds(bare_fit), seconds(lambda: engine.fit(learner, source, n_jobs=1))) for _ in range(3)]
     figures = {f"{name} fit ratio": min(ours for _, ours in fits) / min(bare for bare, _ in fits)}
     for rows in (flat, test):
-        asked = type(training.samples)(rows)
+        asked = type(source.samples)(rows)
         votes = [
             (
                 each(lambda rows=rows: bare_votes(rows), 3, 1),

@@ -65,7 +65,7 @@ from poisonproof.learners import logistic
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.table import TableClassifier
 from poisonproof.stochastic.classifiers import Draws
-from poisonproof.training import asking
+from poisonproof.training import member as asking
 
 
 def constants() -> dict[str, Any]:
@@ -82,7 +82,7 @@ def constants() -> dict[str, Any]:
 def subsets_of(model: FiniteAggregationClassifier, X: Any, y: Any, groups: Any = None) -> tuple[Any, list[Any]]:
     """Digests of all subsets, and the rows of each in the order in which a base classifier sees them."""
     prepared = prepare(model, X, y, groups)
-    return prepared.digests, [prepared.subsets.rows(i) for i in range(prepared.spread.n_subsets)]
+    return prepared.digests, [prepared.source.rows(i) for i in range(prepared.spread.n_subsets)]
 
 
 def reader_case(path: Path, **options: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The campaign: all rows of a data set together, resumable, each row's measures in a file of its own."""
+"""The campaign: all rows of a data set, resumable, each row's measures in a file of its own."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import numpy as np
 from poisonproof.core.split import Split
 from poisonproof.data import Dataset
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+from poisonproof.runs.manifest import RunSettings
+from poisonproof.runs.run import run
 from poisonproof.system.files import read_record, write_record
 from poisonproof.system.machine import peak_bytes
 from research.paper.measure import measure
 from research.paper.rows import Row
-from research.paper.together import Wanted, run_together
 
 log = logging.getLogger(__name__)
 QUICK = {"mnist": (3000, 500, 20), "cifar10": (2500, 400, 5), "gtsrb": (2000, 400, 5)}
@@ -39,23 +40,16 @@ def run_rows(
         return
     split = Split("content", dataset.dtype)
     assert dataset.classes is not None
-    wanted = {
-        place: Wanted(
-            FiniteAggregationClassifier(
-                learner(), spread=row.spread(), split=split, classes=dataset.classes.tolist(), n_jobs=n_jobs
-            ),
-            row.rankings,
-        )
-        for place, row in missing.items()
-    }
-    seconds: dict[str, float] = {}
-    for outcome in run_together(dataset, wanted, seconds=seconds):
-        row = missing[outcome.folder]
+    classes, seconds = dataset.classes.tolist(), 0.0
+    for place, row in missing.items():
+        model = FiniteAggregationClassifier(learner(), spread=row.spread(), split=split, classes=classes, n_jobs=n_jobs)
+        outcome = run(dataset, model, place, RunSettings(votes_only=True, rankings=row.rankings, undefended=False))
+        seconds += outcome.seconds["train and vote"]
         measures = measure(outcome.ensemble_votes, outcome.certificate, outcome.y_test, outcome.manifest, row.methods)
         write_record(measures_file(folder, row), {**measures, "divisor": row.divisor})
         accuracy = 100 * outcome.certificate.clean_accuracy(outcome.y_test)
         log.info("%s: clean accuracy %.2f %%", outcome.folder, accuracy)
-    _log_cost(folder, list(missing.values()), seconds)
+    _log_cost(folder, list(missing.values()), {"train": seconds})
 
 
 def measures_file(folder: Path, row: Row) -> Path:

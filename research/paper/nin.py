@@ -28,7 +28,7 @@ def main() -> None:
     asked = parser.parse_args()
     mnist = data.load("mnist", asked.data_dir)
     model = FiniteAggregationClassifier(k=1200, d=1, split=Split(dtype="uint8"), classes=mnist.classes)
-    training = prepare(model, mnist.train.X, mnist.train.labels).training
+    source = prepare(model, mnist.train.X, mnist.train.labels).source
     test = model.split_.samples(mnist.test.X)
     fed, truth = test.take(np.arange(len(test))), np.searchsorted(model.classes_, mnist.test.labels)
     learners = {"nin": nin().set_params(epochs=asked.epochs), "digits": digits()}
@@ -37,18 +37,18 @@ def main() -> None:
     print("| subset | images | classes | learner | base accuracy, % | training, CPU s | votes, CPU s |")
     print("|---|---|---|---|---|---|---|")
     for i in range(asked.subsets):
-        rows = training.subsets.rows(i)
+        subset = source.subset(i)
         for name, learner in learners.items():
             with one_linear_algebra_thread():
                 began = time.process_time()
-                member = fit_member(learner, i, training.samples, training.codes, rows)
+                member = fit_member(learner, i, subset)
                 trained = time.process_time()
                 votes = vote_of(member, fed, len(test), len(model.classes_))[0]
                 asked_for = time.process_time() - trained
             right[name].append(float((votes == truth).mean()))
             seconds[name].append(trained - began)
             print(
-                f"| {i} | {len(rows)} | {len(member.codes)} | {name} | {100 * right[name][-1]:.2f} "
+                f"| {i} | {len(subset.rows)} | {len(member.codes)} | {name} | {100 * right[name][-1]:.2f} "
                 f"| {trained - began:.1f} | {asked_for:.1f} |",
                 flush=True,
             )

@@ -41,16 +41,17 @@ def once(mnist: data.Dataset, n_train: int, n_test: int, k: int, d: int) -> list
     model = FiniteAggregationClassifier(
         learners.digits(), spread=Spread.random(k, d), split=Split(dtype="uint8"), classes=range(10)
     )
-    training = prepare(model, mnist.train.X[:n_train], mnist.train.labels[:n_train]).training
-    pool, features = timed(lambda: training.estimator.share(training.samples.take(np.arange(n_train))))
-    members, solve = timed(lambda: fit_pooled(training, pool=pool))
+    prepared = prepare(model, mnist.train.X[:n_train], mnist.train.labels[:n_train])
+    pool, features = timed(lambda: prepared.learner.share(prepared.source.samples.take(np.arange(n_train))))
+    members, solve = timed(lambda: fit_pooled(prepared.learner, prepared.source))
+    solve -= features
     kernel = scores = 0.0
     for start in range(0, n_test, 200):
         images = mnist.test.X[start : start + 200]
         with one_linear_algebra_thread():
             columns, spent = timed(lambda images=images: pool.kernel_columns(pool.test_features(images)))
             kernel += spent
-            scores += timed(lambda columns=columns: members.places(columns, 10, np.uint8, False))[1]
+            scores += timed(lambda columns=columns: members._places(columns, 10, np.uint8, False))[1]
     return [features, solve, kernel, scores]
 
 

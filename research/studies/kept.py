@@ -60,9 +60,9 @@ def main() -> None:
         words = ["--opened", str(folder), *(["--data-dir", asked.data_dir] if asked.data_dir else [])]
         subprocess.run([sys.executable, "-m", "research.studies.kept", *words], check=True)
         kept = np.load(folder / "asked.npy")
-        alone = prepare(model, mnist.train.X, mnist.train.labels).training
-        some = np.random.default_rng(0).choice(len(alone.subsets), 30, replace=False)
-        fresh = fit_pooled(alone, only=some.tolist()).votes(
+        alone = prepare(model, mnist.train.X, mnist.train.labels)
+        some = np.random.default_rng(0).choice(len(alone.source), 30, replace=False)
+        fresh = fit_pooled(alone.learner, alone.source, only=some.tolist()).votes(
             Split(dtype="uint8").samples(mnist.test.X[:ASKED]), len(mnist.classes)
         )
         print(f"votes of {len(some)} base classifiers trained anew are the same: {(fresh == kept[:, some]).all()}")

@@ -37,13 +37,13 @@ def main() -> None:
         started = time.perf_counter()
         model.fit(mnist.train.X, mnist.train.labels).votes(mnist.test.X)
         rates[f"pooled kernel ridge, d = {d}"] = (1200 * d, time.perf_counter() - started)
-    training = prepare(model, mnist.train.X, mnist.train.labels).training
+    source = prepare(model, mnist.train.X, mnist.train.labels).source
     learner = learners.digits()
     features, gamma = learner.features, learner.gamma
     test = features(mnist.test.X)[:, 0].astype(np.float32) / features.scale
     fed = []
     for i in range(SOME):
-        rows = training.subsets.rows(i)
+        rows = source.rows(i)
         part = features(mnist.train.X[rows], training=True)
         images = part.reshape(-1, part.shape[2]).astype(np.float32) / features.scale
         fed.append((images, np.repeat(mnist.train.labels[rows], features.copies)))

@@ -221,11 +221,11 @@ def test_the_mirror_kernel_cannot_tell_an_image_from_its_mirror_image():
 @pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_pooled_votes_are_those_of_plain_fits():
     model = FiniteAggregationClassifier(LEARNER, k=10, d=4, split=Split(dtype="uint8"), classes=[0, 1, 2])
-    training = prepare(model, PHOTOS[:200], KINDS[:200]).training
+    source = prepare(model, PHOTOS[:200], KINDS[:200]).source
     matrix = model.fit(PHOTOS[:200], KINDS[:200]).votes(PHOTOS[200:]).matrix
     test = model.split_.samples(PHOTOS[200:])
     for i in range(0, 40, 3):
-        member = fit_member(LEARNER, i, training.samples, training.codes, training.subsets.rows(i))
+        member = fit_member(LEARNER, i, source.subset(i))
         assert member.failure is None
         alone = vote_of(member, test.take(np.arange(60), member.form), 60, 3)[0]
         assert matrix[:, i].tolist() == alone.tolist()

@@ -39,6 +39,11 @@ LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
     },
     # Pilots of planning beside that of base classifiers.
     "pilots": {"samples": "poisonproof.ballots.pilot:pilot"},
+    # How base classifiers are trained, asked and saved.
+    "engines": {
+        "members": "poisonproof.training.members:MemberEngine",
+        "pooled": "poisonproof.training.pooled:PooledEngine",
+    },
     # What samples or base classifiers said, by the format that their file states.
     "tallies": {
         "poisonproof ballots 1": "poisonproof.ballots.tallies:Ballots",

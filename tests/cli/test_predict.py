@@ -20,7 +20,7 @@ from poisonproof.data.user_files import read_part
 from poisonproof.premises import PremiseWarning
 from poisonproof.runs.answers import AnswerSummary, Question, SavedRun
 from poisonproof.samples.schema import ArraySchema, ImageSchema, SparseSchema, read_schema
-from poisonproof.training.member_list import UnansweredError
+from poisonproof.training.members import UnansweredError
 from tables import wine_rows, write_csv
 
 NAMES, ROWS = wine_rows()

@@ -17,7 +17,7 @@ from poisonproof.data.store import (
     PartitionMemory,
     PartitionStore,
     StoredSamples,
-    StoredSubsets,
+    StoredSource,
     bytes_of,
     partition_file,
 )
@@ -26,8 +26,8 @@ from poisonproof.estimators.prepared import prepare_dataset
 from poisonproof.learners.presets import preset
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
-from poisonproof.training import member_memory
-from poisonproof.training.member_by_member import MemberByMember
+from poisonproof.training import members as member_memory
+from poisonproof.training.members import MemberEngine
 
 pytestmark = pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")  # 1e308 makes some of them fail
 
@@ -124,7 +124,8 @@ def test_rows_on_disk_are_fed_in_the_order_that_their_content_gives(tmp_path):
     model = FiniteAggregationClassifier(FirstSeen(), spread=spread, n_jobs=1)
     for dataset in (open_files(path, options), large(path, tmp_path / "store", spread, options)):
         prepared = prepare_dataset(model, dataset)
-        votes = MemberByMember().votes(prepared.training, range(15), Split().samples(dataset.test.samples), 4)
+        test = Split().samples(dataset.test.samples)
+        votes = MemberEngine().votes(prepared.learner, prepared.source, range(15), test, 4)
         samples, codes, _ = prepared.whole()
         assert np.array_equal(votes, first_seen(samples, codes, spread, len(votes)))
         assert len(np.unique(votes)) > 1
@@ -135,12 +136,12 @@ def test_partitions_that_stay_in_memory_are_read_once_and_change_nothing(tmp_pat
     path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 3), ReadOptions(schema=ROLES)
     store = large(path, tmp_path / "store", spread, options).stored
     whole = sum(bytes_of(store.partition(j)[0]) for j in range(len(store)))
-    fed = [StoredSamples(store).portion(NOBODY, rows) for rows in map(StoredSubsets(spread, store).rows, range(12))]
+    fed = [StoredSource(spread, StoredSamples(store)).subset(i) for i in range(12)]
     read, partition = [], PartitionStore.partition
     monkeypatch.setattr(PartitionStore, "partition", lambda self, j: read.append(j) or partition(self, j))
     samples = StoredSamples(store, int(share * whole))
     for subset, (there, codes, rows) in enumerate(fed):
-        here, same_codes, same_rows = samples.portion(NOBODY, StoredSubsets(spread, store).rows(subset))
+        here, same_codes, same_rows = StoredSource(spread, samples).subset(subset)
         assert here.keys(same_rows) == there.keys(rows)
         assert (same_codes == codes).all()
         assert here.form_of(same_rows) == there.form_of(rows)
@@ -188,23 +189,21 @@ def test_the_bound_of_a_run_says_how_much_stays_in_memory(tmp_path, monkeypatch,
 def test_what_is_spare_leaves_room_for_everything_else(tmp_path, monkeypatch):
     path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 3), ReadOptions(schema=ROLES)
     dataset = large(path, tmp_path / "store", spread, options)
-    training = prepare_dataset(FiniteAggregationClassifier(preset("table"), spread=spread), dataset).training
-    need = member_memory.MemberMemory(held=1000, trained=100, flight=10)
+    source = prepare_dataset(FiniteAggregationClassifier(preset("table"), spread=spread), dataset).source
+    need = member_memory.MemberMemory(held=1000, trained=100, flight=10, whole=source.whole_bytes)
     whole = int(dataset.stored.bytes.sum()) * member_memory.FED + 1000
     monkeypatch.setattr(member_memory, "PROCESS_BYTES", 50)
     spare = need.spare
-    assert spare(training, 900, 1, undefended=False) == 0
-    assert spare(training, 2130, 1, undefended=False) == (2130 - need.at(1)) // 2 == 500
-    assert (
-        spare(training, 2450, 2, undefended=False) == (2450 - need.at(2)) // 6 == 183
-    )  # two workers, and who calls them
-    assert spare(training, whole + 500, 1, undefended=True) == 250
-    assert spare(training, whole - 1, 1, undefended=True) == (whole - 1 - need.at(1)) // 2  # they are not trained
+    assert spare(900, 1, undefended=False) == 0
+    assert spare(2130, 1, undefended=False) == (2130 - need.at(1)) // 2 == 500
+    assert spare(2450, 2, undefended=False) == (2450 - need.at(2)) // 6 == 183  # two workers, and who calls them
+    assert spare(whole + 500, 1, undefended=True) == 250
+    assert spare(whole - 1, 1, undefended=True) == (whole - 1 - need.at(1)) // 2  # they are not trained
     worker = member_memory.smallest_worker
     monkeypatch.setattr(member_memory, "smallest_worker", lambda: type("", (), {"memory": 1150})())
     assert worker() is None
-    assert spare(training, 10**6, 64, undefended=False) == (1150 - 50 - 100) // 2
-    assert spare(training, 1330, 64, undefended=False) == 100
+    assert spare(10**6, 64, undefended=False) == (1150 - 50 - 100) // 2
+    assert spare(1330, 64, undefended=False) == 100
 
 
 def files_in(folder):
@@ -261,10 +260,10 @@ def test_a_damaged_partition_is_named_and_made_anew(tmp_path):
     with pytest.raises(
         PoisonproofError, match=r"partition-00003\.npz is damaged: the same command again makes it anew"
     ):
-        store.samples.portion(NOBODY, np.array([1, 3]))
+        store.samples.of_partitions([1, 3])
     (folder / partition_file(5)).unlink()
     with pytest.raises(PoisonproofError, match=r"partition-00005\.npz is missing here"):
-        store.samples.portion(NOBODY, np.array([5]))
+        store.samples.of_partitions([5])
     large(path, folder, spread, options)
     assert files_in(folder) == before
     for name in ("rows-x.npy", "store.json"):

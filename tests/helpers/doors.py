@@ -104,12 +104,12 @@ def read(door: Door, rows: tuple[Row, ...]) -> Reading:
     with quiet(), tempfile.TemporaryDirectory(prefix="door", dir=_fast()) as folder:
         brought = door.bring(rows, Path(folder))
         prepared = prepare(brought.model, brought.X, brought.y, brought.groups)
-        training, partition, classes = prepared.training, prepared.subsets.partition, _names(prepared.classes)
-        names = [classes[code] for code in training.codes]
-        keys = [training.samples.key(row) for row in range(len(training.samples))]
+        source, partition, classes = prepared.source, prepared.subsets.partition, _names(prepared.classes)
+        names = [classes[code] for code in source.codes]
+        keys = [source.samples.key(row) for row in range(len(source.samples))]
         counted = Counter(zip(["trained"] * len(keys), keys, names, partition.tolist(), strict=True))
         counted.update(_tested(brought))
-        schema = f"{training.samples.layout} {brought.schema}"
+        schema = f"{source.samples.layout} {brought.schema}"
         return Reading(brought, counted, _aside(brought, rows), prepared.digests, schema, prepared)
 
 

@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from threadpoolctl import threadpool_limits
 
 import poisonproof.learners.kernel_ridge as kernel_ridge
-import poisonproof.training.member_list as members
+import poisonproof.training.members as members
 import poisonproof.training.pooled as pooled
 from poisonproof import FiniteAggregationClassifier, Split
 from poisonproof.samples.convert import join_rows, take_rows

@@ -9,6 +9,7 @@ from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import TextClassifier
 from poisonproof.learners.words import BayesTextClassifier, RidgeTextClassifier
 from poisonproof.samples.convert import to_samples
+from poisonproof.samples.kinds import TrainingSet
 from poisonproof.training.member import fit_member, vote_of
 
 N_CLASSES = 4
@@ -68,7 +69,7 @@ def members_of(X, codes, rng, n_members=9, size=25, learner=None):
     for index in range(n_members):
         rows = rng.choice(len(samples), size, replace=False)
         rows = rows[codes[rows] < 2 + index % 3] if index else rows[:0]
-        members.append(fit_member(learner or TableClassifier(), index, samples, codes, rows))
+        members.append(fit_member(learner or TableClassifier(), index, TrainingSet(samples, codes, rows)))
     return members
 
 

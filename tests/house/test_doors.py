@@ -354,7 +354,7 @@ def test_honest_rows_feed_base_classifiers_and_both_sides():
     """Otherwise nothing would be there to move."""
     for name in ("array float64", ".csv, declared", ".parquet, command, contributors", "image folder, declared"):
         reading = read(DOORS[name], honest_rows(DOORS[name].rows))
-        assert (reading.ensemble.subsets.sizes > 0).mean() >= 0.9, name
+        assert (reading.ensemble.source.sizes > 0).mean() >= 0.9, name
         sides = {row[0] for row in reading.rows} | set(reading.aside.values())
         assert sides in ({"trained", "held out"}, {"trained", True, False}), name
 

@@ -29,14 +29,14 @@ from poisonproof import (
 from poisonproof.cli.certify import _array as read_npy
 from poisonproof.cli.split import _arrays as read_for_split
 from poisonproof.data.named import CIFAR_ARCHIVE, GTSRB_ARCHIVES, MNIST_FILES
-from poisonproof.runs.blocks import read_block
 from poisonproof.runs.folder import damage, open_folder
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.runs.run import run
+from poisonproof.runs.vote_cache import read_block
 from poisonproof.system.archives import FREE
 from poisonproof.system.files import SEAL, open_arrays, read_record, sha256_of, write_arrays, write_record
+from poisonproof.training.engine import Block
 from poisonproof.training.member_files import dumped
-from poisonproof.training.work import Block
 
 ALLOWED = (ValueError, FileNotFoundError)
 MOST_MEMORY = 3 * FREE

@@ -17,7 +17,7 @@ from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.presets import HEAD, preset
 from poisonproof.training.engine import engine_of
 from poisonproof.training.member import fit_member, ranking_of, vote_of
-from poisonproof.training.pooled_files import load_pooled, save_pooled
+from poisonproof.training.pooled import load_pooled, save_pooled
 
 POOLED = [name for name in registry.names("learners") if engine_of(preset(name)).pooled]
 CLUSTERS = np.array([6.0, 6 + 1 / 64, 6 + 2 / 64])
@@ -108,10 +108,10 @@ def test_together_and_alone_vote_the_same():
     inserted = np.repeat(in_one_partition(CLUSTERS, split, K * D, 3), 30, axis=0)
     X, y = np.vstack([X, inserted]), np.append(y, np.arange(90) % 3)
     model = FiniteAggregationClassifier(NAMED, k=K, d=D, classes=[0, 1, 2]).fit(X, y)
-    training, test = prepare(model, X, y).training, model.split_.samples(X[:60] + 0.05)
+    source, test = prepare(model, X, y).source, model.split_.samples(X[:60] + 0.05)
     rankings = model.votes(X[:60] + 0.05, rankings=True).rankings
     for i in (*model.spread_.subsets_of(3), 0):
-        member = fit_member(NAMED, int(i), training.samples, training.codes, training.subsets.rows(int(i)))
+        member = fit_member(NAMED, int(i), source.subset(int(i)))
         assert member.failure is None
         fed = test.take(np.arange(60), member.form)
         votes = vote_of(member, fed, 60, 3)[0]

@@ -12,6 +12,7 @@ from sklearn.datasets import load_digits, load_wine
 from poisonproof import FiniteAggregationClassifier, Split, check_estimator_purity
 from poisonproof.learners.inspection import describe
 from poisonproof.learners.network import TorchClassifier, _batches, _moved
+from poisonproof.samples.kinds import TrainingSet
 from poisonproof.system.determinism import imported_torch, settled
 from poisonproof.training.member import fit_member
 from research.learners import nin, nin_mirror
@@ -202,7 +203,7 @@ def test_subsets_of_every_kind():
     samples = Split(dtype="uint8").samples(IMAGES)
 
     def member(rows):
-        return fit_member(learner, 0, samples, LABELS.astype(np.int64), np.array(rows, np.int64))
+        return fit_member(learner, 0, TrainingSet(samples, LABELS.astype(np.int64), np.array(rows, np.int64)))
 
     few = member(np.flatnonzero(np.isin(LABELS, (2, 7)))[:9])
     assert few.codes.tolist() == [2, 7]
@@ -268,21 +269,21 @@ def test_what_is_not_the_samples_fault_is_not_hidden(monkeypatch):
         torch.empty(1 << 60)
 
     with pytest.raises(MemoryError, match="could not be run"):
-        fit_member(quick(dear), 0, samples, codes, np.arange(20))
+        fit_member(quick(dear), 0, TrainingSet(samples, codes, np.arange(20)))
 
     def broken(shape, n_classes):
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
     with pytest.raises(OSError, match="illegal"):
-        fit_member(quick(broken), 0, samples, codes, np.arange(20))
+        fit_member(quick(broken), 0, TrainingSet(samples, codes, np.arange(20)))
     if not torch.cuda.is_available():
         with pytest.raises(OSError, match="finds no GPU for device 'cuda'"):
-            fit_member(quick(device="cuda"), 0, samples, codes, np.arange(20))
+            fit_member(quick(device="cuda"), 0, TrainingSet(samples, codes, np.arange(20)))
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"pip install '\.\[torch\]'"):
         imported_torch()
     with pytest.raises(ImportError, match=r"pip install '\.\[torch\]'"):
-        fit_member(nin(), 0, samples, codes, np.arange(20))
+        fit_member(nin(), 0, TrainingSet(samples, codes, np.arange(20)))
 
 
 @pytest.mark.parametrize(

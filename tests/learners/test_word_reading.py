@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import LogisticRegression
 
-import poisonproof.training.member_list as member_list
-import poisonproof.training.shared_texts as shared_texts
+import poisonproof.training.members as member_list
+import poisonproof.training.source as shared_texts
 import poisonproof.training.stacked as stacked_module
 from poisonproof import FiniteAggregationClassifier
 from poisonproof.learners.auto import AutoClassifier
@@ -21,8 +21,9 @@ from poisonproof.learners.word_reading import WordReading
 from poisonproof.learners.words import BayesTextClassifier, RidgeTextClassifier
 from poisonproof.samples.batches import EncodedTexts
 from poisonproof.samples.convert import to_samples
+from poisonproof.samples.kinds import TrainingSet
 from poisonproof.training.member import fed_to, fit_member, vote_of
-from poisonproof.training.shared_texts import with_shared_texts
+from poisonproof.training.source import with_shared_texts
 from poisonproof.training.stacked import Read, stacked
 from stacks import LEARNERS, N_CLASSES, TEXTS, kinds_of_samples, members_of, odd_columns, odd_texts, one_by_one
 
@@ -79,7 +80,7 @@ def test_base_classifiers_learn_the_same_however_words_come(name):
     samples, codes = to_samples(kinds_of_samples(rng, 90)[name]), rng.integers(0, 3, 90)
     learner, rows = LEARNERS[name], rng.permutation(90)[:40]
     form = samples.form_of(rows)
-    by_itself = fit_member(learner, 4, samples, codes, rows)
+    by_itself = fit_member(learner, 4, TrainingSet(samples, codes, rows))
     everything = with_shared_texts(learner, samples, lambda: np.arange(90))
     its_own = with_shared_texts(learner, samples, lambda: rows)
     others = with_shared_texts(learner, samples, lambda: rows[:3])  # so most of them are not there
@@ -89,7 +90,7 @@ def test_base_classifiers_learn_the_same_however_words_come(name):
     as_it_came = type(learner)(**by_itself.model.get_params()).fit(samples.take(rows, form), codes[rows])
     assert by_itself.model.weights_.any() if hasattr(by_itself.model, "weights_") else by_itself.model.chosen_
     for fed_from in (everything, its_own, others):
-        again = fit_member(learner, 4, fed_from, codes, rows)
+        again = fit_member(learner, 4, TrainingSet(fed_from, codes, rows))
         assert bits(again.model) == bits(by_itself.model) == bits(as_it_came)
         fed = fed_to(learner, fed_from, np.arange(90), form)
         assert again.model.predict(fed).tolist() == as_it_came.predict(samples.take(np.arange(90), form)).tolist()
@@ -100,7 +101,7 @@ def test_texts_among_columns_are_learned_as_they_were_before_words_were_shared()
     frame, codes = odd_columns(rng, 60), rng.integers(0, 3, 60)
     samples = to_samples(frame)
     fed = samples.take(np.arange(60), samples.form_of(np.arange(60)))
-    model = fit_member(TextClassifier(TEXTS), 0, samples, codes, np.arange(60)).model
+    model = fit_member(TextClassifier(TEXTS), 0, TrainingSet(samples, codes, np.arange(60))).model
     columns = [[cell if isinstance(cell, str) else "" for cell in fed[name]] for name in TEXTS]
     words = sp.csr_matrix(sp.hstack([read_alone(texts, model.readings[0]) for texts in columns], format="csr"))
     held = np.unique(words.indices)
@@ -196,7 +197,7 @@ def test_columns_of_texts_must_be_there_once():
     for learner, given in ((TextClassifier(["a"]), ["x", "y"]), (TextClassifier(), frame)):
         with pytest.raises(ValueError, match="takes a DataFrame if it names columns of texts"):
             learner.fit(given, [0, 1])
-        member = fit_member(learner, 0, to_samples(given), np.array([0, 1]), np.arange(2))
+        member = fit_member(learner, 0, TrainingSet(to_samples(given), np.array([0, 1]), np.arange(2)))
         assert "takes a DataFrame if it names columns" in member.failure
 
 

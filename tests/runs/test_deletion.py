@@ -65,8 +65,8 @@ def stop(*rest, **more):
     "place",
     [
         "poisonproof.runs.folder._forget_conclusions",
-        "poisonproof.training.member_by_member.train_and_vote",
-        "poisonproof.runs.blocks.write_block",
+        "poisonproof.training.members.train_and_vote",
+        "poisonproof.runs.vote_cache.write_block",
         "poisonproof.runs.run.certify",
         "poisonproof.runs.manifest.Manifest.write",
         "poisonproof.report.page.write_report",
@@ -89,7 +89,7 @@ def test_a_removal_that_was_interrupted_removes_the_same_rows_when_repeated(home
 
 def test_an_interrupted_removal_is_finished_without_saying_it_again(home, run, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("poisonproof.runs.blocks.write_block", stop)
+        patch.setattr("poisonproof.runs.vote_cache.write_block", stop)
         with pytest.raises(Stop):
             update(run, "--remove", "3,17")
     update(run)

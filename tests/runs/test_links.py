@@ -9,9 +9,7 @@ import pytest
 
 from command_line import poisonproof
 from fish import rows, write_rows
-from poisonproof import FiniteAggregationClassifier, data
 from poisonproof.runs.folder import only_writer
-from research.paper.together import Wanted, run_together
 
 pytestmark = pytest.mark.posix
 
@@ -127,21 +125,3 @@ def test_the_folder_itself_may_be_reached_by_a_link(home, tmp_path):
     (tmp_path / "here").symlink_to(tmp_path / "there")
     told = json.loads(poisonproof("update", tmp_path / "here", "--remove", "3", "--n-jobs", 1, "--json").stdout)
     assert told["n_train"] == 159
-
-
-def test_runs_together_follow_no_link_either(tmp_path):
-    from sklearn.datasets import load_digits
-
-    from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-    from research.maps.digits import DigitFeatures
-
-    images, labels = load_digits().images[:60].astype("uint8") * 15, load_digits().target[:60]
-    tiny = data.Dataset.of("tiny", images[:40], labels[:40], images[40:], labels[40:], range(10), dtype="uint8")
-    learner = KernelRidgeClassifier(DigitFeatures(copies=1, hand=None), gamma=2.0)
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "votes").symlink_to(tmp_path / "elsewhere")
-    model = FiniteAggregationClassifier(learner, k=3, d=2, classes=range(10))
-    with pytest.raises(ValueError, match="votes is a link"):
-        list(run_together(tiny, {tmp_path / "run": Wanted(model)}))
-    assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -34,7 +34,7 @@ from poisonproof.runs.folder import damage
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.files import open_arrays, read_record, sha256_of
-from poisonproof.training.pooled_files import FEATURES, POOLED_FILES
+from poisonproof.training.pooled import FEATURES, POOLED_FILES
 from research.maps.digits import DigitFeatures
 from tests.helpers.premises import in_words
 
@@ -93,7 +93,7 @@ def test_a_run_holds_what_the_estimator_says(whole):
 
 
 def test_an_interrupted_run_goes_on_and_ends_with_the_same_bytes(whole, tmp_path, monkeypatch):
-    import poisonproof.runs.blocks as module
+    import poisonproof.runs.vote_cache as module
 
     real, calls = module.write_arrays, []
 
@@ -162,7 +162,7 @@ def test_two_writers_do_not_meet(tmp_path):
 
 
 def test_another_machine_is_said(whole, monkeypatch):
-    monkeypatch.setattr("poisonproof.training.provenance.environment", lambda: {"numpy": "9.9"})
+    monkeypatch.setattr("poisonproof.runs.vote_cache.environment", lambda: {"numpy": "9.9"})
     _, said = start(whole)
     assert any("begun with another" in line and "numpy" in line for line in said)
 
@@ -259,7 +259,7 @@ def test_a_pooled_run_goes_on_by_test_samples_and_mends_damage(votes_only, tmp_p
     )
     learner = KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0)
     monkeypatch.setattr("poisonproof.training.pooled.KERNEL_BYTES", 1)
-    monkeypatch.setattr("poisonproof.training.pooled_engine.SAMPLES_PER_BLOCK", 16)
+    monkeypatch.setattr("poisonproof.training.pooled.SAMPLES_PER_BLOCK", 16)
 
     def once(folder):
         model = FiniteAggregationClassifier(learner, k=6, d=2, classes=range(10), split=Split(dtype="uint8"))

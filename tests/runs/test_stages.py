@@ -11,7 +11,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
-import poisonproof.training.pooled_memory as memory
+import poisonproof.training.pooled as memory
 from command_line import as_process as poisonproof
 from heard import heard
 from poisonproof import (
@@ -78,12 +78,13 @@ def test_memory_is_told_before_it_is_taken(tmp_path, monkeypatch):
 
 def test_a_bound_changes_no_vote_and_shortens_the_chunks(tmp_path, monkeypatch):
     expected = run(TINY, ensemble(TINY), tmp_path / "free").votes.matrix
-    training = prepare(ensemble(TINY), TINY.train.X, TINY.train.labels).training
-    need = memory.pooled_memory(training, 10, 50)
-    assert need.kernel_bytes(need.least) < need.kernel_bytes(2 * need.least)
+    prepared = prepare(ensemble(TINY), TINY.train.X, TINY.train.labels)
+    asked = prepared.learner, prepared.source, 10, 50
+    need = memory.pooled_memory(*asked)
+    assert need.within(need.least, 1).kernel_bytes < need.within(2 * need.least, 1).kernel_bytes
     widths = []
     monkeypatch.setattr(memory, "peak_bytes", lambda: 0)
-    least = memory.pooled_memory(training, 10, 50).least
+    least = memory.pooled_memory(*asked).least
     real = KernelRidgeClassifier.pool_of
 
     def watched(self, rows):
@@ -115,7 +116,7 @@ import numpy as np
 from poisonproof import FiniteAggregationClassifier, Split, data
 from research.maps.digits import DigitFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-from poisonproof.training.pooled_memory import pooled_memory
+from poisonproof.training.pooled import pooled_memory
 from poisonproof.estimators.prepared import prepare
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
@@ -127,7 +128,7 @@ model = FiniteAggregationClassifier(
     k=20, d=2, classes=range(10), split=Split(dtype="uint8"),
 )
 run(data.Dataset.of("few", X[:60], y[:60], X[:9], y[:9], np.arange(10), dtype="uint8"), model, sys.argv[1] + "-few")
-need = pooled_memory(prepare(model, X, y).training, 10, 200)
+need = pooled_memory(model.estimator, prepare(model, X, y).source, 10, 200)
 bound = need.least + 2 * 10**7
 run(dataset, model, sys.argv[1], RunSettings(max_memory=bound))
 print(bound, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)

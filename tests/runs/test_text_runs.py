@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-import poisonproof.training.shared_texts as shared_texts
+import poisonproof.training.source as shared_texts
 import poisonproof.training.stacked as stacked
 from command_line import as_process, poisonproof
 from poisonproof.runs.answers import SavedRun
-from poisonproof.training.member_list import MappedMembers, MemberList
+from poisonproof.training.members import MappedMembers, MemberList
 from tables import write_csv
 
 TOPICS = {

@@ -24,7 +24,7 @@ from poisonproof.runs.run import run
 from poisonproof.runs.undefended import Lesson
 from poisonproof.samples.convert import count_rows, join_rows, take_rows
 from poisonproof.system.files import read_record, sha256_of
-from poisonproof.training.member_by_member import train_and_vote
+from poisonproof.training.members import train_and_vote
 from research.maps.digits import DigitFeatures
 
 X, Y = load_wine(return_X_y=True)
@@ -252,8 +252,8 @@ def test_an_updated_run_is_a_fresh_run_on_the_new_data(tmp_path, votes_only, mon
     trained = []
     with monkeypatch.context() as patch:
         patch.setattr(
-            "poisonproof.training.member_by_member.train_and_vote",
-            lambda *rest, **more: trained.extend(more["wanted"]) or train_and_vote(*rest, **more),
+            "poisonproof.training.members.train_and_vote",
+            lambda job, wanted, *rest: trained.extend(wanted) or train_and_vote(job, wanted, *rest),
         )
         outcome, said = start(tmp_path / "run", changed, update=True, votes_only=votes_only)
     assert 4 < sum(map(len, trained)) <= 8
@@ -288,7 +288,7 @@ def test_an_interrupted_update_leaves_no_old_certificate_and_goes_on(tmp_path, m
     start(tmp_path / "run", WINE)
     changed = WINE.without([4])
     with monkeypatch.context() as patch:
-        patch.setattr("poisonproof.runs.blocks.write_block", lambda *rest: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("poisonproof.runs.vote_cache.write_block", lambda *rest: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             start(tmp_path / "run", changed, update=True)
     assert read_record(tmp_path / "run" / "manifest.json")["status"] == "changing"
@@ -304,7 +304,7 @@ def test_an_interrupted_update_leaves_no_old_certificate_and_goes_on(tmp_path, m
 
 @pytest.mark.parametrize("votes_only", [True, False])
 def test_a_pooled_run_is_updated_too(votes_only, tmp_path, monkeypatch):
-    monkeypatch.setattr("poisonproof.training.pooled_engine.SAMPLES_PER_BLOCK", 16)
+    monkeypatch.setattr("poisonproof.training.pooled.SAMPLES_PER_BLOCK", 16)
     _, _, learner, options = KINDS["pooled"]
     dataset = data.Dataset.of(
         "tiny", IMAGES[:110], DIGITS[:110], IMAGES[110:], DIGITS[110:], np.arange(10), dtype="uint8"

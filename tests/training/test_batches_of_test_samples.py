@@ -15,7 +15,7 @@ from sklearn.neural_network import MLPClassifier
 from poisonproof import FiniteAggregationClassifier
 from poisonproof.data import ReadOptions, open_files
 from poisonproof.learners.table import TableClassifier
-from poisonproof.training import asking
+from poisonproof.training import member as asking
 
 X, Y = (part[:700] for part in load_digits(return_X_y=True))
 TRAIN, TEST = slice(0, 200), slice(200, 700)
@@ -127,8 +127,8 @@ def test_batches_have_one_size_and_marked_learners_are_asked_at_once():
         return batch[:, 0]
 
     X = np.arange(600.0)[:, None]
-    assert asking.ask_in_batches(object(), ask, X, 600).tolist() == list(range(600))
-    assert asking.ask_in_batches(TableClassifier(), ask, X, 600).tolist() == list(range(600))
+    assert asking.predict_in_batches(object(), ask, X, 600).tolist() == list(range(600))
+    assert asking.predict_in_batches(TableClassifier(), ask, X, 600).tolist() == list(range(600))
     assert sizes == [asking.BATCH] * 2 + [600]
 
 

@@ -12,7 +12,7 @@ from poisonproof.data.large_source import Source
 from poisonproof.errors import PoisonproofError
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
-from poisonproof.training import member_memory
+from poisonproof.training import members as member_memory
 
 pytestmark = pytest.mark.posix
 distributed = pytest.importorskip("distributed")

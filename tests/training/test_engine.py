@@ -28,9 +28,9 @@ def test_some_subsets_alone_vote_as_among_all(name, rankings):
     prepared = prepare(FiniteAggregationClassifier(learner, k=4, d=3, classes=range(3)), X[::2], Y[::2])
     engine, test = engine_of(learner), prepared.split.samples(X[1::2])
     assert engine.pooled == (name == "pooled")
-    everyone = engine.fit(prepared.training).votes(test, 3, rankings=rankings)
+    everyone = engine.fit(learner, prepared.source).votes(test, 3, rankings=rankings)
     for some in ([7], [2, 11, 3], []):
-        alone = engine.votes(prepared.training, some, test, 3, rankings=rankings)
+        alone = engine.votes(learner, prepared.source, some, test, 3, rankings=rankings)
         assert np.array_equal(alone, everyone[:, some])
 
 
@@ -61,7 +61,7 @@ def test_stacked_base_classifiers_are_to_the_bit_those_of_rows_in_that_order():
 @pytest.mark.parametrize("name", LEARNERS)
 def test_blocks_cover_every_vote_once(name):
     covered = np.zeros((2500, 150), int)
-    for number, block in enumerate(engine_of(LEARNERS[name]).blocks(150, 2500)):
+    for number, block in enumerate(engine_of(LEARNERS[name]).grid(150, 2500)):
         assert block.number == number
         covered[block.cut] += 1
     assert (covered == 1).all()

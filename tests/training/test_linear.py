@@ -7,9 +7,8 @@ from sklearn.linear_model import LogisticRegression, Perceptron, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 
-from poisonproof.training import linear
-from poisonproof.training.asking import ask_in_batches
-from poisonproof.training.member import Member, vote_of
+from poisonproof.training import member as linear
+from poisonproof.training.member import Member, predict_in_batches, vote_of
 
 X, Y = map(np.ascontiguousarray, load_digits(return_X_y=True))
 LINEAR = [LogisticRegression(max_iter=9), SGDClassifier(random_state=0), Perceptron(), LinearSVC(max_iter=50)]
@@ -33,11 +32,11 @@ def test_it_is_what_predict_says_of_the_same_batches(learner, n_classes, monkeyp
     if n_classes > 2:
         model.coef_[:] = model.coef_[0] * (1 + np.arange(n_classes)[:, None] * 1e-16)
         model.intercept_[:] = model.intercept_[0]
-    monkeypatch.setattr(linear, "answers", watched := Watched(linear.answers))
+    monkeypatch.setattr(linear, "_products", watched := Watched(linear._products))
     for n in (1, 3, 511, 512, 513, 1400):
         fed = X[-n:] * 1.1
-        assert linear.multiplies(model, fed)
-        expected = ask_in_batches(model, model.predict, fed, n)
+        assert linear._multiplies(model, fed)
+        expected = predict_in_batches(model, model.predict, fed, n)
         votes, refused, reason = vote_of(Member(0, model, np.arange(n_classes), 0), fed, n, n_classes)
         assert votes.tolist() == expected.tolist()
         assert not refused.any()
@@ -56,18 +55,18 @@ class Watched:
 
 def test_whatever_is_odd_is_asked_as_it_wants_to_be():
     model = fitted(LogisticRegression(max_iter=9), 10)
-    assert linear.multiplies(model, X)
+    assert linear._multiplies(model, X)
     gap = X.copy()
     gap[3, 5] = np.nan
     huge = np.full_like(X, 1e308)  # the sum overflows, the numbers are finite
-    assert linear.multiplies(model, huge)
+    assert linear._multiplies(model, huge)
     for fed in (gap, X[:, :5], X.astype(np.float32), np.asfortranarray(X), X.tolist()):
-        assert not linear.multiplies(model, fed)
-    assert not linear.multiplies(fitted(Derived(max_iter=9), 10), X)
-    assert not linear.multiplies(fitted(RidgeClassifier(), 10), X)
-    assert not linear.multiplies(fitted(GaussianNB(), 10), X)
+        assert not linear._multiplies(model, fed)
+    assert not linear._multiplies(fitted(Derived(max_iter=9), 10), X)
+    assert not linear._multiplies(fitted(RidgeClassifier(), 10), X)
+    assert not linear._multiplies(fitted(GaussianNB(), 10), X)
     model.predict = lambda X: np.zeros(len(X), int)
-    assert not linear.multiplies(model, X)
+    assert not linear._multiplies(model, X)
 
 
 def test_a_sample_that_predict_refuses_decides_nothing_about_the_others():
@@ -98,5 +97,5 @@ def test_no_bit_of_a_naive_bayes_knows_how_many_rows_there_are(n_features):
         sizes.append(len(batch))
         return model.predict(batch)
 
-    assert ask_in_batches(model, ask, fed, 1100).tolist() == model.predict(fed).tolist()
+    assert predict_in_batches(model, ask, fed, 1100).tolist() == model.predict(fed).tolist()
     assert sizes == [512, 512, 76]

@@ -15,7 +15,7 @@ from poisonproof.learners.presets import preset
 from poisonproof.system.determinism import n_cores
 from poisonproof.system.files import open_arrays, write_arrays
 from poisonproof.training.member import fit_member, vote_of
-from poisonproof.training.pooled_files import (
+from poisonproof.training.pooled import (
     COEFFICIENTS,
     FEATURES,
     POOL,
@@ -56,11 +56,11 @@ def test_pooled_votes_are_those_of_plain_fits(name):
     """Every third of 40 subsets fitted by itself, through the path of any scikit-learn classifier."""
     X, y, _ = data_for(name)
     model = ensemble(name)
-    training = prepare(model, X, y).training
+    source = prepare(model, X, y).source
     matrix = model.fit(X, y).votes(X[:60]).matrix
     test = model.split_.samples(X[:60])
     for i in range(0, 40, 3):
-        member = fit_member(LEARNER[name], i, training.samples, training.codes, training.subsets.rows(i))
+        member = fit_member(LEARNER[name], i, source.subset(i))
         assert member.failure is None
         alone = vote_of(member, test.take(np.arange(60), member.form), 60, len(model.classes_))[0]
         assert matrix[:, i].tolist() == alone.tolist()
@@ -93,10 +93,10 @@ def test_pooled_learners_pass_the_purity_check(name):
 @pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
 def test_empty_and_one_class_subsets():
     model = FiniteAggregationClassifier(LEARNER["rbf"], k=60, d=2, classes=[0, 1, 2]).fit(WINE[:90], KINDS[:90])
-    plain = prepare(model, WINE[:90], KINDS[:90]).training
+    plain = prepare(model, WINE[:90], KINDS[:90]).source
     votes = model.votes(WINE[90:])
     for i in range(120):
-        held = np.unique(plain.codes[plain.subsets.rows(i)])
+        held = np.unique(plain.codes[plain.rows(i)])
         if len(held) < 2:
             assert set(votes.matrix[:, i]) == {int(held[0]) if len(held) else votes.abstention}
     assert (model.subset_sizes_ == 0).any()

@@ -13,7 +13,7 @@ from poisonproof import FiniteAggregationClassifier
 from poisonproof.samples.convert import to_samples
 from poisonproof.training.member import Member
 from poisonproof.training.member_files import load_members, save_members
-from poisonproof.training.member_list import MappedMembers, load_member_files
+from poisonproof.training.members import MappedMembers, load_member_files
 from poisonproof.training.stacked_files import TEXT, read_stack, stack_bytes
 from stacks import LEARNERS, N_CLASSES, TEXTS, kinds_of_samples, members_of, one_by_one
 

@@ -53,11 +53,11 @@ def test_rankings_leave_the_votes_alone_and_follow_the_scores(estimator):
     assert plain.rankings is None
     assert np.array_equal(plain.matrix, ranked.matrix)
     assert ranked.rankings.dtype == np.uint8
-    training = prepare(model, X[:300], y[:300]).training
+    source = prepare(model, X[:300], y[:300]).source
     test = model.split_.samples(X[300:])
     learner = model._learner()
     for i in (0, 5, 11):
-        member = fit_member(learner, i, training.samples, training.codes, training.subsets.rows(i))
+        member = fit_member(learner, i, source.subset(i))
         fed = test.take(np.arange(100), member.form)
         scores = np.asarray(
             getattr(member.model, "decision_function", getattr(member.model, "predict_proba", None))(fed)

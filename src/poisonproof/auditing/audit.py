@@ -34,7 +34,6 @@ from poisonproof.samples.convert import count_rows, join_rows, take_rows
 from poisonproof.samples.labels import label_cells, named, one_by_one
 from poisonproof.system.progress import counted
 from poisonproof.training.engine import engine_of
-from poisonproof.training.work import Training
 
 GROWTH = 1.3
 LARGEST = 3
@@ -148,7 +147,7 @@ class _Course:
         self.targets = join_rows(plain, with_trigger(plain)) if triggered else plain
         self.split, self.spread = base.split, base.spread
         self.test = self.split.samples(self.targets)
-        self.votes = self._retrained(base.training, np.arange(len(base.digests)))
+        self.votes = self._retrained(base, np.arange(len(base.digests)))
         self.certificate: Certificate = certify(base.votes(self.votes), wanted.method)  # type: ignore[call-overload]
         self.partition = self.split.partitions(
             base.data.samples, self.spread.n_partitions, label_cells(self.labels), self.groups
@@ -206,7 +205,7 @@ class _Course:
         watched = np.sort(rng.choice(rest, count, replace=False))
         again = np.concatenate([changed, watched]).astype(np.int64)
         votes = self.votes.copy()
-        votes[:, again] = self._retrained(poisoned.training, again)
+        votes[:, again] = self._retrained(poisoned, again)
         violations = []
         if len(astray := np.setdiff1d(changed, reached)):
             violations.append(f"the subsets {few(astray)} changed although no poison reaches them")
@@ -258,10 +257,10 @@ class _Course:
             warnings.simplefilter("ignore", PremiseWarning)
             return prepare(model, X, y, groups)
 
-    def _retrained(self, training: Training, indices: NDArray[np.int64]) -> NDArray[Any]:
+    def _retrained(self, data: Prepared, indices: NDArray[np.int64]) -> NDArray[Any]:
         """Votes of these base classifiers on the targets, trained on this data."""
-        engine = engine_of(training.estimator)
-        return engine.votes(training, indices.tolist(), self.test, len(self.base.classes), n_jobs=1)
+        engine, n_classes = engine_of(data.learner), len(self.base.classes)
+        return engine.votes(data.learner, data.source, indices.tolist(), self.test, n_classes, n_jobs=1)
 
 
 def _chosen(targets: int | Sequence[int], n_test: int, seed: int) -> list[int]:

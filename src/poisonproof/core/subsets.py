@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,22 +41,6 @@ def made_with(path: str | Path) -> tuple[Spread, Split | None]:
     facts = open_arrays(path)[1]
     split = facts["split"] if facts.get("format") == FORMAT else None
     return Spread.load(path), None if split is None else Split.from_dict(split)
-
-
-class TrainingSets(Protocol):
-    """What the engine needs to know: the rows of each base classifier, in canonical order, and its seed."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        """How many samples each subset holds."""
-
-    def rows(self, subset: int, /) -> NDArray[np.int64]:
-        """The samples of one subset."""
-
-    def seed(self, subset: int, /) -> int:
-        """The seed of the base classifier of that subset."""
 
 
 @dataclass(frozen=True)

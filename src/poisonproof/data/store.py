@@ -16,7 +16,7 @@ takes 4 bytes a row. Nothing about a sample is lost: what comes back has the sam
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from hashlib import sha256
@@ -31,7 +31,7 @@ from poisonproof.core.spread import Spread
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.samples.cells import utf8
 from poisonproof.samples.columns import MISSING, Column
-from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, TextSamples
+from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, TextSamples, TrainingSet
 from poisonproof.samples.partitions import canonical_rank
 from poisonproof.system.archives import read_whole
 from poisonproof.system.files import arrays_in, read_record, reading, sha256_of
@@ -198,10 +198,10 @@ class StoredSamples(Samples):
             taken += len(here)
         return joined(parts).subset(places)
 
-    def portion(self, codes: NDArray[np.int64], rows: NDArray[np.int64]) -> tuple[Samples, NDArray[np.int64], Any]:
-        """What a base classifier is fed, whose ``rows`` are its partitions; the codes come from the same files."""
-        samples, places = put_together([self.memory.partition(int(j)) for j in rows])
-        return samples, places, np.arange(len(samples))
+    def of_partitions(self, numbers: Iterable[int]) -> TrainingSet:
+        """The samples of these partitions together, in canonical order, with the codes of their labels."""
+        samples, codes = put_together([self.memory.partition(int(j)) for j in numbers])
+        return TrainingSet(samples, codes, np.arange(len(samples)))
 
     def hashes(self, seed: int = 0) -> NDArray[np.uint64]:
         """Of all samples, partition by partition."""
@@ -229,11 +229,16 @@ class StoredSamples(Samples):
 
 
 @dataclass(frozen=True)
-class StoredSubsets:
-    """Which partitions of a store feed which base classifier."""
+class StoredSource:
+    """A training source on disk: which partitions of a store feed which base classifier."""
 
     spread: Spread
-    store: PartitionStore
+    samples: StoredSamples
+
+    @property
+    def store(self) -> PartitionStore:
+        """The partitions."""
+        return self.samples.store
 
     @property
     def partition_sizes(self) -> NDArray[np.int64]:
@@ -251,18 +256,27 @@ class StoredSubsets:
         return self._sums(self.store.sizes)
 
     @cached_property
-    def n_bytes(self) -> NDArray[np.int64]:
-        """How many bytes of partitions each base classifier is fed."""
-        return self._sums(self.store.bytes)
+    def n_bytes(self) -> int:
+        """How many bytes of partitions the largest subset holds."""
+        return int(self._sums(self.store.bytes).max())
+
+    @property
+    def whole_bytes(self) -> int:
+        """Bytes of all partitions."""
+        return int(self.store.bytes.sum())
 
     def _sums(self, of_partition: NDArray[np.int64]) -> NDArray[np.int64]:
         total = np.zeros(len(self), np.int64)
         np.add.at(total, self.spread.as_table(), of_partition[:, None])
         return total
 
-    def rows(self, subset: int) -> NDArray[np.int64]:
-        """The partitions of one subset; `StoredSamples.portion` reads them in the canonical order of the whole."""
-        return np.array(sorted(self.spread.partitions_of(subset)), np.int64)
+    def subset(self, i: int) -> TrainingSet:
+        """What base classifier i is trained on, in the canonical order that it would have in memory."""
+        return self.samples.of_partitions(sorted(self.spread.partitions_of(i)))
+
+    def whole(self) -> TrainingSet:
+        """All training samples, in memory."""
+        return self.samples.of_partitions(range(self.spread.n_partitions))
 
     def seed(self, subset: int) -> int:
         """The seed of the base classifier: its index, and nothing else."""

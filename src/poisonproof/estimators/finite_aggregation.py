@@ -25,9 +25,8 @@ from poisonproof.premises import Premise
 from poisonproof.samples.convert import count_rows, join_rows, row_numbers, take_rows
 from poisonproof.samples.frames import as_frame, as_values
 from poisonproof.samples.labels import one_by_one
-from poisonproof.training.engine import engine_of
-from poisonproof.training.member_list import SomeMembers
-from poisonproof.training.work import Kept
+from poisonproof.training.engine import Earlier, engine_of
+from poisonproof.training.members import FittedMembers
 
 FEW_ROWS = 64
 
@@ -267,26 +266,27 @@ class FiniteAggregationClassifier(EnsembleClassifier):
         same = np.zeros(len(digests), np.bool_)
         if earlier is not None and earlier[1].shape == digests.shape:  # with another k, every subset is another
             same = (digests == earlier[1]).all(axis=1)
-        kept = None if earlier is None else Kept(earlier[0], np.flatnonzero(same))
-        engine = engine_of(prepared.training.estimator)
-        self.members_ = engine.fit(prepared.training, earlier=kept, n_jobs=self.n_jobs, verbose=self.verbose)
+        spared = None if earlier is None else Earlier(earlier[0], np.flatnonzero(same))
+        self.members_ = engine_of(prepared.learner).fit(
+            prepared.learner, prepared.source, earlier=spared, n_jobs=self.n_jobs, verbose=self.verbose
+        )
         self._given = given
-        for remark in self.members_.remarks():
-            warn(remark)
+        for notice in self.members_.notices():
+            warn(notice)
         return np.flatnonzero(~same)
 
     def _set_prepared(self, prepared: Prepared) -> None:
         self._set_read(prepared.data)
         self.spread_, self.split_, self.premises_ = prepared.spread, prepared.split, prepared.premises
-        self.subset_sizes_, self.partition_sizes_ = prepared.subsets.sizes, prepared.subsets.partition_sizes
+        self.subset_sizes_, self.partition_sizes_ = prepared.source.sizes, prepared.subsets.partition_sizes
         self.subset_digests_, self.n_dropped_ = prepared.digests, prepared.n_dropped
-        self.estimator_ = prepared.training.estimator
+        self.estimator_ = prepared.learner
         self.classes_inferred_ = prepared.classes_inferred
 
     @property
     def estimators_(self) -> list[Any]:
         """The fitted base classifiers as the learner made them; None where a subset has fewer than two classes."""
-        if not isinstance(self.members_, SomeMembers):
+        if not isinstance(self.members_, FittedMembers):
             raise AttributeError("A pooled learner solves its subsets together; ask `votes` what each one says.")
         return [member.model for member in self.members_]
 

@@ -15,7 +15,7 @@ from poisonproof.core.subsets import Subsets, subset_digests
 from poisonproof.core.votes import Votes
 from poisonproof.data import Dataset
 from poisonproof.data.large import StoredDataset
-from poisonproof.data.store import StoredSubsets
+from poisonproof.data.store import StoredSource
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.base import (
     EnsembleClassifier,
@@ -27,8 +27,8 @@ from poisonproof.estimators.base import (
 )
 from poisonproof.learners.inspection import describe, public_map_of
 from poisonproof.premises import Premise, declared_if, restated
-from poisonproof.samples.kinds import Samples
-from poisonproof.training.work import Training
+from poisonproof.samples.kinds import Samples, TrainingSet
+from poisonproof.training.source import ArraySource
 
 DEFAULT_K = 50
 DEFAULT_D = 16
@@ -41,8 +41,10 @@ class Prepared:
 
     Attributes
     ----------
-    training : Training
-    subsets : Subsets, or StoredSubsets of samples on disk
+    learner : scikit-learn classifier
+        The one given, or the default for samples of this kind.
+    source : ArraySource, or StoredSource of samples on disk
+        Where base classifiers are trained from.
     data : TrainingData
         As it was read, with the samples that were left out.
     spread, split, digests, premises, n_dropped
@@ -51,8 +53,8 @@ class Prepared:
         Whether the classes were read off the data.
     """
 
-    training: Training
-    subsets: Subsets | StoredSubsets
+    learner: Any
+    source: ArraySource | StoredSource
     data: TrainingData
     spread: Spread
     split: Split
@@ -67,16 +69,25 @@ class Prepared:
         return self.data.classes
 
     @property
+    def subsets(self) -> Subsets | StoredSource:
+        """Which partition each sample is in, and how many each holds."""
+        source = self.source
+        if isinstance(source, StoredSource):
+            return source
+        assert isinstance(source.subsets, Subsets)
+        return source.subsets
+
+    @property
     def n_train(self) -> int:
         """How many samples base classifiers are fed."""
         return int(self.subsets.partition_sizes.sum())
 
-    def whole(self) -> tuple[Samples, NDArray[np.int64], NDArray[np.int64]]:
+    def whole(self) -> TrainingSet:
         """All training samples in memory, with the codes of their labels, and their rows in canonical order."""
-        samples, codes = self.training.samples, self.training.codes
-        if isinstance(self.subsets, StoredSubsets):
-            return samples.portion(codes, np.arange(self.spread.n_partitions))
-        return samples, codes, np.argsort(self.subsets.rank)
+        if isinstance(self.source, StoredSource):
+            return self.source.whole()
+        assert isinstance(self.source.subsets, Subsets)
+        return TrainingSet(self.source.samples, self.source.codes, np.argsort(self.source.subsets.rank))
 
     def votes(self, answers: NDArray[Any]) -> Votes:
         """A vote matrix, or rankings, of this ensemble with all that a certificate needs to know about it."""
@@ -99,8 +110,8 @@ def prepare(model: Any, X: Any, y: Any, groups: Any = None) -> Prepared:
     subsets = Subsets.of(samples, codes, partition[rows], spread)
     tell(data, subsets)
     return _prepared(
-        Training(data.learner, samples, codes, subsets),
-        subsets,
+        spread,
+        ArraySource(samples, codes, subsets),
         data,
         split,
         premises_of(model, data, spread, split),
@@ -119,23 +130,24 @@ def prepare_stored(model: Any, dataset: StoredDataset) -> Prepared:
             f"{store.folder} holds {len(store)} partitions, but the spread has {spread.n_partitions}; read the data "
             "anew for this spread."
         )
-    data, subsets = read_stored(model, store, dataset.test.samples), StoredSubsets(spread, store)
-    tell(data, subsets)
+    data = read_stored(model, store, dataset.test.samples)
+    source = StoredSource(spread, store.samples)
+    tell(data, source)
     return _prepared(
-        Training(data.learner, data.samples, data.codes, subsets),
-        subsets,
+        spread,
+        source,
         data,
         split,
         premises_of(model, replace(data, samples=dataset.test.samples), spread, split),
         int(store.record["n_read"] - store.sizes.sum()),
         model.classes is None,
-        subsets.contents(),
+        source.contents(),
     )
 
 
 def _prepared(
-    training: Training,
-    subsets: Subsets | StoredSubsets,
+    spread: Spread,
+    source: ArraySource | StoredSource,
     data: TrainingData,
     split: Split,
     premises: tuple[Premise, ...],
@@ -144,9 +156,8 @@ def _prepared(
     contents: Sequence[bytes],
 ) -> Prepared:
     """An ensemble with the digests of its subsets."""
-    spread, common = subsets.spread, common_to(data.samples, data.learner, data.classes)
-    digests = subset_digests(spread, contents, common)
-    return Prepared(training, subsets, data, spread, split, digests, premises, n_dropped, classes_inferred)
+    digests = subset_digests(spread, contents, common_to(data.samples, data.learner, data.classes))
+    return Prepared(data.learner, source, data, spread, split, digests, premises, n_dropped, classes_inferred)
 
 
 def common_to(samples: Samples, learner: Any, classes: NDArray[Any]) -> str:
@@ -156,7 +167,7 @@ def common_to(samples: Samples, learner: Any, classes: NDArray[Any]) -> str:
     return f"{samples.layout} {describe(learner)}{width} {classes.tolist()}"
 
 
-def tell(data: TrainingData, subsets: Subsets | StoredSubsets) -> None:
+def tell(data: TrainingData, subsets: Subsets | StoredSource) -> None:
     """Warn of what a reader of certificates must know about the training data."""
     for oddity in data.oddities:
         warn(f"{oddity}.")

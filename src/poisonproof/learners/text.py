@@ -97,7 +97,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def readings(self) -> tuple[WordReading, ...]:
-        """How words are read; what base classifiers of one learner share (see `poisonproof.training.shared_texts`)."""
+        """How words are read; what base classifiers of one learner share (see `poisonproof.training.source`)."""
         return (WordReading(self.weight, self.n_hashed, tuple(self.texts)),)
 
     def _others(self, X: Any) -> list[int]:

@@ -71,7 +71,7 @@ class _WordsClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def readings(self) -> tuple[WordReading, ...]:
-        """How words are read; what base classifiers of one learner share (see `poisonproof.training.shared_texts`)."""
+        """How words are read; what base classifiers of one learner share (see `poisonproof.training.source`)."""
         return (WordReading(float(np.sqrt(0.5)), self.n_hashed, pieces=True),)
 
 

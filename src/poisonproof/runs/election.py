@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from poisonproof import registry
@@ -23,25 +22,22 @@ from poisonproof.core.certify import Certificate, certify
 from poisonproof.core.split import Split
 from poisonproof.core.votes import Votes, rankings_file
 from poisonproof.data import Dataset
-from poisonproof.data.store import StoredSamples, StoredSubsets
+from poisonproof.data.store import StoredSamples, StoredSource
 from poisonproof.errors import WrongTypeError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, fitted_but_for_members
 from poisonproof.estimators.prepared import prepare_dataset
 from poisonproof.learners.inspection import describe
 from poisonproof.premises import PremiseWarning
-from poisonproof.runs.blocks import vote_all
 from poisonproof.runs.manifest import Identity, RunSettings
 from poisonproof.runs.undefended import TOO_LARGE, Undefended
+from poisonproof.runs.vote_cache import VoteCache
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import label_cells, places_of
 from poisonproof.system.files import read_record, write_whole
-from poisonproof.training.engine import engine_named, engine_of
+from poisonproof.training.engine import Resources, VoteJob, engine_named, engine_of
 from poisonproof.training.member_files import ESTIMATOR
-from poisonproof.training.member_list import UnansweredError
-from poisonproof.training.member_memory import MemberMemory
+from poisonproof.training.members import UnansweredError
 from poisonproof.training.model_files import RECORD, save_model_record
-from poisonproof.training.provenance import of_run
-from poisonproof.training.work import Made, Order, Resources
 
 ENSEMBLE = "ensemble"
 SCRATCH = "scratch"
@@ -217,8 +213,7 @@ class EnsembleElection(Election):
     def __init__(self, dataset: Dataset, model: FiniteAggregationClassifier, settings: RunSettings) -> None:
         super().__init__(dataset, model, settings)
         self.ensemble = ensemble = prepare_dataset(model, dataset)
-        self.split, self.n_train, self.n_jobs = ensemble.split, ensemble.n_train, model.n_jobs
-        learner = ensemble.training.estimator
+        self.split, self.n_train, learner = ensemble.split, ensemble.n_train, ensemble.learner
         engine, n_classes = engine_of(learner), len(ensemble.classes)
         self.identity = self._identity(
             describe(learner),
@@ -230,38 +225,35 @@ class EnsembleElection(Election):
             pooled=(engine.pooled and not settings.votes_only) or None,
         )
         # A learner for another kind of sample says so here, before a file is written.
-        self.memory = engine.memory(ensemble.training, n_classes, len(dataset.test), rankings=settings.rankings)
-        if self.memory is not None:
-            self.memory.check_machine()
         self.test, bound = self.split.samples(dataset.test.samples), settings.max_memory
-        if bound is not None and self.memory is not None:
-            self.memory.kernel_bytes(bound)
-        elif bound is not None:
-            need = MemberMemory.of(ensemble.training, n_classes, self.test, rankings=settings.rankings)
-            self.n_jobs = need.jobs_within(bound, model.n_jobs)
-            self._remember(need, bound)
-
-    def _remember(self, need: MemberMemory, bound: int) -> None:
-        """Let partitions stay in memory once they were read, as far as the bound allows."""
-        training = self.ensemble.training
-        if not isinstance(training.samples, StoredSamples) or self.ensemble.spread.d == 1:
-            return  # with d = 1 each partition is read once
-        spare = need.spare(training, bound, effective_n_jobs(self.n_jobs), undefended=self.settings.undefended)
-        stored = StoredSamples(training.samples.store, spare)
-        self.ensemble = replace(self.ensemble, training=training._replace(samples=stored))
+        self.memory = engine.memory(learner, ensemble.source, self.test, n_classes, rankings=settings.rankings)
+        self.memory.check_machine()
+        self.resources = Resources(model.n_jobs) if bound is None else self.memory.within(bound, model.n_jobs)
+        source = ensemble.source
+        if bound is not None and isinstance(source, StoredSource) and ensemble.spread.d > 1:  # else each is read once
+            spare = self.memory.spare(bound, self.resources.n_jobs, undefended=settings.undefended)
+            stored = replace(source, samples=StoredSamples(source.store, spare))
+            self.ensemble = replace(ensemble, source=stored)
 
     def vote(self, folder: Path, stale: Callable[[int], None]) -> Votes:
         """The votes of all base classifiers; those that are missing are trained."""
         ensemble, settings = self.ensemble, self.settings
-        order = Order(folder, ensemble.training, ensemble.digests, settings.rankings, not settings.votes_only)
-        bounded = settings.max_memory is not None and self.memory is not None
-        kernels = self.memory.kernel_bytes(settings.max_memory) if bounded else None  # type: ignore[union-attr, arg-type]
-        resources = Resources(self.n_jobs, folder / SCRATCH, kernels)
-        (voted,) = vote_all([order], self.test, len(ensemble.classes), resources, stale=stale)
-        self.written, self.made = voted.digests, voted.made
-        return ensemble.votes(voted.votes)
+        job = VoteJob(
+            ensemble.learner,
+            ensemble.source,
+            ensemble.digests,
+            self.test,
+            len(ensemble.classes),
+            settings.rankings,
+            None if settings.votes_only else folder / "models",
+            self.resources._replace(scratch=folder / SCRATCH),
+        )
+        self.cache = VoteCache(job, folder / "votes")
+        votes = ensemble.votes(self.cache.complete(stale))
+        self.written = self.cache.digests
+        return votes
 
-    made: list[Made]
+    cache: VoteCache
 
     def save(self, folder: Path) -> None:
         """Write spread, split, and the record of the base classifiers that are kept."""
@@ -274,21 +266,15 @@ class EnsembleElection(Election):
 
     def facts(self, folder: Path) -> dict[str, Any]:
         """Where base classifiers were trained and voted, and how many subsets are empty."""
-        return {**of_run(folder, self.made), "empty_subsets": int((self.ensemble.subsets.sizes == 0).sum())}
+        return {**self.cache.environments(), "empty_subsets": int((self.ensemble.source.sizes == 0).sum())}
 
     def undefended(self) -> Undefended:
         """The same learner, and a strong one, on all data; not where that takes more memory than is allowed."""
         bound = self.settings.max_memory
-        if bound is not None and self._undefended_bytes() > bound:
+        if bound is not None and self.memory.undefended > bound:
             log.warning("the undefended learner was not trained on all data: %s", TOO_LARGE)
             return Undefended(why_not=TOO_LARGE)
         return Undefended.of(self.ensemble, self.dataset)
-
-    def _undefended_bytes(self) -> int:
-        if self.memory is not None:
-            return self.memory.undefended
-        training = self.ensemble.training
-        return MemberMemory.of(training, len(self.ensemble.classes), self.test).undefended(training)
 
     def beside(self, tallies: Votes) -> dict[str, Any]:
         """Accuracy of base classifiers, sizes of partitions, and how many training samples each class has."""
@@ -300,11 +286,11 @@ class EnsembleElection(Election):
 
     def _by_class(self) -> NDArray[np.int64] | None:
         """How many training samples each class has; None where some are left out of partitions and nobody counted."""
-        ensemble = self.ensemble
-        codes, n_classes = ensemble.training.codes, len(ensemble.classes)
-        if not isinstance(ensemble.subsets, StoredSubsets):
-            return np.bincount(codes[codes >= 0], minlength=n_classes)
-        record = ensemble.subsets.store.record
+        ensemble, source = self.ensemble, self.ensemble.source
+        n_classes = len(ensemble.classes)
+        if not isinstance(source, StoredSource):
+            return np.bincount(source.codes[source.codes >= 0], minlength=n_classes)
+        record = source.store.record
         if record["n_incomplete"]:
             return None
         by_class = np.zeros(n_classes, np.int64)

@@ -26,12 +26,12 @@ from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.runs.election import SCRATCH, Election, election_named
 from poisonproof.runs.manifest import FILE, Identity, Manifest, RunSettings
 from poisonproof.runs.removal import commitment, new_receipt
+from poisonproof.runs.vote_cache import other_environments
 from poisonproof.system.files import PART, open_arrays, reading, sha256_of, sole_writer
 from poisonproof.system.machine import environment
 from poisonproof.system.parallel import sweep_scratch
 from poisonproof.training.member_files import MEMBERS_PER_FILE, members_file
-from poisonproof.training.pooled_files import POOL, check_pooled
-from poisonproof.training.provenance import others
+from poisonproof.training.pooled import POOL, check_pooled
 
 CERTIFICATE = "certificate.npz"
 SCHEMA = "schema.json"
@@ -94,7 +94,7 @@ def _opened_again(folder: Path, identity: Identity, settings: RunSettings) -> Ma
             f"{_short(getattr(identity, name))} asked for); choose another --out or remove the folder."
         )
     with reading(folder / FILE):
-        moved = others(manifest.environment, manifest.environments or [])
+        moved = other_environments(manifest.environment, manifest.environments or [])
     if moved and identity.election is None:  # what samples say is whole numbers, the same everywhere
         log.warning(
             "this run was begun with another %s; base classifiers made here may differ in the last bit, and the "

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from poisonproof.core.split import Split
 from poisonproof.data.dataset import Dataset
-from poisonproof.data.store import StoredSubsets
+from poisonproof.data.store import StoredSource
 from poisonproof.estimators.prepared import Prepared
 from poisonproof.learners.inspection import describe, without_cache
 from poisonproof.learners.seeding import isolated, seeded
@@ -67,11 +67,11 @@ class Undefended:
     @classmethod
     def of(cls, ensemble: Prepared, dataset: Dataset) -> Undefended:
         """Train both; what is only a comparison must not cost a finished run."""
-        estimator = ensemble.training.estimator
+        estimator = ensemble.learner
         same = _if_possible(
             lambda: Lesson.of_ensemble(ensemble, dataset).accuracy(seeded(estimator, 0)), "the undefended learner"
         )
-        if isinstance(ensemble.subsets, StoredSubsets):  # too many for one that is strong on all of them
+        if isinstance(ensemble.source, StoredSource):  # too many for one that is strong on all of them
             return cls(same)
         from poisonproof.learners.strong import strong_for
 

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -84,18 +84,12 @@ class Samples(ABC):
 
     @property
     def shared_texts(self) -> Shared:
-        """What was read of their texts once for all base classifiers (`poisonproof.training.shared_texts`)."""
+        """What was read of their texts once for all base classifiers (`poisonproof.training.source`)."""
         return vars(self).get("shared", {})
 
     def __sizeof__(self) -> int:
         shared = sum(encoded.n_bytes for encoded in self.shared_texts.values())
         return object.__sizeof__(self) + self.n_bytes + shared  # what Dask goes by when it moves data
-
-    def portion(
-        self, codes: NDArray[np.int64], rows: NDArray[np.int64]
-    ) -> tuple[Samples, NDArray[np.int64], NDArray[np.int64]]:
-        """The samples and label codes that a base classifier on these rows is fed from, and its rows among them."""
-        return self, codes, rows
 
     def keys(self, rows: ArrayLike) -> bytes:
         """The whole canonical content of these samples in this order, so that no two sequences agree."""
@@ -135,6 +129,14 @@ class Samples(ABC):
         raise PoisonproofError(
             f"The 'pixel-sum' split adds pixel values, but the samples are {self.kind}; use 'content'."
         )
+
+
+class TrainingSet(NamedTuple):
+    """What something is trained on: these rows, in their order, of these samples with the codes of their labels."""
+
+    samples: Samples
+    codes: NDArray[np.int64]
+    rows: NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ from poisonproof.stochastic.radii import (
     infinite_aggregation_radii,
 )
 from poisonproof.training.engine import engine_of
-from poisonproof.training.work import Training
+from poisonproof.training.source import ArraySource
 
 CONDITIONAL_SHARE = 0.5  # of alpha, spent on the conditionals of Theorem 3
 SEED_BITS = 64
@@ -117,10 +117,10 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
             warn(f"{oddity}.")
         if empty := int((draws.sizes == 0).sum()):
             warn(f"{empty} of {len(draws)} drawn subsets are empty, so their base classifiers abstain.")
-        training = Training(data.learner, samples, codes, draws)
-        self.members_ = engine_of(data.learner).fit(training, n_jobs=self.n_jobs, verbose=self.verbose)
-        for remark in self.members_.remarks():
-            warn(remark)
+        source = ArraySource(samples, codes, draws)
+        self.members_ = engine_of(data.learner).fit(data.learner, source, n_jobs=self.n_jobs, verbose=self.verbose)
+        for notice in self.members_.notices():
+            warn(notice)
         return self
 
     def certify(self, X: Any) -> StochasticCertificate:

@@ -7,7 +7,7 @@ encoded within the subset, and never told about other samples, other labels or t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from poisonproof.core.votes import ranked_by_score
 from poisonproof.errors import PoisonproofError, UnnamedFileError
 from poisonproof.learners.seeding import Seeder, isolated
-from poisonproof.samples.batches import takes_columns, takes_texts
-from poisonproof.samples.kinds import Samples, TableSamples, TextSamples
+from poisonproof.samples.batches import ONE_BY_ONE, declares, takes_columns, takes_texts
+from poisonproof.samples.kinds import Samples, TableSamples, TextSamples, TrainingSet
 from poisonproof.system.determinism import with_limited_libraries
-from poisonproof.training import linear
-from poisonproof.training.asking import ask_in_batches
 
+BATCH = 512
+BY_ROW = {("sklearn.naive_bayes", "GaussianNB")}
+"""Classes whose sums go along a row, and nowhere else: no bit of an answer knows how many rows there are."""
 # What a learner may raise through no fault of its subset: falling back would hide it.
 NOT_THE_SUBSETS_FAULT = (MemoryError, OSError, ImportError, RecursionError, BrokenExecutor, UnnamedFileError)
 
@@ -57,36 +58,29 @@ class Member:
     failure: str | None = None
 
 
-def fit_member(
-    estimator: Any, index: int, samples: Samples, codes: NDArray[np.int64], rows: NDArray[np.int64]
-) -> Member:
-    """Train base classifier ``index`` on these rows, given in canonical order; see `fit_made`."""
-    return fit_made(Seeder(estimator), index, samples, codes, rows)
-
-
-def fit_made(
-    make: Callable[[int], Any], index: int, samples: Samples, codes: NDArray[np.int64], rows: NDArray[np.int64]
-) -> Member:
-    """Train what ``make`` makes of base classifier ``index`` on these rows, given in canonical order.
+def fit_member(learner: Any, seed: int, subset: TrainingSet, make: Callable[[int], Any] | None = None) -> Member:
+    """Train the base classifier of this seed on a subset in canonical order; ``make`` makes its clones.
 
     A learner that raises does not stop training, or one poisoned sample could; its base classifier
     says the most frequent class of its subset, which is a function of the subset too. Lack of memory,
     time-outs and the like are no property of the subset and are passed on.
     """
+    samples, codes, rows = subset
+    make = Seeder(learner) if make is None else make
     fed = codes[rows]
     counts = np.bincount(fed)
     held = np.flatnonzero(counts)
     if len(held) == 0:
-        return Member(index, None, held, None)
+        return Member(seed, None, held, None)
     local = (np.cumsum(counts > 0) - 1)[fed]
     fallback = int(counts.argmax())
     if len(held) == 1:
-        return Member(index, None, held, fallback)
+        return Member(seed, None, held, fallback)
     form = samples.form_of(rows)
 
     def fitted() -> Any:
-        model = make(index)
-        with isolated(index):
+        model = make(seed)
+        with isolated(seed):
             model.fit(fed_to(model, samples, rows, form), local.copy())
         return model
 
@@ -95,8 +89,8 @@ def fit_made(
     except NOT_THE_SUBSETS_FAULT:
         raise
     except Exception as error:
-        return Member(index, None, held, fallback, failure=f"{type(error).__name__}: {error}")
-    return Member(index, model, held, fallback, form)
+        return Member(seed, None, held, fallback, failure=f"{type(error).__name__}: {error}")
+    return Member(seed, model, held, fallback, form)
 
 
 def fed_to(learner: Any, samples: Samples, rows: NDArray[np.int64], form: Any) -> Any:
@@ -179,7 +173,7 @@ def _scores_of(member: Member, fed: Any, n_samples: int) -> tuple[NDArray[np.flo
         return _scores(member, batch, batch.shape[0])
 
     try:
-        scores = ask_in_batches(member.model, ask, fed, n_samples)
+        scores = predict_in_batches(member.model, ask, fed, n_samples)
         return scores, reason if np.isnan(scores).any() else None
     except NOT_THE_SUBSETS_FAULT:
         raise
@@ -187,7 +181,7 @@ def _scores_of(member: Member, fed: Any, n_samples: int) -> tuple[NDArray[np.flo
         scores = np.full((n_samples, len(member.codes)), np.nan)
     for row in range(n_samples):
         try:
-            scores[row] = ask_in_batches(member.model, ask, _one(fed, row), 1)[0]
+            scores[row] = predict_in_batches(member.model, ask, _one(fed, row), 1)[0]
         except NOT_THE_SUBSETS_FAULT:
             raise
         except Exception as error:
@@ -208,9 +202,9 @@ def _scores(member: Member, fed: Any, n_samples: int) -> NDArray[np.float64]:
 
 
 def _answers(member: Member, fed: Any, n_samples: int) -> NDArray[np.int64]:
-    if linear.multiplies(member.model, fed):
-        return _positions(linear.answers(member.model, fed))
-    return ask_in_batches(member.model, lambda batch: _predict(member, batch), fed, n_samples)
+    if _multiplies(member.model, fed):
+        return _positions(_products(member.model, fed))
+    return predict_in_batches(member.model, lambda batch: _predict(member, batch), fed, n_samples)
 
 
 def _one(fed: Any, row: int) -> Any:
@@ -230,3 +224,79 @@ def _positions(answers: NDArray[Any]) -> NDArray[np.int64]:
     if answers.ndim != 1 or not np.array_equal(positions, answers) or positions.min(initial=0) < 0:
         raise PoisonproofError("the base classifier did not predict one of the labels it was trained on")
     return positions
+
+
+def predict_in_batches(model: Any, ask: Callable[[Any], NDArray[Any]], fed: Any, n_samples: int) -> NDArray[Any]:
+    """The answers of ``ask`` on samples as they are fed, always `BATCH` at a time; the last one fills up.
+
+    The last bits of a matrix product depend on how many rows there are and on which of them are left over by the
+    processor's kernels. Somebody's poison may fall into the held-out set, and one test sample more would then move the
+    last bits, and a tied vote, of others. In batches of one size, a multiple of what kernels take at once, no row is
+    left over. A learner whose own class says ``answers_one_by_one`` is asked about all samples at once.
+    """
+    if declares(model, ONE_BY_ONE) or n_samples == 0:
+        return ask(fed)
+    if (type(model).__module__, type(model).__qualname__) in BY_ROW and isinstance(fed, np.ndarray):
+        return np.concatenate([ask(fed[start : start + BATCH]) for start in range(0, n_samples, BATCH)])
+    return np.concatenate([ask(batch)[: n_samples - start] for start, batch in batches(fed, n_samples)])
+
+
+def batches(fed: Any, n_samples: int) -> Iterator[tuple[int, Any]]:
+    """Where each batch starts, and its samples; the last one fills up with the last sample."""
+    for start in range(0, n_samples, BATCH):
+        if start + BATCH <= n_samples and isinstance(fed, np.ndarray) and fed.flags.c_contiguous:
+            yield start, fed[start : start + BATCH]
+        else:
+            yield start, _rows_of(fed, np.minimum(np.arange(start, start + BATCH), n_samples - 1))
+
+
+def _rows_of(fed: Any, rows: NDArray[np.int64]) -> Any:
+    """These rows of what is fed, always in one layout of memory, on which the last bits of a product depend too.
+
+    What pandas takes out of a frame has the layout of that frame, and a frame of one row has another than one of two.
+    One that is put together anew has always the same.
+    """
+    if not hasattr(fed, "iloc"):
+        return fed[rows]
+    if len(set(fed.dtypes)) == 1 and isinstance(fed.dtypes.iloc[0], np.dtype):
+        return type(fed)(np.array(fed.to_numpy()[rows], order="C"), columns=fed.columns)
+    taken = fed.take(rows)
+    columns = {at: taken.iloc[:, at].array for at in range(taken.shape[1])}
+    return type(fed)(columns, index=range(len(rows))).set_axis(fed.columns, axis=1)
+
+
+def _multiplies(model: Any, fed: Any) -> bool:
+    """Whether what this model says of these samples is a product: its methods are scikit-learn's, nothing is odd.
+
+    Most of what their `predict` takes on a batch is spent before it multiplies. What it does to finite numbers is one
+    product, one sum and the place of the largest score; here the same is done on the same batches, to the same bits.
+    """
+    kind = type(model)
+    if not kind.__module__.startswith("sklearn.") or not {"predict", "decision_function"}.isdisjoint(vars(model)):
+        return False
+    from sklearn.linear_model._base import LinearClassifierMixin
+
+    if getattr(kind, "predict", None) is not LinearClassifierMixin.predict:
+        return False
+    if getattr(kind, "decision_function", None) is not LinearClassifierMixin.decision_function:
+        return False
+    if not (isinstance(fed, np.ndarray) and fed.ndim == 2 and fed.dtype == np.float64 and fed.flags.c_contiguous):
+        return False
+    coef, intercept = getattr(model, "coef_", None), getattr(model, "intercept_", None)
+    if not (isinstance(coef, np.ndarray) and isinstance(intercept, np.ndarray)) or hasattr(model, "feature_names_in_"):
+        return False
+    if coef.shape[1:] != fed.shape[1:]:
+        return False
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(fed.sum()) or np.isfinite(fed).all())
+
+
+def _products(model: Any, fed: NDArray[np.float64]) -> NDArray[Any]:
+    """What `predict` says of each batch, one after the other, where the model `multiplies`."""
+    classes = np.empty(len(fed), model.classes_.dtype)
+    with np.errstate(all="ignore"):
+        for start, batch in batches(fed, len(fed)):
+            scores = batch @ model.coef_.T + model.intercept_
+            places = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
+            classes[start : start + len(batch)] = model.classes_[places[: len(fed) - start]]
+    return classes

@@ -1,35 +1,169 @@
-"""Base classifiers of a pooled learner: trained and asked together, each still a function of its own subset.
+"""The engine of pooled learners: base classifiers are trained and asked together, each a function of its own subset.
 
-A pooled learner has a method ``share(X)`` that does once whatever depends on single training samples, and
-gives a pool that solves one subset at a time. Whether subsets are solved together or alone, in which blocks
-and in how many threads, no vote can tell.
+A pooled learner has a method ``share(X)`` that does once whatever depends on single training samples, and gives a pool
+that solves one subset at a time. Whether subsets are solved together or alone, in which blocks and in how many threads,
+no vote can tell. Saved, they are three files that are mapped, not read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.core.subsets import TrainingSets
 from poisonproof.core.votes import vote_dtype
-from poisonproof.errors import PoisonproofError
+from poisonproof.display import in_bytes
+from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.learners.kernel_ridge import (
+    NUMBERS_PER_PRODUCT,
+    ROWS_PER_PRODUCT,
     Pool,
     Solution,
     concatenated,
     vote_of_subsets,
 )
 from poisonproof.samples.kinds import Samples
-from poisonproof.system.determinism import at_most_threads, in_threads, one_linear_algebra_thread
-from poisonproof.training.work import Kept, Training
+from poisonproof.system.archives import map_npy
+from poisonproof.system.determinism import at_most_threads, in_threads, n_cores, one_linear_algebra_thread
+from poisonproof.system.files import open_arrays, reading, sha256_of, write_arrays, write_whole
+from poisonproof.system.machine import environment, memory, peak_bytes
+from poisonproof.training.engine import (
+    Block,
+    Earlier,
+    Environment,
+    Known,
+    Resources,
+    Saved,
+    VoteBlock,
+    VoteJob,
+    each_once,
+)
+from poisonproof.training.source import ArraySource
 
 KERNEL_BYTES = 1 << 29
 FEWEST_AT_ONCE = 16
 SUBSETS_PER_TASK = 32
+SAMPLES_PER_BLOCK = 1024
+REMEDY = "a larger k makes subsets smaller, a smaller d fewer of them"
+POOL = "members-pool.npz"
+FEATURES = "members-features.npy"
+COEFFICIENTS = "members-coefficients.npy"
+POOLED_FILES = (POOL, FEATURES, COEFFICIENTS)
+ARRAYS = ("samples", "sizes", "codes", "n_codes", "fallback", "subsets")
+log = logging.getLogger(__name__)
+
+
+class PooledEngine:
+    """What depends on single samples is computed once for all base classifiers."""
+
+    pooled = True
+    uses_workers = False
+
+    def fit(
+        self,
+        learner: Any,
+        source: ArraySource,
+        *,
+        earlier: Earlier | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> PooledMembers:
+        """All base classifiers, but for those of ``earlier`` whose subset is the same; ``n_jobs`` are threads."""
+        with at_most_threads(n_jobs):
+            return fit_pooled(learner, source, earlier)
+
+    def votes(
+        self,
+        learner: Any,
+        source: ArraySource,
+        indices: Sequence[int],
+        test: Samples,
+        n_classes: int,
+        *,
+        rankings: bool = False,
+        n_jobs: int | None = None,
+    ) -> NDArray[Any]:
+        """Train these subsets only, on a pool of their own samples; their votes, or rankings."""
+        with at_most_threads(n_jobs):
+            return fit_pooled(learner, source, only=list(indices)).votes(test, n_classes, rankings=rankings)
+
+    def ranks(self, learner: Any) -> bool:
+        return True
+
+    def memory(
+        self, learner: Any, source: ArraySource, test: Samples, n_classes: int, *, rankings: bool = False
+    ) -> PooledMemory:
+        """What votes will take; a learner for another kind of sample says so here."""
+        return pooled_memory(learner, source, n_classes, len(test), rankings=rankings)
+
+    def grid(self, n_subsets: int, n_test: int) -> list[Block]:
+        """All base classifiers, and so many test samples: a kernel is computed once for all subsets."""
+        starts = range(0, n_test, SAMPLES_PER_BLOCK)
+        return [
+            Block(number, range(n_subsets), range(start, min(start + SAMPLES_PER_BLOCK, n_test)))
+            for number, start in enumerate(starts)
+        ]
+
+    def saved(self, job: VoteJob, known: Sequence[Known]) -> Saved:
+        """Those that their own file says are of these subsets, whatever blocks of votes say."""
+        assert job.models is not None
+        saved, path = Saved.nothing(len(job.digests)), job.models / POOL
+        if path.exists():
+            try:
+                check_pooled(job.models)
+                members, digests, environments = _load(job.models, job.learner, job.n_classes)
+                if digests.shape == job.digests.shape:
+                    saved.current, saved.members = (digests == job.digests).all(axis=1), members
+                saved.environments = {0: environments}
+            except ValueError as error:
+                log.warning("%s It is computed again.", error)
+                return Saved.nothing(len(job.digests))
+        return saved
+
+    def vote(self, job: VoteJob, missing: Mapping[Block, list[int]], saved: Saved) -> Iterator[VoteBlock]:
+        """Train what is wanted, on a pool of all samples or, where nothing is saved, of those concerned."""
+        assert isinstance(job.source, ArraySource)
+        indices, everyone = sorted({i for wanted in missing.values() for i in wanted}), len(job.digests)
+        members: PooledMembers | None = saved.members
+        earlier = None if members is None else Earlier(members, np.flatnonzero(saved.current))
+        environments = [*saved.environments.get(0, []), environment()] if saved.current.any() else [environment()]
+        environments = each_once(environments)
+        if job.models is not None and not saved.current.all():
+            members = fit_pooled(job.learner, job.source, earlier)
+            save_pooled(job.models, members, job.digests, environments)
+            earlier = Earlier(members, np.arange(len(members)))
+        if indices and (members is None or len(indices) < everyone):
+            members = fit_pooled(job.learner, job.source, earlier, None if len(indices) == everyone else indices)
+        if members is None:
+            return
+        for notice in members.notices():
+            log.warning("%s", notice)
+        room = KERNEL_BYTES if job.resources.kernel_bytes is None else job.resources.kernel_bytes
+        for block in missing:
+            part = job.test.subset(np.arange(block.samples.start, block.samples.stop))
+            votes = members.votes_within(room, part, job.n_classes, rankings=job.rankings)
+            yield VoteBlock(block, indices, votes, members.trained, environments)
+
+    def save(self, members: Any, folder: Path, digests: NDArray[np.uint8]) -> None:
+        save_pooled(folder, members, digests, [environment()])
+
+    def files(self, n_subsets: int, folder: Path) -> list[str]:
+        return list(POOLED_FILES)
+
+    def parts(
+        self, folder: Path, files: Sequence[str], learner: Any, n_classes: int, trusted: Sequence[str] = ()
+    ) -> Iterator[PooledMembers]:
+        yield load_pooled(folder, learner, n_classes)
+
+    def load(
+        self, folder: Path, n_subsets: int, learner: Any, n_classes: int, trusted: Sequence[str] = ()
+    ) -> PooledMembers:
+        return load_pooled(folder, learner, n_classes)
 
 
 @dataclass(frozen=True)
@@ -83,10 +217,23 @@ class PooledMembers:
     ) -> NDArray[Any]:
         """The vote matrix (samples, members), or rankings (samples, members, n_classes), first places the votes."""
         with at_most_threads(n_jobs):
-            return votes_together([self], samples, n_classes, [rankings])[0]
+            return self.votes_within(KERNEL_BYTES, samples, n_classes, rankings=rankings)
+
+    def votes_within(self, kernel_bytes: int, samples: Samples, n_classes: int, *, rankings: bool) -> NDArray[Any]:
+        """The votes, computed by runs of samples whose kernel fits the memory set aside for it."""
+        room = kernel_bytes // (4 * max(1, self.pool.n_rows))
+        size = max(FEWEST_AT_ONCE, min(1024, room // FEWEST_AT_ONCE * FEWEST_AT_ONCE))
+        dtype = vote_dtype(n_classes)
+        parts = [np.empty((0, len(self), *([n_classes] if rankings else [])), dtype)]
+        with one_linear_algebra_thread():
+            for start in range(0, len(samples), size):
+                chunk = np.arange(start, min(start + size, len(samples)))
+                kernel = self.pool.kernel_columns(self.pool.test_features(samples.take(chunk)))
+                parts.append(self._places(kernel, n_classes, dtype, rankings))
+        return np.concatenate(parts)
 
     def ask(self, samples: Samples, n_classes: int, *, rankings: bool = False) -> NDArray[Any]:
-        """The same: they can answer any sample of their kind."""
+        """The votes: base classifiers can answer any sample of their kind."""
         return self.votes(samples, n_classes, rankings=rankings)
 
     def misplaced(self, first: int) -> int | None:
@@ -96,7 +243,7 @@ class PooledMembers:
     def check_ranks(self, learner: Any) -> None:
         """All of them have scores."""
 
-    def remarks(self) -> list[str]:
+    def notices(self) -> list[str]:
         """That some have another ridge than was asked for."""
         if not self.raised:
             return []
@@ -106,8 +253,8 @@ class PooledMembers:
             f"so their ridge was doubled until it was, from {self.pool.ridge:g} to at most {most:g}."
         ]
 
-    def places(self, kernel: NDArray[np.float32], n_classes: int, dtype: Any, rankings: bool) -> NDArray[Any]:
-        """The same on a run of samples, from their kernel with all rows of the pool."""
+    def _places(self, kernel: NDArray[np.float32], n_classes: int, dtype: Any, rankings: bool) -> NDArray[Any]:
+        """The votes on a run of samples, from their kernel with all rows of the pool."""
         places = np.full((kernel.shape[1], len(self), n_classes if rankings else 1), n_classes, dtype)
         places[..., 0] = np.where(self.fallback < 0, n_classes, self.fallback)
 
@@ -127,50 +274,18 @@ class PooledMembers:
         return places if rankings else places[..., 0]
 
 
-def votes_together(
-    members: Sequence[PooledMembers],
-    samples: Samples,
-    n_classes: int,
-    rankings: Sequence[bool],
-    kernel_bytes: int | None = None,
-) -> list[NDArray[Any]]:
-    """The votes (or rankings) of several ensembles on one pool, which so share its kernel.
-
-    Computed by runs of samples whose kernel fits the memory set aside for it.
-    """
-    pool, dtype = members[0].pool, vote_dtype(n_classes)
-    if any(other.pool is not pool for other in members):
-        raise PoisonproofError("Ensembles that vote together must have been trained on one pool.")
-    room = (KERNEL_BYTES if kernel_bytes is None else kernel_bytes) // (4 * max(1, pool.n_rows))
-    size = max(FEWEST_AT_ONCE, min(1024, room // FEWEST_AT_ONCE * FEWEST_AT_ONCE))
-    shapes = [
-        (0, len(fitted), *([n_classes] if ranked else [])) for fitted, ranked in zip(members, rankings, strict=True)
-    ]
-    parts = [[np.empty(shape, dtype)] for shape in shapes]
-    with one_linear_algebra_thread():
-        for start in range(0, len(samples), size):
-            chunk = np.arange(start, min(start + size, len(samples)))
-            kernel = pool.kernel_columns(pool.test_features(samples.take(chunk)))
-            for fitted, part, ranked in zip(members, parts, rankings, strict=True):
-                part.append(fitted.places(kernel, n_classes, dtype, ranked))
-    return [np.concatenate(part) for part in parts]
-
-
 def fit_pooled(
-    training: Training,
-    earlier: Kept | None = None,
-    only: Sequence[int] | None = None,
-    pool: Pool | None = None,
+    learner: Any, source: ArraySource, earlier: Earlier | None = None, only: Sequence[int] | None = None
 ) -> PooledMembers:
     """Train all base classifiers of a pooled learner, but for those that stay as they were.
 
-    With ``only``, give just those of these subsets, on a pool of their own samples. ``pool`` may be one of all samples.
+    With ``only``, give just those of these subsets, on a pool of their own samples.
     """
-    estimator, samples, codes, subsets = training
-    indices = range(len(subsets)) if only is None else only
-    used = np.arange(len(samples)) if only is None or pool is not None else _samples_of(subsets, only)
+    samples, codes = source.samples, source.codes
+    indices = range(len(source)) if only is None else only
+    used = np.arange(len(samples)) if only is None else _samples_of(source, only)
     used = used if len(used) else np.zeros(1, np.int64)  # a pool holds something, even if nobody uses it
-    pool = estimator.share(samples.take(used)) if pool is None else pool
+    pool = learner.share(samples.take(used))
     place = np.full(len(samples), -1, np.int64)
     place[used] = np.arange(len(used))
     same = set() if earlier is None else set(earlier.indices.tolist())
@@ -183,7 +298,7 @@ def fit_pooled(
 
     def work(start: int, stop: int) -> None:
         for i in range(start, stop):
-            subset = subsets.rows(indices[i])
+            subset = source.rows(indices[i])
             held[i], local = np.unique(codes[subset], return_inverse=True)
             subset = place[subset]
             rows[i], coefficients[i] = np.zeros(0, np.int64), np.zeros(0, np.float32)
@@ -210,6 +325,176 @@ def fit_pooled(
     )
 
 
-def _samples_of(subsets: TrainingSets, indices: Sequence[int]) -> NDArray[np.int64]:
+def _samples_of(source: ArraySource, indices: Sequence[int]) -> NDArray[np.int64]:
     """The samples of these subsets together, each once."""
-    return np.unique(np.concatenate([np.zeros(0, np.int64), *(subsets.rows(i) for i in indices)]))
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *(source.rows(i) for i in indices)]))
+
+
+def save_pooled(
+    folder: Path, members: PooledMembers, digests: NDArray[np.uint8], environments: list[Environment]
+) -> None:
+    """Write base classifiers and the digest of the subset of each; the file that vouches for the others comes last.
+
+    The features of the training samples stand there once for all base classifiers, and of each only its coefficients,
+    as the votes use them: so what is loaded votes the same, to the bit. Nothing is unpacked or computed again on
+    opening, and what made the features need not be at hand.
+    """
+    pool = members.pool
+    for name, array in ((FEATURES, pool.rows), (COEFFICIENTS, members.coefficients)):
+        write_whole(folder / name, lambda file, array=array: np.save(file, array))  # type: ignore[misc]
+    arrays = {
+        "samples": (members.rows[:: pool.copies] // pool.copies).astype(np.uint32),
+        "sizes": (np.diff(members.starts) // pool.copies).astype(np.uint32),
+        "codes": members.codes.astype(np.uint32),
+        "n_codes": np.diff(members.code_starts).astype(np.uint32),
+        "fallback": members.fallback.astype(np.int32),
+        "subsets": digests,
+    }
+    others = {name: sha256_of(folder / name) for name in (FEATURES, COEFFICIENTS)}
+    facts: dict[str, Any] = {"copies": pool.copies, "files": others, "environments": environments}
+    if members.raised:
+        facts["raised"] = {str(i): ridge for i, ridge in members.raised.items()}
+    write_arrays(folder / POOL, arrays, facts)
+
+
+def load_pooled(folder: Path, estimator: Any, n_classes: int) -> PooledMembers:
+    """Map them again; one sentence if a file is amiss. Every index is checked, since votes are read off without."""
+    return _load(folder, estimator, n_classes)[0]
+
+
+def check_pooled(folder: Path) -> None:
+    """Raise if a file is not as it was written."""
+    facts = open_arrays(folder / POOL, ARRAYS)[1]
+    with reading(folder / POOL):
+        for name in (FEATURES, COEFFICIENTS):
+            if not (folder / name).exists() or sha256_of(folder / name) != facts["files"][name]:
+                raise DamagedFileError(f"{folder / name} is damaged or missing.")
+
+
+def _load(folder: Path, estimator: Any, n_classes: int) -> tuple[PooledMembers, NDArray[Any], list[Environment]]:
+    arrays, facts = open_arrays(folder / POOL, ARRAYS)
+    for name in (FEATURES, COEFFICIENTS):
+        with reading(folder / name):
+            arrays[name] = map_npy(folder / name)
+    with reading(folder / POOL):
+        return _members(arrays, facts, estimator, n_classes), arrays["subsets"], facts["environments"]
+
+
+def _members(arrays: dict[str, NDArray[Any]], facts: dict[str, Any], estimator: Any, n_classes: int) -> PooledMembers:
+    copies, raised = facts["copies"], {int(i): float(ridge) for i, ridge in facts.get("raised", {}).items()}
+    samples, codes = arrays["samples"].astype(np.int64), arrays["codes"].astype(np.int64)
+    sizes, n_codes = arrays["sizes"].astype(np.int64), arrays["n_codes"].astype(np.int64)
+    features, coefficients, fallback = arrays[FEATURES], arrays[COEFFICIENTS], arrays["fallback"].astype(np.int64)
+    trained = n_codes >= 2
+    whole = {
+        "features": features.ndim == 2 and features.dtype.kind == "i" and features.dtype.itemsize <= 4,
+        "copies": isinstance(copies, int) and copies >= 1 and len(features) % max(1, copies) == 0,
+        "samples": samples.ndim == 1 and samples.max(initial=-1) < len(features) // max(1, copies),
+        "sizes": sizes.shape == n_codes.shape == fallback.shape and sizes.sum() == len(samples),
+        "trained": not sizes[~trained].any() and (sizes[trained] >= n_codes[trained]).all(),
+        "codes": codes.ndim == 1 and n_codes.sum() == len(codes) and codes.max(initial=-1) < n_classes,
+        "fallback": fallback.min(initial=-1) >= -1 and fallback.max(initial=-1) < n_classes,
+        "coefficients": coefficients.dtype == np.float32
+        and coefficients.shape == (int((sizes * n_codes * copies)[trained].sum()),),
+        "raised ridges": all(0 <= i < len(sizes) and trained[i] and ridge > 0 for i, ridge in raised.items()),
+    }
+    for name in (name for name, right in whole.items() if not right):
+        raise PoisonproofError(f"its {name} do not fit the rest")
+    pool = estimator.pool_of(features.reshape(-1, copies, features.shape[1]))
+    return PooledMembers(
+        pool,
+        pool.rows_of(samples),
+        _starts(sizes * copies),
+        coefficients,
+        _starts(np.where(trained, sizes * n_codes, 0) * copies),
+        codes,
+        _starts(n_codes),
+        fallback,
+        raised,
+    )
+
+
+def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class PooledMemory:
+    """Bytes, estimated from above from the sizes of the arrays; what the process has taken so far is counted in.
+
+    Attributes
+    ----------
+    training : int
+        While base classifiers are trained.
+    voting : int
+        While they vote, without the kernel.
+    kernel_column : int
+        For each test sample that is asked at the same time.
+    undefended : int
+        While one model is trained on all data.
+    before : int
+        Of all of these, what the process has taken at most so far.
+    """
+
+    training: int
+    voting: int
+    kernel_column: int
+    undefended: int
+    before: int
+
+    @property
+    def least(self) -> int:
+        """The least that will do: the fewest test samples at once."""
+        return max(self.training, self.voting + FEWEST_AT_ONCE * self.kernel_column)
+
+    def within(self, bound: int, n_jobs: int | None) -> Resources:
+        """What the bound leaves for the kernel, or one sentence that says how much is needed."""
+        if bound < self.least:
+            raise PoisonproofError(
+                f"--max-memory {in_bytes(bound, up=True)} is not enough: this needs {in_bytes(self.least, up=True)}; "
+                f"give at least that, or choose other subsets ({REMEDY})."
+            )
+        return Resources(n_jobs, kernel_bytes=(bound - self.voting) * 4 // max(1, self.kernel_column))
+
+    def spare(self, bound: int, n_jobs: int | None, *, undefended: bool) -> int:
+        """Nothing: training samples are in memory."""
+        return 0
+
+    def check_machine(self) -> None:
+        """Raise before any work is done if the machine has not that much memory at all."""
+        total = memory().total
+        needed = self.least - self.before
+        if total is not None and needed > total:
+            raise MemoryError(
+                f"this needs {in_bytes(needed, up=True)} and the machine has {in_bytes(total, up=True)}; choose other "
+                f"subsets with --k and --d ({REMEDY})"
+            )
+
+
+def pooled_memory(
+    learner: Any, source: ArraySource, n_classes: int, n_test: int, *, rankings: bool = False
+) -> PooledMemory:
+    """What a pooled learner will need for these subsets."""
+    one: Pool = learner.share(source.samples.take([0]))
+    copies, width = one.copies, one.rows.shape[1]
+    n_rows = len(source.samples) * copies
+    features = n_rows * (width * one.rows.itemsize + 8)
+    rows = source.sizes * copies
+    members = int((rows * (8 + 4 * n_classes)).sum())
+    largest = int(rows.max(initial=0))
+    threads = n_cores()
+    votes = n_test * len(rows) * np.dtype(vote_dtype(n_classes)).itemsize * (2 * n_classes if rankings else 1)
+    at_once = max(1, min(ROWS_PER_PRODUCT, NUMBERS_PER_PRODUCT // max(1, width)))
+    before = peak_bytes()
+    return PooledMemory(
+        before + features + 2 * members + threads * _solving(largest, width),
+        before + features + members + votes + threads * at_once * width * 8,
+        4 * n_rows + threads * at_once * 8 + width * 8,
+        before + features + _solving(n_rows, width),
+        before,
+    )
+
+
+def _solving(rows: int, width: int) -> int:
+    """The kernel of one subset in both precisions and its factor, and the features it is made of."""
+    return 24 * rows * rows + 8 * rows * width

@@ -8,7 +8,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.learners.feature_maps import WIDTH
 from poisonproof.learners.inspection import public_map_of
 from poisonproof.system.archives import map_npy
-from poisonproof.training.pooled_files import FEATURES
+from poisonproof.training.pooled import FEATURES
 from poisonproof.verification import claims
 from poisonproof.verification.arithmetic import draw
 from poisonproof.verification.ensemble import Ensemble
@@ -41,7 +41,7 @@ def encoder(ensemble: Ensemble, seed: int) -> str:
     kept = ensemble.evidence.folder / "models" / FEATURES if ensemble.evidence.folder else None
     if kept is None or not kept.exists():
         return f"{words}; no embeddings were kept."
-    rows, samples = map_npy(kept), ensemble.prepared.training.samples
+    rows, samples = map_npy(kept), ensemble.prepared.source.samples
     if len(rows) != len(samples):
         raise NotTrueError(f"{kept.name} holds {len(rows)} embeddings of {len(samples)} training samples.")
     chosen = np.sort(draw(len(rows), min(ROWS, len(rows)), seed, 4))

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from poisonproof import registry
 from poisonproof.core.split import Split
 from poisonproof.premises import PremiseWarning
-from poisonproof.training.engine import engine_named
+from poisonproof.training.engine import Fitted, engine_named
 from poisonproof.training.member_files import ESTIMATOR, UntrustedTypesError
-from poisonproof.training.shared_texts import with_shared_texts
-from poisonproof.training.work import Members
+from poisonproof.training.source import with_shared_texts
 from poisonproof.verification.ensemble import Ensemble
 from poisonproof.verification.evidence import Evidence
 from poisonproof.verification.verdict import (
@@ -82,7 +81,7 @@ def ask_samples(evidence: Evidence, features: Any, X: Any, rows: NDArray[np.int6
     return arrays | {f"radius_against_{threat}": radii for threat, radii in (certificate.radii or {}).items()}
 
 
-def _parts(ensemble: Ensemble) -> Iterator[Members]:
+def _parts(ensemble: Ensemble) -> Iterator[Fitted]:
     """The kept base classifiers, no more of them in memory than one file holds."""
     learner = ensemble.kept_learner  # refused if it is not the learner that is stated
     record, n_classes, first = ensemble.evidence.model or {}, ensemble.evidence.n_classes, 0

@@ -19,10 +19,10 @@ def retrained(ensemble: Ensemble, wanted: int, seed: int, progress: Callable[[in
     evidence = ensemble.evidence
     matrix, n = evidence.matrix, evidence.matrix.shape[1]
     chosen = draw(n, wanted, seed, 3).tolist()
-    training, rankings = ensemble.prepared.training, evidence.rankings is not None
+    prepared, rankings = ensemble.prepared, evidence.rankings is not None
     with watched(progress):
-        votes = engine_of(training.estimator).votes(
-            training, chosen, ensemble.test, evidence.n_classes, rankings=rankings
+        votes = engine_of(prepared.learner).votes(
+            prepared.learner, prepared.source, chosen, ensemble.test, evidence.n_classes, rankings=rankings
         )
     differing = votes != matrix[:, chosen] if evidence.rankings is None else votes != evidence.rankings[:, chosen]
     differing = differing.reshape(*votes.shape[:2], -1).any(axis=2).sum(axis=0)
