@@ -24,7 +24,7 @@ def embeddings_of_tests(tmp_path_factory):
 @pytest.fixture(autouse=True, scope="session")
 def strong_models_are_trained_once():
     """Many tests run the same data into a folder; the comparison with gradient boosting took most of their time."""
-    train, accuracy, known = undefended._strong_share, undefended.Lesson.accuracy, {}
+    train, accuracy, known = undefended._share_of, undefended.Lesson.accuracy, {}
 
     def remembered(lesson, strong):
         if strong is None or undefended.Lesson.accuracy is not accuracy:  # a test looks at the training itself
@@ -38,7 +38,7 @@ def strong_models_are_trained_once():
         return known[key.digest()]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(undefended, "_strong_share", remembered)
+        patch.setattr(undefended, "_share_of", remembered)
         yield
 
 

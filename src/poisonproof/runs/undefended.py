@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from poisonproof import registry
 from poisonproof.core.split import Split
 from poisonproof.data.dataset import Dataset
 from poisonproof.data.store import StoredSource
 from poisonproof.estimators.prepared import Prepared
 from poisonproof.learners.inspection import describe, without_cache
+from poisonproof.learners.presets import HEAD, preset
 from poisonproof.learners.seeding import isolated, seeded
 from poisonproof.runs.manifest import Manifest, RunSettings
-from poisonproof.samples.kinds import Samples
+from poisonproof.samples.batches import name_of
+from poisonproof.samples.columns import NUMBER
+from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, TextSamples
 from poisonproof.samples.labels import label_cells, one_by_one, places_of
 from poisonproof.samples.schema import TableSchema
 from poisonproof.system.determinism import one_linear_algebra_thread
 from poisonproof.system.machine import environment
 from poisonproof.training.member import fed_to
 
-if TYPE_CHECKING:
-    from poisonproof.learners.strong import Strong
-
 log = logging.getLogger(__name__)
+MOST_NUMBERS = 20_000_000
+MOST_TEXTS = 200_000
+MOST_IMAGES = 5_000
+MOST_CATEGORIES = 254
+FOLDS = 3
 TOO_LARGE = "it needs more than --max-memory"
 NOT_ASKED = "none was asked for"
 CHANGED = "none was trained since the training data changed; `poisonproof update RUN --undefended` does it"
@@ -73,24 +79,19 @@ class Undefended:
         )
         if isinstance(ensemble.source, StoredSource):  # too many for one that is strong on all of them
             return cls(same)
-        from poisonproof.learners.strong import strong_for
-
         lesson = Lesson.of_ensemble(ensemble, dataset)
-        strong = strong_for(lesson.samples, images=_are_images(dataset), texts=_text_columns(dataset))
+        strong = lesson.baseline()
         if strong is not None and describe(without_cache(estimator)) == describe(strong.learner):
             return cls(same, same, None if same is None else f"{strong.words} (the same)")
-        return cls(same, *_strong_share(lesson, strong))
+        return cls(same, *_share_of(lesson, strong))
 
     @classmethod
     def of_samples(cls, dataset: Dataset, split: Split, classes: NDArray[Any]) -> Undefended:
         """Where training samples vote nothing is trained that could be trained undefended: the strong one alone."""
-        from poisonproof.learners.strong import strong_for
-
         samples = split.samples(dataset.train.samples)
         codes = places_of(label_cells(one_by_one(dataset.train.labels)), label_cells(classes.tolist()))
         lesson = Lesson(samples, codes, np.flatnonzero(codes >= 0), classes, dataset, split)
-        strong = strong_for(samples, images=_are_images(dataset), texts=_text_columns(dataset))
-        return cls(None, *_strong_share(lesson, strong))
+        return cls(None, *_share_of(lesson, lesson.baseline()))
 
 
 def not_trained(manifest: Manifest, settings: RunSettings) -> Undefended:
@@ -119,6 +120,17 @@ def _kept(manifest: Manifest) -> Undefended:
     )
 
 
+class Baseline(NamedTuple):
+    """What a practitioner would train who fears nobody, and what it is in words.
+
+    The learner of the base classifiers trained on all data says what the split costs; but it is chosen to do well on
+    small subsets, and others do better on all the data at once. These carry no guarantee.
+    """
+
+    learner: Any
+    words: str
+
+
 @dataclass(frozen=True, eq=False)
 class Lesson:
     """All training samples in canonical order, and the test that follows."""
@@ -135,30 +147,114 @@ class Lesson:
         """What the base classifiers learn from, at once."""
         return cls(*ensemble.whole(), ensemble.classes, dataset, ensemble.split)
 
+    @property
+    def form(self) -> Any:
+        """What the samples look like to a learner; see `Samples.form_of`."""
+        return self.samples.form_of(self.rows)
+
     def accuracy(self, learner: Any) -> float:
         """Test accuracy of a learner that is trained on all data at once: what the proof is paid with."""
-        test, form = self.split.samples(self.dataset.test.samples), self.samples.form_of(self.rows)
+        test, form = self.split.samples(self.dataset.test.samples), self.form
         with one_linear_algebra_thread(), isolated(0):
             learner.fit(fed_to(learner, self.samples, self.rows, form), self.codes[self.rows])
             answers = learner.predict(fed_to(learner, test, np.arange(len(test)), form))
         truth = places_of(label_cells(one_by_one(self.dataset.test.labels)), label_cells(self.classes.tolist()))
         return float((answers == truth).mean())
 
+    def baseline(self) -> Baseline | None:
+        """A strong learner for these samples; None where we know none that ends in a few seconds to minutes."""
+        samples, schema = self.samples, self.dataset.schema
+        if isinstance(samples, TextSamples):
+            if len(samples) > MOST_TEXTS:
+                return None
+            return Baseline(_of_texts(), "tf-idf of words and pieces of words, logistic regression")
+        if getattr(schema, "kind", None) == "images" or np.ndim(self.dataset.train.X) > 2:
+            return of_images(samples)
+        if len(samples) * samples.n_features > MOST_NUMBERS:
+            return None
+        if isinstance(samples, TableSamples):
+            texts = schema.named("text") if isinstance(schema, TableSchema) else ()
+            return of_tables([column.name for column in samples.columns], self.form, texts, len(samples))
+        if isinstance(samples, NumberSamples):
+            return Baseline(_trees([], []), "gradient boosting")
+        return None
 
-def _strong_share(lesson: Lesson, strong: Strong | None) -> tuple[float | None, str | None]:
+
+def of_tables(names: Sequence[Any], form: Sequence[Any], texts: Sequence[str], n_samples: int) -> Baseline | None:
+    """Gradient boosting on the columns of a table and on what tf-idf makes of its texts."""
+    from sklearn.ensemble import StackingClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    width, read = len(names), [at for at, name in enumerate(names) if name in texts]
+    categories = [at - width for at, how in enumerate(form) if how != NUMBER and at not in read]
+    trees = _trees(categories, [at - width for at in read])
+    if not read:
+        return Baseline(trees, "gradient boosting")
+    if n_samples > MOST_TEXTS:
+        return None
+    readers = [
+        (f"text {at}", make_pipeline(FunctionTransformer(_column, kw_args={"at": at}), _of_texts())) for at in read
+    ]
+    stacked = StackingClassifier(readers, trees, cv=FOLDS, stack_method="predict_proba", passthrough=True)
+    return Baseline(stacked, "gradient boosting, tf-idf of the texts")
+
+
+def of_images(samples: Samples) -> Baseline | None:
+    """For colour photographs the usual encoder with its head, where it is installed; for grey ones the preset."""
+    if not isinstance(samples, NumberSamples) or samples.values.ndim not in (3, 4) or len(samples) > MOST_IMAGES:
+        return None
+    if samples.values.ndim == 3 or samples.values.shape[-1] == 1:
+        return Baseline(preset("glyphs"), "the preset glyphs")
+    usual = registry.find("usual encoders", "images")()
+    if usual is None:
+        return None
+    return Baseline(registry.in_front(registry.encoder(usual), preset(HEAD)), f"the encoder {usual}, kernel ridge")
+
+
+def _trees(categories: Sequence[int], left_out: Sequence[int]) -> Any:
+    """Gradient boosting as scikit-learn sets it; columns are counted from the last one."""
+    from sklearn.compose import make_column_transformer
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
+
+    numbered = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan, max_categories=MOST_CATEGORIES)
+    columns = make_column_transformer(
+        (make_pipeline(FunctionTransformer(_names), numbered), list(categories)),
+        ("drop", list(left_out)),
+        remainder="passthrough",
+    )
+    trees = HistGradientBoostingClassifier(categorical_features=list(range(len(categories))), random_state=0)
+    return make_pipeline(columns, trees)
+
+
+def _of_texts() -> Any:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline, make_union
+
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
+    pieces = TfidfVectorizer(ngram_range=(3, 5), analyzer="char_wb", sublinear_tf=True)
+    return make_pipeline(make_union(words, pieces), LogisticRegression(C=30.0, max_iter=300))
+
+
+def _names(cells: Any) -> Any:
+    """Cells as texts that tell numbers, texts and missing apart."""
+    rows = np.asarray(cells, object)
+    return np.array([name_of(cell) for cell in rows.flat], object).reshape(rows.shape)
+
+
+def _column(frame: Any, at: int) -> list[str]:
+    """The texts of a column; a cell that is none counts as empty."""
+    return [cell if isinstance(cell, str) else "" for cell in frame.iloc[:, at].tolist()]
+
+
+def _share_of(lesson: Lesson, strong: Baseline | None) -> tuple[float | None, str | None]:
     if strong is None:
         return None, None
     share = _if_possible(lambda: lesson.accuracy(strong.learner), strong.words)
     return share, None if share is None else strong.words
-
-
-def _are_images(dataset: Dataset) -> bool:
-    return getattr(dataset.schema, "kind", None) == "images" or np.ndim(dataset.train.X) > 2
-
-
-def _text_columns(dataset: Dataset) -> tuple[str, ...]:
-    schema = dataset.schema
-    return tuple(schema.named("text")) if isinstance(schema, TableSchema) else ()
 
 
 def _if_possible(train: Callable[[], float], what: str) -> float | None:

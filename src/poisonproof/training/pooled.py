@@ -331,7 +331,7 @@ def _samples_of(source: ArraySource, indices: Sequence[int]) -> NDArray[np.int64
 
 
 def save_pooled(
-    folder: Path, members: PooledMembers, digests: NDArray[np.uint8], environments: list[Environment]
+    folder: Path, members: PooledMembers, digests: NDArray[np.uint8], environments: Sequence[Environment] = ()
 ) -> None:
     """Write base classifiers and the digest of the subset of each; the file that vouches for the others comes last.
 
@@ -351,7 +351,7 @@ def save_pooled(
         "subsets": digests,
     }
     others = {name: sha256_of(folder / name) for name in (FEATURES, COEFFICIENTS)}
-    facts: dict[str, Any] = {"copies": pool.copies, "files": others, "environments": environments}
+    facts: dict[str, Any] = {"copies": pool.copies, "files": others, "environments": list(environments)}
     if members.raised:
         facts["raised"] = {str(i): ridge for i, ridge in members.raised.items()}
     write_arrays(folder / POOL, arrays, facts)

@@ -11,11 +11,11 @@ from command_line import poisonproof
 from poisonproof import FiniteAggregationClassifier
 from poisonproof.data import Dataset
 from poisonproof.display import percent
-from poisonproof.learners.strong import StrongMixed, StrongTrees, strong_for
 from poisonproof.learners.text import TextClassifier
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
-from poisonproof.runs.undefended import Undefended
+from poisonproof.runs.undefended import Undefended, of_images, of_tables
+from poisonproof.samples.columns import NUMBER, OBJECT
 from poisonproof.samples.convert import to_samples
 from poisonproof.samples.schema import TableSchema
 from poisonproof.system.machine import environment
@@ -43,21 +43,22 @@ def test_a_table_with_texts_has_one_that_reads_both(tmp_path):
 
 
 def test_texts_that_are_missing_are_empty_ones():
-    x, y = mixed(60, 0)
+    x, y = mixed(300, 0)
     x.loc[::7, "words"] = None
-    answers = StrongMixed(["words"]).fit(x, y).predict(x)
-    assert (answers == y).mean() > 0.8
-    assert StrongMixed(["words"]).fit(x[["words"]], y).predict(x[["words"]]).shape == (60,)
+    for columns, least in ((["words", "number", "kind"], 0.9), (["words"], 0.7)):
+        form = [NUMBER if name == "number" else OBJECT for name in columns]
+        learner = of_tables(columns, form, ["words"], 300).learner
+        assert (learner.fit(x[columns], y).predict(x[columns]) == y).mean() > least
 
 
 @pytest.mark.parametrize(("shape", "words"), [((4, 16, 16), "the preset glyphs"), ((4, 16, 16, 3), "the encoder")])
 def test_pictures_have_one(shape, words):
-    assert strong_for(to_samples(np.zeros(shape, np.uint8), dtype="uint8"), images=True).words.startswith(words)
+    assert of_images(to_samples(np.zeros(shape, np.uint8), dtype="uint8")).words.startswith(words)
 
 
 def test_photographs_have_none_where_no_encoder_is_installed(monkeypatch):
     monkeypatch.setattr("poisonproof.encoders.packaged.find_spec", lambda name: None)
-    assert strong_for(to_samples(np.zeros((4, 16, 16, 3), np.uint8), dtype="uint8"), images=True) is None
+    assert of_images(to_samples(np.zeros((4, 16, 16, 3), np.uint8), dtype="uint8")) is None
 
 
 def test_the_learner_that_is_the_strong_one_is_not_trained_twice(monkeypatch):
@@ -69,14 +70,14 @@ def test_the_learner_that_is_the_strong_one_is_not_trained_twice(monkeypatch):
     labels = np.arange(40) % 2
     images[labels == 1, 4:12, 7:9] = 255
     data = Dataset.of("glyphs", images, labels, images, labels, None, dtype="uint8")
-    strong = strong_for(data.train.samples, images=True)
+    strong = of_images(data.train.samples)
     model = FiniteAggregationClassifier(strong.learner, k=2, d=1, split=undefended.Split("content", "uint8"), n_jobs=1)
     trained = []
     accuracy = undefended.Lesson.accuracy
     monkeypatch.setattr(undefended.Lesson, "accuracy", lambda *args: trained.append(1) or accuracy(*args))
     both = Undefended.of(prepare(model, images, labels), data)
     assert both.same == both.strong
-    assert both.strong_words == "the preset digits (the same)"
+    assert both.strong_words == "the preset glyphs (the same)"
     assert len(trained) == 1
 
 
@@ -121,22 +122,19 @@ class Told(logging.Handler):
         self.told.append(record.getMessage())
 
 
-def test_categories_of_long_tables_are_given_as_such(monkeypatch):
-    """By either way the same is learned: a category that only tells the label beside another, rare and unknown ones."""
+def test_categories_are_told_apart_though_they_are_many_rare_or_unknown():
+    """A category that only tells the label beside another."""
     rng = np.random.default_rng(0)
     first, second = rng.integers(3, size=3000), rng.integers(400, size=3000)
-    frame = pd.DataFrame({"a": np.array(list("xyz"))[first], "b": [f"v{at % 7 if at < 390 else at}" for at in second]})
+    frame = pd.DataFrame(
+        {"a": np.array(list("xyz"), object)[first], "b": [f"v{at % 7 if at < 390 else at}" for at in second]}
+    )
+    frame = frame.astype(object)
     frame["n"] = rng.normal(size=3000)
     frame.loc[::11, "n"] = np.nan
+    frame.loc[::13, "a"] = 3.5
     y = np.where((first == 1) ^ (second % 7 == 3) ^ (second >= 390), "yes", "no")
     frame.loc[2990:, "b"] = "never seen"
-    encoded = StrongTrees().fit(frame[:2000], y[:2000])
-    monkeypatch.setattr("poisonproof.learners.strong.MOST_ENCODED", 100)
-    monkeypatch.setattr("poisonproof.learners.strong.MOST_CATEGORIES", 8)
-    given = StrongTrees().fit(frame[:2000], y[:2000])
-    assert encoded.encodes_
-    assert not given.encodes_
-    assert len(given.known_[1]) == 8
-    assert given.trees_.n_features_in_ == 3 < encoded.trees_.n_features_in_
-    for model in (encoded, given):
-        assert (model.predict(frame[2000:]) == y[2000:]).mean() > 0.9
+    model = of_tables(["a", "b", "n"], [OBJECT, OBJECT, NUMBER], [], 3000).learner.fit(frame[:2000], y[:2000])
+    right = model.predict(frame[2000:]) == y[2000:]
+    assert right[np.arange(2000, 3000) % 13 > 0].mean() > 0.9
