@@ -20,10 +20,9 @@ import numpy as np
 from poisonproof import Spread, Votes, certify
 from poisonproof.ballots.neighbor_radii import certify_order
 from poisonproof.ballots.radii import certify_counts
-from poisonproof.verification.formal import ask_checker, find_checker
-from poisonproof.verification.run_off_witness import write_run_off
+from poisonproof.ballots.verify import write_ballots, write_neighbours
+from poisonproof.verification.formal import Setting, ask_checker, find_checker, write_ensemble, write_run_off
 from poisonproof.verification.theorem import read_spread
-from poisonproof.verification.witness import Electorate, write_ballots, write_ensemble, write_neighbours
 
 
 def random_spread(rng: np.random.Generator) -> Spread:
@@ -97,7 +96,7 @@ def one_ensemble(rng: np.random.Generator, program: Path, folder: Path, tried: C
     exact = exact & (certificate.radius < spread.n_subsets)
     raised = certificate.radius + 1
     inferred, n_classes = votes.classes_inferred, len(votes.classes)
-    electorate = Electorate(spread_map(spread), n_classes, inferred, method == "tight", reachable)
+    electorate = Setting(spread_map(spread), n_classes, inferred, method == "tight", reachable)
     answers = accepted(
         program,
         folder,
@@ -133,7 +132,7 @@ def one_run_off(rng: np.random.Generator, program: Path, folder: Path, tried: Co
         folder,
         lambda file: write_run_off(
             file,
-            Electorate(spread_map(spread), n_classes, False),
+            Setting(spread_map(spread), n_classes, False),
             np.concatenate([rankings, rankings]),
             np.concatenate([certificate.prediction, certificate.prediction]),
             np.concatenate([certificate.radius, certificate.radius + 1]),
@@ -213,7 +212,7 @@ def real(folder: Path, method: str, samples: int | None) -> None:
     began = time.process_time()
     certificate = certify(votes, method)
     print(f"{folder.name}, {method}: certified in {time.process_time() - began:.0f} CPU s")
-    electorate = Electorate(spread_map(votes.spread), len(votes.classes), votes.classes_inferred, method == "tight")
+    electorate = Setting(spread_map(votes.spread), len(votes.classes), votes.classes_inferred, method == "tight")
     exact = np.ones(len(matrix), bool) if certificate.exact is None else certificate.exact
     with tempfile.TemporaryDirectory() as temporary:
         for what, rows, raised in (("stated", np.ones(len(matrix), bool), 0), ("raised by one", exact, 1)):
@@ -254,7 +253,7 @@ def speed() -> None:
             with path.open("wb") as file:
                 write_ensemble(
                     file,
-                    Electorate(spread_map(spread), 10, False),
+                    Setting(spread_map(spread), 10, False),
                     matrix,
                     certificate.prediction,
                     certificate.radius,

@@ -10,8 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from poisonproof.auditing.audit import audit
-    from poisonproof.auditing.report import AuditReport
+    from poisonproof.auditing.audit import AuditReport, audit
     from poisonproof.ballots.classifiers import BallotClassifier, NeighborVoteClassifier
     from poisonproof.comparison import Comparison, compare
     from poisonproof.core.certify import Certificate, TargetCertificate, certify
@@ -50,7 +49,7 @@ __version__ = "0.2.0"
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # quiet unless somebody listens
 
 HOMES = {  # of public names; after a colon the name that it has at home
-    "AuditReport": "auditing.report",
+    "AuditReport": "auditing.audit",
     "BallotClassifier": "ballots.classifiers",
     "BinomialSelectionClassifier": "stochastic.classifiers",
     "Certificate": "core.certify",

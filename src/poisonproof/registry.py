@@ -112,6 +112,10 @@ LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
         "ballots": "poisonproof.ballots.election:BallotElection",
         "neighbours": "poisonproof.ballots.election:NeighborElection",
     },
+    # What an audit attacks besides base classifiers, by the name of its class.
+    "audits": dict.fromkeys(("BallotClassifier", "NeighborVoteClassifier"), "poisonproof.ballots.attacks:SampleAudit"),
+    # Who checks a run in which somebody else than base classifiers votes, by the method that it states.
+    "verifiers": dict.fromkeys(("ballots", "neighbours"), "poisonproof.ballots.verify:SampleChecks"),
 }
 
 
@@ -155,6 +159,12 @@ def _line(kind: str, name: str) -> Any:
         meant = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(lines)}."
         raise PoisonproofError(f"There is no {name!r} among the {kind}; {meant}", code="registry.unknown")
     return lines[name]
+
+
+def built_in(kind: str, name: str) -> Any:
+    """The object of a line that poisonproof itself has, whatever was added in this process; None if there is none."""
+    what = LINES[kind].get(name)
+    return find(kind, name) if isinstance(what, str) and what.startswith("poisonproof.") else None
 
 
 def every(kind: str) -> Iterator[tuple[str, Any]]:

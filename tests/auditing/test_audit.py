@@ -24,6 +24,7 @@ from poisonproof.auditing import audit as auditing
 from poisonproof.auditing.attacks import ATTACKS
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.report.figures import audit_scatter
+from refused import refused
 from research.maps.digits import DigitFeatures
 
 DIGITS, LABELS = load_digits(return_X_y=True)
@@ -200,14 +201,14 @@ def test_the_picture_shows_every_target():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "code"),
     [
-        ({"kinds": ["bribe"]}, "An attack is one of"),
-        ({"targets": 0}, "at least one target"),
-        ({"targets": [99]}, r"test samples 0 … 29"),
-        ({"method": "run-off"}, "plurality vote"),
+        ({"kinds": ["bribe"]}, "audit.kind"),
+        ({"targets": 0}, "audit.targets"),
+        ({"targets": [99]}, "audit.targets"),
+        ({"method": "run-off"}, "audit.method"),
     ],
 )
-def test_what_cannot_be_audited_is_refused(options, message):
-    with pytest.raises(ValueError, match=message):
+def test_what_cannot_be_audited_is_refused(options, code):
+    with refused(code):
         audit(ensemble(), X, Y, TEST, **options)

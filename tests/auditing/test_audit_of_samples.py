@@ -9,7 +9,7 @@ import xxhash
 
 from command_line import poisonproof
 from poisonproof import BallotClassifier, NeighborVoteClassifier, audit, load
-from poisonproof.auditing.sample_audit import features_known
+from poisonproof.ballots.attacks import features_known
 from poisonproof.ballots.maps import map_for
 from poisonproof.learners.feature_maps import VectorFeatures
 from tables import wine_rows, write_csv
@@ -69,7 +69,7 @@ def test_the_command_attacks_a_table_and_its_contributors(tmp_path):
     done = poisonproof("audit", tmp_path / "run", "--method", "tight", code=2)
     assert "is of base classifiers" in " ".join(done.stderr.split())
     done = poisonproof("audit", tmp_path / "run", "--kinds", "backdoor", code=2)
-    assert "an attack is one of" in " ".join(done.stderr.split())
+    assert "An attack here is one of" in " ".join(done.stderr.split())
 
 
 def with_the_hash_of(row, rng):

@@ -15,13 +15,12 @@ from command_line import poisonproof
 from poisonproof import BallotClassifier, FiniteAggregationClassifier, NeighborVoteClassifier, load, run, verify
 from poisonproof.ballots.maps import map_for
 from poisonproof.evidence import signing
-from poisonproof.evidence.attest import DOCUMENTS, ENVELOPES, attest, documents
-from poisonproof.evidence.facts import NotTrueError, gather
-from poisonproof.evidence.sealed import check_sealed
-from poisonproof.evidence.statement import PAYLOAD, predicate
+from poisonproof.evidence.documents import DOCUMENTS, predicate, render
+from poisonproof.evidence.facts import gather
+from poisonproof.evidence.signing import ENVELOPES, PAYLOAD, check_signed, write
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.system.files import read_record
-from poisonproof.verification.verdict import Verdict
+from poisonproof.verification.verdict import CheckFailed, Verdict
 from resigning import rewritten, signed_anew
 
 FEW = load("digits").without(range(300, 1415))
@@ -64,7 +63,7 @@ def another(value):
 def forms(facts):
     """All that evidence says but for the digest of the manifest itself."""
     said = json.dumps(predicate(facts)) + "".join(
-        body.decode() for name, body in documents(facts).items() if name != "bom.cdx.json"
+        body.decode() for name, body in render(facts).items() if name != "bom.cdx.json"
     )
     return said.replace(facts.artefacts["manifest.json"], "")
 
@@ -87,7 +86,7 @@ def test_nothing_in_a_manifest_reaches_the_evidence_unless_it_is_true(made, tmp_
         rewritten(forged, change)
         try:
             found = gather(forged, FEW, verify(forged, data=FEW, seed=1))
-        except NotTrueError:
+        except CheckFailed:
             refused += 1
         else:
             assert forms(found) == right, way
@@ -101,7 +100,7 @@ def signed_lie(evidence, key, name, change):
     (evidence / name).write_bytes(body)
     lines = (evidence / ENVELOPES).read_text().splitlines()
     if name == "test-result.json":
-        lines[1] = json.dumps(signing.sign(body, PAYLOAD, key))
+        lines[1] = json.dumps(signing.sign(body, key))
         (evidence / ENVELOPES).write_text("\n".join(lines) + "\n")
     digest = hashlib.sha256(body).hexdigest()
     signed_anew(evidence, key, lambda record: record["predicate"]["documents"].update({name: digest}))
@@ -145,11 +144,11 @@ def test_a_document_that_lies_is_refused_although_it_was_signed(made, tmp_path, 
     folder, facts = made
     name, change, words = LIES[lie]
     key = ed25519.Ed25519PrivateKey.generate()
-    attest(facts, tmp_path, key)
-    check_sealed(folder, tmp_path, key.public_key(), facts)
+    write(facts, tmp_path, key)
+    check_signed(folder, tmp_path, key.public_key(), facts)
     signed_lie(tmp_path, key, name, change)
-    with pytest.raises(NotTrueError, match=words):
-        check_sealed(folder, tmp_path, key.public_key(), facts)
+    with pytest.raises(CheckFailed, match=words):
+        check_signed(folder, tmp_path, key.public_key(), facts)
 
 
 def unnamed(record):
@@ -178,23 +177,23 @@ def no_checks(record):
 def test_a_statement_that_leaves_out_or_overstates_is_refused(made, tmp_path, change, words):
     folder, facts = made
     key = ed25519.Ed25519PrivateKey.generate()
-    attest(facts, tmp_path, key)
+    write(facts, tmp_path, key)
     signed_anew(tmp_path, key, change)
-    with pytest.raises(NotTrueError, match=words):
-        check_sealed(folder, tmp_path, key.public_key(), facts)
+    with pytest.raises(CheckFailed, match=words):
+        check_signed(folder, tmp_path, key.public_key(), facts)
 
 
 def test_genuine_evidence_survives_a_move_another_verdict_and_another_version(made, tmp_path):
     """The folder of a run has another name, and the auditor looks at less than the maker did, or with another seed."""
     folder, facts = made
     key = ed25519.Ed25519PrivateKey.generate()
-    attest(facts, tmp_path / "evidence", key)
+    write(facts, tmp_path / "evidence", key)
     moved = shutil.copytree(folder, tmp_path / "elsewhere")
     found = gather(moved, FEW, verify(moved, data=FEW, ask=False, sample=5, seed=2))
     assert found.verdict.word == "CONSISTENT"
-    assert "not compared" not in check_sealed(moved, tmp_path / "evidence", key.public_key(), found)
+    assert "not compared" not in check_signed(moved, tmp_path / "evidence", key.public_key(), found)
     signed_anew(tmp_path / "evidence", key, lambda record: record["predicate"]["tool"].update(version="0.1.9"))
-    said = check_sealed(moved, tmp_path / "evidence", key.public_key(), found)
+    said = check_signed(moved, tmp_path / "evidence", key.public_key(), found)
     assert "its documents are those of poisonproof 0.1.9, and their words were not compared" in said
 
 

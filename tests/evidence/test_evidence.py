@@ -42,17 +42,15 @@ from poisonproof.data.dataset import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.evidence import gate as gates
 from poisonproof.evidence import signing
-from poisonproof.evidence.attest import ENVELOPES, attest
-from poisonproof.evidence.facts import NotTrueError, figures, gather, half_of
-from poisonproof.evidence.model_card import model_card as card_of
-from poisonproof.evidence.page import page as page_of
-from poisonproof.evidence.sealed import check_sealed
-from poisonproof.evidence.statement import PAYLOAD, of_the_data, schema, violation
+from poisonproof.evidence.documents import bom, card, of_the_data, page, schema, violation
+from poisonproof.evidence.facts import figures, gather, half_of
+from poisonproof.evidence.signing import ENVELOPES, PAYLOAD, check_signed, write
 from poisonproof.report.page import class_rows
 from poisonproof.report.summary import Summary
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.files import read_record
+from poisonproof.verification.verdict import CheckFailed
 from refused import refused
 from resigning import rewritten, signed_anew
 
@@ -84,7 +82,7 @@ def signed(made, keys, tmp_path):
     """A copy of the run with its signed evidence, which a test may spoil."""
     folder, facts = made
     shutil.copytree(folder, tmp_path / "run")
-    attest(facts, tmp_path / "evidence", keys["ed25519"])
+    write(facts, tmp_path / "evidence", keys["ed25519"])
     return tmp_path / "run", tmp_path / "evidence", keys["ed25519"], facts
 
 
@@ -132,8 +130,8 @@ def test_a_frequent_class_alone_makes_no_headline(made):
     assert named.certified_fraction(3) > Fraction(1, 2) > named.certified_fraction(3, balanced=True)
     assert named.headline_size == 0
     assert named.caution.kind == "one answer"
-    assert "A constant answer is perfectly robust" in page_of(named)
-    assert "A constant answer is perfectly robust" in card_of(named)
+    assert "A constant answer is perfectly robust" in page(named)
+    assert "A constant answer is perfectly robust" in card(named)
     assert facts.caution is None
 
 
@@ -181,7 +179,7 @@ def test_gate_evidence_and_pages_have_the_figures_of_the_run_where_test_labels_a
     for share, met in ((Fraction(2, 5), True), (Fraction(3, 5), False)):
         (row,) = gates.conditions(facts, gates.Thresholds(clean=share))
         assert row.met is met
-    assert "balanced 20.0 %" in page_of(facts)
+    assert "balanced 20.0 %" in page(facts)
 
 
 def test_half_of_the_test_set_counts_those_that_are_wrong():
@@ -193,7 +191,7 @@ def test_half_of_the_test_set_counts_those_that_are_wrong():
 
 def test_statements_are_in_toto_statements_of_our_schema_and_of_a_vetted_one(made, tmp_path):
     _, facts = made
-    attest(facts, tmp_path)
+    write(facts, tmp_path)
     Draft202012Validator.check_schema(schema())
     for name, kind in (("statement.json", None), ("test-result.json", test_result_pb2.TestResult)):
         text = (tmp_path / name).read_text()
@@ -225,7 +223,7 @@ def test_statements_are_in_toto_statements_of_our_schema_and_of_a_vetted_one(mad
 
 def test_the_bill_of_materials_is_valid_cyclonedx_and_holds_the_figures(made, tmp_path):
     _, facts = made
-    attest(facts, tmp_path)
+    write(facts, tmp_path)
     text = (tmp_path / "bom.cdx.json").read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     record = json.loads(text)
@@ -253,7 +251,6 @@ def test_the_bill_of_materials_is_valid_cyclonedx_and_holds_the_figures(made, tm
 def test_an_encoder_is_a_component_with_licence_and_hash(made, licence, known):
     """As the certificate's premise names it; the bill of materials is validated when it is written."""
     from poisonproof.encoders.base import EncoderRecord
-    from poisonproof.evidence.bom import bom
 
     _, facts = made
     words = ("lite 0", "1.2.0", "PyPI lite0, large", licence, "0" * 64, "160 pixels, centred", "ImageNet", "images")
@@ -273,7 +270,7 @@ def test_the_model_card_has_front_matter_that_hubs_read(made, tmp_path):
     _, facts = made
     manifest = copy.deepcopy(facts.manifest)
     manifest["settings"]["dataset"]["name"] = HOSTILE
-    attest(replace(facts, manifest=manifest), tmp_path)
+    write(replace(facts, manifest=manifest), tmp_path)
     text = (tmp_path / "model-card.md").read_text()
     _, front, body = text.split("---\n", 2)
     record = yaml.safe_load(front)
@@ -294,10 +291,10 @@ def test_a_forged_run_yields_no_evidence(made, digits, tmp_path):
     votes[:, :] = digits.test.labels[:, None]
     with (tmp_path / "run" / "votes.npy").open("wb") as file:
         np.save(file, votes)
-    with pytest.raises(NotTrueError, match=r"NOT VERIFIED: files: votes\.npy was altered"):
+    with pytest.raises(CheckFailed, match=r"NOT VERIFIED: files: votes\.npy was altered"):
         gather(tmp_path / "run", digits, verify(tmp_path / "run", data=digits))
     verdict = verify(folder, data=digits)
-    with pytest.raises(NotTrueError, match=r"votes.npy of .* was altered"):
+    with pytest.raises(CheckFailed, match=r"votes.npy of .* was altered"):
         gather(tmp_path / "run", digits, verdict)
     with pytest.raises(PoisonproofError, match="need the labels of the test samples"):
         gather(folder, None, verify(folder))
@@ -306,24 +303,24 @@ def test_a_forged_run_yields_no_evidence(made, digits, tmp_path):
 @pytest.mark.parametrize("kind", ["ed25519", "ecdsa"])
 def test_what_we_sign_others_verify_and_the_other_way_round(keys, kind):
     key, payload = keys[kind], b'{"a": 1}'
-    envelope = signing.sign(payload, PAYLOAD, key)
+    envelope = signing.sign(payload, key)
     theirs = SSlibKey.from_crypto(key.public_key(), keyid=signing.key_id(key.public_key()))
     assert Envelope.from_dict(copy.deepcopy(envelope)).verify([theirs], 1)
     other = Envelope(payload, PAYLOAD, {})
     other.sign(CryptoSigner(key, theirs))
-    assert signing.opened(other.to_dict(), PAYLOAD, key.public_key()) == payload
+    assert signing.open_envelope(other.to_dict(), key.public_key()) == payload
     changed = {**envelope, "payload": base64.b64encode(b'{"a": 2}').decode()}
     for wrong in (changed, {**envelope, "signatures": []}):
-        with pytest.raises(NotTrueError, match="not signed with this key"):
-            signing.opened(wrong, PAYLOAD, key.public_key())
-    with pytest.raises(NotTrueError, match=r"not 'application/vnd\.in-toto"):
-        signing.opened({**envelope, "payloadType": "text/plain"}, PAYLOAD, key.public_key())
+        with pytest.raises(CheckFailed, match="not signed with this key"):
+            signing.open_envelope(wrong, key.public_key())
+    with pytest.raises(CheckFailed, match=r"not 'application/vnd\.in-toto"):
+        signing.open_envelope({**envelope, "payloadType": "text/plain"}, key.public_key())
     for broken in ({}, [], {**envelope, "payload": "&"}):
-        with pytest.raises(NotTrueError, match="not a DSSE envelope"):
-            signing.opened(broken, PAYLOAD, key.public_key())
+        with pytest.raises(CheckFailed, match="not a DSSE envelope"):
+            signing.open_envelope(broken, key.public_key())
     stranger = ed25519.Ed25519PrivateKey.generate().public_key()
-    with pytest.raises(NotTrueError, match="not signed with this key"):
-        signing.opened(envelope, PAYLOAD, stranger)
+    with pytest.raises(CheckFailed, match="not signed with this key"):
+        signing.open_envelope(envelope, stranger)
 
 
 def test_key_files_are_opened_or_refused_in_one_sentence(tmp_path, monkeypatch, keys):
@@ -336,8 +333,8 @@ def test_key_files_are_opened_or_refused_in_one_sentence(tmp_path, monkeypatch, 
 
     for curve in (ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1()):
         path = write("ec", ec.generate_private_key(curve))
-        envelope = signing.sign(b"x", PAYLOAD, signing.private_key(path))
-        assert signing.opened(envelope, PAYLOAD, signing.public_key(tmp_path / "ec.pub")) == b"x"
+        envelope = signing.sign(b"x", signing.private_key(path))
+        assert signing.open_envelope(envelope, signing.public_key(tmp_path / "ec.pub")) == b"x"
     locked = write("locked", keys["ed25519"], b"secret")
     with pytest.raises(PoisonproofError, match="POISONPROOF_KEY_PASSWORD"):
         signing.private_key(locked)
@@ -358,9 +355,9 @@ def test_key_files_are_opened_or_refused_in_one_sentence(tmp_path, monkeypatch, 
 
 def test_signed_evidence_is_true_of_its_run(signed):
     folder, evidence, key, facts = signed
-    said = check_sealed(folder, evidence, key.public_key(), facts)
+    said = check_signed(folder, evidence, key.public_key(), facts)
     assert f"is true of the run: {len(facts.artefacts)} files, {len(facts.certificate.premises)} premises." in said
-    assert "its figures were not compared" in check_sealed(folder, evidence, key.public_key(), None)
+    assert "its figures were not compared" in check_signed(folder, evidence, key.public_key(), None)
 
 
 def without_premise(record):
@@ -407,8 +404,8 @@ def fewer_subjects(record):
 def test_a_signed_lie_is_refused_and_named(signed, change, words):
     folder, evidence, key, facts = signed
     signed_anew(evidence, key, change)
-    with pytest.raises(NotTrueError, match=words):
-        check_sealed(folder, evidence, key.public_key(), facts)
+    with pytest.raises(CheckFailed, match=words):
+        check_signed(folder, evidence, key.public_key(), facts)
 
 
 def test_every_changed_byte_of_what_is_signed_is_refused(signed):
@@ -420,10 +417,10 @@ def test_every_changed_byte_of_what_is_signed_is_refused(signed):
             changed = bytearray(body)
             changed[at] ^= 1
             path.write_bytes(changed)
-            with pytest.raises(NotTrueError):
-                check_sealed(folder, evidence, key.public_key(), None)
+            with pytest.raises(CheckFailed):
+                check_signed(folder, evidence, key.public_key(), None)
         path.write_bytes(body)
-    check_sealed(folder, evidence, key.public_key(), None)
+    check_signed(folder, evidence, key.public_key(), None)
 
 
 def test_a_swapped_file_another_run_and_missing_documents_are_named(signed, digits, tmp_path):
@@ -431,26 +428,26 @@ def test_a_swapped_file_another_run_and_missing_documents_are_named(signed, digi
     (folder / "split.npy").write_bytes((folder / "votes.npy").read_bytes())
     digest = hashlib.sha256((folder / "split.npy").read_bytes()).hexdigest()
     rewritten(folder, lambda manifest: manifest["files"].update({"split.npy": digest}))
-    with pytest.raises(NotTrueError, match=r"manifest.json of .* is not the file that was signed \(and 1 more\)"):
-        check_sealed(folder, evidence, key.public_key(), None)
+    with pytest.raises(CheckFailed, match=r"manifest.json of .* is not the file that was signed \(and 1 more\)"):
+        check_signed(folder, evidence, key.public_key(), None)
     other = tmp_path / "other"
     model = FiniteAggregationClassifier(GaussianNB(), k=3, d=1, n_jobs=1)
     run(digits, model, other, RunSettings(votes_only=True, undefended=False))
-    with pytest.raises(NotTrueError, match="is about another run"):
-        check_sealed(other, evidence, key.public_key(), None)
-    attest(gather(other, digits, verify(other, data=digits)), evidence, key)
-    check_sealed(other, evidence, key.public_key(), None)
+    with pytest.raises(CheckFailed, match="is about another run"):
+        check_signed(other, evidence, key.public_key(), None)
+    write(gather(other, digits, verify(other, data=digits)), evidence, key)
+    check_signed(other, evidence, key.public_key(), None)
     (evidence / "bom.cdx.json").unlink()
-    with pytest.raises(NotTrueError, match=r"'bom\.cdx\.json', which the statement names, is missing"):
-        check_sealed(other, evidence, key.public_key(), None)
+    with pytest.raises(CheckFailed, match=r"'bom\.cdx\.json', which the statement names, is missing"):
+        check_signed(other, evidence, key.public_key(), None)
     (evidence / ENVELOPES).unlink()
     with pytest.raises(PoisonproofError, match="holds no signed evidence"):
-        check_sealed(other, evidence, key.public_key(), None)
+        check_signed(other, evidence, key.public_key(), None)
 
 
 def test_attest_anew_without_a_key_removes_the_old_signature(signed):
     _, evidence, _, facts = signed
-    attest(facts, evidence)
+    write(facts, evidence)
     assert not (evidence / ENVELOPES).exists()
 
 
@@ -543,7 +540,6 @@ def test_the_crosswalk_names_every_control_and_only_fields_that_there_are(made, 
     from poisonproof import BallotClassifier
     from poisonproof.ballots.maps import map_for
     from poisonproof.encoders.base import EncoderRecord
-    from poisonproof.evidence.bom import bom
 
     folder, facts = made
     few = data.load("digits").without(range(200, 1415))
@@ -558,7 +554,7 @@ def test_the_crosswalk_names_every_control_and_only_fields_that_there_are(made, 
         gathered.append(gather(tmp_path / name, dataset, verify(tmp_path / name, data=dataset)))
     files = {"statement": [], "bom": [], "test-result": [], "manifest": [], "model": []}
     for at, found in enumerate(gathered):
-        attest(found, tmp_path / str(at))
+        write(found, tmp_path / str(at))
         for name, file in (("statement", "statement.json"), ("bom", "bom.cdx.json"), ("test-result", None)):
             record = json.loads((tmp_path / str(at) / (file or "test-result.json")).read_text())
             files[name].append({**record["predicate"], **record} if name == "statement" else record)

@@ -9,8 +9,8 @@ from browsing import HOSTILE, browser, look, pytestmark  # noqa: F401
 from poisonproof import BallotClassifier, FiniteAggregationClassifier, data, verify
 from poisonproof.ballots.maps import map_for
 from poisonproof.display import percent
+from poisonproof.evidence.documents import page
 from poisonproof.evidence.facts import gather
-from poisonproof.evidence.page import page
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 

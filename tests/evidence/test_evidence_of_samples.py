@@ -19,12 +19,11 @@ from command_line import poisonproof
 from poisonproof import BallotClassifier, NeighborVoteClassifier, certify, load, run, verify
 from poisonproof.ballots.maps import map_for
 from poisonproof.core.certificate import Certificate
-from poisonproof.evidence.attest import attest
-from poisonproof.evidence.facts import NotTrueError, gather
-from poisonproof.evidence.page import page
-from poisonproof.evidence.sealed import check_sealed
-from poisonproof.evidence.statement import violation
+from poisonproof.evidence.documents import page, violation
+from poisonproof.evidence.facts import gather
+from poisonproof.evidence.signing import check_signed, write
 from poisonproof.system.files import open_arrays, sha256_of, write_arrays
+from poisonproof.verification.verdict import CheckFailed
 from resigning import rewritten, signed_anew
 from sample_voters import THREATS
 
@@ -67,7 +66,7 @@ def test_every_figure_is_counted_again(made):
 
 def test_every_form_is_valid_and_says_who_votes(made, tmp_path):
     folder, facts = made
-    attest(facts, tmp_path)
+    write(facts, tmp_path)
     for name in ("statement.json", "test-result.json"):
         Statement.copy_from_pb(json_format.Parse((tmp_path / name).read_text(), statement_pb2.Statement())).validate()
     record = json.loads((tmp_path / "statement.json").read_text())
@@ -98,7 +97,7 @@ def test_every_form_is_valid_and_says_who_votes(made, tmp_path):
 
 def test_a_statement_cannot_claim_both_kinds_of_voters_or_neither(made, tmp_path):
     _, facts = made
-    attest(facts, tmp_path)
+    write(facts, tmp_path)
     record = json.loads((tmp_path / "statement.json").read_text())
     both, neither = copy.deepcopy(record), copy.deepcopy(record)
     both["predicate"]["certificate"]["k"] = 50
@@ -134,12 +133,12 @@ def larger_half(record):
 )
 def test_a_signed_lie_is_refused_and_named(made, tmp_path, change, words):
     folder, facts = made
-    attest(facts, tmp_path, KEY)
-    said = check_sealed(folder, tmp_path, KEY.public_key(), facts)
+    write(facts, tmp_path, KEY)
+    said = check_signed(folder, tmp_path, KEY.public_key(), facts)
     assert f"is true of the run: {len(facts.artefacts)} files, {len(facts.certificate.premises)} premises." in said
     signed_anew(tmp_path, KEY, change)
-    with pytest.raises(NotTrueError, match=words):
-        check_sealed(folder, tmp_path, KEY.public_key(), facts)
+    with pytest.raises(CheckFailed, match=words):
+        check_signed(folder, tmp_path, KEY.public_key(), facts)
 
 
 def test_a_forged_run_yields_no_evidence(made, tmp_path):
@@ -159,13 +158,13 @@ def test_a_forged_run_yields_no_evidence(made, tmp_path):
         arrays = {key: array.copy() for key, array in arrays.items()}
         forge(arrays)
         write_arrays(forged / name, arrays, record)
-        with pytest.raises(NotTrueError, match=f"{name} was altered"):
+        with pytest.raises(CheckFailed, match=f"{name} was altered"):
             gather(forged, FEW, verify(forged, data=FEW))
         digests = {name: sha256_of(forged / name)}
         rewritten(forged, lambda manifest, digests=digests: manifest["files"].update(digests))
-        with pytest.raises(NotTrueError, match="NOT VERIFIED"):
+        with pytest.raises(CheckFailed, match="NOT VERIFIED"):
             gather(forged, FEW, verify(forged, data=FEW))
-        with pytest.raises(NotTrueError, match="do not follow from its votes"):
+        with pytest.raises(CheckFailed, match="do not follow from its votes"):
             gather(forged, FEW, facts.verdict)  # even by a verdict about another run
 
 

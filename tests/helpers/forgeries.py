@@ -81,8 +81,9 @@ from forging import (
     vote_for,
     with_contributors,
 )
+from poisonproof.ballots import verify as of_samples
 from poisonproof.core.certify import reachable_premise
-from poisonproof.verification import omissions as words
+from poisonproof.verification import fields as words
 
 COLUMNS = ("files", "data", "retrained")
 
@@ -165,10 +166,10 @@ FORGERIES = (
         both(lambda m: m.update(method="tight"), lambda f: f.update(method="tight")),
         "does not hold exact",
     ),
-    caught(
+    never(
         "a method nobody knows",
         both(lambda m: m.update(method="oracle"), lambda f: f.update(method="oracle")),
-        "does not know the method 'oracle'",
+        words.METHOD,
     ),
     caught(
         "the method in the manifest alone", edited(lambda m: m.update(method="tight")), 'method is stated as "tight"'
@@ -531,7 +532,7 @@ FORGERIES = (
     with_data(
         "ballots: one more near, certified anew",
         counts(one_more_near, recertify=True),
-        words.RECOUNT,
+        of_samples.RECOUNT,
         "the votes on test sample 3 are not what the data give",
         "ballots",
     ),
@@ -553,7 +554,7 @@ FORGERIES = (
     with_data(
         "ballots: the map of the settings and its premise",
         in_turn(election(map={"name": "numbers", "unit": 15.0}), reworded_map),
-        words.RECOUNT,
+        of_samples.RECOUNT,
         "are not what the data give",
         "ballots",
     ),
@@ -572,14 +573,14 @@ FORGERIES = (
     with_data(
         "ballots: a feature of a kept voter",
         kept_voters(lambda held: held["rows"].__setitem__((0, 0), 9)),
-        words.KEPT_VOTERS,
+        of_samples.KEPT_VOTERS,
         "the rows of the kept voters are not those of the data",
         "ballots",
     ),
     with_data(
         "ballots: rows of kept voters exchanged",
         kept_voters(lambda held: held["places"].__setitem__([0, 1], held["places"][[1, 0]])),
-        words.KEPT_VOTERS,
+        of_samples.KEPT_VOTERS,
         "the places of the kept voters are not those of the data",
         "ballots",
     ),
@@ -611,11 +612,14 @@ FORGERIES = (
         "ballots: the premises of the kept model", model(lambda m: m["premises"].pop()), "premises is stated", "ballots"
     ),
     with_data(
-        "ballots: another map kept", kept_map, words.KEPT_VOTERS, "the map that was kept is not the one", "ballots"
+        "ballots: another map kept", kept_map, of_samples.KEPT_VOTERS, "the map that was kept is not the one", "ballots"
     ),
-    with_data("neighbours: another map kept", kept_map, words.KEPT_VOTERS, "the map that was kept", "neighbours"),
+    with_data("neighbours: another map kept", kept_map, of_samples.KEPT_VOTERS, "the map that was kept", "neighbours"),
     never(
-        "ballots: dropped samples of the kept model", model(lambda m: m.update(n_dropped_=3)), words.OF_MODEL, "ballots"
+        "ballots: dropped samples of the kept model",
+        model(lambda m: m.update(n_dropped_=3)),
+        of_samples.OF_MODEL,
+        "ballots",
     ),
     caught(
         "ballots: premises of the manifest alone",
@@ -638,7 +642,7 @@ FORGERIES = (
     with_data(
         "ballots: the number of features",
         reworded("number-of-features", 3),
-        words.BEFOREHAND_OF_SAMPLES,
+        of_samples.BEFOREHAND,
         "the premise 'number-of-features' states 3",
         "ballots",
     ),
@@ -707,21 +711,21 @@ FORGERIES = (
     with_data(
         "ballots: how samples are read, everywhere",
         samples_are_read(dtype="uint8"),
-        words.READ_AS,
+        of_samples.READ_AS,
         "samples are read as",
         "ballots",
     ),
     with_data(
         "contributors: the number of training samples",
         edited(lambda m: m.update(n_train=60_000)),
-        words.N_TRAIN,
+        of_samples.N_TRAIN,
         "n_train is stated as 60000",
         "contributors",
     ),
     with_data(
         "contributors: one more near, radii kept",
         counts(lambda held, said: held["near"].__setitem__((0, 0), 1 - held["near"][0, 0])),
-        words.RECOUNT,
+        of_samples.RECOUNT,
         "are not what the data give|but the votes give",
         "contributors",
     ),

@@ -22,6 +22,7 @@ from poisonproof import (
 )
 from poisonproof.ballots.maps import map_for
 from poisonproof.ballots.tallies import Ballots
+from poisonproof.ballots.verify import map_in_words
 from poisonproof.core.votes import labels_to_json
 from poisonproof.data import ReadOptions
 from poisonproof.estimators.prepared import prepare
@@ -43,7 +44,6 @@ from poisonproof.system.files import (
     write_whole,
 )
 from poisonproof.training.member_files import dumped, load_members, members_file, save_members
-from poisonproof.verification.recount import map_in_words
 
 DIGITS = data.load("digits")
 DATA = data.Dataset.of(

@@ -4,8 +4,7 @@ import base64
 import json
 
 from poisonproof.evidence import signing
-from poisonproof.evidence.attest import ENVELOPES
-from poisonproof.evidence.statement import PAYLOAD
+from poisonproof.evidence.signing import ENVELOPES
 from poisonproof.system.files import read_record, write_record
 
 
@@ -16,7 +15,7 @@ def signed_anew(evidence, key, change):
     change(record)
     body = (json.dumps(record, indent=1) + "\n").encode()
     (evidence / "statement.json").write_bytes(body)
-    lines[0] = json.dumps(signing.sign(body, PAYLOAD, key))
+    lines[0] = json.dumps(signing.sign(body, key))
     (evidence / ENVELOPES).write_text("\n".join(lines) + "\n")
 
 

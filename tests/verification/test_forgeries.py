@@ -10,8 +10,9 @@ import pytest
 from forgeries import COLUMNS, FORGERIES, Caught
 from forging import make_runs, sign
 from poisonproof import verify
-from poisonproof.evidence.facts import NotTrueError, gather
+from poisonproof.evidence.facts import gather
 from poisonproof.system.files import open_arrays, read_record, sha256_of, write_arrays, write_record
+from poisonproof.verification.verdict import CheckFailed
 
 BY_NAME = {forgery.name: forgery for forgery in FORGERIES}
 LINKS = ("a link in place of",)  # a link cannot be signed
@@ -55,7 +56,7 @@ def test_a_forgery_is_caught_or_named_as_unchecked(runs, tmp_path, name):
         if isinstance(expected, Caught):
             assert verdict.exit_code == 3, f"{column}: {verdict}"
             assert re.search(expected.words, str(verdict)), f"{column}: {verdict}"
-            with pytest.raises(NotTrueError, match="NOT VERIFIED"):  # and so it yields no evidence
+            with pytest.raises(CheckFailed, match="NOT VERIFIED"):  # and so it yields no evidence
                 gather(folder, data, verdict)
         else:
             assert verdict.exit_code in ((5,) if column == "files" else (0, 5)), f"{column}: {verdict}"

@@ -27,14 +27,14 @@ from poisonproof import (
     run,
     verify,
 )
+from poisonproof.ballots.verify import write_ballots, write_neighbours
 from poisonproof.cli.main import app
 from poisonproof.core import theorem2
 from poisonproof.core.spread import SpreadArrays
 from poisonproof.errors import PoisonproofError
-from poisonproof.verification import formal, hints
-from poisonproof.verification.run_off_witness import write_run_off
+from poisonproof.verification import formal, proof_search
+from poisonproof.verification.formal import Setting, write_ensemble, write_run_off
 from poisonproof.verification.theorem import read_spread
-from poisonproof.verification.witness import Electorate, write_ballots, write_ensemble, write_neighbours
 from runoff_oracle import as_array, elect, random_case, smallest_attack_trying_everything
 
 ROOT = Path(__file__).parents[2]
@@ -85,8 +85,8 @@ def map_of(spread):
     return read_spread(record, spread.n_subsets, "the spread")
 
 
-def electorate(votes, **options):
-    return Electorate(map_of(votes.spread), len(votes.classes), votes.classes_inferred, **options)
+def setting(votes, **options):
+    return Setting(map_of(votes.spread), len(votes.classes), votes.classes_inferred, **options)
 
 
 # What the proofs are
@@ -172,7 +172,7 @@ def test_nothing_that_brute_force_breaks_is_accepted(checker, unseen):
             accepted = answers(
                 checker,
                 write_ensemble,
-                electorate(votes, tight=True),
+                setting(votes, tight=True),
                 np.repeat(matrix, len(sizes), axis=0),
                 np.full(len(sizes), p),
                 sizes,
@@ -313,7 +313,7 @@ def test_no_run_off_that_brute_force_breaks_is_accepted(checker):
         for p in range(3):
             file = io.BytesIO()
             ranked = np.repeat(as_array(rankings, 3)[None], len(sizes), axis=0)
-            write_run_off(file, electorate(votes), ranked, np.full(len(sizes), p), sizes)
+            write_run_off(file, setting(votes), ranked, np.full(len(sizes), p), sizes)
             by_members += file.getvalue().count(b"members")
             ran = ask(checker, file.getvalue())
             accepted = np.array([line.endswith(b"accepted") for line in ran.stdout.splitlines()[:-1]])
@@ -369,7 +369,7 @@ def test_overlapping_spreads_are_proved_by_groups(checker):
     plain, tight = certify(votes), certify(votes, "tight")
     assert (tight.radius > plain.radius).any()
     file = io.BytesIO()
-    write_ensemble(file, electorate(votes, tight=True), matrix, tight.prediction, tight.radius)
+    write_ensemble(file, setting(votes, tight=True), matrix, tight.prediction, tight.radius)
     assert b" groups " in file.getvalue()
     ran = ask(checker, file.getvalue())
     assert ran.returncode == 0, ran.stdout
@@ -405,7 +405,7 @@ def test_a_broken_kernel_is_caught(checker, what):
     prediction, _, _, radius = found
     wrong = (radius > right.radius) | (prediction != right.prediction)
     assert wrong.any()
-    accepted = answers(checker, write_ensemble, electorate(votes), matrix, prediction, radius)
+    accepted = answers(checker, write_ensemble, setting(votes), matrix, prediction, radius)
     assert (accepted == ~wrong).all()
 
 
@@ -610,7 +610,7 @@ def test_tight_radii_without_a_proof_are_not_passed_over(checker, saved, monkeyp
     assert verdict.word == "CONSISTENT", verdict
     assert "dual bounds, trees and groups" in verdict.verdict
     assert (tight.radius > certify(votes).radius).any()
-    monkeypatch.setattr("poisonproof.verification.witness.prove", lambda *given: None)
+    monkeypatch.setattr("poisonproof.verification.formal.prove", lambda *given: None)
     verdict = verify(folder / "tight.npz", votes=folder / "votes.npy", formal=True)
     assert verdict.word == "NOT VERIFIED"
     assert "cannot check formal" in verdict.verdict
@@ -671,6 +671,6 @@ def test_the_search_finds_duals_and_trees(saved):
     _, votes = saved
     tight = certify(votes, "tight", n_jobs=1)
     file = io.BytesIO()
-    write_ensemble(file, electorate(votes, tight=True), votes.matrix, tight.prediction, tight.radius)
+    write_ensemble(file, setting(votes, tight=True), votes.matrix, tight.prediction, tight.radius)
     assert set(re.findall(rb"tree (\w+)", file.getvalue())) == {b"dual", b"branch"}
-    assert hints.GRID == 256
+    assert proof_search.GRID == 256

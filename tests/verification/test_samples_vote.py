@@ -14,11 +14,10 @@ from poisonproof.ballots.maps import map_for
 from poisonproof.ballots.neighbor_radii import certify_order
 from poisonproof.ballots.radii import certify_counts, certify_voices
 from poisonproof.ballots.tallies import Voices
+from poisonproof.ballots.verify_arithmetic import STEPS, Rule, by_ballots, by_neighbours, by_voices, cosine_steps
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.system.files import open_arrays, read_record, write_arrays
-from poisonproof.verification import omissions
-from poisonproof.verification.recount import STEPS, cosine_steps
-from poisonproof.verification.sample_theorems import Rule, by_ballots, by_neighbours, by_voices
+from poisonproof.verification import fields
 from tables import wine_rows, write_csv
 
 NAMES = ("prediction", "runner_up", "margin", "insert", "remove", "label_flip", "modify")
@@ -122,7 +121,7 @@ def test_a_run_is_verified_with_its_data_and_consistent_without(made):
     assert "counted again in the map that is stated" in verdict.verdict
     alone = verify(made)
     assert alone.word == "CONSISTENT", str(alone)
-    assert "No vote was counted again." in alone.verdict
+    assert "No vote was made again." in alone.verdict
     assert "that the votes are those of the data in the map that is stated" in alone.unchecked
     some = verify(made, data=FEW, sample=5)
     assert some.word == "VERIFIED"
@@ -152,7 +151,7 @@ def test_the_origin_of_a_loose_certificate_is_checked_or_named(made):
         verdict = verify(lie, votes=made / name)
         assert verdict.word == word, str(verdict)
         if word == "CONSISTENT":
-            assert omissions.ORIGIN in verdict.unchecked
+            assert fields.ORIGIN in verdict.unchecked
         else:
             assert "control the training machine is stated as 1" in verdict.verdict
 

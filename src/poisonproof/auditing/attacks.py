@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -40,8 +40,27 @@ class Poison:
     groups: tuple[Any, ...] | None = None
 
 
+class Rows(NamedTuple):
+    """Training samples with their labels, and the contributor of each if there are any."""
+
+    X: Any
+    labels: list[Any]
+    groups: list[Any] | None
+
+
+def apply_poison(rows: Rows, poison: Poison) -> Rows:
+    """The training data after the attack: what was added stands at the end."""
+    stay = np.setdiff1d(np.arange(len(rows.labels)), poison.removed)
+    X, labels = take_rows(rows.X, stay), [rows.labels[row] for row in stay]
+    groups = None if rows.groups is None else [rows.groups[row] for row in stay]
+    if poison.added is None:
+        return Rows(X, labels, groups)
+    more = None if groups is None else [*groups, *(poison.groups or ())]
+    return Rows(join_rows(X, poison.added), [*labels, *poison.labels], more)
+
+
 @dataclass(frozen=True, eq=False)
-class Scene:
+class AttackContext:
     """What the attacker sees: training data, split, votes and certificate of the targets."""
 
     X: Any
@@ -115,13 +134,13 @@ class Scene:
                 break
         return units
 
-    def land(self, base: Any, label: Any, partitions: Sequence[int]) -> tuple[Any, tuple[Any, ...] | None] | None:
+    def craft(self, base: Any, label: Any, partitions: Sequence[int]) -> tuple[Any, tuple[Any, ...] | None] | None:
         """Variants of one sample, one for each of these partitions; None if the search does not find them.
 
         ``base`` is one row. With contributors the id is searched, and each brings several copies.
         """
         if self.groups is not None:
-            return self._land_contributors(base, partitions)
+            return self._craft_contributors(base, partitions)
         landed: dict[int, Any] = {}
         count = min(4096, CANDIDATES_PER_PARTITION * self.n_partitions)
         for attempt in range(ROUNDS):
@@ -135,7 +154,7 @@ class Scene:
                 return _stacked([landed[j] for j in partitions]), None
         return None
 
-    def _land_contributors(self, base: Any, partitions: Sequence[int]) -> tuple[Any, tuple[Any, ...]] | None:
+    def _craft_contributors(self, base: Any, partitions: Sequence[int]) -> tuple[Any, tuple[Any, ...]] | None:
         names = [f"attacker {number}" for number in range(ROUNDS * self.n_partitions)]
         where = self.split.partitions(NumberSamples(np.zeros((len(names), 1))), self.n_partitions, groups=names)
         rows, groups = [], []
@@ -177,68 +196,68 @@ class Scene:
         return rows
 
 
-def remove(scene: Scene, target: int, size: int) -> Poison | None:
+def remove(context: AttackContext, target: int, size: int) -> Poison | None:
     """Take away the samples that hold the prediction."""
-    units = scene.supporters(target, size)
+    units = context.supporters(target, size)
     return Poison(len(units), np.concatenate(units)) if units else None
 
 
-def insert(scene: Scene, target: int, size: int) -> Poison | None:
+def insert(context: AttackContext, target: int, size: int) -> Poison | None:
     """Add the target itself, all but unchanged, under the rival's label, where it counts most."""
-    return _inserted(scene, target, size, _one(scene.targets, target))
+    return _inserted(context, target, size, _one(context.targets, target))
 
 
-def flip(scene: Scene, target: int, size: int) -> Poison | None:
+def flip(context: AttackContext, target: int, size: int) -> Poison | None:
     """Give the samples that hold the prediction the rival's label."""
-    cost = scene.split.cost("label_flip")
-    units = scene.supporters(target, size // cost)
-    return _rewritten(scene, units, scene.rival(target), cost) if units else None
+    cost = context.split.cost("label_flip")
+    units = context.supporters(target, size // cost)
+    return _rewritten(context, units, context.rival(target), cost) if units else None
 
 
-def modify(scene: Scene, target: int, size: int) -> Poison | None:
+def modify(context: AttackContext, target: int, size: int) -> Poison | None:
     """Turn samples that hold the prediction into the target under the rival's label, in other partitions."""
-    cost = scene.split.cost("modify")
-    units = scene.supporters(target, size // cost)
+    cost = context.split.cost("modify")
+    units = context.supporters(target, size // cost)
     if not units:
         return None
-    if scene.groups is not None:
+    if context.groups is not None:
         rows = np.concatenate(units)
-        owners = tuple(scene.groups[row] for row in rows)
-        added = scene._variants(_one(scene.targets, target), len(rows), 0)
-        return Poison(len(units), rows, added, (scene.rival(target),) * len(rows), owners)
-    landed = _inserted(scene, target, len(units), _one(scene.targets, target))
+        owners = tuple(context.groups[row] for row in rows)
+        added = context._variants(_one(context.targets, target), len(rows), 0)
+        return Poison(len(units), rows, added, (context.rival(target),) * len(rows), owners)
+    landed = _inserted(context, target, len(units), _one(context.targets, target))
     if landed is None:
         return None
     return Poison(cost * len(units), np.concatenate(units), landed.added, landed.labels)
 
 
-def collide(scene: Scene, target: int, size: int) -> Poison | None:
+def collide(context: AttackContext, target: int, size: int) -> Poison | None:
     """Samples of the rival's class pulled over to the target until they nearly collide with it."""
-    rows = np.flatnonzero([label == scene.rival(target) for label in scene.labels])
-    if not scene.dense or len(rows) == 0:
+    rows = np.flatnonzero([label == context.rival(target) for label in context.labels])
+    if not context.dense or len(rows) == 0:
         return None
-    base = scene.X[[scene.nearest(target, rows)]]
-    mixed = 0.7 * scene.targets[[target]].astype(np.float64) + 0.3 * base.astype(np.float64)
-    if scene.split.kind == "pixel-sum":
+    base = context.X[[context.nearest(target, rows)]]
+    mixed = 0.7 * context.targets[[target]].astype(np.float64) + 0.3 * base.astype(np.float64)
+    if context.split.kind == "pixel-sum":
         mixed = np.round(mixed)
-    return _inserted(scene, target, size, mixed.astype(scene.X.dtype))
+    return _inserted(context, target, size, mixed.astype(context.X.dtype))
 
 
-def backdoor(scene: Scene, target: int, size: int) -> Poison | None:
+def backdoor(context: AttackContext, target: int, size: int) -> Poison | None:
     """Training samples that carry a trigger, under the rival's label; meant for targets that carry it too."""
-    if not scene.dense:
+    if not context.dense:
         return None
-    rows = np.flatnonzero([label != scene.rival(target) for label in scene.labels])
+    rows = np.flatnonzero([label != context.rival(target) for label in context.labels])
     if len(rows) == 0:
         return None
-    base = with_trigger(scene.X[[int(scene.rng.choice(rows))]])
-    return _inserted(scene, target, size, base)
+    base = with_trigger(context.X[[int(context.rng.choice(rows))]])
+    return _inserted(context, target, size, base)
 
 
-def degenerate(scene: Scene, target: int, size: int) -> Poison | None:
+def degenerate(context: AttackContext, target: int, size: int) -> Poison | None:
     """Rows that break careless learners: all zero, constant, or as large as numbers get; an empty or endless text."""
-    base: Any = _one(scene.X, 0)
-    choice = int(scene.rng.integers(3))
+    base: Any = _one(context.X, 0)
+    choice = int(context.rng.integers(3))
     if is_frame(base):
         base = base.copy()
         for column in base.columns:
@@ -248,42 +267,42 @@ def degenerate(scene: Scene, target: int, size: int) -> Poison | None:
         base = base * 0 if choice == 0 else base * (1e300 if choice == 1 else -1.0)
     elif isinstance(base, list):
         base = ["" if choice == 0 else "poison " * (1 if choice == 1 else 2000)]
-    elif not scene.dense:
+    elif not context.dense:
         return None
     elif base.dtype == np.uint8:
         base = np.full_like(base, (0, 255, 128)[choice])
     else:
-        largest = 2.0**40 if scene.split.kind == "pixel-sum" else 1e150
+        largest = 2.0**40 if context.split.kind == "pixel-sum" else 1e150
         base = np.full(base.shape, (0.0, largest, -largest)[choice])
-    return _inserted(scene, target, size, base)
+    return _inserted(context, target, size, base)
 
 
-def duplicates(scene: Scene, target: int, size: int) -> Poison | None:
+def duplicates(context: AttackContext, target: int, size: int) -> Poison | None:
     """One rival sample over and over: ten times as many copies as a partition holds, all in one partition."""
-    rows = np.flatnonzero([label == scene.rival(target) for label in scene.labels])
+    rows = np.flatnonzero([label == context.rival(target) for label in context.labels])
     if len(rows) == 0:
         return None
-    copies = [scene.nearest(target, rows)] * (FLOOD * _usual(scene))
-    label = scene.labels[copies[0]]
-    groups = None if scene.groups is None else ("attacker",) * len(copies)
-    cost = 1 if scene.groups is not None else len(copies)
-    return Poison(cost, np.zeros(0, np.int64), take_rows(scene.X, copies), (label,) * len(copies), groups)
+    copies = [context.nearest(target, rows)] * (FLOOD * _usual(context))
+    label = context.labels[copies[0]]
+    groups = None if context.groups is None else ("attacker",) * len(copies)
+    cost = 1 if context.groups is not None else len(copies)
+    return Poison(cost, np.zeros(0, np.int64), take_rows(context.X, copies), (label,) * len(copies), groups)
 
 
-def flood(scene: Scene, target: int, size: int) -> Poison | None:
+def flood(context: AttackContext, target: int, size: int) -> Poison | None:
     """The worst partition filled with the target under the rival's label, to ten times its size."""
-    partition = scene.worst_partitions(target, 1)
-    count = FLOOD * _usual(scene)
-    poison = _inserted(scene, target, 1, _one(scene.targets, target), partition)
+    partition = context.worst_partitions(target, 1)
+    count = FLOOD * _usual(context)
+    poison = _inserted(context, target, 1, _one(context.targets, target), partition)
     if poison is None:
         return None
     copies = list(range(len(poison.labels))) * (count // len(poison.labels) + 1)
     groups = None if poison.groups is None else tuple(poison.groups[at] for at in copies)
-    cost = 1 if scene.groups is not None else len(copies)
+    cost = 1 if context.groups is not None else len(copies)
     return Poison(cost, poison.removed, take_rows(poison.added, copies), poison.labels[:1] * len(copies), groups)
 
 
-ATTACKS: dict[str, Callable[[Scene, int, int], Poison | None]] = {
+ATTACKS: dict[str, Callable[[AttackContext, int, int], Poison | None]] = {
     "remove": remove,
     "insert": insert,
     "flip": flip,
@@ -306,27 +325,27 @@ def with_trigger(images: NDArray[Any]) -> NDArray[Any]:
 
 
 def _inserted(
-    scene: Scene, target: int, size: int, base: Any, partitions: Sequence[int] | None = None
+    context: AttackContext, target: int, size: int, base: Any, partitions: Sequence[int] | None = None
 ) -> Poison | None:
-    wanted = partitions or scene.worst_partitions(target, size)
-    label = scene.rival(target)
-    landed = scene.land(base, label, wanted) if wanted else None
+    wanted = partitions or context.worst_partitions(target, size)
+    label = context.rival(target)
+    landed = context.craft(base, label, wanted) if wanted else None
     if landed is None:
         return None
     added, groups = landed
     return Poison(len(wanted), np.zeros(0, np.int64), added, (label,) * count_rows(added), groups)
 
 
-def _rewritten(scene: Scene, units: list[NDArray[np.int64]], label: Any, cost: int) -> Poison:
+def _rewritten(context: AttackContext, units: list[NDArray[np.int64]], label: Any, cost: int) -> Poison:
     """These samples under another label."""
     rows = np.concatenate(units)
-    groups = None if scene.groups is None else tuple(scene.groups[row] for row in rows)
-    return Poison(cost * len(units), rows, take_rows(scene.X, rows), (label,) * len(rows), groups)
+    groups = None if context.groups is None else tuple(context.groups[row] for row in rows)
+    return Poison(cost * len(units), rows, take_rows(context.X, rows), (label,) * len(rows), groups)
 
 
-def _usual(scene: Scene) -> int:
+def _usual(context: AttackContext) -> int:
     """How many samples a partition usually holds, at least one."""
-    return max(1, len(scene.labels) // scene.n_partitions)
+    return max(1, len(context.labels) // context.n_partitions)
 
 
 def _one(X: Any, row: int) -> Any:

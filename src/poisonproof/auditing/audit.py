@@ -10,22 +10,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from poisonproof.auditing.attacks import (
-    ATTACKS,
-    Poison,
-    Scene,
-    with_trigger,
-)
-from poisonproof.auditing.report import Attack, AuditReport, few
-from poisonproof.auditing.sample_audit import audit_samples
-from poisonproof.ballots.classifiers import BallotClassifier, NeighborVoteClassifier, SampleVoteClassifier
+from poisonproof import registry
+from poisonproof.auditing.attacks import ATTACKS, AttackContext, Poison, Rows, apply_poison, with_trigger
 from poisonproof.core.certify import Certificate, certify
+from poisonproof.display import shown
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.estimators.prepared import Prepared, prepare
@@ -39,8 +34,162 @@ GROWTH = 1.3
 LARGEST = 3
 
 
+@dataclass(frozen=True)
+class Attack:
+    """One attack that was carried out.
+
+    ``reach`` is the number of partitions it touched, never more than ``size``, and a prediction whose radius is
+    at least the reach must not move.
+    """
+
+    kind: str
+    target: int
+    size: int
+    reach: int
+    radius: int
+    moved: bool
+    retrained: int
+    violations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What an audit did and found.
+
+    Attributes
+    ----------
+    attacks : tuple of Attack
+    radius : array (targets,)
+        The certified radius of each target; the second half carries a backdoor's trigger, where there is one.
+    smallest : array (targets,)
+        Size of the smallest attack that really moved each prediction; 0 where none did.
+    bystanders : int
+        Base classifiers that no poison reached and that were trained again to see whether they moved.
+    seed : int
+    unit : str
+        What sizes count.
+    """
+
+    attacks: tuple[Attack, ...]
+    radius: NDArray[np.int64]
+    smallest: NDArray[np.int64]
+    bystanders: int
+    seed: int
+    unit: str
+    of_samples: bool = False
+    """Whether training samples vote; then bystanders are other targets that were asked."""
+
+    @property
+    def violations(self) -> tuple[Attack, ...]:
+        """Attacks that the certificate excludes and that worked all the same."""
+        return tuple(attack for attack in self.attacks if attack.violations)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was violated."""
+        return not self.violations
+
+    def by_kind(self) -> dict[str, dict[str, int]]:
+        """For each kind of attack: how many were run, how many moved the prediction, how many violations."""
+        kinds = dict.fromkeys(attack.kind for attack in self.attacks)
+        return {
+            kind: {
+                "attacks": len(of_kind),
+                "moved": sum(attack.moved for attack in of_kind),
+                "violations": sum(bool(attack.violations) for attack in of_kind),
+            }
+            for kind in kinds
+            if (of_kind := [attack for attack in self.attacks if attack.kind == kind])
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain values, for a file."""
+        return {
+            "ok": self.ok,
+            "seed": self.seed,
+            "unit": self.unit,
+            "n_attacks": len(self.attacks),
+            "by_kind": self.by_kind(),
+            "retrained": sum(attack.retrained for attack in self.attacks),
+            "bystanders": self.bystanders,
+            "radius": self.radius.tolist(),
+            "smallest": self.smallest.tolist(),
+            "violations": [vars(attack) for attack in self.violations],
+        }
+
+    def __str__(self) -> str:
+        moved = sum(attack.moved for attack in self.attacks)
+        how = "all votes counted again" if self.of_samples else "retraining"
+        lines = [
+            f"{len(self.attacks)} attacks on {len(self.radius)} predictions, each with {how}: {moved} moved the "
+            f"prediction, {len(self.violations)} against the certificate.",
+            f"{self.bystanders} times another target was asked after an attack, and judged by its own radius."
+            if self.of_samples
+            else f"{sum(attack.retrained for attack in self.attacks)} base classifiers retrained; {self.bystanders} "
+            "that no poison reached were retrained too and compared to the bit.",
+        ]
+        hit = self.smallest > 0
+        if hit.any():
+            gap = float(np.median(self.smallest[hit] / (self.radius[hit] + 1)))
+            lines.append(
+                f"{int(hit.sum())} predictions were moved by some attack; the smallest took {gap:.2f} times the least "
+                "size that the certificate does not exclude (median)."
+            )
+        for attack in self.violations:
+            lines += [f"VIOLATION: {words} ({_case(attack, self.seed)})" for words in attack.violations]
+        return "\n".join(map(shown, lines))
+
+
+def abbreviate(indices: NDArray[np.int64]) -> str:
+    """The first of some numbers."""
+    return ", ".join(str(int(index)) for index in indices[:5]) + (", …" if len(indices) > 5 else "")
+
+
+def _case(attack: Attack, seed: int) -> str:
+    return (
+        f"again: the same targets, kinds=['{attack.kind}'], sizes=[{attack.size}], seed={seed}; "
+        f"target {attack.target}, radius {attack.radius}"
+    )
+
+
+class Request(NamedTuple):
+    """What is to be attacked, how, and which base classifiers are watched meanwhile."""
+
+    targets: list[int]
+    kinds: list[str] | None
+    sizes: Sequence[int] | None
+    method: str
+    bystanders: int
+    all_every: int
+    seed: int
+
+
+class Audited(Protocol):
+    """A fitted model under attack: `EnsembleAudit`, or `poisonproof.ballots.attacks.SampleAudit`.
+
+    ``counted_kinds`` are the kinds of attack whose size is one of the radius itself.
+    """
+
+    kinds: ClassVar[Sequence[str]]
+    counted_kinds: ClassVar[Sequence[str]]
+    of_samples: ClassVar[bool]
+    certificate: Certificate
+    n_targets: int
+    n_untouched: int
+
+    def __init__(self, model: Any, rows: Rows, X_test: Any, request: Request) -> None: ...
+
+    def suits(self, target: int, kind: str) -> bool:
+        """Whether this kind of attack is tried on this target."""
+        ...
+
+    def escalate(self, kind: str, target: int) -> list[Attack]:
+        """Attacks of growing size, the first as large as the radius, or of the sizes that were asked for."""
+        ...
+
+
 def audit(
-    model: FiniteAggregationClassifier | SampleVoteClassifier,
+    model: Any,
     X: Any,
     y: Any,
     X_test: Any,
@@ -69,7 +218,7 @@ def audit(
     targets : int or row numbers
         How many test samples to attack, or which.
     kinds : names, optional
-        Of `poisonproof.auditing.attacks.ATTACKS`, or `SAMPLE_ATTACKS` where samples vote; default all that the data
+        Of `poisonproof.auditing.attacks.ATTACKS`, or `poisonproof.ballots.attacks.ATTACKS`; default all that the data
         allows.
     sizes : attack sizes, optional
         Instead of the growing ones.
@@ -82,94 +231,102 @@ def audit(
     seed : int
         Of the choice of targets and of everything random in the attacks.
     """
-    if isinstance(model, SampleVoteClassifier):
-        if not isinstance(model, BallotClassifier | NeighborVoteClassifier):
+    chosen = None if kinds is None else list(kinds)
+    if isinstance(model, FiniteAggregationClassifier):
+        under_attack: type[Audited] = EnsembleAudit
+        if method not in ("finite-aggregation", "dpa-bound", "tight"):
             raise PoisonproofError(
-                f"An audit attacks base classifiers, ballots or neighbors. Got {type(model).__name__}."
+                f"An audit puts certificates of the plurality vote to the test. Got method {method!r}.",
+                code="audit.method",
             )
+    else:
+        if type(model).__name__ not in registry.names("audits"):
+            raise PoisonproofError(
+                f"An audit attacks base classifiers, ballots or neighbors. Got {type(model).__name__}.",
+                code="audit.model",
+            )
+        under_attack = registry.find("audits", type(model).__name__)
         if method != "finite-aggregation":
-            raise PoisonproofError(f"Method {method!r} is of base classifiers, and here training samples vote.")
-        plain = take_rows(X_test, _chosen(targets, count_rows(X_test), seed))
-        return audit_samples(model, X, y, groups, plain, None if kinds is None else list(kinds), sizes, seed)
-    if method not in ("finite-aggregation", "dpa-bound", "tight"):
-        raise PoisonproofError(f"An audit puts certificates of the plurality vote to the test. Got method {method!r}.")
-    chosen = list(ATTACKS) if kinds is None else list(kinds)
-    for kind in chosen:
-        if kind not in ATTACKS:
-            raise PoisonproofError(f"An attack is one of {list(ATTACKS)}. Got {kind!r} instead.")
-    course = _Course(model, X, y, groups, X_test, _Wanted(targets, chosen, method, bystanders, all_every, seed))
-    done: list[Attack] = []
-    plan = [(target, kind) for target in range(course.n_targets) for kind in chosen if course.suits(target, kind)]
-    for target, kind in counted(plan, len(plan)):
-        done += course.climb(kind, target, sizes)
-    smallest = np.zeros(course.n_targets, np.int64)
+            raise PoisonproofError(
+                f"Method {method!r} is of base classifiers, and here training samples vote.", code="audit.method"
+            )
+    for kind in chosen or ():
+        if kind not in under_attack.kinds:
+            raise PoisonproofError(
+                f"An attack here is one of {list(under_attack.kinds)}. Got {kind!r} instead.", code="audit.kind"
+            )
+    rows = Rows(
+        X if hasattr(X, "shape") or isinstance(X, list) else np.asarray(X),
+        one_by_one(y),
+        None if groups is None else list(groups),
+    )
+    request = Request(_chosen(targets, count_rows(X_test), seed), chosen, sizes, method, bystanders, all_every, seed)
+    audited = under_attack(model, rows, X_test, request)
+    plan = [
+        (target, kind)
+        for target in range(audited.n_targets)
+        for kind in chosen or under_attack.kinds
+        if audited.suits(target, kind)
+    ]
+    done = [attack for target, kind in counted(plan, len(plan)) for attack in audited.escalate(kind, target)]
+    smallest = np.zeros(audited.n_targets, np.int64)
     for attack in done:
-        if attack.moved and (smallest[attack.target] == 0 or attack.size < smallest[attack.target]):
+        known = smallest[attack.target]
+        if attack.moved and attack.kind in audited.counted_kinds and (known == 0 or attack.size < known):
             smallest[attack.target] = attack.size
-    certificate = course.certificate
-    return AuditReport(tuple(done), certificate.radius, smallest, course.n_bystanders, seed, certificate.unit)
+    certificate = audited.certificate
+    return AuditReport(
+        tuple(done),
+        certificate.radius,
+        smallest,
+        audited.n_untouched,
+        seed,
+        certificate.unit,
+        of_samples=audited.of_samples,
+    )
 
 
-class _Wanted(NamedTuple):
-    """What is to be attacked, how, and which base classifiers are watched meanwhile."""
-
-    targets: int | Sequence[int]
-    kinds: list[str]
-    method: str
-    bystanders: int
-    all_every: int
-    seed: int
-
-
-class _Course:
+class EnsembleAudit:
     """A fitted ensemble, its targets, and attacks upon them."""
 
-    def __init__(
-        self,
-        model: FiniteAggregationClassifier,
-        X: Any,
-        y: Any,
-        groups: Any,
-        X_test: Any,
-        wanted: _Wanted,
-    ) -> None:
-        self.X, self.labels = X if hasattr(X, "shape") or isinstance(X, list) else np.asarray(X), one_by_one(y)
-        self.groups = None if groups is None else list(groups)
-        self.wanted = wanted
-        self.n_bystanders = self.n_attacks = 0
-        self.base = base = self._prepare(model, self.X, self.labels, self.groups)
-        self.labels = named(self.labels, base.classes)
+    kinds: ClassVar[Sequence[str]] = tuple(ATTACKS)
+    counted_kinds: ClassVar[Sequence[str]] = tuple(ATTACKS)
+    of_samples: ClassVar[bool] = False
+
+    def __init__(self, model: Any, rows: Rows, X_test: Any, request: Request) -> None:
+        self.request = request
+        self.n_untouched = self.n_attacks = 0
+        self.base = base = self._prepare(model, rows)
+        self.rows = rows._replace(labels=named(rows.labels, base.classes))
         # The class list is a premise: the attacks are judged with it as it stands.
         self.model = clone(model).set_params(classes=base.classes.tolist())
-        plain = take_rows(X_test, _chosen(wanted.targets, count_rows(X_test), wanted.seed))
+        plain = take_rows(X_test, request.targets)
         self.n_plain = count_rows(plain)
-        triggered = "backdoor" in wanted.kinds and isinstance(plain, np.ndarray) and plain.dtype.kind in "iuf"
+        numbers = isinstance(plain, np.ndarray) and plain.dtype.kind in "iuf"
+        triggered = numbers and (request.kinds is None or "backdoor" in request.kinds)
         self.targets = join_rows(plain, with_trigger(plain)) if triggered else plain
+        self.n_targets = count_rows(self.targets)
         self.split, self.spread = base.split, base.spread
         self.test = self.split.samples(self.targets)
         self.votes = self._retrained(base, np.arange(len(base.digests)))
-        self.certificate: Certificate = certify(base.votes(self.votes), wanted.method)  # type: ignore[call-overload]
+        self.certificate: Certificate = certify(base.votes(self.votes), request.method)  # type: ignore[call-overload]
         self.partition = self.split.partitions(
-            base.data.samples, self.spread.n_partitions, label_cells(self.labels), self.groups
+            base.data.samples, self.spread.n_partitions, label_cells(self.rows.labels), rows.groups
         )
-
-    @property
-    def n_targets(self) -> int:
-        return count_rows(self.targets)
 
     def suits(self, target: int, kind: str) -> bool:
         """A backdoor is tried on targets that carry the trigger, everything else on those that do not."""
         return (target >= self.n_plain) == (kind == "backdoor")
 
-    def climb(self, kind: str, target: int, sizes: Sequence[int] | None) -> list[Attack]:
-        """Attacks of growing size, the first as large as the radius."""
-        radius = int(self.certificate.radius[target])
+    def escalate(self, kind: str, target: int) -> list[Attack]:
+        """Attacks of growing size, the first as large as the radius, or of the sizes that were asked for."""
+        radius, sizes = int(self.certificate.radius[target]), self.request.sizes
         if sizes is not None:
-            return [attack for size in sizes if (attack := self.attack(kind, target, size))]
+            return [attack for size in sizes if (attack := self._attack(kind, target, size))]
         done: list[Attack] = []
         size = max(1, radius)
         while size <= LARGEST * (radius + 2):
-            attack = self.attack(kind, target, size)
+            attack = self._attack(kind, target, size)
             if attack is None:
                 break
             done.append(attack)
@@ -178,21 +335,11 @@ class _Course:
             size = radius + 1 if size == radius else max(size + 1, int(size * GROWTH))
         return done
 
-    def attack(self, kind: str, target: int, size: int) -> Attack | None:
+    def _attack(self, kind: str, target: int, size: int) -> Attack | None:
         """Carry out one attack, or None if it cannot be had on this data."""
-        rng = np.random.default_rng([self.wanted.seed, target, list(ATTACKS).index(kind), size])
-        scene = Scene(
-            self.X,
-            self.labels,
-            self.groups,
-            self.targets,
-            self.split,
-            self.partition,
-            self.votes,
-            self.certificate,
-            rng,
-        )
-        poison = ATTACKS[kind](scene, target, size)
+        rng = np.random.default_rng([self.request.seed, target, list(ATTACKS).index(kind), size])
+        context = AttackContext(*self.rows, self.targets, self.split, self.partition, self.votes, self.certificate, rng)
+        poison = ATTACKS[kind](context, target, size)
         return None if poison is None else self._carry_out(poison, kind, target, rng)
 
     def _carry_out(self, poison: Poison, kind: str, target: int, rng: np.random.Generator) -> Attack:
@@ -201,17 +348,19 @@ class _Course:
         reached = np.unique(self.spread.as_table()[touched])
         rest = np.setdiff1d(np.arange(len(poisoned.digests)), changed)
         self.n_attacks += 1
-        count = len(rest) if self.n_attacks % self.wanted.all_every == 1 else min(self.wanted.bystanders, len(rest))
+        count = len(rest) if self.n_attacks % self.request.all_every == 1 else min(self.request.bystanders, len(rest))
         watched = np.sort(rng.choice(rest, count, replace=False))
         again = np.concatenate([changed, watched]).astype(np.int64)
         votes = self.votes.copy()
         votes[:, again] = self._retrained(poisoned, again)
         violations = []
         if len(astray := np.setdiff1d(changed, reached)):
-            violations.append(f"the subsets {few(astray)} changed although no poison reaches them")
+            violations.append(f"the subsets {abbreviate(astray)} changed although no poison reaches them")
         astray = watched[(votes[:, watched] != self.votes[:, watched]).any(axis=0)]
         if len(astray):
-            violations.append(f"the base classifiers {few(astray)} vote otherwise although no poison reaches them")
+            violations.append(
+                f"the base classifiers {abbreviate(astray)} vote otherwise although no poison reaches them"
+            )
         votes[:, watched] = self.votes[:, watched]
         if len(touched) > poison.size:
             violations.append(f"{len(touched)} partitions were touched by an attack of size {poison.size}")
@@ -219,9 +368,10 @@ class _Course:
         broken = np.flatnonzero(moved & (self.certificate.radius >= len(touched)))
         if len(broken):
             violations.append(
-                f"the predictions of {few(broken)} moved although their radius is at least the reach, {len(touched)}"
+                f"the predictions of {abbreviate(broken)} moved although their radius is at least the reach, "
+                f"{len(touched)}"
             )
-        self.n_bystanders += len(watched)
+        self.n_untouched += len(watched)
         return Attack(
             kind,
             target,
@@ -235,27 +385,17 @@ class _Course:
 
     def _poisoned(self, poison: Poison) -> tuple[Prepared, NDArray[np.int64]]:
         """The ensemble after the attack, and the partitions that were touched."""
-        stay = np.setdiff1d(np.arange(len(self.labels)), poison.removed)
-        X, labels = take_rows(self.X, stay), [self.labels[row] for row in stay]
-        groups = None if self.groups is None else [self.groups[row] for row in stay]
         touched = [self.partition[poison.removed]]
         if poison.added is not None:
-            touched.append(
-                self.split.partitions(
-                    self.split.samples(poison.added),
-                    self.spread.n_partitions,
-                    label_cells(poison.labels),
-                    poison.groups,
-                )
-            )
-            X, labels = join_rows(X, poison.added), [*labels, *poison.labels]
-            groups = None if groups is None else [*groups, *(poison.groups or ())]
-        return self._prepare(self.model, X, labels, groups), np.unique(np.concatenate(touched))
+            added = self.split.samples(poison.added)
+            cells = label_cells(poison.labels)
+            touched.append(self.split.partitions(added, self.spread.n_partitions, cells, poison.groups))
+        return self._prepare(self.model, apply_poison(self.rows, poison)), np.unique(np.concatenate(touched))
 
-    def _prepare(self, model: FiniteAggregationClassifier, X: Any, y: Any, groups: Any) -> Prepared:
+    def _prepare(self, model: FiniteAggregationClassifier, rows: Rows) -> Prepared:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PremiseWarning)
-            return prepare(model, X, y, groups)
+            return prepare(model, *rows)
 
     def _retrained(self, data: Prepared, indices: NDArray[np.int64]) -> NDArray[Any]:
         """Votes of these base classifiers on the targets, trained on this data."""
@@ -266,10 +406,12 @@ class _Course:
 def _chosen(targets: int | Sequence[int], n_test: int, seed: int) -> list[int]:
     if isinstance(targets, int):
         if targets < 1:
-            raise PoisonproofError(f"An audit needs at least one target. Got {targets}.")
+            raise PoisonproofError(f"An audit needs at least one target. Got {targets}.", code="audit.targets")
         rng = np.random.default_rng(seed)
         return [int(row) for row in np.sort(rng.choice(n_test, min(targets, n_test), replace=False))]
     rows = [int(row) for row in targets]
     if not rows or min(rows) < 0 or max(rows) >= n_test:
-        raise PoisonproofError(f"Targets must be test samples 0 … {n_test - 1}. Got {targets!r} instead.")
+        raise PoisonproofError(
+            f"Targets must be test samples 0 … {n_test - 1}. Got {targets!r} instead.", code="audit.targets"
+        )
     return rows

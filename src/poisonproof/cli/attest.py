@@ -38,13 +38,13 @@ def command(
     both statements signed (DSSE). Base classifiers may have voted or the training samples themselves. A run about which
     something is false yields no evidence: exit code 3.
     """
-    from poisonproof.evidence.attest import attest, folder_beside
-    from poisonproof.evidence.signing import private_key
+    from poisonproof.evidence.facts import folder_beside
+    from poisonproof.evidence.signing import private_key, write
 
     signer = None if key is None else private_key(key)
     facts = verified_facts(run, dataset, data_dir, retrain, Brought(learner, encoder, test))
     folder = folder_beside(run) if out is None else out
-    written = attest(facts, folder, signer)
+    written = write(facts, folder, signer)
     if json:
         output.print_json({"out": str(folder), "verdict": facts.verdict.word, "sha256": written})
         return

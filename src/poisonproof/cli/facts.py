@@ -37,7 +37,8 @@ def verified_facts(
 ) -> Facts:
     """The facts about a run; exit code 3, and the verdict on stderr, if something about it is false."""
     from poisonproof import verify
-    from poisonproof.evidence.facts import NotTrueError, gather
+    from poisonproof.evidence.facts import gather
+    from poisonproof.verification.verdict import CheckFailed
 
     if not (run / "manifest.json").exists():
         raise PoisonproofError(f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.")
@@ -56,6 +57,6 @@ def verified_facts(
         raise PoisonproofError(f"Figures need the labels of the test samples; {data.source}")
     try:
         return gather(run, data.dataset, verdict)
-    except NotTrueError as error:
+    except CheckFailed as error:
         output.note(str(error))
         raise typer.Exit(3) from None

@@ -153,10 +153,9 @@ def typed(context: typer.Context, name: str) -> bool:
 
 def _seal(path: Path, signature: Path, evidence: Path | None, dataset: Dataset | None, verdict: Verdict) -> Seal:
     """What the signed evidence says, held against the run."""
-    from poisonproof.evidence.attest import folder_beside
-    from poisonproof.evidence.facts import NotTrueError, gather
-    from poisonproof.evidence.sealed import check_sealed
-    from poisonproof.evidence.signing import public_key
+    from poisonproof.evidence.facts import folder_beside, gather
+    from poisonproof.evidence.signing import check_signed, public_key
+    from poisonproof.verification.verdict import CheckFailed
 
     key = public_key(signature)
     if not path.is_dir():
@@ -165,8 +164,8 @@ def _seal(path: Path, signature: Path, evidence: Path | None, dataset: Dataset |
         return Seal(signed=False, signature=verdict.verdict)
     try:
         facts = None if dataset is None else gather(path, dataset, verdict)
-        return Seal(signed=True, signature=check_sealed(path, evidence or folder_beside(path), key, facts))
-    except NotTrueError as error:
+        return Seal(signed=True, signature=check_signed(path, evidence or folder_beside(path), key, facts))
+    except CheckFailed as error:
         return Seal(signed=False, signature=str(error))
 
 

@@ -25,10 +25,81 @@ from poisonproof.core.metrics import (
 from poisonproof.core.votes import Votes, own_codes
 from poisonproof.data.dataset import Dataset
 from poisonproof.errors import PoisonproofError
-from poisonproof.evidence.voters import Voters, voters_of
 from poisonproof.runs.election import Election, election_named
 from poisonproof.system.files import read_record, sha256_of
-from poisonproof.verification.verdict import Verdict
+from poisonproof.verification.verdict import CheckFailed, Verdict
+
+
+@dataclass(frozen=True)
+class Voters:
+    """One kind of voters in words and in fields.
+
+    ``sentence`` opens a card; ``parameters`` are what decides an election, as plain values, and nothing that decides
+    nothing, because no checker could tell whether it is true; ``heard`` and ``unheard`` say what a verdict of VERIFIED,
+    and of no more than CONSISTENT, means for them.
+    """
+
+    sentence: str
+    architecture: str
+    parameters: dict[str, Any]
+    heard: str
+    unheard: str
+
+    @property
+    def flat(self) -> dict[str, str]:
+        """The parameters for forms that know names and texts only."""
+        return {name: str(value) for name, value in _flattened(self.parameters)}
+
+
+def voters_of(certificate: Certificate, manifest: dict[str, Any]) -> Voters:
+    """The voters of a run."""
+    learner = str(manifest["settings"]["learner"])
+    if certificate.spread is None:
+        return _samples(certificate, manifest, learner)
+    spread = certificate.spread
+    return Voters(
+        f"An ensemble of {spread.n_subsets:,} base classifiers (k = {spread.k:g}, d = {spread.d}, learner {learner})",
+        "ensemble by Finite Aggregation",
+        {
+            "k": spread.k,
+            "d": spread.d,
+            "base_classifiers": spread.n_subsets,
+            "spread_digest": spread.digest,
+        },
+        "base classifiers voted again as stated",
+        "the votes themselves are the maker's word",
+    )
+
+
+def _samples(certificate: Certificate, manifest: dict[str, Any], learner: str) -> Voters:
+    election, settings = certificate.election, dict(manifest["settings"]["election"])
+    assert election is not None
+    if manifest["settings"]["split"]["kind"] != "group":
+        settings.pop("voices", None)  # of contributors alone
+    if not isinstance(settings.get("class_sizes"), list):
+        settings.pop("class_sizes_from", None)  # of sizes that there are
+    return Voters(
+        f"A classifier without training, in which {election['words']} ({learner})",
+        f"training samples that vote through a fixed map ({certificate.method})",
+        {
+            "election": {
+                "voters": election["n_voters"],
+                "words": election["words"],
+                **settings,
+            }
+        },
+        "the training samples were counted again, in the map that is stated, and voted as stated",
+        "how the training samples voted is the maker's word",
+    )
+
+
+def _flattened(values: dict[str, Any], above: str = "") -> list[tuple[str, Any]]:
+    """Names with dots, for a record inside a record."""
+    rows: list[tuple[str, Any]] = []
+    for name, value in values.items():
+        rows += _flattened(value, f"{above}{name}.") if isinstance(value, dict) else [(f"{above}{name}", value)]
+    return rows
+
 
 MANIFEST = "manifest.json"
 ACTS: dict[Act, str] = {
@@ -38,10 +109,6 @@ ACTS: dict[Act, str] = {
     "label_flip": "flip labels only",
     "modify": "change samples in any way",
 }
-
-
-class NotTrueError(Exception):
-    """The run, or what is said about it, is false; one sentence. The command line exits with 3."""
 
 
 @dataclass(frozen=True)
@@ -175,9 +242,9 @@ class Facts:
 
 
 def gather(folder: Path, data: Dataset | None, verdict: Verdict) -> Facts:
-    """The facts about a run that a verification found nothing wrong with; `NotTrueError` for any other."""
+    """The facts about a run that a verification found nothing wrong with; `CheckFailed` for any other."""
     if not verdict.consistent:
-        raise NotTrueError(verdict.verdict)
+        raise CheckFailed(verdict.verdict)
     if data is None:
         raise PoisonproofError(
             f"Certified fractions need the labels of the test samples, and the data of {folder} are not at hand; give "
@@ -189,7 +256,7 @@ def gather(folder: Path, data: Dataset | None, verdict: Verdict) -> Facts:
     certificate = certify(votes, manifest["method"]) if isinstance(votes, Votes) else certify(votes)
     stated = Certificate.load(folder / "certificate.npz")
     if not _same(certificate, stated):
-        raise NotTrueError(f"The predictions and radii of {folder} do not follow from its votes.")
+        raise CheckFailed(f"The predictions and radii of {folder} do not follow from its votes.")
     if certificate.split is None:
         raise PoisonproofError(f"The votes of {folder} do not say how the training samples were split.")
     truth = own_codes(data.test.labels, votes.classes, inferred=votes.classes_inferred)
@@ -234,7 +301,7 @@ def artefacts_of(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:
     present = {name: digest for name, digest in stated.items() if (folder / name).exists()}
     for name, digest in present.items():
         if sha256_of(folder / name) != digest:
-            raise NotTrueError(f"{name} of {folder} was altered: it does not have the SHA-256 that is stated.")
+            raise CheckFailed(f"{name} of {folder} was altered: it does not have the SHA-256 that is stated.")
     return {MANIFEST: sha256_of(folder / MANIFEST), **dict(sorted(present.items()))}
 
 
@@ -281,3 +348,8 @@ def half_of(right: NDArray[np.bool_], radius: NDArray[np.int64]) -> int | None:
     held = np.sort(radius[right])[::-1]
     needed = (len(right) + 1) // 2
     return int(held[needed - 1]) if len(held) >= needed else None
+
+
+def folder_beside(run: Path) -> Path:
+    """Where evidence goes by default: beside the run, whose folder holds nothing that its manifest does not know."""
+    return run.resolve().with_name(f"{run.resolve().name}-evidence")

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 if TYPE_CHECKING:
-    from poisonproof.auditing.report import AuditReport
+    from poisonproof.auditing.audit import AuditReport
     from poisonproof.comparison import Comparison
 
 LINES = {  # of each row of a comparison: colour by base classifiers, thin for Theorem 2, thick for tight

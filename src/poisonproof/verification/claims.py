@@ -7,14 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.verification.records import same, short
+from poisonproof.verification.files import same, short
 from poisonproof.verification.theorem import SpreadMap
-from poisonproof.verification.verdict import NotTrueError
+from poisonproof.verification.verdict import CheckFailed
 
-PREMISES = ("spread", "split", "learner", "classes", "number-of-features")
-PREMISES_OF_SAMPLES = (
-    *("map", "near", "class-sizes", "votes-per-contributor", "number-of-neighbors", "classes", "number-of-features"),
-)
 KINDS = ("content", "pixel-sum", "group")
 NOT_COVERED = (
     "change a test sample",
@@ -22,6 +18,8 @@ NOT_COVERED = (
     "control the training machine",
 )
 
+Expected = dict[str, tuple[Any, bool | None]]
+"""Code → value, or ANY where only the data tell, and origin (see `fits`)."""
 ANY: Any = object()
 """In place of the value of a premise of which only the data tell."""
 REACHABLE = "reachable-partitions"
@@ -61,7 +59,7 @@ def premises(
     inferred: bool,
     *,
     by_pilot: bool = False,
-) -> dict[str, tuple[Any, bool | None]]:
+) -> Expected:
     """The premises that every run has: code → (value, or ANY where only the data tell; see `fits`)."""
     width, declared = features(split)
     _, fitted, parts = learner.partition(" [arrived fitted: ")
@@ -76,38 +74,13 @@ def premises(
     }
 
 
-def premises_of_samples(
-    settings: dict[str, Any], inferred: bool, near: dict[str, Any], *, by_pilot: bool = False
-) -> dict[str, tuple[Any, bool | None]]:
-    """The same where training samples vote; ``near`` as the rule gives it; ``by_pilot`` if a pilot chose how."""
-    election, classes = settings["election"], settings["classes"]
-    width, declared = features(settings["split"])
-    expected: dict[str, tuple[Any, bool | None]] = {
-        "map": (ANY, election["map"].get("trusted", True)),
-        "classes": (classes, not inferred),
-        "fitted-before-the-split": ([], None),
-        "number-of-features": (ANY if width is None else width, declared),
-    }
-    if election["method"] == "neighbours":
-        return expected | {"number-of-neighbors": (election["n_neighbors"], not by_pilot)}
-    sizes: Any = election["class_sizes"]
-    if election["one_sided"] or sizes == "rows":
-        sizes = {}
-    elif sizes is not None:
-        sizes = {"sizes": sizes, "source": election["class_sizes_from"]}
-    expected |= {"near": (near, not by_pilot), "class-sizes": (sizes, None if sizes is None else True)}
-    if settings["split"]["kind"] == "group":
-        expected["votes-per-contributor"] = (election["voices"], True)
-    return expected
-
-
 def reachable(values: list[Any], n: int) -> NDArray[np.bool_]:
     """Which of n partitions the premises of that name, of which there may be one, say can be poisoned."""
     (value,) = values
     places = value["partitions"]
     whole = isinstance(places, list) and all(type(place) is int and 0 <= place < n for place in places)
     if not whole or places != sorted(set(places)) or not same(value, {"n": n, "partitions": places}):
-        raise NotTrueError(f"the premise '{REACHABLE}' does not name partitions of {n}.")
+        raise CheckFailed(f"the premise '{REACHABLE}' does not name partitions of {n}.")
     mask = np.zeros(n, np.bool_)
     mask[places] = True
     return mask
@@ -117,9 +90,9 @@ def listed(record: dict[str, Any]) -> list[tuple[str, Any, bool | None]]:
     """The premises that a file states: code, value, origin."""
     for premise in record["premises"]:
         if not isinstance(premise, dict) or premise.keys() != {"code", "value", "declared"}:
-            raise NotTrueError(f"{short(premise)} is no premise.")
+            raise CheckFailed(f"{short(premise)} is no premise.")
         if type(premise["code"]) is not str or not isinstance(premise["declared"], bool | None):
-            raise NotTrueError(f"the premise {short(premise['code'])} is of no origin that there is.")
+            raise CheckFailed(f"the premise {short(premise['code'])} is of no origin that there is.")
     return [(premise["code"], premise["value"], premise["declared"]) for premise in record["premises"]]
 
 
@@ -140,3 +113,25 @@ def features(split: dict[str, Any]) -> tuple[int | None, bool]:
         return split["n_features"], split["n_features"] is not None
     named = [role for role in schema["columns"].values() if role in ("number", "category", "text")]
     return len(named), not schema.get("guessed")
+
+
+def states(record: dict[str, Any], code: str) -> bool:
+    """Whether a premise of this code stands in a record, whatever else stands there."""
+    stated = record["premises"] if isinstance(record["premises"], list) else ()
+    return any(isinstance(premise, dict) and premise.get("code") == code for premise in stated)
+
+
+def hold(by_code: dict[str, list[Any]], expected: Expected) -> str:
+    """An error if one of the premises that must be there is missing or states something else."""
+    for code, (value, declared) in expected.items():
+        if code not in by_code:
+            raise CheckFailed(f"the premise '{code}' is missing.")
+        stated, origin = by_code[code]
+        if value is not ANY and not same(stated, value):
+            raise CheckFailed(
+                f"the premise '{code}' states {short(stated)}, which does not follow from the settings; "
+                f"they give {short(value)}."
+            )
+        if not fits(origin, declared):
+            raise CheckFailed(f"the premise '{code}' is stated with another origin than follows from the settings.")
+    return f"{len(by_code)} stated, the same everywhere; that there are no others is the maker's word."

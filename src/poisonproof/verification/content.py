@@ -27,8 +27,8 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from poisonproof.verification.records import sha256_of_array
-from poisonproof.verification.verdict import NotCheckedError
+from poisonproof.verification.files import sha256_of_array
+from poisonproof.verification.verdict import CheckSkipped
 
 _WITHOUT_BIT_62 = (1 << 64) - 1 - (1 << 62)
 _MIDNIGHT_OF_1970 = datetime.datetime(1970, 1, 1)
@@ -98,7 +98,7 @@ def partitions(split: dict[str, Any], n: int, X: Any, y: Any, groups: Any = None
     """The partition of each sample: a hash, or the sum of its values, modulo n."""
     if split["kind"] == "group":
         if groups is None:
-            raise NotCheckedError("the split is by contributor; give groups= to recompute it.")
+            raise CheckSkipped("the split is by contributor; give groups= to recompute it.")
         return _modulo(_xxh64(row.tobytes() for row in label_codes(groups)), n)
     if split["kind"] == "pixel-sum":
         dense = np.asarray(X.toarray() if hasattr(X, "tocsr") else X)
@@ -226,7 +226,7 @@ def _written_text(cell: Any, missing: list[str]) -> str | None:
     elif _read(cell) is None:
         return None
     else:
-        raise NotCheckedError(f"a value of type {type(cell).__name__} in a column of texts is beyond this checker.")
+        raise CheckSkipped(f"a value of type {type(cell).__name__} in a column of texts is beyond this checker.")
     return None if word in missing else word
 
 

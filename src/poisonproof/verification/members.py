@@ -1,113 +1,230 @@
-"""The kept base classifiers, asked: what they say about test samples is what votes and rankings say they said.
+"""The saved base classifiers, asked again, and some trained again. This part needs poisonproof: its learners voted.
 
-And the kept model in which training samples vote: what it answers is what the certificate states.
+What was saved is opened by poisonproof's safe loader: no pickle, and no types that nobody vouched for.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof import registry
 from poisonproof.core.split import Split
+from poisonproof.core.spread import Spread
+from poisonproof.core.votes import labels_from_json
+from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+from poisonproof.estimators.prepared import Prepared, prepare
+from poisonproof.learners.inspection import describe, fitted_parts
+from poisonproof.learners.presets import preset
 from poisonproof.premises import PremiseWarning
-from poisonproof.training.engine import Fitted, engine_named
-from poisonproof.training.member_files import ESTIMATOR, UntrustedTypesError
+from poisonproof.samples.kinds import Samples
+from poisonproof.system.machine import environment
+from poisonproof.system.progress import watched
+from poisonproof.training.engine import Fitted, engine_named, engine_of
+from poisonproof.training.member_files import ESTIMATOR, UntrustedTypesError, load_state, types_of
 from poisonproof.training.source import with_shared_texts
-from poisonproof.verification.ensemble import Ensemble
-from poisonproof.verification.evidence import Evidence
-from poisonproof.verification.verdict import (
-    Finding,
-    NotCheckedError,
-    NotTrueError,
-    detection,
-)
+from poisonproof.verification.checks import sample_rows
+from poisonproof.verification.files import MODEL, RunFiles, same
+from poisonproof.verification.verdict import CheckFailed, CheckSkipped, Finding, detection
 
-DOES = {"votes": "votes", "rankings": "ranks"}
+if TYPE_CHECKING:
+    from poisonproof.verification.ensemble import EnsembleChecks
 
 
-def asked(ensemble: Ensemble, rows: NDArray[np.int64], progress: Callable[[int, int], None]) -> Finding:
-    """Ask every kept base classifier about these test samples and compare, bit by bit."""
-    evidence = ensemble.evidence
-    n_test, n = evidence.matrix.shape
-    test = ensemble.test if len(rows) == n_test else ensemble.test.subset(rows)
-    test = with_shared_texts(ensemble.kept_learner, test, lambda: np.arange(len(rows)))
-    heard = 0
-    for members in _parts(ensemble):
-        count = len(members)
-        if heard + count > n:
-            raise NotTrueError(f"more than {n} base classifiers were kept, but {n} vote.")
-        columns = slice(heard, heard + count)
-        _compare(ensemble, "votes", members.ask(test, evidence.n_classes), evidence.matrix[rows, columns], heard)
-        if evidence.rankings is not None:
-            ranked = members.ask(test, evidence.n_classes, rankings=True)
-            _compare(ensemble, "rankings", ranked, evidence.rankings[rows, columns], heard)
-        heard += count
-        progress(heard, n)
-    if heard != n:
-        raise NotTrueError(f"{heard} base classifiers were kept, but {n} vote.")
-    about = f"all {n_test}" if len(rows) == n_test else f"{len(rows)} of {n_test}"
-    words = f"the {n} kept base classifiers, asked about {about} test samples, vote as stated to the bit"
-    if len(rows) == n_test:
-        return Finding(f"{words}.", {"asked": n_test})
-    chance = detection(n_test, len(rows), "rows of votes")
-    return Finding(f"{words}; {chance.words}.", {"asked": len(rows), **chance.details})
+class SavedEnsemble:
+    """The ensemble that the files describe, on the data at hand; each part is made once."""
 
+    def __init__(self, checks: EnsembleChecks) -> None:
+        self.files, self.given = checks.files, checks.given
+        self.checks, self.data = checks, checks.given.data
+        if self.files.facts["split"] is None:
+            raise CheckSkipped("the certificate does not say how the training data were split.")
+        self.split = Split.from_dict(self.files.facts["split"])
+        # Whoever gives a learner vouches for its types.
+        self.trusted = [] if self.given.estimator is None else types_of(self.given.estimator)
 
-def ask_samples(evidence: Evidence, features: Any, X: Any, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """What the kept model in which samples vote answers about these test samples, by the arrays of a certificate.
+    @property
+    def folder(self) -> Path:
+        """Where the saved base classifiers are."""
+        if self.files.folder is None or self.files.model is None:
+            raise CheckSkipped("no base classifiers were kept.")
+        return self.files.folder / "models"
 
-    ``features`` is the map that the run states, which the kept one must be. An encoder is asked as it was opened for
-    the run: where a stranger's model says that its weights lie is not looked at.
-    """
-    assert evidence.folder is not None
-    kind = registry.find("elections", evidence.settings["election"]["method"]).classifier
-    try:
-        model = kind.load(evidence.folder / "models")
-    except (UntrustedTypesError, ImportError) as error:
-        raise NotCheckedError(str(error)) from None
-    if model.map_.features != features:
-        raise NotTrueError("the map that was kept is not the one that is stated.")
-    model.map_ = replace(model.map_, features=features)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PremiseWarning)
-        certificate = model.certify(Split.from_dict(evidence.settings["split"]).samples(X).subset(rows))
-    arrays = {name: getattr(certificate, name) for name in ("prediction", "runner_up", "margin", "radius", "exact")}
-    return arrays | {f"radius_against_{threat}": radii for threat, radii in (certificate.radii or {}).items()}
+    @property
+    def stated(self) -> str | None:
+        """The learner in the words of the files."""
+        return self.files.settings.get("learner") or self.files.origin.get("learner")
 
-
-def _parts(ensemble: Ensemble) -> Iterator[Fitted]:
-    """The kept base classifiers, no more of them in memory than one file holds."""
-    learner = ensemble.kept_learner  # refused if it is not the learner that is stated
-    record, n_classes, first = ensemble.evidence.model or {}, ensemble.evidence.n_classes, 0
-    engine = engine_named(pooled=bool(record.get("pooled")))
-    names = [name for name in record["files"] if name != ESTIMATOR]
-    parts = engine.parts(ensemble.models, names, learner, n_classes, ensemble.trusted)
-    while True:
+    @cached_property
+    def saved_learner(self) -> Any:
+        """The learner that was saved with the base classifiers; it must be the one that is stated."""
         try:
-            members = next(parts, None)
+            saved = load_state(self.folder / ESTIMATOR, self.trusted)
         except (UntrustedTypesError, ImportError) as error:
-            raise NotCheckedError(f"{error} Or give estimator=.") from None
-        if members is None:
-            return
-        wrong = members.misplaced(first)
-        if wrong is not None:
-            raise NotTrueError(f"another base classifier stands in the place of number {wrong}.")
-        yield members
-        first += len(members)
+            raise CheckSkipped(f"{error} Or give estimator=.") from None
+        if describe(saved) != self.stated:
+            raise CheckFailed(f"the learner that was kept is {describe(saved)}, but the files state {self.stated}.")
+        return saved
 
-
-def _compare(ensemble: Ensemble, name: str, answers: NDArray[Any], stated: NDArray[Any], first: int) -> None:
-    wrong = (answers != stated).reshape(*answers.shape[:2], -1).any(axis=2).sum(axis=0)
-    at = np.flatnonzero(wrong)
-    if len(at):
-        raise NotTrueError(
-            f"base classifier {first + at[0]} as kept, asked again, {DOES[name]} otherwise than the {name} state on "
-            f"{wrong[at[0]]} of {len(answers)} test samples; {len(at)} of {len(wrong)} in its file do"
-            f"{ensemble.other_environment()}."
+    @cached_property
+    def learner(self) -> Any:
+        """The learner that the files describe: the one given, a preset, or the one that was saved."""
+        given = self.given.estimator
+        if given is not None:
+            if self.stated is not None and describe(given) != self.stated:
+                raise CheckFailed(f"the learner at hand is {describe(given)}, but the files state {self.stated}.")
+            return given
+        for name in registry.names("learners"):
+            if describe(preset(name)) == self.stated:
+                return preset(name)
+        if self.files.model is not None:
+            return self.saved_learner
+        raise CheckSkipped(
+            f"the learner {self.stated or '(none stated)'} is no preset and was not kept; give estimator=."
         )
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        """The training data in its subsets."""
+        facts, groups = self.files.facts, self.given.groups
+        if self.split.kind == "group" and groups is None:
+            raise CheckSkipped("the split is by contributor; give groups=.")
+        classes = labels_from_json(facts["classes"]).tolist()
+        model = FiniteAggregationClassifier(
+            self.learner,
+            spread=Spread.from_dict(facts["spread"]),
+            split=self.split,
+            classes=None if facts["classes_inferred"] else classes,
+            trusted_state=True,  # the learner is the one that the files describe, with fitted parts and their digests
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PremiseWarning)
+            prepared = prepare(model, self.data.train.X, self.data.train.labels, groups)
+        if prepared.classes.tolist() != classes:
+            raise CheckFailed("the training labels at hand give other classes.")
+        return prepared
+
+    @cached_property
+    def test(self) -> Samples:
+        """The test samples at hand, as many as the votes are about."""
+        samples = self.split.samples(self.data.test.X)
+        if len(samples) != self.checks.n_test:
+            raise CheckFailed(f"the data hold {len(samples)} test samples, but the votes {self.checks.n_test}.")
+        return samples
+
+    def check_record(self) -> str:
+        """What models/model.json says of the training data follows from the data at hand."""
+        prepared, record = self.prepared, self.files.model or {}
+        names = prepared.data.feature_names
+        right = {
+            "subset_digests": prepared.digests.tobytes().hex(),
+            "feature_names": None if names is None else names.tolist(),
+            "n_features_in_": prepared.data.n_features,
+            "n_dropped_": prepared.n_dropped,
+            "kind_of_samples_": prepared.data.samples.kind,
+        }
+        for name, value in right.items():
+            if not same(record[name], value):
+                raise CheckFailed(f"{MODEL}: {name} is not what the data at hand give.")
+        return f"subset digests and {len(right) - 1} other statements follow from the data."
+
+    def predict_again(self) -> Finding:
+        """What every saved base classifier says of the test samples that are looked at, compared bit by bit."""
+        checks, rows = self.checks, self.checks.rows
+        n_test, n = checks.matrix.shape
+        test = self.test if len(rows) == n_test else self.test.subset(rows)
+        test = with_shared_texts(self.saved_learner, test, lambda: np.arange(len(rows)))
+        asked, n_classes = 0, self.files.n_classes
+        for members in self._members():
+            columns = slice(asked, asked + len(members))
+            if columns.stop > n:
+                raise CheckFailed(f"more than {n} base classifiers were kept, but {n} vote.")
+            self._compare("votes", members.ask(test, n_classes), checks.matrix[rows, columns], asked)
+            if checks.rankings is not None:
+                ranked = members.ask(test, n_classes, rankings=True)
+                self._compare("rankings", ranked, checks.rankings[rows, columns], asked)
+            asked = columns.stop
+            self.given.progress(asked, n)
+        if asked != n:
+            raise CheckFailed(f"{asked} base classifiers were kept, but {n} vote.")
+        words = f"the {n} kept base classifiers, asked about {checks.share()} test samples, vote as stated to the bit"
+        return checks.finding(words, "rows of votes", "asked")
+
+    def _members(self) -> Iterator[Fitted]:
+        """The saved base classifiers, no more of them in memory than one file holds, each in its own place."""
+        learner = self.saved_learner  # refused if it is not the learner that is stated
+        record, first = self.files.model or {}, 0
+        names = [name for name in record["files"] if name != ESTIMATOR]
+        engine = engine_named(pooled=bool(record.get("pooled")))
+        parts = engine.parts(self.folder, names, learner, self.files.n_classes, self.trusted)
+        while True:
+            try:
+                members = next(parts, None)
+            except (UntrustedTypesError, ImportError) as error:
+                raise CheckSkipped(f"{error} Or give estimator=.") from None
+            if members is None:
+                return
+            wrong = members.misplaced(first)
+            if wrong is not None:
+                raise CheckFailed(f"another base classifier stands in the place of number {wrong}.")
+            yield members
+            first += len(members)
+
+    def _compare(self, name: str, answers: NDArray[Any], stated: NDArray[Any], first: int) -> None:
+        wrong = _differing(answers, stated)
+        at = np.flatnonzero(wrong)
+        if len(at):
+            raise CheckFailed(
+                f"base classifier {first + at[0]} as kept, asked again, {'votes' if name == 'votes' else 'ranks'} "
+                f"otherwise than the {name} state on {wrong[at[0]]} of {len(answers)} test samples; {len(at)} of "
+                f"{len(wrong)} in its file do{other_environment(self.files)}."
+            )
+
+    def retrain(self) -> Finding:
+        """Some base classifiers trained again on the data at hand: the only check that tells where votes come from."""
+        checks, rankings = self.checks, self.checks.rankings
+        n_test, n = checks.matrix.shape
+        chosen = sample_rows(n, self.given.retrain, self.given.seed, 3).tolist()
+        prepared = self.prepared
+        with watched(self.given.progress):
+            given = prepared.learner, prepared.source, chosen, self.test, self.files.n_classes
+            votes = engine_of(prepared.learner).votes(*given, rankings=rankings is not None)
+        differing = _differing(votes, (checks.matrix if rankings is None else rankings)[:, chosen])
+        wrong = np.flatnonzero(differing)
+        if len(wrong):
+            raise CheckFailed(
+                f"base classifier {chosen[wrong[0]]}, trained again, votes otherwise on {differing[wrong[0]]} of "
+                f"{n_test} test samples; {len(wrong)} of {len(chosen)} do{other_environment(self.files)}."
+            )
+        chance = detection(n, len(chosen), "base classifiers")
+        words = f"{len(chosen)} of {n} base classifiers, drawn at random and trained again, vote as stated to the bit"
+        if fitted_parts(self.learner):
+            words += " (with a part of the learner that arrived fitted: what it was fitted on is the maker's word)"
+        return Finding(f"{words}; {chance.words}.", {"base_classifiers": chosen, **chance.details})
+
+
+def _differing(answers: NDArray[Any], stated: NDArray[Any]) -> NDArray[np.int64]:
+    """For each base classifier, on how many test samples two answers differ."""
+    return np.asarray((answers != stated).reshape(*answers.shape[:2], -1).any(axis=2).sum(axis=0))
+
+
+def other_environment(files: RunFiles) -> str:
+    """How the run's environment differs from this one, which may be why votes do."""
+    manifest = files.manifest or {}
+    stated = [manifest.get("environment") or files.origin.get("environment") or {}, *manifest.get("environments", ())]
+    here = environment()
+    differing = dict.fromkeys(
+        f"{name} ({value} there, {here.get(name)} here)"
+        for recorded in stated
+        for name, value in recorded.items()
+        if here.get(name) != value
+    )
+    if not differing:
+        return ""
+    return f"; the votes were made with another {', '.join(differing)}, which may be why: repeat this there"

@@ -27,7 +27,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.verification.hints import sum_of_largest, threshold
+from poisonproof.verification.proof_search import sum_of_largest, threshold
 from poisonproof.verification.theorem import SpreadMap
 
 

@@ -5,6 +5,10 @@ index on ties. Partition j reaches the d base classifiers spread(j). A rival c �
 m_c = N_p − N_c − [c < p] against it, and a poison in partition j costs at most
 Δ_j = Σ_{i ∈ spread(j)} (1 + [v_i = p] − [v_i = c]) = d + #(votes for p in spread(j)) − #(votes for c in spread(j)).
 Theorem 2 (Wang, Levine and Feizi, 2022): r poisons cannot make c win if the r largest Δ_j sum to at most m_c.
+
+Radii above Theorem 2 (method "tight") come with a proof tree, which `proof_search` looks for and `proves` judges: with
+weights w_i = 1 + [v_i = p] − [v_i = c] ≥ 0, r poisons are harmless if no r partitions reach base classifiers of more
+weight than m_c. `proves` is that of proofs/Trees.v, whose soundness is a Coq theorem.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.verification.verdict import NotTrueError
+from poisonproof.verification.verdict import CheckFailed
 
 
 @dataclass(frozen=True)
@@ -66,25 +70,25 @@ class SpreadMap:
 def read_spread(record: dict[str, Any], n: int, where: str) -> SpreadMap:
     """The map that a record {n_subsets, shifts or table} describes, if it is balanced and has n subsets."""
     if set(record) not in ({"n_subsets", "shifts"}, {"n_subsets", "table"}):
-        raise NotTrueError(f"{where}: a spread is described by shifts or by a table, and by nothing else.")
+        raise CheckFailed(f"{where}: a spread is described by shifts or by a table, and by nothing else.")
     if type(record.get("n_subsets")) is not int or record["n_subsets"] != n:
-        raise NotTrueError(
+        raise CheckFailed(
             f"{where} has a spread over {record.get('n_subsets')} subsets, but the votes have {n} columns."
         )
     if "shifts" in record:
         shifts = record["shifts"]
         if not shifts or not all(type(s) is int and 0 <= s < n for s in shifts) or sorted(set(shifts)) != shifts:
-            raise NotTrueError(f"{where}: the shifts are not different numbers in 0 … {n - 1}, in increasing order.")
+            raise CheckFailed(f"{where}: the shifts are not different numbers in 0 … {n - 1}, in increasing order.")
         table = np.sort((np.arange(n)[:, None] + np.array(shifts, np.int64)) % n, axis=1)
     else:
         table = np.array(record["table"])
     if table.ndim != 2 or len(table) != n or table.shape[1] < 1 or table.dtype.kind not in "iu":
-        raise NotTrueError(f"{where}: the spread's table does not have one row of whole numbers per partition.")
+        raise CheckFailed(f"{where}: the spread's table does not have one row of whole numbers per partition.")
     table = np.sort(table.astype(np.int64), axis=1)
     if table.min() < 0 or table.max() >= n or (table[:, 1:] == table[:, :-1]).any():
-        raise NotTrueError(f"{where}: a partition of the spread does not reach d different subsets.")
+        raise CheckFailed(f"{where}: a partition of the spread does not reach d different subsets.")
     if (np.bincount(table.ravel(), minlength=n) != table.shape[1]).any():
-        raise NotTrueError(
+        raise CheckFailed(
             f"{where}: the spread is not balanced (Definition 1): not every subset is fed by d partitions."
         )
     circulant = np.array_equal(table, np.sort((np.arange(n)[:, None] + table[0]) % n, axis=1))
@@ -183,3 +187,50 @@ def weights(votes: NDArray[Any], prediction: int, rival: Rival, n_classes: int) 
 def _worst(delta: NDArray[Any]) -> NDArray[np.int64]:
     """Sums of the 1, 2, … n largest values."""
     return np.cumsum(np.sort(delta)[::-1], dtype=np.int64)
+
+
+GRID = 256  # of dual vectors, as in proofs/Trees.v
+
+
+class Largest(NamedTuple):
+    """Theorem 2 with its threshold t: size·t + Σ_j max(0, Δ_j − t) is at most the lead."""
+
+    threshold: int
+
+
+class Dual(NamedTuple):
+    """The same for u on a grid of 1/256 in place of the weights, plus what u leaves of them."""
+
+    threshold: int
+    u: NDArray[np.int64]
+
+
+class Branch(NamedTuple):
+    """Covers with a partition, and covers without it."""
+
+    partition: int
+    with_it: Any
+    without_it: Any
+
+
+Tree = Largest | Dual | Branch
+
+
+def proves(
+    tree: Tree, weight: NDArray[np.int64], spread: SpreadMap, allowed: NDArray[np.bool_], size: int, lead: int
+) -> bool:
+    """Whether the tree shows that no ``size`` allowed partitions cover more weight than the lead."""
+    while isinstance(tree, Branch):
+        if not 0 <= tree.partition < spread.n:
+            return False
+        allowed, rest = allowed.copy(), weight.copy()
+        allowed[tree.partition] = False
+        rest[spread.table[tree.partition]] = 0
+        if not proves(tree.with_it, rest, spread, allowed, size - 1, lead - int(weight.sum() - rest.sum())):
+            return False
+        tree = tree.without_it
+    grid, u = (1, weight) if isinstance(tree, Largest) else (GRID, tree.u)
+    if tree.threshold < 0 or u.shape != weight.shape or (u < 0).any() or (u > grid * weight).any():
+        return False
+    excess = int(np.maximum(spread.sums(u)[allowed] - tree.threshold, 0).sum())
+    return int((grid * weight - u).sum()) + size * tree.threshold + excess < grid * (lead + 1)

@@ -13,22 +13,24 @@ from poisonproof.errors import PoisonproofError, UnnamedFileError
 Outcome = Literal["ok", "failed", "not checked"]
 Word = Literal["VERIFIED", "CONSISTENT", "NOT VERIFIED"]
 
-# Nothing is verified unless each of these was checked and found right …
-ESSENTIAL = ("files", "spread", "classes", "votes", "prediction", "radius")
-# … and base classifiers said again what they are said to have said: kept ones, asked, or some trained again.
-HEARD = ("members", "retraining")
-# The same where training samples vote: there is an election instead of a spread, and votes are counted again.
-ESSENTIAL_OF_SAMPLES = ("files", "election", "classes", "votes", "prediction", "radius")
-HEARD_OF_SAMPLES = ("recount",)
+# Nothing is verified unless the files, the spread (or the election, where samples vote) and each of these were found
+# right …
+ESSENTIAL = ("classes", "votes", "prediction", "radius")
+# … and the votes were made again: saved base classifiers asked, some trained again, or the votes of samples counted.
+REPLAYED = ("members", "retraining", "recount")
 EXIT_CODES: dict[Word, int] = {"VERIFIED": 0, "NOT VERIFIED": 3, "CONSISTENT": 5}
 
 
-class NotTrueError(Exception):
+class CheckFailed(Exception):  # noqa: N818 - an outcome
     """A check failed; the message is one sentence that names what is wrong."""
 
 
-class NotCheckedError(Exception):
+class CheckSkipped(Exception):  # noqa: N818 - an outcome
     """A check could not be made; the message says what it would take."""
+
+
+class UnknownMethod(CheckSkipped):
+    """A check could not be made because this checker does not know how these radii are proved, or who votes."""
 
 
 class Finding(NamedTuple):
@@ -80,26 +82,24 @@ class Verdict:
     def word(self) -> Word:
         """What was found.
 
-        VERIFIED: base classifiers were trained again, or kept ones were asked, and voted as stated, on data with the
+        VERIFIED: base classifiers were trained again, or saved ones were asked, and voted as stated, on data with the
         digests that are stated; and nothing contradicts. CONSISTENT: nothing contradicts, but the votes are the
-        maker's word. NOT VERIFIED: something is false, or could not be checked at all.
+        maker's word, or the method is one that this checker does not know. NOT VERIFIED: something is false, or could
+        not be checked at all.
         """
-        made = {check.name for check in self.checks if check.outcome == "ok"}
-        if self.failed or not set(self.essential) <= made:
+        if self.failed or any(not check.details.get("unknown") for check in self._open):
             return "NOT VERIFIED"
-        return "VERIFIED" if made & set(self.heard) else "CONSISTENT"
+        made = {check.name for check in self.checks if check.outcome == "ok"}
+        return "CONSISTENT" if self._open or not made & set(REPLAYED) else "VERIFIED"
 
     @property
-    def essential(self) -> tuple[str, ...]:
-        """What must have been found right; the machine-checked check too, if it was asked for."""
-        names = {check.name for check in self.checks}
-        essential = ESSENTIAL_OF_SAMPLES if "election" in names else ESSENTIAL
-        return (*essential, "formal") if "formal" in names else essential
-
-    @property
-    def heard(self) -> tuple[str, ...]:
-        """The checks of which one at least must have heard the voters themselves."""
-        return HEARD_OF_SAMPLES if any(check.name == "election" for check in self.checks) else HEARD
+    def _open(self) -> tuple[Check, ...]:
+        """Essential checks that were not made or not reached; the machine-checked check too, if it was asked for."""
+        by_name = {check.name: check for check in self.checks}
+        of_voters = "election" if "election" in by_name else "spread"
+        names = ("files", of_voters, *ESSENTIAL, *(("formal",) if "formal" in by_name else ()))
+        checks = (by_name.get(name, Check(name, "not checked", "not reached")) for name in names)
+        return tuple(check for check in checks if check.outcome == "not checked")
 
     @property
     def ok(self) -> bool:
@@ -132,17 +132,14 @@ class Verdict:
         if self.failed:
             more = f" (and {len(self.failed) - 1} more)" if len(self.failed) > 1 else ""
             return f"NOT VERIFIED: {self.failed[0].name}: {self.failed[0].words}{more}"
-        by_name = {check.name: check for check in self.checks}
         if self.word == "NOT VERIFIED":
-            name = next(name for name in self.essential if name not in by_name or by_name[name].outcome != "ok")
-            return f"NOT VERIFIED: cannot check {name}: {by_name[name].words if name in by_name else 'not reached'}"
-        heard = [by_name[name].words for name in self.heard if by_name[name].outcome == "ok"]
-        nobody = (
-            "No vote was counted again." if "election" in by_name else "No base classifier was asked or trained again."
-        )
-        how = f"On {self.data}, {' '.join(heard)}" if heard else nobody
+            return f"NOT VERIFIED: cannot check {self._open[0].name}: {self._open[0].words}"
+        by_name = {check.name: check for check in self.checks}
+        replayed = [by_name[name].words for name in REPLAYED if name in by_name and by_name[name].outcome == "ok"]
+        how = f"On {self.data}, {' '.join(replayed)}" if replayed else "No vote was made again."
         formal = f" Machine-checked: {by_name['formal'].words}" if "formal" in by_name else ""
-        return f"{self.word}: {by_name['radius'].words} {how}{formal} Not checked: {'; '.join(self.unchecked)}."
+        radius = (self._open or (by_name["radius"],))[-1].words
+        return f"{self.word}: {radius} {how}{formal} Not checked: {'; '.join(self.unchecked)}."
 
     def as_dict(self) -> dict[str, Any]:
         """The verdict as plain values, for JSON."""
@@ -175,14 +172,14 @@ class Verdict:
         return "\n".join([self.verdict, *(f"  {c.outcome:<11}  {c.name}: {c.words}" for c in self.checks)])
 
 
-def made(name: str, check: Callable[[], str | Finding]) -> Check:
+def run_check(name: str, check: Callable[[], str | Finding]) -> Check:
     """The check, carried out. Files may hold anything, so whatever it stumbles over counts as failed."""
     try:
         sentence = check()
-    except NotTrueError as error:
+    except CheckFailed as error:
         return Check(name, "failed", str(error))
-    except (NotCheckedError, UnnamedFileError) as error:
-        return Check(name, "not checked", str(error))
+    except (CheckSkipped, UnnamedFileError) as error:
+        return Check(name, "not checked", str(error), {"unknown": True} if isinstance(error, UnknownMethod) else {})
     except MemoryError:  # the machine's fault, as far as anybody can tell
         raise
     except Exception as error:

@@ -7,8 +7,11 @@ attacker invents: it has no votes, wins ties, and its code is the number of clas
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,17 +171,17 @@ def by_voices(
 ) -> Sums:
     """Theorem 7, from what each contributor's samples of each class say."""
     n_classes, n = len(rule.sizes), len(starts) - 1
-    heard: list[dict[int, int]] = []
+    cast: list[dict[int, int]] = []
     for g in range(n):
         cells = range(starts[g], starts[g + 1])
         votes = cut_to([near[at] if rule.one_sided else 2 * near[at] - totals[at] for at in cells], voices)
-        heard.append(dict(zip((classes[at] for at in cells), votes, strict=True)))
-    scores = [rule.sizes[c] + sum(voice.get(c, 0) for voice in heard) for c in range(n_classes)]
+        cast.append(dict(zip((classes[at] for at in cells), votes, strict=True)))
+    scores = [rule.sizes[c] + sum(voice.get(c, 0) for voice in cast) for c in range(n_classes)]
     p = winner(scores)
     bounds, inserts = [], []
-    removals = [n, *([sum(p in voice for voice in heard) - 1] if rule.inferred and n_classes > 1 else [])]
+    removals = [n, *([sum(p in voice for voice in cast) - 1] if rule.inferred and n_classes > 1 else [])]
     for lead, c in leads_of(scores, p, rule.inferred):
-        gains = sorted((voice.get(p, 0) - voice.get(c, 0) for voice in heard), reverse=True)
+        gains = sorted((voice.get(p, 0) - voice.get(c, 0) for voice in cast), reverse=True)
         gains = [gain for gain in gains if gain > 0]
         costs = np.cumsum([gain + voices for gain in gains])
         turned = int((costs <= lead).sum())
@@ -192,3 +195,121 @@ def by_voices(
     radius, _, runner_up = min(bounds)
     margin = min(lead for _, lead, _ in bounds)
     return Sums(p, runner_up, margin, radius, min(inserts), min(removals), radius, radius)
+
+
+# Counting votes again. Features are whole numbers, so products in double precision are exact. A squared distance is a
+# whole number; a cosine is compared in steps of 2⁻²⁰ below 1, rounded up, and where a double cannot tell which step it
+# is, whole numbers can.
+
+STEPS = 1 << 20
+FARTHEST = 2 * STEPS + 1  # a vector of zeros has no direction and is near nothing
+LONGEST_SQUARED = 1 << 24
+PRODUCTS_AT_ONCE = 1 << 24
+
+
+@dataclass(frozen=True, eq=False)
+class VoterRows:
+    """The voters of a run, from its data: features, class codes, content hashes and contributors' numbers.
+
+    ``places``: which voter each training sample is; -1 for those that were left out.
+    """
+
+    rows: NDArray[np.float64]
+    codes: NDArray[np.int64]
+    hashes: NDArray[np.uint64]
+    owners: NDArray[np.int64] | None
+    places: NDArray[np.int64]
+    election: dict[str, Any]
+    features: Any
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether the second half of a vector is the first half of the mirrored sample's."""
+        return bool(getattr(self.features, "mirrored", False))
+
+    def distances(self, test: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The distance of every voter to each of these test samples, as whole numbers."""
+        products = test @ self.rows.T
+        if self.mirrored:
+            half = test.shape[1] // 2
+            swapped = np.concatenate([test[:, half:], test[:, :half]], axis=1)
+            products = np.maximum(products, swapped @ self.rows.T)
+        whole = products.astype(np.int64)
+        left, right = squares(test), squares(self.rows)
+        if self.election["metric"] == "cosine":
+            return cosine_steps(whole, left[:, None], right[None, :])
+        return left[:, None] + right[None, :] - 2 * whole
+
+    def own_distance(self, test: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The distance of each test sample to a copy of itself."""
+        if self.election["metric"] != "cosine":
+            return np.zeros(len(test), np.int64)
+        return np.where(squares(test) == 0, FARTHEST, 0)
+
+    @property
+    def limit(self) -> int:
+        """The greatest distance that counts as near."""
+        return greatest_distance(self.election)
+
+    def near(self, test: NDArray[np.float64], cells: NDArray[np.int64], n_cells: int) -> NDArray[np.int64]:
+        """How many voters of each cell are near each test sample."""
+        is_near = self.distances(test) <= self.limit
+        return np.stack([np.bincount(cells[row], minlength=n_cells) for row in is_near]).astype(np.int64)
+
+    def order(self, test: NDArray[np.float64], most: int) -> NDArray[np.int64]:
+        """Labels of the nearest voters by (distance, content hash, label); of each contributor the first alone."""
+        listed = []
+        for distances in self.distances(test):
+            order = np.lexsort((self.codes, self.hashes, distances))
+            if self.owners is not None:
+                _, first = np.unique(self.owners[order], return_index=True)
+                order = order[np.sort(first)]
+            listed.append(self.codes[order[:most]])
+        return np.array(listed)
+
+    def nearest(self, test: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The distance of the nearest voter."""
+        return self.distances(test).min(axis=1)
+
+
+def greatest_distance(election: dict[str, Any]) -> int:
+    """What counts as near, from the threshold that is declared: a squared distance, or steps of the cosine below 1."""
+    near = Fraction(float(election["near"]))
+    if election["metric"] == "cosine":
+        return STEPS - math.ceil(near * STEPS)
+    return min(math.floor((near * Fraction(election["steps_per_unit"])) ** 2), 4 * LONGEST_SQUARED)
+
+
+def near_of(election: dict[str, Any]) -> dict[str, Any]:
+    """What the premise about the threshold must state."""
+    limit = greatest_distance(election)
+    if election["metric"] == "cosine":
+        return {"cosine": (STEPS - limit) / STEPS}
+    return {"distance": float(election["near"]), "squared_steps": limit}
+
+
+def cosine_steps(products: NDArray[np.int64], left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many whole steps each cosine lies below 1, rounded up."""
+    squares = left * right
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = products * (STEPS / np.sqrt(squares.astype(np.float64)))
+    values = np.where(squares == 0, 0.0, values)
+    whole = np.floor(values).astype(np.int64)
+    doubtful = (np.abs(values - np.rint(values)) < 1e-5) & (squares > 0)
+    for place in zip(*np.nonzero(doubtful), strict=True):
+        whole[place] = _floor_of(int(products[place]), int(squares[place]))
+    return np.where(squares == 0, FARTHEST, STEPS - whole)
+
+
+def _floor_of(product: int, squares: int) -> int:
+    """⌊2²⁰ · product / √squares⌋, in whole numbers."""
+    scaled = product * product * STEPS * STEPS
+    root = math.isqrt(scaled // squares)
+    if product >= 0:
+        return root
+    return -root if root * root * squares == scaled else -root - 1
+
+
+def squares(rows: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The squared length of each row."""
+    return np.asarray(np.square(rows).sum(axis=1)).astype(np.int64)
