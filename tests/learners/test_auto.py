@@ -9,10 +9,9 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from poisonproof import FiniteAggregationClassifier, check_estimator_purity
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.learners.auto import FOLDS, MOST_TRIED, AutoClassifier, balanced_scores, best_of
-from poisonproof.learners.boosting import LEAF, BoostedTrees
 from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import TextClassifier
-from poisonproof.learners.trees import TreesClassifier
+from poisonproof.learners.trees import LEAF, Trees, TreesClassifier
 from poisonproof.learners.words import BayesTextClassifier, RidgeTextClassifier
 from poisonproof.samples.batches import takes_columns
 
@@ -121,20 +120,20 @@ def test_boosted_trees_are_opened_again_and_looked_at_first(tmp_path):
         again = FiniteAggregationClassifier.load(tmp_path / f"model-{y.max()}")
         assert np.array_equal(again.votes(circle).matrix, model.votes(circle).matrix)
     trees = kept[0].trees_
-    inner = tuple(np.argwhere(trees.columns != LEAF)[0])
+    inner = np.flatnonzero(trees.columns != LEAF)[0]
     for name, value in (("below", 0), ("above", 10_000), ("columns", 2), ("columns", -2)):
         state = {key: value.copy() if isinstance(value, np.ndarray) else value for key, value in vars(trees).items()}
         state[name][inner] = value
         with pytest.raises(DamagedFileError, match="a node leads out of its tree"):
-            BoostedTrees(1, 2).__setstate__(state)
-    wrong = {"below": trees.below[:, :-1], "columns": trees.columns.astype(np.int64), "start": trees.start[:0],
+            Trees.__new__(Trees).__setstate__(state)
+    wrong = {"below": trees.below[:-1], "columns": trees.columns.astype(np.int64), "start": trees.start[:0],
              "values": trees.values.tolist(), "thresholds": None, "n_columns": "2"}  # fmt: skip
     for name, value in wrong.items():
         with pytest.raises(DamagedFileError, match="these are no nodes of trees"):
-            BoostedTrees(1, 2).__setstate__(vars(trees) | {name: value})
+            Trees.__new__(Trees).__setstate__(vars(trees) | {name: value})
     lacking = {name: value for name, value in vars(trees).items() if name != "values"}
     with pytest.raises(DamagedFileError, match="these are no nodes of trees"):
-        BoostedTrees(1, 2).__setstate__(lacking)
+        Trees.__new__(Trees).__setstate__(lacking)
 
 
 def test_tables_by_column_and_as_frames_give_the_same_votes():
