@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.learners.seeding import seeded
+from poisonproof.learners.inspection import seeded
 from poisonproof.samples.batches import ONE_BY_ONE, declares
 
 

@@ -27,6 +27,7 @@ from poisonproof.core.subsets import Subsets
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, _add_scores
 from research import learners
 from research.label_flips.certificate import certify_label_flips
+from research.label_flips.cholesky import system
 from research.label_flips.kernels import NEVER, flip_radii, member_costs, weighted_member_costs
 from research.tests.label_flip_oracle import random_ensemble, smallest_attack
 
@@ -162,7 +163,7 @@ class Retrained:
             v = int(votes.matrix[at, i])
             if v == c:
                 continue
-            g = np.linalg.solve(self.pool.system(own, self.learner.ridge), self.kernel[own, at].astype(float))
+            g = np.linalg.solve(system(self.pool, own, self.learner.ridge), self.kernel[own, at].astype(float))
             y = self.y[own]
             benefit = np.where(y == v, 2 * np.maximum(g, 0), np.where(y == c, 2 * np.maximum(-g, 0), np.abs(g)))
             order = np.argsort(-benefit)

@@ -31,11 +31,11 @@ from poisonproof.core.certify import certify
 from poisonproof.core.subsets import Subsets
 from poisonproof.core.votes import Votes
 from poisonproof.errors import PoisonproofError, WrongTypeError
-from poisonproof.learners.cholesky import Factor
 from poisonproof.learners.kernel_ridge import LARGEST_COEFFICIENT, KernelRidgeClassifier, Pool
 from poisonproof.premises import Premise
 from poisonproof.samples.labels import read_labels
 from poisonproof.system.determinism import in_threads, one_linear_algebra_thread
+from research.label_flips.cholesky import Factor, system
 from research.label_flips.kernels import NEVER, flip_radii, member_costs, weighted_member_costs
 
 FEWEST_TESTS_AT_ONCE = 256
@@ -182,7 +182,7 @@ class _Inside:
     def __init__(self, pool: Pool, subset: NDArray[np.int64], local: NDArray[np.int64], kernel: NDArray[np.float32]):
         solution = pool.solve(subset, local)
         rows = pool.rows_of(subset)
-        matrix, column = pool.system(subset, solution.ridge), kernel[rows].astype(np.float64)
+        matrix, column = system(pool, subset, solution.ridge), kernel[rows].astype(np.float64)
         n, copies, diagonal = len(rows), pool.copies, float(matrix.diagonal().max())
         factor = Factor(matrix, n)
         g = factor.solve(column)

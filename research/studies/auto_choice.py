@@ -22,9 +22,8 @@ import numpy as np
 from poisonproof import Split, Spread, Votes, certify
 from poisonproof.data import ReadOptions, open_files
 from poisonproof.learners.auto import LEAVES, MOST_TREES, ROUNDS, AutoClassifier, balanced_scores, best_of
-from poisonproof.learners.seeding import isolated
 from poisonproof.learners.trees import TreesClassifier
-from poisonproof.system.determinism import one_linear_algebra_thread
+from poisonproof.system.determinism import one_linear_algebra_thread, reproducible
 from research.studies.real_sets import RealSet, real_sets, texts_folder
 
 K, MOST, ASKED = 20, 6000, 1000
@@ -54,7 +53,7 @@ def measured(one: RealSet, folder: Path) -> dict[str, object]:
             form = samples.form_of(mine)
             X, test = samples.take(mine, form), samples.take(asked, form)
             held, local = np.unique(codes[mine], return_inverse=True)
-            with isolated(i):
+            with reproducible(i):
                 chooser = AutoClassifier(random_state=i)
                 listed = chooser.candidates(X, max(2, len(held)))
                 learners = {name_of(learner): learner for learner in (*listed, *others(one, i, len(classes)))}

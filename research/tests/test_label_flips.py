@@ -9,6 +9,7 @@ from poisonproof import FiniteAggregationClassifier, Votes, data
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from research.label_flips import certificate as label_flips
 from research.label_flips.certificate import _Inside, certify_label_flips
+from research.label_flips.cholesky import Factor, system
 from research.label_flips.kernels import NEVER, flip_radii, member_costs, weighted_member_costs
 from research.tests.label_flip_oracle import member_cost, radius, random_ensemble, smallest_attack, weighted_member_cost
 
@@ -102,7 +103,7 @@ def test_real_retraining_does_not_break_a_radius(fitted, digits):
         order = []
         for i in np.argsort(votes.matrix[t] != p, kind="stable"):
             own = np.flatnonzero(np.isin(partition, spread.partitions_of(i)))
-            g = np.linalg.solve(pool.system(own, LEARNER.ridge), kernel[own, t].astype(float))
+            g = np.linalg.solve(system(pool, own, LEARNER.ridge), kernel[own, t].astype(float))
             best = own[np.argsort(-np.where(digits.train.labels[own] == p, 2 * g, g))[: 2 + size // 3]]
             order += [sample for sample in best.tolist() if sample not in order]
         for flips in (size, 4 * size + 4):
@@ -151,7 +152,7 @@ def test_what_is_inside_follows_from_plain_linear_algebra(digits, balance):
     kernel = pool.kernel_columns(pool.test_features(digits.test.X[:30]))
     inside = _Inside(pool, own, digits.train.labels[own], kernel)
     solution = pool.solve(own, digits.train.labels[own])
-    matrix, column = pool.system(own, solution.ridge), kernel[own].astype(float)
+    matrix, column = system(pool, own, solution.ridge), kernel[own].astype(float)
     inverse = np.abs(np.linalg.inv(matrix))
     single, double = 152 * 2.0**-24, 451 * 2.0**-53
     eta, gamma = 4 * single / (1 - single), 4 * double / (1 - double) * matrix.diagonal().max()
@@ -193,3 +194,13 @@ def test_what_cannot_be_certified_is_refused_in_one_sentence(fitted, digits):
         certify_label_flips(votes, learner, digits.train.X, digits.train.labels, digits.test.X[:59])
     with pytest.raises(ValueError, match="samples but 10 labels"):
         certify_label_flips(votes, learner, digits.train.X, digits.train.labels[:10], digits.test.X[:60])
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 333])
+def test_the_inverse_is_that_of_every_unit_vector(n):
+    rows = np.random.default_rng(0).normal(size=(n, n))
+    matrix = rows @ rows.T / n + 0.1 * np.eye(n)
+    slow = np.linalg.inv(matrix)
+    found = Factor(matrix.copy(), n).inverse()
+    assert (found == found.T).all()
+    assert np.allclose(found, slow, rtol=1e-10, atol=1e-12)

@@ -6,8 +6,7 @@ import scipy.sparse as sp
 
 from poisonproof.learners.auto import AutoClassifier
 from poisonproof.learners.table import TableClassifier
-from poisonproof.learners.text import TextClassifier
-from poisonproof.learners.words import BayesTextClassifier, RidgeTextClassifier
+from poisonproof.learners.text import BayesTextClassifier, RidgeTextClassifier, TextClassifier
 from poisonproof.samples.convert import to_samples
 from poisonproof.samples.kinds import TrainingSet
 from poisonproof.training.member import fit_member, vote_of

@@ -10,9 +10,8 @@ from poisonproof import FiniteAggregationClassifier, check_estimator_purity
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.learners.auto import FOLDS, MOST_TRIED, AutoClassifier, balanced_scores, best_of
 from poisonproof.learners.table import TableClassifier
-from poisonproof.learners.text import TextClassifier
+from poisonproof.learners.text import BayesTextClassifier, RidgeTextClassifier, TextClassifier
 from poisonproof.learners.trees import LEAF, Trees, TreesClassifier
-from poisonproof.learners.words import BayesTextClassifier, RidgeTextClassifier
 from poisonproof.samples.batches import takes_columns
 
 WORDS = [f"w{at}" for at in range(300)]
@@ -251,7 +250,7 @@ def test_a_rare_class_is_found_in_small_subsets():
 
 
 def test_very_many_texts_need_no_matrix_of_all_pairs(monkeypatch):
-    monkeypatch.setattr("poisonproof.learners.words.MOST_LEFT_OUT", 100)
+    monkeypatch.setattr("poisonproof.learners.text.MOST_LEFT_OUT", 100)
     texts, y = rare_texts(300, 2)
     model = RidgeTextClassifier().fit(texts, y)
     assert balanced(model.predict(texts), y) > 0.9

@@ -20,8 +20,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from poisonproof import FiniteAggregationClassifier, TableClassifier, check_estimator_purity
-from poisonproof.learners.seeding import Seeder, isolated, kept_generators, seeded
+from poisonproof.learners.inspection import SeededClones, seeded
 from poisonproof.system import determinism as threads
+from poisonproof.system.determinism import preserve_rng, reproducible
 
 X, Y = (part[:120] for part in load_digits(return_X_y=True))
 
@@ -246,7 +247,7 @@ def test_the_purity_check_asks_twice_and_with_threads():
 
 
 def drawn(index):
-    with isolated(index):
+    with reproducible(index):
         return np.random.normal(), np.random.random(), random.gauss(0, 1), random.random()
 
 
@@ -257,9 +258,9 @@ def test_base_classifiers_draw_the_same_alone_and_among_others_and_the_caller_go
         random.seed(seed)
         np.random.normal(), random.gauss(0, 1)  # each keeps a second number for the next call
         expected = np.random.get_state(), random.getstate()
-        with kept_generators():
+        with preserve_rng():
             assert [drawn(index) for index in range(3)] == alone
-            with kept_generators():
+            with preserve_rng():
                 assert drawn(1) == alone[1]
             assert drawn(2) == alone[2]
         assert repr((np.random.get_state(), random.getstate())) == repr(expected)
@@ -309,7 +310,7 @@ class Rounding(GaussianNB):
      make_pipeline(StandardScaler(), GaussianNB()), Curious(), Drawing(generator=np.random.default_rng(0))],
 )  # fmt: skip
 def test_a_clone_made_the_short_way_is_the_clone_made_by_scikit_learn(learner):
-    make = Seeder(learner)
+    make = SeededClones(learner)
     short, make.plain = make(4), None
     long = make(4)
     assert type(short) is type(long)
@@ -321,11 +322,11 @@ def test_a_clone_made_the_short_way_is_the_clone_made_by_scikit_learn(learner):
 
 def test_only_what_is_its_parameters_is_cloned_the_short_way():
     plain = [GaussianNB(), LogisticRegression(), TableClassifier(), Drawing()]
-    assert all(Seeder(learner).plain == learner.get_params(deep=False) for learner in plain)
+    assert all(SeededClones(learner).plain == learner.get_params(deep=False) for learner in plain)
     with_requests = LogisticRegression()
     with_requests._metadata_request = {}
     fitted = GaussianNB().fit(X, Y)
     others = [Curious(), Rounding(0.12345), BaggingClassifier(GaussianNB()), make_pipeline(GaussianNB()), fitted]
-    assert all(Seeder(learner).plain is None for learner in (*others, with_requests))
+    assert all(SeededClones(learner).plain is None for learner in (*others, with_requests))
     with pytest.raises(RuntimeError, match="Cannot clone"):
-        Seeder(Rounding(0.12345))(1)
+        SeededClones(Rounding(0.12345))(1)

@@ -16,9 +16,7 @@ import poisonproof.training.stacked as stacked_module
 from poisonproof import FiniteAggregationClassifier
 from poisonproof.learners.auto import AutoClassifier
 from poisonproof.learners.table import TableClassifier
-from poisonproof.learners.text import TextClassifier
-from poisonproof.learners.word_reading import WordReading
-from poisonproof.learners.words import BayesTextClassifier, RidgeTextClassifier
+from poisonproof.learners.text import BayesTextClassifier, RidgeTextClassifier, TextClassifier, WordReading
 from poisonproof.samples.batches import EncodedTexts
 from poisonproof.samples.convert import to_samples
 from poisonproof.samples.kinds import TrainingSet

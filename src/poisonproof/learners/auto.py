@@ -18,14 +18,12 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from poisonproof.learners.codes import classes_and_codes
 from poisonproof.learners.table import ClassifierOfTables, TableClassifier
-from poisonproof.learners.text import TextClassifier
+from poisonproof.learners.text import BayesTextClassifier, RidgeTextClassifier, TextClassifier, WordReading, is_table
 from poisonproof.learners.trees import TreesClassifier
-from poisonproof.learners.word_reading import WordReading, is_table
-from poisonproof.learners.words import BayesTextClassifier, RidgeTextClassifier
 from poisonproof.samples.batches import TextBatch
 from poisonproof.samples.convert import count_rows, take_rows
+from poisonproof.samples.labels import classes_and_codes
 
 FOLDS = 3
 MOST_TRIED = 600  # samples that cross-validation looks at, evenly spaced in the order of the subset

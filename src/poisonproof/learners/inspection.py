@@ -4,6 +4,8 @@ A part that is fitted already, state that `clone` does not take away, is shared 
 was fitted on reaches all of them. If that was the training data, one poisoned sample moves every vote and no radius
 holds; nobody can tell from the part. So it is found, by looking where state can hide, and refused unless the user
 vouches for it; then it is a premise, named with a digest of its content.
+
+Whatever a learner could draw from or divide among threads is set by us in every clone (`SeededClones`).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from datetime import date, time, timedelta
 from enum import Enum
 from functools import partial
 from numbers import Number
+from os import PathLike
 from pathlib import PurePath
 from types import BuiltinFunctionType, EllipsisType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
@@ -31,6 +34,9 @@ from poisonproof.samples.kinds import Samples
 FITTED = "parts-given-fitted"
 GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 DEEPEST = 12
+SEEDS = ("random_state", "seed", "random_seed", "rng")
+JOBS = ("n_jobs", "n_threads", "nthread", "nthreads", "num_thread", "num_threads", "thread_count")
+PLAIN_VALUES = (type(None), bool, int, float, str)
 # What shows all that it is by its own representation.
 PLAIN = (
     str, bytes, Number, np.generic, np.dtype, range, slice, EllipsisType, date, time, timedelta, Enum, PurePath,
@@ -327,3 +333,90 @@ def _names(code: Any) -> Iterator[str]:
     for constant in code.co_consts:
         if hasattr(constant, "co_names"):
             yield from _names(constant)
+
+
+def seeded(estimator: Any, index: int) -> Any:
+    """A clone that draws by the base classifier's index and works alone; see `SeededClones`."""
+    return SeededClones(estimator)(index)
+
+
+class SeededClones:
+    """Makes clones that draw by the base classifier's index and work alone, by one job and without a cache.
+
+    Sums of threads depend on who is first, and a cache may hold what another base classifier, or another run, put
+    there. Set are all parameters in it, however deep, whose names say so; they are looked for once.
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+        self.fixed: dict[str, Any] = {}
+        self.seeds: list[str] = []
+        self.generators: dict[str, Any] = {}
+        parameters = estimator.get_params(deep=True)
+        for path, value in parameters.items():
+            prefix, _, name = path.rpartition("__")
+            if name == "random_state" or (name in SEEDS and _is_plain_seed(value)):
+                self.seeds.append(path)
+            elif name in JOBS and not (value is None and _leaves_it_to_joblib(parameters.get(prefix, estimator))):
+                self.fixed[path] = 1
+            elif name == "memory" and _is_cache(value):
+                self.fixed[path] = None
+            elif _generator_like(value, 0) is not None:
+                self.generators[path] = value
+        self.plain = _plain_parameters(estimator)
+
+    def __call__(self, index: int) -> Any:
+        """The clone of this base classifier."""
+        settings = self.fixed | dict.fromkeys(self.seeds, index)
+        if self.plain is not None:
+            return type(self.estimator)(**(self.plain | settings))
+        model = clone(self.estimator)
+        settings |= {path: _generator_like(value, index) for path, value in self.generators.items()}
+        return model.set_params(**settings) if settings else model
+
+
+def _plain_parameters(estimator: Any) -> dict[str, Any] | None:
+    """The parameters of an estimator that is them and nothing else, so that a clone is its class called with them.
+
+    scikit-learn looks for more than that in every clone, which takes as long as the fit of a small subset. None where
+    there may be more: parameters that are objects, attributes besides, a way of its own to be cloned or set.
+    """
+    kind = type(estimator)
+    overridden = any(
+        getattr(kind, name, None) is not getattr(BaseEstimator, name)
+        for name in ("__sklearn_clone__", "set_params", "get_params", "__setattr__", "__new__")
+    )
+    parameters = {} if overridden else estimator.get_params(deep=False)
+    if overridden or vars(estimator).keys() != parameters.keys():
+        return None
+    if any(type(value) not in PLAIN_VALUES for value in parameters.values()):
+        return None
+    try:
+        copied = clone(estimator)
+    except Exception:  # it is told of where base classifiers are made
+        return None
+    return parameters if vars(copied) == vars(estimator) else None
+
+
+def _leaves_it_to_joblib(owner: Any) -> bool:
+    """Whether no number of jobs means joblib's, which is 1 in `reproducible`; some of scikit-learn warn of others."""
+    return type(owner).__module__.startswith("sklearn.")
+
+
+def _is_plain_seed(value: Any) -> bool:
+    return value is None or (isinstance(value, int | np.integer) and not isinstance(value, bool))
+
+
+def _is_cache(value: Any) -> bool:
+    return isinstance(value, str | PathLike) or hasattr(value, "cache")
+
+
+def _generator_like(value: Any, index: int) -> Any:
+    """A generator of the same kind that starts at the index; None if the value is none."""
+    if isinstance(value, np.random.Generator):
+        return np.random.default_rng(index)
+    if isinstance(value, np.random.RandomState):
+        return np.random.RandomState(index)
+    if type(value).__module__.startswith("torch") and type(value).__name__ == "Generator":
+        return type(value)(device=value.device).manual_seed(index)
+    return None

@@ -14,9 +14,11 @@ of half the width, as dear as one.
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -27,14 +29,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.display import in_bytes
 from poisonproof.errors import PoisonproofError
-from poisonproof.learners.cholesky import solve_in_place
-from poisonproof.learners.codes import classes_and_codes
 from poisonproof.learners.feature_maps import GlyphFeatures, VectorFeatures, ask_map
 from poisonproof.samples.batches import ONE_BY_ONE, declares
 from poisonproof.samples.convert import count_rows, take_rows
+from poisonproof.samples.labels import classes_and_codes
 from poisonproof.system.compiled import njit
 from poisonproof.system.determinism import in_threads, one_linear_algebra_thread
 
+LOWER = b"L"
 KERNELS = ("rbf", "laplace", "linear")
 TABLE_SIZE = 1 << 16
 EXACT = 2**24  # a float32 sum of integers is exact as long as no partial sum passes this
@@ -220,15 +222,6 @@ class Pool:
             if coefficients is not None:
                 return Solution(coefficients, ridge)
             ridge = max(2 * ridge, least)
-
-    def system(self, samples: NDArray[np.int64], ridge: float) -> NDArray[np.float64]:
-        """The matrix that the subset of these samples is solved with, at this ridge."""
-        rows = self.rows_of(samples)
-        fed = self._fed(self.rows[rows])
-        matrix = np.empty((len(rows), len(rows)))
-        self._kernel_of(fed, fed.T, self.lengths[rows], self.lengths[rows], matrix)
-        matrix[np.diag_indices(len(rows))] += ridge
-        return matrix
 
     def kernel_columns(self, test: NDArray[Any]) -> NDArray[np.float32]:
         """Kernel between every row and these test features, an array (rows, test)."""
@@ -470,3 +463,38 @@ def concatenated(parts: Sequence[NDArray[Any]], dtype: Any) -> tuple[NDArray[Any
     """Arrays in sequence, and where each starts."""
     starts = np.concatenate(([0], np.cumsum([part.size for part in parts]))).astype(np.int64)
     return np.concatenate([np.zeros(0, dtype), *(part.ravel() for part in parts)]).astype(dtype, copy=False), starts
+
+
+def solve_in_place(matrix: NDArray[np.float64], targets: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The solution X of matrix · X = targets, by Cholesky; the matrix, symmetric and in C order, is overwritten.
+
+    SciPy's wrappers of LAPACK keep Python's lock; the same routines, called through ctypes, give it back, so threads
+    solve side by side. The numbers are the same, to the bit.
+    """
+    n = len(targets)
+    if n == 0 or matrix.shape != (n, n) or matrix.dtype != np.float64 or not matrix.flags.carray:
+        raise PoisonproofError(
+            f"A system needs a square matrix of float64 in C order that may be overwritten. Got {matrix.shape}."
+        )
+    factor, solve = _routines()
+    solution = np.array(targets, np.float64, order="F")
+    size, count, info = ctypes.c_int(n), ctypes.c_int(targets.shape[1]), ctypes.c_int(0)
+    factor(LOWER, size, matrix.ctypes.data, size, info)
+    if info.value != 0:
+        raise np.linalg.LinAlgError(f"The kernel matrix of {n} rows is not positive definite (LAPACK {info.value}).")
+    solve(LOWER, size, count, matrix.ctypes.data, size, solution.ctypes.data, size, info)
+    return solution
+
+
+@lru_cache(maxsize=1)
+def _routines() -> tuple[Any, Any]:
+    """Cholesky's factor (potrf) and the solution with it (potrs), from the LAPACK that SciPy brings."""
+    from numba.extending import get_cython_function_address
+
+    text, whole, place = ctypes.c_char_p, ctypes.POINTER(ctypes.c_int), ctypes.c_void_p
+    factor = ctypes.CFUNCTYPE(None, text, whole, place, whole, whole)
+    solve = ctypes.CFUNCTYPE(None, text, whole, whole, place, whole, place, whole, whole)
+    return (
+        factor(get_cython_function_address("scipy.linalg.cython_lapack", "dpotrf")),
+        solve(get_cython_function_address("scipy.linalg.cython_lapack", "dpotrs")),
+    )

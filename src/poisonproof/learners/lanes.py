@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 from poisonproof.learners.auto import AutoClassifier
 from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.table_stack import Lane
-from poisonproof.learners.text import TextClassifier
-from poisonproof.learners.word_reading import WordReading
-from poisonproof.learners.words import BayesTextClassifier, RidgeTextClassifier
+from poisonproof.learners.text import BayesTextClassifier, RidgeTextClassifier, TextClassifier, WordReading
 
 LEARNERS: dict[str, type[Any]] = {
     "table": TableClassifier,

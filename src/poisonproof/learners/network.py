@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from poisonproof.errors import PoisonproofError, WrongTypeError
-from poisonproof.learners.codes import classes_and_codes
+from poisonproof.samples.labels import classes_and_codes
 from poisonproof.system.determinism import seed_generators, settled
 
 

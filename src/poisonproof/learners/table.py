@@ -27,10 +27,10 @@ from sklearn.utils.validation import (
 )
 
 from poisonproof.errors import PoisonproofError
-from poisonproof.learners.codes import classes_and_codes, is_plain_codes
 from poisonproof.learners.logistic import WIDEST, Design, Regression, fit_logistic
 from poisonproof.samples.batches import MISSING_NAME, TableBatch, name_of
 from poisonproof.samples.frames import is_frame
+from poisonproof.samples.labels import classes_and_codes
 from poisonproof.system.compiled import njit
 
 
@@ -300,3 +300,8 @@ def _sparse_scores(
             for at in range(starts[row], starts[row + 1]):
                 total += values[at] * weights[c, features[at]]
             scores[row, c] = total
+
+
+def is_plain_codes(y: Any) -> bool:
+    """Whether labels are what base classifiers are fed: whole numbers in a plain row, and nothing to check."""
+    return type(y) is np.ndarray and y.ndim == 1 and y.dtype == np.int64

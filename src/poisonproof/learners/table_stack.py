@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.learners.table_product import Folded
-from poisonproof.learners.word_reading import WordReading
+from poisonproof.learners.text import WordReading
 from poisonproof.samples.batches import MISSING_NAME
 from poisonproof.system.compiled import njit
 

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from poisonproof.errors import DamagedFileError, PoisonproofError
-from poisonproof.learners.codes import classes_and_codes
 from poisonproof.learners.table import ClassifierOfTables, TableClassifier
+from poisonproof.samples.labels import classes_and_codes
 from poisonproof.system.compiled import njit
 
 LEAF = -1  # the column of a node that asks nothing

@@ -15,16 +15,15 @@ from poisonproof.core.split import Split
 from poisonproof.data.dataset import Dataset
 from poisonproof.data.store import StoredSource
 from poisonproof.estimators.prepared import Prepared
-from poisonproof.learners.inspection import describe, without_cache
+from poisonproof.learners.inspection import describe, seeded, without_cache
 from poisonproof.learners.presets import HEAD, preset
-from poisonproof.learners.seeding import isolated, seeded
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.samples.batches import name_of
 from poisonproof.samples.columns import NUMBER
 from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, TextSamples
 from poisonproof.samples.labels import label_cells, one_by_one, places_of
 from poisonproof.samples.schema import TableSchema
-from poisonproof.system.determinism import one_linear_algebra_thread
+from poisonproof.system.determinism import one_linear_algebra_thread, reproducible
 from poisonproof.system.machine import environment
 from poisonproof.training.member import fed_to
 
@@ -155,7 +154,7 @@ class Lesson:
     def accuracy(self, learner: Any) -> float:
         """Test accuracy of a learner that is trained on all data at once: what the proof is paid with."""
         test, form = self.split.samples(self.dataset.test.samples), self.form
-        with one_linear_algebra_thread(), isolated(0):
+        with one_linear_algebra_thread(), reproducible(0):
             learner.fit(fed_to(learner, self.samples, self.rows, form), self.codes[self.rows])
             answers = learner.predict(fed_to(learner, test, np.arange(len(test)), form))
         truth = places_of(label_cells(one_by_one(self.dataset.test.labels)), label_cells(self.classes.tolist()))

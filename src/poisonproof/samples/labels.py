@@ -249,3 +249,13 @@ def _each(read: Callable[[Any], T], labels: Sequence[Any]) -> list[T]:
     keys = list(zip(map(type, labels), labels, strict=True))  # 1 == True == 1.0
     known = {key: read(key[1]) for key in set(keys)}
     return [known[key] for key in keys]
+
+
+def classes_and_codes(learner: Any, y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The classes in increasing order and the place of each label among them; one sentence if there is only one."""
+    classes, codes = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise PoisonproofError(
+            f"{type(learner).__name__} needs samples of at least 2 classes; got {len(classes)} class."
+        )
+    return classes, codes

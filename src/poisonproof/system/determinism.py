@@ -12,15 +12,18 @@ Whether shared libraries were loaded or unloaded since the last question, in mic
 The dynamic linker counts both. Systems whose linker does not say (macOS, Windows) get no answer, and whoever asks has
 to look for libraries anew each time.
 
-PyTorch as every base classifier finds it: one thread, deterministic algorithms, a seed; put back afterwards.
+PyTorch as every base classifier finds it: one thread, deterministic algorithms, a seed; put back afterwards. So are the
+generators of NumPy and Python, and all other settings that belong to the process (`reproducible`).
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import random
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -28,6 +31,8 @@ from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+from joblib import parallel_config
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from poisonproof.errors import PoisonproofError, missing_extra
@@ -35,6 +40,10 @@ from poisonproof.system.progress import counted
 
 MOST_REPETITIONS = 20
 
+_settings = threading.RLock()
+_kept = 0  # callers whose generators will be put back; read and changed by who holds that lock
+_settings = threading.RLock()
+_kept = 0  # callers whose generators will be put back; read and changed by who holds that lock
 _lock = threading.Lock()
 _inside = 0
 _limits: list[Any] = []
@@ -348,3 +357,44 @@ def _check_device(torch: Any, device: str) -> None:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # CUDA's condition for deterministic products
         if not torch.cuda.is_available():
             raise OSError(f"PyTorch finds no GPU for device '{device}' on this machine; use device='cpu'.")
+
+
+@contextmanager
+def reproducible(index: int) -> Iterator[None]:
+    """The process's global settings as every base classifier finds them, put back afterwards.
+
+    The generators of NumPy and Python, and PyTorch's if it is there, are seeded by index; joblib works
+    one task after the other, whoever asks it; warnings are not shown and floating-point oddities do
+    not raise, whatever the caller has set. These settings belong to the process, so in threads one
+    base classifier runs at a time; processes run side by side.
+    """
+    with (
+        _settings,
+        warnings.catch_warnings(),
+        np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"),
+        parallel_config("sequential", n_jobs=1),
+        seeded_if_loaded(index),
+        nullcontext() if _kept else preserve_rng(),
+    ):
+        warnings.simplefilter("ignore")
+        np.random.seed(index)
+        random.seed(index)
+        yield
+
+
+@contextmanager
+def preserve_rng() -> Iterator[None]:
+    """The caller's generators of NumPy and Python, put back at the end; other threads wait until then.
+
+    Around many base classifiers, so that not every one of them has to put back what the next seeds anew.
+    """
+    global _kept
+    with _settings:
+        numpy_state, python_state = np.random.get_state(), random.getstate()
+        _kept += 1
+        try:
+            yield
+        finally:
+            _kept -= 1
+            np.random.set_state(numpy_state)
+            random.setstate(python_state)

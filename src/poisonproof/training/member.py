@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from poisonproof.core.votes import ranked_by_score
 from poisonproof.errors import PoisonproofError, UnnamedFileError
-from poisonproof.learners.seeding import Seeder, isolated
+from poisonproof.learners.inspection import SeededClones
 from poisonproof.samples.batches import ONE_BY_ONE, declares, takes_columns, takes_texts
 from poisonproof.samples.kinds import Samples, TableSamples, TextSamples, TrainingSet
-from poisonproof.system.determinism import with_limited_libraries
+from poisonproof.system.determinism import reproducible, with_limited_libraries
 
 BATCH = 512
 BY_ROW = {("sklearn.naive_bayes", "GaussianNB")}
@@ -66,7 +66,7 @@ def fit_member(learner: Any, seed: int, subset: TrainingSet, make: Callable[[int
     time-outs and the like are no property of the subset and are passed on.
     """
     samples, codes, rows = subset
-    make = Seeder(learner) if make is None else make
+    make = SeededClones(learner) if make is None else make
     fed = codes[rows]
     counts = np.bincount(fed)
     held = np.flatnonzero(counts)
@@ -80,7 +80,7 @@ def fit_member(learner: Any, seed: int, subset: TrainingSet, make: Callable[[int
 
     def fitted() -> Any:
         model = make(seed)
-        with isolated(seed):
+        with reproducible(seed):
             model.fit(fed_to(model, samples, rows, form), local.copy())
         return model
 
@@ -191,7 +191,7 @@ def _scores_of(member: Member, fed: Any, n_samples: int) -> tuple[NDArray[np.flo
 
 def _scores(member: Member, fed: Any, n_samples: int) -> NDArray[np.float64]:
     def asked() -> Any:
-        with isolated(member.index):
+        with reproducible(member.index):
             ask = getattr(member.model, "decision_function", None) or member.model.predict_proba
             return ask(fed.copy())  # it may change what it is fed
 
@@ -213,7 +213,7 @@ def _one(fed: Any, row: int) -> Any:
 
 def _predict(member: Member, fed: Any) -> NDArray[np.int64]:
     def asked() -> Any:
-        with isolated(member.index):
+        with reproducible(member.index):
             return member.model.predict(fed.copy())  # it may change what it is fed
 
     return _positions(np.asarray(with_limited_libraries(asked)))

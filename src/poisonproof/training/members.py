@@ -26,12 +26,12 @@ from poisonproof.core.votes import vote_dtype
 from poisonproof.display import in_bytes
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.feature_maps import remembering
-from poisonproof.learners.seeding import Seeder, kept_generators
+from poisonproof.learners.inspection import SeededClones
 from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import TextClassifier
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.kinds import Samples
-from poisonproof.system.determinism import caller, limit_worker, one_linear_algebra_thread
+from poisonproof.system.determinism import caller, limit_worker, one_linear_algebra_thread, preserve_rng
 from poisonproof.system.files import sha256_of
 from poisonproof.system.machine import environment, resident_bytes
 from poisonproof.system.parallel import copies_held, dead_workers_told, own_workers, sent_once, smallest_worker
@@ -303,8 +303,8 @@ def train_and_vote(job: VoteJob, wanted: Sequence[Sequence[int]], n_jobs: int | 
 @remembering()
 def _fit_block(learner: Any, source: TrainingSource, indices: Sequence[int], parent: tuple[int, int]) -> list[Member]:
     limit_worker(parent)
-    with kept_generators():
-        make = Seeder(learner)
+    with preserve_rng():
+        make = SeededClones(learner)
         return [fit_member(learner, source.seed(i), source.subset(i), make) for i in indices]
 
 
@@ -559,7 +559,7 @@ def votes_one_by_one(
     shape = (len(samples), len(members), *([n_classes] if rankings else []))
     of_members = np.empty(shape, vote_dtype(n_classes))
     refusals = {}
-    with kept_generators():
+    with preserve_rng():
         for column, member in enumerate(members):
             batch = None
             if member.model is not None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.learners.word_reading import WordReading
+from poisonproof.learners.text import WordReading
 from poisonproof.samples.batches import EncodedTexts, Shared, takes_texts
 from poisonproof.samples.kinds import Samples, TableSamples, TextSamples, TrainingSet
 

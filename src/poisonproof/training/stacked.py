@@ -18,8 +18,7 @@ from poisonproof.core.votes import vote_dtype
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.lanes import chosen, is_sum, lane_of, reading_of
 from poisonproof.learners.table_stack import CATEGORIES, NUMBERS, OBJECTS, TEXTS, TableStack, Words
-from poisonproof.learners.text import TextClassifier
-from poisonproof.learners.word_reading import WordReading
+from poisonproof.learners.text import TextClassifier, WordReading
 from poisonproof.samples.batches import MISSING_NAME, can_be_read, name_of
 from poisonproof.samples.columns import NUMBER, OBJECT
 from poisonproof.samples.kinds import NumberSamples, Samples, SparseSamples, TableSamples, TextSamples

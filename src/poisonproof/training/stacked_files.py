@@ -23,7 +23,7 @@ from poisonproof.errors import DamagedFileError
 from poisonproof.learners.auto import AutoClassifier
 from poisonproof.learners.lanes import LEARNERS, NAMES, chosen, model_of, reading_of
 from poisonproof.learners.table_stack import CATEGORIES, NUMBERS, OBJECTS, TEXTS, TableStack
-from poisonproof.learners.word_reading import WordReading
+from poisonproof.learners.text import WordReading
 from poisonproof.system.archives import map_npy
 from poisonproof.system.files import reading
 from poisonproof.training.member import Member

@@ -1,4 +1,4 @@
-"""Symmetric positive definite systems, solved without Python's lock, so that threads solve side by side.
+"""Symmetric positive definite systems, solved and inverted without Python's lock, so that threads work side by side.
 
 SciPy's wrappers of LAPACK keep the lock; the same routines, called through ctypes, give it back. The numbers are the
 same, to the bit.
@@ -14,13 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
+from poisonproof.learners.kernel_ridge import Pool
 
 LOWER = b"L"
-
-
-def solve_in_place(matrix: NDArray[np.float64], targets: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The solution X of matrix · X = targets, by Cholesky; the matrix, symmetric and in C order, is overwritten."""
-    return Factor(matrix, len(targets)).solve(targets)
 
 
 class Factor:
@@ -77,3 +73,13 @@ def _routines() -> _Routines:
         solve(get_cython_function_address("scipy.linalg.cython_lapack", "dpotrs")),
         factor(get_cython_function_address("scipy.linalg.cython_lapack", "dpotri")),
     )
+
+
+def system(pool: Pool, samples: NDArray[np.int64], ridge: float) -> NDArray[np.float64]:
+    """The matrix that the subset of these samples is solved with, at this ridge."""
+    rows = pool.rows_of(samples)
+    fed = pool._fed(pool.rows[rows])
+    matrix = np.empty((len(rows), len(rows)))
+    pool._kernel_of(fed, fed.T, pool.lengths[rows], pool.lengths[rows], matrix)
+    matrix[np.diag_indices(len(rows))] += ridge
+    return matrix
