@@ -183,8 +183,8 @@ class VoterChecks:
             raise CheckFailed(f"the split {split['kind']!r} is not known.")
         unit, threats = claims.unit(split), self.threats
         stated["unit"] = (self.files.facts["unit"], unit)
-        if "threat_model" in origin:
-            stated["origin of the certificate: threat_model"] = (origin["threat_model"], threats)
+        if origin and (self.files.manifest or "threat_model" in origin):
+            stated["origin of the certificate: threat_model"] = (origin.get("threat_model"), threats)
         if self.files.manifest is not None:
             manifest, settings = self.files.manifest, self.files.settings
             right = manifest["clean_accuracy"] * self.n_test
@@ -200,7 +200,7 @@ class VoterChecks:
                     round(right) / self.n_test if 0 <= round(right) <= self.n_test else None,
                 ),
             }
-            known = {name: manifest[name] for name in ("environment", "threat_model")}
+            known = {"environment": manifest["environment"]}
             known |= {name: settings[name] for name in ("dataset", "learner")}
             if origin:
                 stated |= {f"origin of the certificate: {name}": (origin.get(name), known[name]) for name in known}

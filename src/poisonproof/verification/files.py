@@ -300,7 +300,7 @@ def open_run(folder: Path, manifest: dict[str, Any], reader: Reader, layout: Lay
     stated = manifest["files"]
     for name in stated:
         if name not in layout.required and not layout.optional.fullmatch(name):
-            raise CheckFailed(f"the manifest names {name!r}, which is no file of such a run.")
+            raise CheckFailed(f"the manifest names {name!r}, which is no file of a run.")
     for name in layout.required:
         if name not in stated:
             raise CheckFailed(f"the manifest does not name {name}.")
