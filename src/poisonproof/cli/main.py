@@ -43,8 +43,9 @@ REMOVED = {  # commands that there were, and where their work is done now
 def load(name: str) -> TyperCommand:
     """A command with its options; its module is imported here."""
     function = registry.find("commands", name)
-    module = import_module(function.__module__)
-    info = CommandInfo(name=name, callback=function, epilog=module.EXAMPLES)
+    examples = import_module(function.__module__).EXAMPLES
+    epilog = examples if isinstance(examples, str) else examples[name]  # of one command, or of several in one file
+    info = CommandInfo(name=name, callback=function, epilog=epilog)
     command = get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
     assert isinstance(command, TyperCommand)
     return command

@@ -1,57 +1,71 @@
-"""poisonproof verify: an independent check of a run or a certificate."""
+"""poisonproof verify, audit, attest and gate: what those run who did not make a run, or do not believe who did."""
 
 from __future__ import annotations
 
 import os
 import stat
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from poisonproof import registry
-from poisonproof.cli import encoding, options, output, reopening
+from poisonproof.cli import completion, encoding, options, output, reopening
 from poisonproof.cli.output import progress_bar
+from poisonproof.cli.reopening import Learner, Run, Test
+from poisonproof.display import percent
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.data import Dataset
+    from poisonproof.evidence.facts import Facts
+    from poisonproof.evidence.gate import Baseline
     from poisonproof.verification import Verdict
 
 GIGABYTES = 8.0
 MOST_ENTRIES = 1_000_000
+VIOLATED, NOT_MET = 3, 6
 NAMED = "the data that the run names"
-EXAMPLES = (
-    "Example: `poisonproof verify runs/digits digits --retrain 20`; "
-    "`poisonproof verify certificate.npz --votes votes.npy`"
-)
+EXAMPLES = {
+    "verify": "Example: `poisonproof verify runs/digits digits --retrain 20`; "
+    "`poisonproof verify certificate.npz --votes votes.npy`",
+    "audit": "Example: `poisonproof audit runs/digits --targets 5`; "
+    "`poisonproof audit runs/digits --kinds insert,flip --seed 7`",
+    "attest": "Example: `poisonproof attest runs/digits --out runs/digits-evidence --key key.pem`",
+    "gate": "Example: `poisonproof gate runs/digits --attack-size 10 --certified-fraction 0.8 --require-verified`",
+}
+DataToCheck = Annotated[
+    str | None,
+    options.data_argument("Data to check against; by default what the run was made from, if it is still there."),
+]
+Retrain = Annotated[
+    int, typer.Option("--retrain", min=0, help="Train that many base classifiers again, drawn at random.")
+]
 
 
-class Seal(NamedTuple):
+class SignatureResult(NamedTuple):
     """Whether signed evidence is genuine and true, and a sentence about it."""
 
     signed: bool
     signature: str
 
 
-class AtHand(NamedTuple):
+class DataAtHand(NamedTuple):
     """The data to check against, if there are any, and in words where they come from, or why there are none."""
 
     dataset: Dataset | None
     source: str
 
 
-def command(
+def verify(
     context: typer.Context,
     path: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory, or a certificate (.npz).")],
-    data: Annotated[
-        str | None,
-        options.data_argument("Data to check against; by default what the run was made from, if it is still there."),
-    ] = None,
+    data: DataToCheck = None,
     votes: Annotated[Path | None, typer.Option("--votes", help="The votes (.npy) of a loose certificate.")] = None,
-    test: reopening.Test = None,
+    test: Test = None,
     data_dir: options.DataDir = None,
-    learner: reopening.Learner = None,
+    learner: Learner = None,
     encoder: encoding.Again = None,
     sample: Annotated[
         int | None,
@@ -62,9 +76,7 @@ def command(
     ask: Annotated[
         bool, typer.Option("--ask/--no-ask", help="Ask the kept base classifiers whether they vote as stated.")
     ] = True,
-    retrain: Annotated[
-        int, typer.Option("--retrain", min=0, help="Train that many base classifiers again, drawn at random.")
-    ] = 0,
+    retrain: Retrain = 0,
     seed: Annotated[
         int | None,
         typer.Option("--seed", min=0, help="Of the draws; by default a fresh one, which no forger can know."),
@@ -100,18 +112,18 @@ def command(
     With `--signature KEY`, evidence that was not signed with that key, is about other files, or says anything that is
     not true of the run is NOT VERIFIED too.
     """
-    from poisonproof import verify
+    import poisonproof
 
     if not max_size > 0:
         raise PoisonproofError(f"--max-size must be above 0. Got {max_size}.")
-    given = data is not None or typed(context, "data_dir")
+    given = data is not None or _typed(context, "data_dir")
     if test is not None and data is None:
         raise PoisonproofError("--test names the test samples that go with DATA; give DATA too.")
-    data_at_hand = at_hand(path, data, data_dir, given=given, needed=retrain > 0, test=test)
+    data_at_hand = _data_at_hand(path, data, data_dir, given=given, needed=retrain > 0, test=test)
     if data_at_hand.dataset is None and path.is_dir():
         output.note(data_at_hand.source)
     with progress_bar("checking") as progress:
-        verdict = verify(
+        verdict = poisonproof.verify(
             path,
             votes=votes,
             data=data_at_hand.dataset,
@@ -123,35 +135,294 @@ def command(
             witness=witness,
             max_bytes=int(max_size * 1e9),
             source=data_at_hand.source,
-            estimator=learner_of(path, learner, encoder),
+            estimator=_learner_of(path, learner, encoder),
             progress=progress,
         )
-    seal = None
+    signed = None
     if signature is not None:
-        seal = _seal(path, signature, evidence, data_at_hand.dataset, verdict)
+        signed = _check_signed(path, signature, evidence, data_at_hand.dataset, verdict)
     elif evidence is not None:
         raise PoisonproofError("--evidence says where signed evidence is; give --signature KEY to check it.")
     if json:
-        output.print_json(verdict.as_dict() | ({} if seal is None else seal._asdict()))
+        output.print_json(verdict.as_dict() | ({} if signed is None else signed._asdict()))
     else:
-        output.print_line(verdict.verdict if seal is None or seal.signed else f"NOT VERIFIED: {seal.signature}")
-        if seal is not None and seal.signed:
-            output.print_line(seal.signature)
+        output.print_line(verdict.verdict if signed is None or signed.signed else f"NOT VERIFIED: {signed.signature}")
+        if signed is not None and signed.signed:
+            output.print_line(signed.signature)
         for check in (*verdict.failed, *verdict.not_checked):
             output.note(f"{check.outcome}: {check.name}: {check.words}")
-    if seal is not None and not seal.signed:
+    if signed is not None and not signed.signed:
         raise typer.Exit(3)
     if verdict.exit_code:
         raise typer.Exit(verdict.exit_code)
 
 
-def typed(context: typer.Context, name: str) -> bool:
+def audit(
+    run: Run,
+    data: reopening.Data = None,
+    targets: Annotated[int, typer.Option("--targets", min=1, help="How many test samples to attack.")] = 5,
+    kinds: Annotated[
+        str | None,
+        typer.Option(
+            "--kinds",
+            autocompletion=completion.of_attacks,
+            help="Which attacks: `remove,insert,flip,…`; otherwise all that apply.",
+        ),
+    ] = None,
+    attack_size: options.AttackSizes = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method",
+            autocompletion=completion.one_of("finite-aggregation", "tight"),
+            help="`finite-aggregation` or `tight`.",
+        ),
+    ] = "finite-aggregation",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of targets and attacks; the same gives the same.")] = 0,
+    learner: Learner = None,
+    encoder: encoding.Again = None,
+    data_dir: options.DataDir = None,
+    json: options.Json = False,
+) -> None:
+    """Remove, insert, flip, rewrite, plant backdoors, flood; retrain; compare with what was certified.
+
+    Writes `audit.json` and `audit.svg` (certified radius against the smallest attack that worked) into the run.
+    Exit code 3: an attack worked that the certificate excludes, and the case is printed.
+    """
+    import poisonproof
+    from poisonproof.report.figures import audit_scatter
+    from poisonproof.runs.folder import only_writer
+    from poisonproof.system.files import write_record, write_text
+    from poisonproof.system.progress import watched
+
+    output.warnings_as_notes()
+    reopened = reopening.reopen(run, data, data_dir, learner=learner, encoder=encoder)
+    reopening.check_same_data(run, reopened)
+    dataset = reopened.dataset
+    with only_writer(run):
+        with progress_bar("attacks on targets") as progress, watched(progress):
+            report = poisonproof.audit(
+                reopened.model,
+                dataset.train.X,
+                dataset.train.labels,
+                dataset.test.X,
+                groups=dataset.train.groups,
+                targets=targets,
+                kinds=None if kinds is None else [kind.strip() for kind in kinds.split(",")],
+                sizes=None if attack_size is None else options.whole_numbers("--attack-size", attack_size),
+                method=method,
+                seed=seed,
+            )
+        write_record(run / "audit.json", report.as_dict())
+        write_text(run / "audit.svg", audit_scatter(report))
+    if json:
+        output.print_json(report.as_dict())
+    else:
+        output.print_table(
+            "attacks with retraining",
+            ["kind", "attacks", "moved the prediction", "violations"],
+            [[kind, *(str(count) for count in row.values())] for kind, row in report.by_kind().items()],
+        )
+        output.print_lines(str(report))
+        output.note(f"picture: {Path(run / 'audit.svg')}")
+    if not report.ok:
+        raise typer.Exit(VIOLATED)
+
+
+def attest(
+    run: Run,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder to write into; by default RUN-evidence, beside the run.")
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option("--key", help="Private key (PEM; ed25519 or ECDSA) to sign with. See docs/evidence.md."),
+    ] = None,
+    dataset: DataToCheck = None,
+    test: Test = None,
+    data_dir: options.DataDir = None,
+    learner: Learner = None,
+    encoder: encoding.Again = None,
+    retrain: Retrain = 0,
+    json: options.Json = False,
+) -> None:
+    """Verify a run, compute every figure again, and write evidence about it.
+
+    `statement.json` (in-toto statement v1), `test-result.json` (the verdict, in-toto test result), `bom.cdx.json`
+    (CycloneDX 1.6 with a model card), `model-card.md`, `evidence.html` and, with `--key`, `evidence.intoto.jsonl`,
+    both statements signed (DSSE). Base classifiers may have voted or the training samples themselves. A run about which
+    something is false yields no evidence: exit code 3.
+    """
+    from poisonproof.evidence.facts import folder_beside
+    from poisonproof.evidence.signing import private_key, write
+
+    signer = None if key is None else private_key(key)
+    facts = _verified_facts(run, dataset, data_dir, retrain, CustomParts(learner, encoder, test))
+    folder = folder_beside(run) if out is None else out
+    written = write(facts, folder, signer)
+    if json:
+        output.print_json({"out": str(folder), "verdict": facts.verdict.word, "sha256": written})
+        return
+    rows = [[name, digest] for name, digest in written.items()]
+    output.print_table(
+        f"{facts.verdict.word}: evidence about {facts.name} in {folder}", ["file", "SHA-256"], rows, left=2
+    )
+    if key is None:
+        output.note("the evidence is not signed; --key FILE signs it.")
+
+
+def gate(
+    run: Run,
+    attack_size: Annotated[
+        list[int] | None, typer.Option("--attack-size", min=0, help="How many poisons; may be given several times.")
+    ] = None,
+    certified_fraction: Annotated[
+        list[str] | None,
+        typer.Option("--certified-fraction", help="Smallest certified fraction at that attack size, 0 … 1."),
+    ] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Shares of all test samples, in place of the mean over classes.")
+    ] = False,
+    allow_constant: Annotated[
+        bool,
+        typer.Option("--allow-constant", help="Also pass what is no better than always giving one answer."),
+    ] = False,
+    clean: Annotated[
+        str | None, typer.Option("--clean", help="Smallest accuracy (balanced, or with --plain clean), 0 … 1.")
+    ] = None,
+    max_drop_from: Annotated[
+        tuple[Path, str] | None,
+        typer.Option(
+            "--max-drop-from",
+            metavar="OTHER_RUN SHARE",
+            help="At most that much less than another run on the same test samples, clean and at every attack size.",
+        ),
+    ] = None,
+    require_verified: Annotated[
+        bool,
+        typer.Option(
+            "--require-verified",
+            help="Voters must have been heard: base classifiers asked or trained again, samples counted again.",
+        ),
+    ] = False,
+    dataset: DataToCheck = None,
+    test: Test = None,
+    data_dir: options.DataDir = None,
+    learner: Learner = None,
+    encoder: encoding.Again = None,
+    retrain: Retrain = 0,
+    junit: Annotated[Path | None, typer.Option("--junit", help="Also write JUnit XML, one case per condition.")] = None,
+    json: options.Json = False,
+) -> None:
+    """Verify a run, compute its figures again, and compare them with what is asked for.
+
+    Exit code 0: every condition is met. 6: one is not. 2: bad input. 3: something about the run is false. Shares are
+    means over classes and compared exactly, as fractions; each must also be above that of a constant answer, which no
+    poison can change. The n-th `--certified-fraction` belongs to the n-th `--attack-size`.
+    """
+    from poisonproof.evidence.gate import Thresholds, as_junit, as_record, conditions
+    from poisonproof.system.files import write_bytes
+
+    sizes, shares = attack_size or [], [_share(text, "--certified-fraction") for text in certified_fraction or []]
+    if len(sizes) != len(shares):
+        raise PoisonproofError(
+            f"Every --attack-size needs its --certified-fraction. Got {len(sizes)} and {len(shares)}."
+        )
+    parts = CustomParts(learner, encoder, test)
+    thresholds = Thresholds(
+        tuple(zip(sizes, shares, strict=True)),
+        None if clean is None else _share(clean, "--clean"),
+        plain,
+        allow_constant,
+        None if max_drop_from is None else _baseline(max_drop_from, dataset, data_dir, parts),
+        require_verified,
+    )
+    facts = _verified_facts(run, dataset, data_dir, retrain, parts)
+    checked = conditions(facts, thresholds)
+    if junit is not None:
+        write_bytes(junit, as_junit(facts, checked))
+    record = as_record(facts, checked)
+    if json:
+        output.print_json(record)
+    else:
+        title = (
+            f"{'met' if record['met'] else 'NOT MET'}: {facts.name}, {facts.verdict.word}; a constant answer is right "
+            f"on {percent(facts.figures.majority_share)} %"
+        )
+        rows = [[row.what, row.wanted, row.found, "met" if row.met else "NOT MET"] for row in checked]
+        output.print_table(title, ["condition", "wanted", "found", ""], rows, left=1)
+    if not record["met"]:
+        raise typer.Exit(NOT_MET)
+
+
+def _baseline(given: tuple[Path, str], dataset: str | None, data_dir: Path | None, parts: CustomParts) -> Baseline:
+    """The other run; a learner or encoder that was named again is its own only if it says so."""
+    from poisonproof.evidence.gate import Baseline
+
+    other, most = given
+    share, asked = _share(most, "--max-drop-from"), _manifest_of(other).get("asked") or {}
+    named = {**asked, "test": parts.test if (asked.get("options") or {}).get("test") else None}
+    same = {name: value if named.get(name) == value else None for name, value in parts._asdict().items()}
+    return Baseline(_verified_facts(other, dataset, data_dir, parts=CustomParts(**same)), share)
+
+
+def _share(text: str, option: str) -> Fraction:
+    try:
+        share = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(-1)
+    if not 0 <= share <= 1:
+        raise PoisonproofError(f"{option} must be a share between 0 and 1, such as 0.8. Got '{text}'.")
+    return share
+
+
+class CustomParts(NamedTuple):
+    """What of a run has to be named again: somebody's own code, because importing it runs it, and a file of tests."""
+
+    learner: str | None = None
+    encoder: str | None = None
+    test: Path | None = None
+
+
+def _verified_facts(
+    run: Path, dataset: str | None, data_dir: Path | None, retrain: int = 0, parts: CustomParts | None = None
+) -> Facts:
+    """The facts about a run; exit code 3, and the verdict on stderr, if something about it is false."""
+    import poisonproof
+    from poisonproof.evidence.facts import gather
+    from poisonproof.verification.verdict import CheckFailed
+
+    if not (run / "manifest.json").exists():
+        raise PoisonproofError(f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.")
+    learner, encoder, test = parts or CustomParts()
+    data = _data_at_hand(run, dataset, data_dir, given=dataset is not None, needed=retrain > 0, test=test)
+    with progress_bar("checking") as progress:
+        verdict = poisonproof.verify(
+            run,
+            data=data.dataset,
+            retrain=retrain,
+            source=data.source,
+            estimator=_learner_of(run, learner, encoder),
+            progress=progress,
+        )
+    if data.dataset is None and verdict.consistent:
+        raise PoisonproofError(f"Figures need the labels of the test samples; {data.source}")
+    try:
+        return gather(run, data.dataset, verdict)
+    except CheckFailed as error:
+        output.note(str(error))
+        raise typer.Exit(3) from None
+
+
+def _typed(context: typer.Context, name: str) -> bool:
     """Whether an option was typed by the user rather than found in the environment."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _seal(path: Path, signature: Path, evidence: Path | None, dataset: Dataset | None, verdict: Verdict) -> Seal:
+def _check_signed(
+    path: Path, signature: Path, evidence: Path | None, dataset: Dataset | None, verdict: Verdict
+) -> SignatureResult:
     """What the signed evidence says, held against the run."""
     from poisonproof.evidence.facts import folder_beside, gather
     from poisonproof.evidence.signing import check_signed, public_key
@@ -161,62 +432,62 @@ def _seal(path: Path, signature: Path, evidence: Path | None, dataset: Dataset |
     if not path.is_dir():
         raise PoisonproofError(f"{path} is no run; evidence is signed about runs.")
     if not verdict.consistent:
-        return Seal(signed=False, signature=verdict.verdict)
+        return SignatureResult(signed=False, signature=verdict.verdict)
     try:
         facts = None if dataset is None else gather(path, dataset, verdict)
-        return Seal(signed=True, signature=check_signed(path, evidence or folder_beside(path), key, facts))
+        return SignatureResult(signed=True, signature=check_signed(path, evidence or folder_beside(path), key, facts))
     except CheckFailed as error:
-        return Seal(signed=False, signature=str(error))
+        return SignatureResult(signed=False, signature=str(error))
 
 
-def at_hand(
+def _data_at_hand(
     path: Path, data: str | None, data_dir: Path | None, *, given: bool, needed: bool, test: Path | None = None
-) -> AtHand:
+) -> DataAtHand:
     """The data that were given; otherwise those that the run names, if they are there and have its digests."""
     if given:
         return _given(path, data, data_dir, test)
     if not needed and not os.path.lexists(path / "manifest.json"):
-        return AtHand(None, "no data")
+        return DataAtHand(None, "no data")
     try:
         named = _named_data(path, data_dir)
     except (ValueError, TypeError, LookupError, AttributeError, OSError, ImportError) as error:
         if needed and not os.path.lexists(path / "manifest.json"):
             raise
-        return AtHand(None, f"the data that the run names could not be read ({error}); give DATA.")
+        return DataAtHand(None, f"the data that the run names could not be read ({error}); give DATA.")
     if named is None:
-        return AtHand(None, "the data that the run names no longer have the digests that it states; give DATA.")
+        return DataAtHand(None, "the data that the run names no longer have the digests that it states; give DATA.")
     return _with_words(named, NAMED)
 
 
-def _with_words(dataset: Dataset, source: str, test: Path | None = None) -> AtHand:
+def _with_words(dataset: Dataset, source: str, test: Path | None = None) -> DataAtHand:
     """These data, with where they and their test samples come from."""
     tests = [f"from {test.name}"] if test else [one.value for one in dataset.premises if one.code == "test-samples"]
-    return AtHand(dataset, f"{source} (test samples: {tests[0]})" if tests else source)
+    return DataAtHand(dataset, f"{source} (test samples: {tests[0]})" if tests else source)
 
 
-def _given(path: Path, data: str | None, data_dir: Path | None, test: Path | None) -> AtHand:
+def _given(path: Path, data: str | None, data_dir: Path | None, test: Path | None) -> DataAtHand:
     """The data that were given, unless the run does not say how to read them: that is a fault of its files."""
     why = "the data given were not read, because the run does not say how"
     try:
-        recipe = manifest_of(path).get("asked")
+        recipe = _manifest_of(path).get("asked")
         own_tests = bool(recipe) and reopening.begun(path, strict=False)[2].test is not None
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        return AtHand(None, f"{why} ({error})")
+        return DataAtHand(None, f"{why} ({error})")
     try:
         if own_tests and data is not None and test is None:
-            return AtHand(None, "the test samples of the run are no part of DATA; name their file with --test.")
+            return DataAtHand(None, "the test samples of the run are no part of DATA; name their file with --test.")
         return _with_words(_data(path, data, data_dir, test), "the data given", test)
     except (TypeError, LookupError, AttributeError) as error:
-        return AtHand(None, f"{why} ({error})")
+        return DataAtHand(None, f"{why} ({error})")
     except PoisonproofError as error:
         if recipe or not path.is_dir():
             raise
-        return AtHand(None, f"{why} ({error})")
+        return DataAtHand(None, f"{why} ({error})")
 
 
 def _named_data(path: Path, data_dir: Path | None) -> Dataset | None:
     """The data that a manifest names, which may be anybody's; None if their digests are not those that it states."""
-    manifest = manifest_of(path)
+    manifest = _manifest_of(path)
     asked = manifest.get("asked") or {}
     for name in (asked.get("data"), *(asked.get("options", {}).get(option) for option in ("test", "schema"))):
         if name is not None:
@@ -226,7 +497,7 @@ def _named_data(path: Path, data_dir: Path | None) -> Dataset | None:
     return named if named.digests() == stated else None
 
 
-def manifest_of(path: Path) -> dict[str, Any]:
+def _manifest_of(path: Path) -> dict[str, Any]:
     """What a run says of itself; nothing if it is amiss, which the checker itself tells."""
     from poisonproof.errors import DamagedFileError
     from poisonproof.system.archives import NoRegularFileError
@@ -250,11 +521,11 @@ def _refuse_odd_files(path: Path) -> None:
             raise PoisonproofError(f"{place} is no regular file")
 
 
-def learner_of(path: Path, learner: str | None, encoder: str | None) -> Any:
+def _learner_of(path: Path, learner: str | None, encoder: str | None) -> Any:
     """The learner that a run names, where it takes more than a preset to make it; None where the checker finds it."""
     from poisonproof.learners.presets import HEAD, is_object_name, load_learner, preset
 
-    asked = manifest_of(path).get("asked")
+    asked = _manifest_of(path).get("asked")
     asked = asked if isinstance(asked, dict) else {}
     of_run, name = asked.get("encoder"), asked.get("learner")
     head = None if learner is None else load_learner(learner)
@@ -271,7 +542,7 @@ def _data(path: Path, given: str | None, data_dir: Path | None, test: Path | Non
     """The data at hand: of a run, read as the run read it; of a loose certificate, by name."""
     from poisonproof.data import load
 
-    manifest = manifest_of(path)
+    manifest = _manifest_of(path)
     if manifest.get("asked"):
         return reopening.reopen_data(path, given, data_dir, test=test, strict=False).dataset
     name = given or manifest.get("settings", {}).get("dataset", {}).get("name")
