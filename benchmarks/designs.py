@@ -71,7 +71,7 @@ def compare(path: Path) -> None:
         if y is None:
             shares = [(certificate.radius >= size).mean() for size in sizes]
         else:
-            shares = certificate.certified_fraction(y, sizes)
+            shares = certificate.evaluate(y).certified_fraction(sizes)
         curve = " | ".join(f"{int(share * 1000) / 10:.1f}" for share in shares)
         print(f"| {name} | {certificate.radius.mean():.3f} | {exact} | {rows[name, 'ms']:.2f} | {curve} |")
 

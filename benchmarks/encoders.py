@@ -173,14 +173,16 @@ def texts(options: argparse.Namespace) -> None:
                     warnings.simplefilter("ignore")
                     certificate = model.fit(list(X[~out]), y[~out]).certify(list(X[out]))
                 sizes = [0, 1, 2, 5, 10, 20]
-                balanced = certificate.certified_fraction_balanced(y[out], sizes)
+                balanced = certificate.evaluate(y[out]).certified_fraction_balanced(sizes)
                 record = {
                     "set": file,
                     "method": f"k = {k}, d = 4, {name}",
                     "test texts": int(out.sum()),
-                    "certified": [round(100 * float(s), 1) for s in certificate.certified_fraction(y[out], sizes)],
+                    "certified": [
+                        round(100 * float(s), 1) for s in certificate.evaluate(y[out]).certified_fraction(sizes)
+                    ],
                     "balanced": [round(100 * float(s), 1) for s in balanced],
-                    "majority": round(100 * certificate.majority_share(y[out]), 1),
+                    "majority": round(100 * certificate.evaluate(y[out]).majority_share, 1),
                     "cpu": round(time.process_time() - started, 1),
                 }
                 print(json.dumps(record), flush=True)

@@ -45,7 +45,7 @@ def compare(votes: Votes, truth: np.ndarray | None) -> None:
         curve = (
             [(certificate.radius >= size).mean() for size in sizes]
             if truth is None
-            else certificate.certified_fraction(votes.classes[truth], sizes)
+            else certificate.evaluate(votes.classes[truth]).certified_fraction(sizes)
         )
         exact = "" if certificate.exact is None else f"{certificate.exact.mean() * 100:.1f}"
         cells = [method, f"{certificate.radius.mean():.3f}", exact, f"{costs[method]:.3f}"]

@@ -68,9 +68,9 @@ def digits(n_draws: int) -> None:
         certificate = model.certify(given.test.X)
         done = time.process_time()
         stochastic = isinstance(certificate, StochasticCertificate)
-        rows = {name: certificate.certified_fraction(given.test.labels, SIZES)}
+        rows = {name: certificate.evaluate(given.test.labels).certified_fraction(SIZES)}
         if stochastic and (certificate.radius != certificate.radius_changed).any():
-            held = certificate.radius_changed[certificate.right(given.test.labels)]
+            held = certificate.radius_changed[certificate.evaluate(given.test.labels).right]
             rows["… changes counted as 1"] = np.array([(held >= r).sum() for r in SIZES]) / len(certificate)
         abstains = f"{certificate.abstained.mean() * 100:.1f}" if stochastic else "–"
         for label, fractions in rows.items():

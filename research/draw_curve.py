@@ -31,7 +31,7 @@ def draw(run: Path, folder: Path) -> str:
     spread = certificate.spread
     published = published_for(name, len(certificate), certificate.unit, spread.k)
     sizes = np.arange(int(certificate.radius.max()) + 2)
-    fraction = 100 * certificate.certified_fraction(y, sizes)
+    fraction = 100 * certificate.evaluate(y).certified_fraction(sizes)
     changes = np.flatnonzero(np.r_[True, np.diff(fraction) != 0, True][: len(sizes)])
 
     figure = Figure(figsize=(7.2, 3.7), layout="constrained")

@@ -206,7 +206,7 @@ def measure(name: str, k: int, d: int, n_train: int, n_test: int) -> None:
         model = FiniteAggregationClassifier(learner, spread=spread, split=_split(dataset), classes=classes, n_jobs=1)
         votes = model.fit(x, y).votes(x_test)
         found = certify(votes)
-        right = found.right(y_test)
+        right = found.evaluate(y_test).right
         _row(f"{words}, black box", right, found.radius_against("label_flip"), y_test, k, None)
         started = time.process_time()
         flips = certify_label_flips(votes, learner, x, y, x_test)

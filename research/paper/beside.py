@@ -63,12 +63,12 @@ class Voted:
     @property
     def clean(self) -> float:
         """Clean accuracy."""
-        return self.certificate.clean_accuracy(self.y)
+        return self.certificate.evaluate(self.y).clean_accuracy
 
     @property
     def half_at(self) -> int:
         """The largest attack size at which half of the test samples are right and certified; 0 if there is none."""
-        radius = self.certificate.radius[self.certificate.right(self.y)]
+        radius = self.certificate.radius[self.certificate.evaluate(self.y).right]
         counts = np.cumsum(np.bincount(radius, minlength=1)[::-1])[::-1].tolist()
         return half(counts, len(self.certificate))
 
@@ -93,13 +93,15 @@ class Voted:
             "method": self.method,
             "voters": label,
             "unit": certificate.unit,
-            "majority_share": _percent(certificate.majority_share(y)),
+            "majority_share": _percent(certificate.evaluate(y).majority_share),
             "clean_accuracy": _percent(self.clean),
-            "balanced_accuracy": _percent(certificate.balanced_accuracy(y)),
+            "balanced_accuracy": _percent(certificate.evaluate(y).balanced_accuracy),
             "attack_size": list(sizes),
-            "certified_fraction": [_percent(share) for share in certificate.certified_fraction(y, list(sizes))],
+            "certified_fraction": [
+                _percent(share) for share in certificate.evaluate(y).certified_fraction(list(sizes))
+            ],
             "certified_fraction_balanced": [
-                _percent(share) for share in certificate.certified_fraction_balanced(y, list(sizes))
+                _percent(share) for share in certificate.evaluate(y).certified_fraction_balanced(list(sizes))
             ],
             "half_at": self.half_at,
         }

@@ -30,9 +30,9 @@ def beside_curves(runs: Sequence[Voted]) -> Figure:
         style: dict[str, Any] = {"where": "post", "color": colour, "linewidth": 1.6}
         style["linestyle"] = LINES.get(run.method, ":")
         name = f"{shown(label)}; half at {run.half_at}".replace("$", r"\$")
-        pointwise.step(sizes, 100 * run.certificate.certified_fraction(run.y, sizes), label=name, **style)
-        balanced.step(sizes, 100 * run.certificate.certified_fraction_balanced(run.y, sizes), **style)
-    constant = runs[0].certificate.majority_share(runs[0].y)
+        pointwise.step(sizes, 100 * run.certificate.evaluate(run.y).certified_fraction(sizes), label=name, **style)
+        balanced.step(sizes, 100 * run.certificate.evaluate(run.y).certified_fraction_balanced(sizes), **style)
+    constant = runs[0].certificate.evaluate(runs[0].y).majority_share
     pointwise.axhline(100 * constant, color="#999999", linewidth=0.8, linestyle=":", label="a constant answer")
     pointwise.set_ylabel("certified fraction, % (pointwise)")
     balanced.set_ylabel("balanced: mean over classes, %")

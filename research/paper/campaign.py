@@ -47,7 +47,7 @@ def run_rows(
         seconds += outcome.seconds["train and vote"]
         measures = measure(outcome.ensemble_votes, outcome.certificate, outcome.y_test, outcome.manifest, row.methods)
         write_record(measures_file(folder, row), {**measures, "divisor": row.divisor})
-        accuracy = 100 * outcome.certificate.clean_accuracy(outcome.y_test)
+        accuracy = 100 * outcome.certificate.evaluate(outcome.y_test).clean_accuracy
         log.info("%s: clean accuracy %.2f %%", outcome.folder, accuracy)
     _log_cost(folder, list(missing.values()), {"train": seconds})
 

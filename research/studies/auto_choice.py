@@ -75,8 +75,8 @@ def measured(one: RealSet, folder: Path) -> dict[str, object]:
         columns = [answers.get(name, answers[first]) for answers in said]  # small subsets try the first only
         certificate = certify(Votes(np.stack(columns, axis=1), Spread.random(K, 1), classes))
         return {
-            "certified": certificate.certified_fraction(truth, SIZES).tolist(),
-            "balanced": certificate.certified_fraction_balanced(truth, SIZES).tolist(),
+            "certified": certificate.evaluate(truth).certified_fraction(SIZES).tolist(),
+            "balanced": certificate.evaluate(truth).certified_fraction_balanced(SIZES).tolist(),
         }
 
     return {

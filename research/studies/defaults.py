@@ -59,12 +59,12 @@ def measured(
                     "learner": name,
                     "k": k,
                     "d": d,
-                    "majority": certificate.majority_share(truth),
-                    "clean": certificate.clean_accuracy(truth),
-                    "balanced": certificate.balanced_accuracy(truth),
+                    "majority": certificate.evaluate(truth).majority_share,
+                    "clean": certificate.evaluate(truth).clean_accuracy,
+                    "balanced": certificate.evaluate(truth).balanced_accuracy,
                     "attack_sizes": sizes,
-                    "certified": certificate.certified_fraction(truth, sizes).tolist(),
-                    "certified_balanced": certificate.certified_fraction_balanced(truth, sizes).tolist(),
+                    "certified": certificate.evaluate(truth).certified_fraction(sizes).tolist(),
+                    "certified_balanced": certificate.evaluate(truth).certified_fraction_balanced(sizes).tolist(),
                     "cpu_seconds": round(time.process_time() - started, 1),
                 }
             )

@@ -42,7 +42,7 @@ def measured(one: RealSet, folder: Path) -> dict[str, Any]:
     said = json.loads(done.stdout)
     data = open_files(path, ReadOptions(label=one.label))
     certificate = Certificate.load(folder / "run" / "certificate.npz")
-    assert certificate.clean_accuracy(data.test.labels) == said["clean_accuracy"]
+    assert certificate.evaluate(data.test.labels).clean_accuracy == said["clean_accuracy"]
     return {
         "name": one.name,
         "kind": one.kind,
@@ -57,8 +57,8 @@ def measured(one: RealSet, folder: Path) -> dict[str, Any]:
         "undefended": said["undefended_accuracy"],
         "clean": said["clean_accuracy"],
         "balanced": said["balanced_accuracy"],
-        "certified": certificate.certified_fraction(data.test.labels, SIZES).tolist(),
-        "certified_balanced": certificate.certified_fraction_balanced(data.test.labels, SIZES).tolist(),
+        "certified": certificate.evaluate(data.test.labels).certified_fraction(SIZES).tolist(),
+        "certified_balanced": certificate.evaluate(data.test.labels).certified_fraction_balanced(SIZES).tolist(),
         "learner": next((one for one in said["premises"] if one.startswith("learner: ")), None),
         "warning": said["warning"],
         "cpu_seconds": round(sum(after[2:4]) - sum(before[2:4]), 1),

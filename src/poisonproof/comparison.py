@@ -108,6 +108,7 @@ class Row:
         if self.certificate is None:
             return {**record, "why_not": self.why_not}
         abstained = getattr(self.certificate, "abstained", np.zeros(1))
+        figures = self.certificate.evaluate(y)
         return {
             **record,
             "unit": self.certificate.unit,
@@ -115,13 +116,13 @@ class Row:
             "k": self.k,
             "d": self.d,
             "base_classifiers": self.n_classifiers,
-            "clean_accuracy": self.certificate.clean_accuracy(y),
-            "balanced_accuracy": self.certificate.balanced_accuracy(y),
+            "clean_accuracy": figures.clean_accuracy,
+            "balanced_accuracy": figures.balanced_accuracy,
             "abstained": float(abstained.mean()),
             "mean_radius": float(self.certificate.radius.mean()),
-            "certified_fraction": self.certificate.certified_fraction(y, list(sizes)).tolist(),
-            "certified_fraction_balanced": self.certificate.certified_fraction_balanced(y, list(sizes)).tolist(),
-            "warning": None if (caution := self.certificate.caution(y)) is None else caution.sentence,
+            "certified_fraction": figures.certified_fraction(list(sizes)).tolist(),
+            "certified_fraction_balanced": figures.certified_fraction_balanced(list(sizes)).tolist(),
+            "warning": None if (caution := figures.caution) is None else caution.sentence,
             "seconds_to_train": self.seconds_to_train,
             "ms_per_sample": self.ms_per_sample,
             "premises": [str(premise) for premise in self.certificate.premises],

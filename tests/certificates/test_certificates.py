@@ -224,9 +224,9 @@ def test_fractions_and_accuracy_count_right_predictions_only():
     y = ["yes", "yes", "no"]
     assert certificate.labels.tolist() == ["yes", "no", "no"]
     assert certificate.radius.tolist() == [1, 0, 1]
-    assert certificate.clean_accuracy(y) == pytest.approx(2 / 3)
-    assert certificate.certified_fraction(y, [0, 1, 2]).tolist() == pytest.approx([2 / 3, 2 / 3, 0])
-    assert certificate.certified_fraction(y, 1) == pytest.approx(2 / 3)
+    assert certificate.evaluate(y).clean_accuracy == pytest.approx(2 / 3)
+    assert certificate.evaluate(y).certified_fraction([0, 1, 2]).tolist() == pytest.approx([2 / 3, 2 / 3, 0])
+    assert certificate.evaluate(y).certified_fraction(1) == pytest.approx(2 / 3)
 
 
 def test_a_certificate_is_a_frame(tables):
@@ -317,22 +317,22 @@ def test_printing_states_radii_and_premises():
         (lambda: certify(votes_of([[0, 0, 0]]), "magic"), ValueError, "'method' of certify must be one of"),
         (lambda: certify(votes_of([[0, 0, 0]]), n_jobs=0), ValueError, "'n_jobs' of certify"),
         (
-            lambda: certify(votes_of([[0, 0, 0]])).clean_accuracy(["maybe"]),
+            lambda: certify(votes_of([[0, 0, 0]])).evaluate(["maybe"]).clean_accuracy,
             ValueError,
             "'maybe' is not one of the 2",
         ),
         (
-            lambda: certify(votes_of([[0, 0, 0]])).clean_accuracy(["no", "no"]),
+            lambda: certify(votes_of([[0, 0, 0]])).evaluate(["no", "no"]).clean_accuracy,
             ValueError,
             "1 predictions but 2 labels",
         ),
         (
-            lambda: certify(votes_of([[0, 0, 0]])).certified_fraction(["no"], [-1]),
+            lambda: certify(votes_of([[0, 0, 0]])).evaluate(["no"]).certified_fraction([-1]),
             ValueError,
             "Attack sizes must be",
         ),
         (
-            lambda: certify(votes_of([[0, 0, 0]])).certified_fraction(["no"], [0.5]),
+            lambda: certify(votes_of([[0, 0, 0]])).evaluate(["no"]).certified_fraction([0.5]),
             ValueError,
             "Attack sizes must be",
         ),

@@ -43,7 +43,7 @@ def test_the_truth_lies_between_the_bounds_and_time_closes_them(method, cases):
         assert found.gap == 0
         better += found.lower_count > found.certified_count
         votes = Votes(matrix, spread, range(n_classes), classes_inferred=unseen)
-        assert found.certified_fraction == certify(votes, method).certified_fraction(y, size)
+        assert found.certified_fraction == certify(votes, method).evaluate(y).certified_fraction(size)
     assert better > cases // 10
 
 

@@ -52,12 +52,16 @@ def test_every_figure_is_what_counting_gives(kind):
         labels = certificate.classes.tolist() + (["unseen", "unseen too"] if kind == "inferred" else [])
         y = rng.choice(labels, size=len(certificate), p=rng.dirichlet(np.full(len(labels), 0.5)))
         y[0] = labels[0]
-        assert certificate.majority_share(y) == pytest.approx(float(slowly(certificate, y, 0)[2]), abs=1e-15)
-        assert certificate.balanced_accuracy(y) == pytest.approx(float(slowly(certificate, y, 0)[1]), abs=1e-12)
+        assert certificate.evaluate(y).majority_share == pytest.approx(float(slowly(certificate, y, 0)[2]), abs=1e-15)
+        assert certificate.evaluate(y).balanced_accuracy == pytest.approx(
+            float(slowly(certificate, y, 0)[1]), abs=1e-12
+        )
         for size in (0, 1, 2, 4, 9):
             shares, mean, _ = slowly(certificate, y, size)
-            assert float(certificate.certified_fraction_balanced(y, size)) == pytest.approx(float(mean), abs=1e-12)
-            said = {one.label: one for one in certificate.by_class(y, [size, size])}
+            assert float(certificate.evaluate(y).certified_fraction_balanced(size)) == pytest.approx(
+                float(mean), abs=1e-12
+            )
+            said = {one.label: one for one in certificate.evaluate(y).by_class([size, size])}
             assert set(said) == set(shares)
             for label, share in shares.items():
                 assert said[label].certified_fraction.tolist() == [pytest.approx(float(share))] * 2
@@ -72,8 +76,8 @@ def test_a_label_the_training_data_lacks_is_a_class_whoever_was_trained_on():
     votes = np.array([[0] * 3] * 6)
     for classes in (["a", "b"], ["a", "b", "c"], ["a", "q"]):
         certificate = certify(Votes(votes, spread, classes, classes_inferred=True))
-        assert certificate.balanced_accuracy(y) == pytest.approx(1 / 3)
-        assert certificate.majority_share(y) == 0.5
+        assert certificate.evaluate(y).balanced_accuracy == pytest.approx(1 / 3)
+        assert certificate.evaluate(y).majority_share == 0.5
 
 
 def of_predictions(prediction, names):
@@ -100,7 +104,7 @@ def test_a_constant_answer_is_named(predicted, true, kind):
     names = ["ham", "spam"]
     certificate = of_predictions(predicted, names)
     y = [names[at] for at in true]
-    caution = certificate.caution(y)
+    caution = certificate.evaluate(y).caution
     assert (caution and caution.kind) == kind
     if kind is not None:
         assert "ham" in caution.headline or "spam" in caution.headline
@@ -112,20 +116,21 @@ def test_a_constant_answer_is_named(predicted, true, kind):
 
 def test_labels_cannot_turn_the_line_of_a_caution():
     names = ["ham\x1b[2K", "spam\u202e"]
-    caution = of_predictions([0] * 4, names).caution([names[0]] * 3 + [names[1]])
+    caution = of_predictions([0] * 4, names).evaluate([names[0]] * 3 + [names[1]]).caution
     assert (caution.headline + caution.sentence).isprintable()
 
 
 def test_wrong_input_is_one_sentence():
     certificate = of_predictions([0, 1], ["a", "b"])
-    for ask in (certificate.certified_fraction_balanced, certificate.by_class):
+    figures = certificate.evaluate(["a", "b"])
+    for ask in (figures.certified_fraction_balanced, figures.by_class):
         with pytest.raises(PoisonproofError, match="whole numbers ≥ 0"):
-            ask(["a", "b"], [-1])
-        with pytest.raises(PoisonproofError, match="2 predictions but 1 labels"):
-            ask(["a"], [1])
+            ask([-1])
+    with pytest.raises(PoisonproofError, match="2 predictions but 1 labels"):
+        certificate.evaluate(["a"])
     empty = certify(Votes(np.zeros((0, 3), int), Spread.random(3, 1), ["a", "b"]))
     with pytest.raises(PoisonproofError, match="no test samples"):
-        empty.majority_share([])
+        empty.evaluate([]).certified_fraction_balanced(0)
 
 
 def test_certify_says_it_on_stderr_and_in_json(tmp_path):
@@ -137,9 +142,9 @@ def test_certify_says_it_on_stderr_and_in_json(tmp_path):
     certificate = certify(open_votes(tmp_path / "v.npy", "paper:3,2", None, "2", None))
     y = np.load(tmp_path / "y.npy")
     assert record["majority_share"] == 0.75
-    assert record["balanced_accuracy"] == certificate.balanced_accuracy(y)
+    assert record["balanced_accuracy"] == certificate.evaluate(y).balanced_accuracy
     sizes = record["attack_size"]
-    assert record["certified_fraction_balanced"] == certificate.certified_fraction_balanced(y, sizes).tolist()
+    assert record["certified_fraction_balanced"] == certificate.evaluate(y).certified_fraction_balanced(sizes).tolist()
     np.save(tmp_path / "v.npy", np.zeros((40, 6), int))
     done = poisonproof(*words)
     assert "WARNING: the model answers '0' to every test sample" in done.stderr

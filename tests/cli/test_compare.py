@@ -101,7 +101,7 @@ def test_the_record_and_the_table_say_the_same(blobs, compared):
     assert record["attack_size"] == list(compared.attack_sizes)
     names = header(compared)
     for row, one in zip(compared.rows, record["rows"], strict=True):
-        right = row.certificate.right(blobs.test.labels)
+        right = row.certificate.evaluate(blobs.test.labels).right
         shares = [float((right & (row.certificate.radius >= size)).mean()) for size in compared.attack_sizes]
         assert one["certified_fraction"] == pytest.approx(shares)
         assert one["clean_accuracy"] == pytest.approx(shares[0])
@@ -177,7 +177,7 @@ def test_samples_that_vote_say_why_no_pilot_can_be_made_of_them(blobs):
 def test_a_pooled_learner_has_every_row(blobs):
     found = compare(blobs, KernelRidgeClassifier(kernel="rbf", gamma=0.5), k=K, n_classifiers=CLASSIFIERS)
     assert all(row.certificate is not None for row in found.rows)
-    assert all(row.certificate.clean_accuracy(blobs.test.labels) > 0.5 for row in found.rows[:7])
+    assert all(row.certificate.evaluate(blobs.test.labels).clean_accuracy > 0.5 for row in found.rows[:7])
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,11 @@ def test_one_insertion_brings_no_test_sample_back():
     """The attack of issue 14: without the poison three samples used to be left out, and the fraction fell from 1."""
     clean = FiniteAggregationClassifier(GaussianNB(), k=9, d=1).fit(X, Y)
     poisoned = FiniteAggregationClassifier(GaussianNB(), k=9, d=1).fit(np.vstack([X, TEST[2:3]]), [*Y, "cat"])
-    before, after = (model.certify(TEST).certified_fraction(TRUTH, [0, 1]) for model in (clean, poisoned))
+    before, after = (model.certify(TEST).evaluate(TRUTH).certified_fraction([0, 1]) for model in (clean, poisoned))
     assert before[0] == 5 / 8
     assert after[0] >= before[1]
-    assert clean.certify(TEST).clean_accuracy(TRUTH) == 5 / 8
-    assert clean.certify(TEST).right(TRUTH).tolist() == (TRUTH != "cat").tolist()
+    assert clean.certify(TEST).evaluate(TRUTH).clean_accuracy == 5 / 8
+    assert clean.certify(TEST).evaluate(TRUTH).right.tolist() == (TRUTH != "cat").tolist()
 
 
 def test_an_abstention_is_not_a_right_answer_to_an_unseen_label():
@@ -53,10 +53,10 @@ def test_a_shared_attack_and_a_stochastic_certificate_count_them_as_wrong():
     model = FiniteAggregationClassifier(GaussianNB(), k=9, d=1).fit(X, Y)
     shared = certified_accuracy(model.votes(TEST), TRUTH, 1)
     assert (shared.clean_count, shared.n_test) == (5, 8)
-    assert certify(model.votes(TEST)).clean_accuracy(TRUTH) == 5 / 8
+    assert certify(model.votes(TEST)).evaluate(TRUTH).clean_accuracy == 5 / 8
     drawn = BinomialSelectionClassifier(GaussianNB(), k=9, n_draws=60).fit(X, Y).certify(TEST)
     assert drawn.classes_inferred
-    assert drawn.clean_accuracy(TRUTH) <= 5 / 8
+    assert drawn.evaluate(TRUTH).clean_accuracy <= 5 / 8
 
 
 def table(path, rows):

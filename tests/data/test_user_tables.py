@@ -372,7 +372,7 @@ def test_texts_alone_and_among_other_columns(tmp_path):
             folder = tmp_path / f"{name}-{len(columns)}"
             outcome = run(dataset, model, folder)
             matrices.append(np.load(folder / "votes.npy"))
-            assert outcome.certificate.clean_accuracy(dataset.test.labels) > 0.85
+            assert outcome.certificate.evaluate(dataset.test.labels).clean_accuracy > 0.85
         served = FiniteAggregationClassifier.load(folder / "models")
         assert (served.votes(dataset.test.X).matrix == matrices[1]).all()
         one_by_one = [served.votes(to_rows(dataset.test.X, at)).matrix[0] for at in range(8)]

@@ -88,7 +88,7 @@ def test_members_are_the_head_on_embeddings(encoder, data, name):
         else:
             alone = LogisticRegression(random_state=i)
         assert np.array_equal(votes[:, i], alone.fit(rows, y[own]).predict(asked))
-    assert model.certify(X).clean_accuracy(y) > 0.9
+    assert model.certify(X).evaluate(y).clean_accuracy > 0.9
 
 
 def test_the_partition_comes_from_the_raw_sample(data):

@@ -57,7 +57,7 @@ def test_certificate_is_that_of_the_votes_and_the_prediction_its_label():
     twins = [theorem_2([int(v) for v in row], table, 4) for row in votes.matrix]
     assert certificate.radius.tolist() == [twin["radius"] for twin in twins]
     assert ensemble.predict(X[TEST]).tolist() == certificate.labels.tolist()
-    assert ensemble.score(X[TEST], Y[TEST]) == certificate.clean_accuracy(Y[TEST]) > 0.8
+    assert ensemble.score(X[TEST], Y[TEST]) == certificate.evaluate(Y[TEST]).clean_accuracy > 0.8
     shares = ensemble.predict_proba(X[TEST])
     assert np.allclose(shares.sum(axis=1), 1)
     assert (shares.argmax(axis=1) == certificate.prediction).all()
@@ -560,7 +560,7 @@ def test_a_label_with_half_a_surrogate_can_be_kept(tmp_path, make):
     loaded = type(fitted).load(tmp_path / "model")
     assert loaded.classes_.tolist() == fitted.classes_.tolist()
     assert loaded.classes_[-1] == "odd\ufffd"
-    assert fitted.certify(X[:5]).by_class(labels[:5], 1)
+    assert fitted.certify(X[:5]).evaluate(labels[:5]).by_class(1)
     fitted.certify(X[:5]).save(tmp_path / "certificate.npz")
 
 

@@ -239,7 +239,7 @@ def test_a_pooled_learner_serves_too():
         model = CertifiedBaggingClassifier(learner, subset_size=15, n_draws=200, classes=range(3)).fit(
             X[TRAIN], Y[TRAIN]
         )
-        assert model.certify(X[TEST]).clean_accuracy(Y[TEST]) > 0.8
+        assert model.certify(X[TEST]).evaluate(Y[TEST]).clean_accuracy > 0.8
 
 
 @pytest.mark.parametrize(
@@ -287,8 +287,8 @@ def test_it_abstains_where_draws_do_not_separate_and_two_classes_tie():
     assert certificate.abstained.all()
     assert certificate.radius.max() == 0
     assert certificate.labels.mask.all()
-    assert certificate.clean_accuracy(labels) == 0
-    assert certificate.certified_fraction(labels, [0, 1]).tolist() == [0, 0]
+    assert certificate.evaluate(labels).clean_accuracy == 0
+    assert certificate.evaluate(labels).certified_fraction([0, 1]).tolist() == [0, 0]
     assert model.predict(points, min_radius=0).mask.all()
     assert "no radius, 8 abstentions" in str(certificate)
 
@@ -317,8 +317,8 @@ def certificate_of(alpha=0.001, **changes):
 def test_the_record_keeps_its_word(tmp_path):
     certificate = certificate_of()
     truth = ["a", "a", "b"]
-    assert certificate.clean_accuracy(truth) == 1 / 3
-    assert certificate.certified_fraction(truth, [0, 4, 5]).tolist() == [1 / 3, 1 / 3, 0]
+    assert certificate.evaluate(truth).clean_accuracy == 1 / 3
+    assert certificate.evaluate(truth).certified_fraction([0, 4, 5]).tolist() == [1 / 3, 1 / 3, 0]
     assert certificate.radius_against("modify").tolist() == [2, 0, 0]
     assert certificate.radius_against("insert_remove").tolist() == [4, 1, 0]
     assert certificate.labels.tolist() == ["a", "b", None]
@@ -335,9 +335,9 @@ def test_the_record_keeps_its_word(tmp_path):
     with pytest.raises(ValueError, match="read-only"):
         back.radius[0] = 9
     with pytest.raises(ValueError, match="give one label per test sample"):
-        certificate.clean_accuracy(["a"])
+        certificate.evaluate(["a"])
     with pytest.raises(ValueError, match="whole numbers ≥ 0"):
-        certificate.certified_fraction(truth, [0.5])
+        certificate.evaluate(truth).certified_fraction([0.5])
     with pytest.raises(ValueError, match="A threat is one of"):
         certificate.radius_against("rename")
     np.savez(tmp_path / "d.npz", radius=[1])

@@ -175,7 +175,7 @@ def test_gate_evidence_and_pages_have_the_figures_of_the_run_where_test_labels_a
     rows = {one.label: (one.n_test, one.clean_accuracy) for one in summary.by_class}
     assert {row["label"]: (row["samples"], row["right"] / row["samples"]) for row in evaluation["classes"]} == rows
     assert {row.name: (row.n, row.right / row.n) for row in class_rows(outcome, 1)} == rows
-    assert facts.caution == outcome.certificate.caution(outcome.y_test)
+    assert facts.caution == outcome.certificate.evaluate(outcome.y_test).caution
     for share, met in ((Fraction(2, 5), True), (Fraction(3, 5), False)):
         (row,) = gates.conditions(facts, gates.Thresholds(clean=share))
         assert row.met is met

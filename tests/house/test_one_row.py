@@ -206,7 +206,7 @@ def test_a_model_of_large_labels_answers_with_them(tmp_path):
         model.votes(X).matrix == FiniteAggregationClassifier(GaussianNB(), k=5, d=2).fit(X, Y).votes(X).matrix
     ).all()
     certificate = model.certify(X)
-    assert certificate.clean_accuracy(names) == float((certificate.labels == names).mean()) > 0.8
+    assert certificate.evaluate(names).clean_accuracy == float((certificate.labels == names).mean()) > 0.8
     model.save(tmp_path / "model")
     assert FiniteAggregationClassifier.load(tmp_path / "model").predict(X).tolist() == model.predict(X).tolist()
 

@@ -244,9 +244,9 @@ def test_a_rare_class_is_found_in_small_subsets():
     for name, learner in (("text", TextClassifier()), ("auto", AutoClassifier())):
         model = FiniteAggregationClassifier(learner, k=4, d=1, classes=["ham", "spam"]).fit(texts, y)
         said[name] = model.certify(test)
-    assert said["text"].caution(truth) is not None
-    assert said["auto"].caution(truth) is None
-    assert said["auto"].balanced_accuracy(truth) > 0.8 > 0.6 > said["text"].balanced_accuracy(truth)
+    assert said["text"].evaluate(truth).caution is not None
+    assert said["auto"].evaluate(truth).caution is None
+    assert said["auto"].evaluate(truth).balanced_accuracy > 0.8 > 0.6 > said["text"].evaluate(truth).balanced_accuracy
 
 
 def test_very_many_texts_need_no_matrix_of_all_pairs(monkeypatch):

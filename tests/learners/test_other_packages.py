@@ -69,7 +69,7 @@ def test_learners_of_other_packages_are_base_classifiers(package):
     model = FiniteAggregationClassifier(learner, k=5, d=1, classes=[0, 1], n_jobs=1).fit(X[:180], Y[:180])
     certificate = model.certify(X[180:])
     assert all(member.failure is None for member in model.members_)
-    assert certificate.balanced_accuracy(Y[180:]) > 0.75
+    assert certificate.evaluate(Y[180:]).balanced_accuracy > 0.75
     order = np.random.default_rng(0).permutation(180)
     again = FiniteAggregationClassifier(learner, k=5, d=1, classes=[0, 1], n_jobs=1).fit(X[:180][order], Y[:180][order])
     assert np.array_equal(again.votes(X[180:]).matrix, model.votes(X[180:]).matrix)

@@ -86,10 +86,10 @@ def test_figures_are_those_of_the_methods_themselves(pilot, planned):
         else:
             model = BallotClassifier(map_for(data), near=one.parameters["near"], classes=range(3))
         certificate = model.fit(voting.X, voting.labels).certify(asked.X)
-        assert one.clean == certificate.clean_accuracy(asked.labels), one
+        assert one.clean == certificate.evaluate(asked.labels).clean_accuracy, one
         if one.method != "ensemble":
-            assert one.certified == certificate.certified_fraction(asked.labels, [4])[0], one
-            balanced = certificate.certified_fraction_balanced(asked.labels, [4])[0]
+            assert one.certified == certificate.evaluate(asked.labels).certified_fraction([4])[0], one
+            balanced = certificate.evaluate(asked.labels).certified_fraction_balanced([4])[0]
             assert one.certified_balanced == pytest.approx(balanced, abs=1e-12), one
     assert {one.method for one in planned.candidates} == {"ensemble", "neighbours", "ballots"}
 
@@ -371,6 +371,6 @@ def test_digits_get_the_same_choice_as_their_test_set_would_make():
         else:
             model = BallotClassifier(map_for(digits), near=one.parameters["near"], classes=range(10))
         certificate = model.fit(digits.train.X, digits.train.labels).certify(digits.test.X)
-        scores[one.words] = certificate.certified_fraction_balanced(digits.test.labels, [5])[0]
+        scores[one.words] = certificate.evaluate(digits.test.labels).certified_fraction_balanced([5])[0]
     assert scores[found.choice.words] >= max(scores.values()) - 0.03
     assert abs(scores[found.choice.words] - found.choice.certified_balanced) <= 2.5 * found.choice.error

@@ -35,7 +35,7 @@ def count(page, place):
 def check_state_at(page, done, size):
     """Every number and every tile of the page is what Python says at this attack size."""
     certificate, y = done.certificate, done.y_test
-    right = certificate.right(y)
+    right = certificate.evaluate(y).right
     held = right & (certificate.radius >= size)
     assert count(page, "#size-now") == size
     assert (count(page, "#certified"), count(page, "#open"), count(page, "#wrong")) == (
@@ -44,7 +44,7 @@ def check_state_at(page, done, size):
         (~right).sum(),
     )
     assert page.locator("#certified-share").inner_text() == f"{percent(held.mean())} %"
-    balanced = float(certificate.certified_fraction_balanced(y, size))
+    balanced = float(certificate.evaluate(y).certified_fraction_balanced(size))
     assert page.locator("#certified-balanced").inner_text() == f"{percent(balanced)} %"
     states = page.locator(".tile").evaluate_all(
         "tiles => tiles.map(t => [+t.dataset.row, t.dataset.state, t.querySelector('.state').textContent])"
@@ -224,7 +224,7 @@ def test_odd_runs(case, said, look, tmp_path):
     page = look(write_report(done), 400, "dark")
     heading = page.locator("h1")
     assert said in heading.inner_text()
-    warns = done.certificate.caution(y) is not None
+    warns = done.certificate.evaluate(y).caution is not None
     assert (heading.get_attribute("class") == "caution") == warns
     wrong = page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--wrong')").strip()
     assert (heading.evaluate("h => getComputedStyle(h).color") == as_rgb(wrong)) == warns
@@ -245,7 +245,7 @@ def test_the_page_opens_at_the_attack_size_that_was_asked_about(size, look, tmp_
     page = look(write_report(done))
     assert int(page.locator("#size").input_value()) == size
     check_state_at(page, done, size)
-    held = int((done.certificate.right(done.y_test) & (done.certificate.radius >= size)).sum())
+    held = int((done.certificate.evaluate(done.y_test).right & (done.certificate.radius >= size)).sum())
     heading = page.locator("h1").inner_text()
     if size == 40:
         assert heading == "None of the 90 predictions is right and proved to withstand 40 poisoned training samples."
@@ -294,7 +294,7 @@ def test_every_method_that_the_votes_know_has_a_curve(digits, look):
     for line in page.locator("#numbers + div tbody tr").all():
         size, _, _, *shares = line.locator("td").all_inner_texts()
         for share, method in zip(shares, ("dpa-bound", "tight"), strict=True):
-            certified = certify(done.votes, method).certified_fraction(done.y_test, int(size.replace(",", "")))
+            certified = certify(done.votes, method).evaluate(done.y_test).certified_fraction(int(size.replace(",", "")))
             assert share == f"{percent(float(certified))} %"
 
 
@@ -394,7 +394,7 @@ def test_the_page_of_a_comparison_has_a_curve_for_each_method(compared, look, wi
     strokes = page.locator("svg path.method").evaluate_all("all => all.map(path => getComputedStyle(path).stroke)")
     assert len(set(strokes)) == len({row.name.partition("-")[0] for row in comparison.rows})
     for row, line in zip(comparison.rows, page.locator("#balanced + div tbody tr").all(), strict=True):
-        shares = row.certificate.certified_fraction_balanced(comparison.y_test, list(comparison.attack_sizes))
+        shares = row.certificate.evaluate(comparison.y_test).certified_fraction_balanced(list(comparison.attack_sizes))
         assert line.locator("td").all_inner_texts() == [percent(float(share)) for share in shares]
 
 

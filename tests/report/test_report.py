@@ -53,14 +53,14 @@ def test_what_was_given_never_becomes_markup(tmp_path):
 def test_the_page_states_what_the_certificate_says(tmp_path):
     done = outcome(tmp_path, np.zeros((500, 8, 8), np.uint8), [0, 1, 2, 1] * 125, range(4), k=20)
     size = headline_size(done)
-    held = int((done.certificate.right(done.y_test) & (done.certificate.radius >= size)).sum())
+    held = int((done.certificate.evaluate(done.y_test).right & (done.certificate.radius >= size)).sum())
     text = write_report(done).read_text()
-    assert held * 2 >= 500 > 2 * (done.certificate.right(done.y_test) & (done.certificate.radius > size)).sum()
+    assert held * 2 >= 500 > 2 * (done.certificate.evaluate(done.y_test).right & (done.certificate.radius > size)).sum()
     assert f"<strong>{held} of 500</strong> predictions are right and cannot be changed by any {size} poisoned" in text
     embedded = json.loads(re.search(r'id="data">(.*?)</script>', text).group(1))
     for at in range(embedded["top"] + 1):
         counted = sum(n for one in embedded["classes"] for radius, n in one["radii"] if radius >= at)
-        assert counted == (done.certificate.right(done.y_test) & (done.certificate.radius >= at)).sum()
+        assert counted == (done.certificate.evaluate(done.y_test).right & (done.certificate.radius >= at)).sum()
     assert embedded["classes"][3] == {"n": 0, "radii": []}
 
 
@@ -121,8 +121,10 @@ def test_a_summary_says_what_the_certificate_says(tmp_path):
     record = json.loads(json.dumps(summary.as_dict()))
     assert record["majority_share"] == 0.6
     assert (summary.caution, record["warning"]) == (None, None)
-    assert record["certified_fraction"] == certificate.certified_fraction(y, range(7)).tolist()
-    assert record["certified_fraction_balanced"] == certificate.certified_fraction_balanced(y, range(7)).tolist()
+    assert record["certified_fraction"] == certificate.evaluate(y).certified_fraction(range(7)).tolist()
+    assert (
+        record["certified_fraction_balanced"] == certificate.evaluate(y).certified_fraction_balanced(range(7)).tolist()
+    )
     assert [one["label"] for one in record["by_class"]] == [0, 1, 2]
     header, rows = summary.classes_table()
     assert header == ["class", "test samples", "at 0", "at 2", "at 3", "at 4", "at 6"]

@@ -288,7 +288,7 @@ class Ballots(TalliesOfSamples):
                 "A certified accuracy (one shared attack) of contributors' ballots is not known; ask about single "
                 "samples."
             )
-        right = self.certify().right(y)
+        right = self.certify().evaluate(y).right
         standing = Leads.of(self.class_scores(), self.classes_inferred)
         rows = np.flatnonzero(right & (standing.margin < size))
         movable = bool(self.self_near[rows].any())

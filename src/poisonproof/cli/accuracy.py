@@ -78,7 +78,8 @@ def command(
             if not json:
                 output.note(f"attack size {size}: {one.proved} ({one.seconds:.1f} s)")
     certificate = pointwise(matrix, method)  # type: ignore[call-overload]
-    balanced = certificate.certified_fraction_balanced(truth, sizes).tolist()
+    figures = certificate.evaluate(truth)
+    balanced = figures.certified_fraction_balanced(sizes).tolist()
     if json:
         records = [
             {**one.as_dict(), "certified_fraction_balanced": share}
@@ -89,8 +90,8 @@ def command(
         return
     _print(accuracies, balanced)
     output.print_line(
-        f"Balanced: mean over classes; without an attack {rounded(certificate.balanced_accuracy(truth))} %. Always "
-        f"answering the most frequent class is right on {rounded(certificate.majority_share(truth))} % at every attack "
+        f"Balanced: mean over classes; without an attack {rounded(figures.balanced_accuracy)} %. Always "
+        f"answering the most frequent class is right on {rounded(figures.majority_share)} % at every attack "
         "size."
     )
     if matrix.classes_inferred:

@@ -293,19 +293,22 @@ def _print(certificate: Certificate, truth: Any, json: bool, against: str | None
 
     sizes = attack_sizes(certificate)
     held = [float((certificate.radius >= size).mean()) if len(certificate) else 0.0 for size in sizes]
-    fractions = None if truth is None else certificate.certified_fraction(truth, sizes).tolist()
-    balanced = None if truth is None else certificate.certified_fraction_balanced(truth, sizes).tolist()
-    if truth is not None and (caution := certificate.caution(truth)) is not None:
-        output.note(f"WARNING: {caution.sentence}")
+    figures = None if truth is None else certificate.evaluate(truth)
+    shares: list[Any] = (
+        [] if figures is None else [figures.certified_fraction(sizes), figures.certified_fraction_balanced(sizes)]
+    )
+    if figures is not None and figures.caution is not None:
+        output.note(f"WARNING: {figures.caution.sentence}")
     if json:
         record = {**certificate.facts(), "against": against or "insert_remove", "attack_size": sizes}
         record["share_with_radius"] = held
-        if fractions is not None:
-            record |= {"certified_fraction": fractions, "clean_accuracy": certificate.clean_accuracy(truth)}
+        if figures is not None:
             record |= {
-                "majority_share": certificate.majority_share(truth),
-                "balanced_accuracy": certificate.balanced_accuracy(truth),
-                "certified_fraction_balanced": balanced,
+                "certified_fraction": shares[0].tolist(),
+                "clean_accuracy": figures.clean_accuracy,
+                "majority_share": figures.majority_share,
+                "balanced_accuracy": figures.balanced_accuracy,
+                "certified_fraction_balanced": shares[1].tolist(),
             }
         for name in ("prediction", "runner_up", "margin", "radius", "exact"):
             if (array := getattr(certificate, name)) is not None:
@@ -313,17 +316,15 @@ def _print(certificate: Certificate, truth: Any, json: bool, against: str | None
         output.print_json(record)
         return
     header = ["attack size", "radius at least that, %"] + (
-        ["certified fraction, % (pointwise)", "balanced, % (mean over classes)"] if fractions and balanced else []
+        ["certified fraction, % (pointwise)", "balanced, % (mean over classes)"] if shares else []
     )
-    columns = [held, *([fractions, balanced] if fractions and balanced else [])]
+    columns = [held, *shares]
     rows = [[str(size), *(percent(column[at]) for column in columns)] for at, size in enumerate(sizes)]
     median = int(np.percentile(certificate.radius, 50, method="lower")) if len(certificate) else 0
     threat = "" if against is None else f" against {against}"
     title = f"{len(certificate)} predictions, {certificate.method}, median radius{threat} {median}"
     output.print_table(title, header, rows)
-    if truth is not None:
-        output.print_line(
-            f"Always answering the most frequent label is right on {percent(certificate.majority_share(truth))} %."
-        )
+    if figures is not None:
+        output.print_line(f"Always answering the most frequent label is right on {percent(figures.majority_share)} %.")
     if certificate.classes_inferred:
         output.note(CLASSES_INFERRED)

@@ -8,19 +8,19 @@ election), and arrays with one entry for every test sample.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from poisonproof import __version__
-from poisonproof.core.metrics import Figures
+from poisonproof.core.metrics import Evaluated, checked_sizes, number_that_withstand
 from poisonproof.core.split import Split, Threat
 from poisonproof.core.spread import Spread
-from poisonproof.core.votes import class_indices, labels_from_json, labels_to_json
+from poisonproof.core.votes import labels_from_json, labels_to_json
 from poisonproof.display import shown
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format, missing_extra
 from poisonproof.premises import Premise, from_records, to_records
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-FORMAT = "poisonproof certificate 1"
 UNSEEN = "(a label the training data has not shown)"
 OF_THREAT = "radius_against_"
 
@@ -38,8 +37,128 @@ Act = Threat | Literal["insert", "remove"]
 ACTS: tuple[Act, ...] = (*get_args(Threat), "insert", "remove")
 
 
+class Kept(Evaluated):
+    """What certificates have in common: a file with an entry for every test sample, classes, voters and premises."""
+
+    FORMAT: ClassVar[str]
+    ARRAYS: ClassVar[tuple[str, ...]]
+    """The arrays that every such certificate has."""
+
+    method: str
+    spread: Spread | None
+    election: dict[str, Any] | None
+    split: Split | None
+    premises: tuple[Premise, ...]
+
+    def __post_init__(self) -> None:
+        for array in self._arrays().values():
+            array.flags.writeable = False
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        exact = getattr(self, "exact", None)
+        return {name: getattr(self, name) for name in self.ARRAYS} | ({} if exact is None else {"exact": exact})
+
+    @property
+    def unit(self) -> str:
+        """What the radius counts."""
+        return "contributors" if self.split and self.split.kind == "group" else "training samples"
+
+    @property
+    def voters(self) -> str:
+        """Who voted, in words."""
+        return voters_in_words(self.spread, self.election)
+
+    def radius_against(self, threat: Act) -> NDArray[np.int64]:
+        """How many acts of this kind each radius holds against.
+
+        ``"insert_remove"``: samples inserted or removed; ``"insert"`` or ``"remove"``: nothing but that.
+        ``"label_flip"``: labels changed. ``"modify"``: samples changed in any way. Where base classifiers vote, the
+        last two need to know the split. Where samples vote, a changed sample counts as one removed and one inserted,
+        which is sound and seldom exact; a `Certificate` states exact radii instead, and since at most all samples can
+        go or change, one of their number says that no attack of the kind succeeds.
+        """
+        if threat not in ACTS:
+            raise PoisonproofError(f"A threat is one of {list(ACTS)}. Got {threat!r} instead.", code="certificate.act")
+        if threat == "insert_remove" or threat == "insert" or threat == "remove":  # both is more than either
+            return self.radius
+        if self.election is not None:
+            return self.radius if self.unit == "contributors" else self.radius // 2
+        if self.split is None:
+            raise PoisonproofError(
+                f"What '{threat}' costs depends on the split, and these votes do not say how they were split; "
+                "give Votes(..., split=...).",
+                code="certificate.split",
+            )
+        return self.radius // self.split.cost(threat)
+
+    def facts(self) -> dict[str, Any]:
+        """Everything that is not an array, as plain values."""
+        return {
+            "method": self.method,
+            **facts_of_voters(self.spread, self.election),
+            "split": self.split.as_dict() if self.split else None,
+            "unit": self.unit,
+            "classes": labels_to_json(self.classes),
+            "classes_inferred": self.classes_inferred,
+            "premises": to_records(self.premises),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write a self-describing npz file with digests."""
+        write_arrays(path, self._arrays(), {"format": self.FORMAT, "poisonproof": __version__, **self.facts()})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a certificate; refuse one that was altered.
+
+        The digests catch damage, not a forger who writes new ones: only the votes can do that.
+        """
+        arrays, facts = open_arrays(path, cls.ARRAYS)
+        check_format(path, facts.get("format"), cls.FORMAT)
+        with reading(path):
+            certificate = cls(**cls._parts(arrays, facts))
+            certificate._check(path)
+        return certificate
+
+    @classmethod
+    def _parts(cls, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> dict[str, Any]:
+        """The fields, from what a file holds."""
+        return {
+            **arrays,
+            **voters_of(facts),
+            "method": facts["method"],
+            "classes": labels_from_json(facts["classes"]),
+            "split": Split.from_dict(facts["split"]) if facts["split"] else None,
+            "classes_inferred": facts["classes_inferred"],
+            "premises": from_records(facts["premises"]),
+        }
+
+    def _check(self, path: str | Path) -> None:
+        """One sentence if a file's arrays are not, each, one number from 0 on, or one yes or no, per test sample."""
+        for name, array in self._arrays().items():
+            kind = "b" if name in ("exact", "abstained") else "iu"
+            if array.shape != (len(self),) or array.dtype.kind not in kind:
+                raise DamagedFileError(f"{path} is altered: '{name}' is an array {array.shape} of {array.dtype}.")
+            if kind == "iu" and array.min(initial=0) < 0:
+                raise DamagedFileError(f"{path} is altered: '{name}' holds {array.min()}.")
+        self._check_codes(path, self.prediction)
+
+    def _check_codes(self, path: str | Path, *codes: Any, below: int | None = None) -> None:
+        below = len(self.classes) if below is None else below
+        for code in codes:
+            if np.min(code, initial=0) < 0 or np.max(code, initial=0) >= below:
+                raise DamagedFileError(f"{path} is altered: it names a class beyond its {len(self.classes)} classes.")
+
+    def _lines(self) -> list[str]:
+        """What it says of itself before its premises."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return "\n".join(map(shown, self._lines() + [f"Premise: {premise}" for premise in self.premises]))
+
+
 @dataclass(frozen=True, eq=False)
-class Certificate(Figures):
+class Certificate(Kept):
     """For every test sample: whatever an attacker inserts into or removes from the training data, up to
     ``radius`` samples in total, the prediction stays the same.
 
@@ -75,6 +194,9 @@ class Certificate(Figures):
         Where the votes come from: data set and its digests, learner, threat model, versions. A run fills it.
     """
 
+    FORMAT: ClassVar[str] = "poisonproof certificate 1"
+    ARRAYS: ClassVar[tuple[str, ...]] = ("prediction", "runner_up", "margin", "radius")
+
     prediction: NDArray[np.int64]
     runner_up: NDArray[np.int64]
     margin: NDArray[np.int64]
@@ -90,29 +212,13 @@ class Certificate(Figures):
     election: dict[str, Any] | None = field(default=None, repr=False)
     radii: dict[str, NDArray[np.int64]] | None = field(default=None, repr=False)
 
-    def __post_init__(self) -> None:
-        for array in self._arrays().values():
-            array.flags.writeable = False
-
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        names = ("prediction", "runner_up", "margin", "radius", "exact")
-        arrays = {name: array for name in names if (array := getattr(self, name)) is not None}
-        return arrays | {OF_THREAT + threat: array for threat, array in (self.radii or {}).items()}
+        return super()._arrays() | {OF_THREAT + threat: array for threat, array in (self.radii or {}).items()}
 
     @property
     def labels(self) -> NDArray[Any]:
         """The predicted labels."""
         return self.classes[self.prediction]
-
-    @property
-    def unit(self) -> str:
-        """What the radius counts."""
-        return "contributors" if self.split and self.split.kind == "group" else "training samples"
-
-    @property
-    def voters(self) -> str:
-        """Who voted, in words."""
-        return voters_in_words(self.spread, self.election)
 
     @property
     def ensemble(self) -> Spread:
@@ -122,26 +228,10 @@ class Certificate(Figures):
         return self.spread
 
     def radius_against(self, threat: Act) -> NDArray[np.int64]:
-        """How many acts of this kind each prediction withstands.
-
-        ``"insert_remove"``: samples inserted or removed; ``"insert"`` or ``"remove"``: nothing but that.
-        ``"label_flip"``: labels changed; in blocks of ballots to other classes, as the premises say. ``"modify"``:
-        samples changed in any way. Where base classifiers vote, the last two need to know the split. Where samples
-        vote, at most all of them can go or change, so a radius of their number says that no attack of the kind
-        succeeds.
-        """
-        if threat not in ACTS:
-            raise PoisonproofError(f"A threat is one of {list(ACTS)}. Got {threat!r} instead.")
+        """How many acts of this kind each prediction withstands."""
         if self.radii is not None and threat in self.radii:
             return self.radii[threat]
-        if threat == "insert_remove" or threat == "insert" or threat == "remove":  # both is more than either
-            return self.radius
-        if self.split is None:
-            raise PoisonproofError(
-                f"What '{threat}' costs depends on the split, and these votes do not say how they were split; "
-                "give Votes(..., split=...)."
-            )
-        return self.radius // self.split.cost(threat)
+        return super().radius_against(threat)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per test sample: prediction and runner-up as labels, margin and radius."""
@@ -160,53 +250,19 @@ class Certificate(Figures):
 
     def facts(self) -> dict[str, Any]:
         """Everything that is not an array, as plain values."""
-        return {
-            "method": self.method,
-            **facts_of_voters(self.spread, self.election),
-            "split": self.split.as_dict() if self.split else None,
-            "unit": self.unit,
-            "classes": labels_to_json(self.classes),
-            "classes_inferred": self.classes_inferred,
-            "premises": to_records(self.premises),
-            "origin": self.origin,
-        }
-
-    def save(self, path: str | Path) -> None:
-        """Write a self-describing npz file with digests."""
-        write_arrays(path, self._arrays(), {"format": FORMAT, "poisonproof": __version__, **self.facts()})
+        return super().facts() | {"origin": self.origin}
 
     @classmethod
-    def load(cls, path: str | Path) -> Certificate:
-        """Read a certificate; refuse one that was altered.
-
-        The digests catch damage, not a forger who writes new ones: only the votes can do that.
-        """
-        arrays, facts = open_arrays(path, ("prediction", "runner_up", "margin", "radius"))
-        check_format(path, facts.get("format"), FORMAT)
-        with reading(path):
-            threats = [name for name in arrays if name.startswith(OF_THREAT)]
-            radii = {name.removeprefix(OF_THREAT): arrays.pop(name) for name in threats}
-            if not set(radii) <= set(ACTS):
-                raise DamagedFileError(f"{path} is altered: it states radii against {sorted(set(radii) - set(ACTS))}.")
-            parts: dict[str, Any] = arrays | voters_of(facts)
-            certificate = cls(
-                **parts,
-                method=facts["method"],
-                classes=labels_from_json(facts["classes"]),
-                split=Split.from_dict(facts["split"]) if facts["split"] else None,
-                classes_inferred=facts["classes_inferred"],
-                premises=from_records(facts["premises"]),
-                origin=facts.get("origin"),
-                radii=radii or None,
-            )
-            certificate._check(path)
-        return certificate
+    def _parts(cls, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> dict[str, Any]:
+        threats = [name for name in arrays if name.startswith(OF_THREAT)]
+        radii = {name.removeprefix(OF_THREAT): arrays.pop(name) for name in threats}
+        if not set(radii) <= set(ACTS):
+            raise PoisonproofError(f"it states radii against {sorted(set(radii) - set(ACTS))}")
+        return super()._parts(arrays, facts) | {"origin": facts.get("origin"), "radii": radii or None}
 
     def _check(self, path: str | Path) -> None:
-        """One sentence if the arrays of a file cannot be a certificate's."""
-        check_arrays(path, self._arrays(), len(self))
-        if self.prediction.max(initial=0) >= len(self.classes) or self.runner_up.max(initial=0) > len(self.classes):
-            raise DamagedFileError(f"{path} is altered: it names a class beyond its {len(self.classes)} classes.")
+        super()._check(path)
+        self._check_codes(path, self.runner_up, below=len(self.classes) + 1)
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -215,33 +271,21 @@ class Certificate(Figures):
         title = f"Certificate ({self.method}) for {len(self):,} predictions"
         return certificate_html(title, self.radius, len(self), self.unit, [self.voters], self.premises)
 
-    def __str__(self) -> str:
+    def _lines(self) -> list[str]:
         radii = (
             f"radius median {np.percentile(self.radius, 50, method='lower'):d}, "
             f"smallest {self.radius.min()}, largest {self.radius.max()}"
             if len(self)
             else "no radius"
         )
-        lines = [
+        return [
             f"Certificate ({self.method}) for {len(self)} predictions: {radii} {self.unit}.",
             f"{self.voters}.",
         ]
-        return "\n".join(map(shown, lines + [f"Premise: {premise}" for premise in self.premises]))
-
-
-def attack_sizes(certificate: Certificate) -> list[int]:
-    """Round attack sizes up to the largest radius, for a table."""
-    largest = int(certificate.radius.max(initial=0))
-    steps: Sequence[int] = [m * 10**e for e in range(7) for m in (1, 2, 3, 5)] + [15, 25, 150, 250, 400]
-    return [0, *sorted(step for step in steps if step <= largest)] + ([largest] if largest not in [0, *steps] else [])
-
-
-TARGET_FORMAT = "poisonproof target certificate 1"
-ARRAYS = ("prediction", "margin", "radius")
 
 
 @dataclass(frozen=True, eq=False)
-class TargetCertificate:
+class TargetCertificate(Kept):
     """For every test sample that is not predicted as the target: whatever an attacker inserts into or removes from the
     training data, up to ``radius`` samples in total, the prediction does not become the target.
 
@@ -268,39 +312,26 @@ class TargetCertificate:
         Where training samples vote: how, and how many, as plain values.
     """
 
+    FORMAT: ClassVar[str] = "poisonproof target certificate 1"
+    ARRAYS: ClassVar[tuple[str, ...]] = ("prediction", "margin", "radius")
+
     prediction: NDArray[np.int64]
     target: int
     margin: NDArray[np.int64]
     radius: NDArray[np.int64]
     method: str
     classes: NDArray[Any] = field(repr=False)
-    # None where samples vote, as in `Certificate`.
-    spread: Spread = field(default=None, repr=False)  # type: ignore[assignment]
+    spread: Spread | None = field(default=None, repr=False)
     split: Split | None = None
     classes_inferred: bool = False
     premises: tuple[Premise, ...] = field(default=(), repr=False)
     exact: NDArray[np.bool_] | None = None
     election: dict[str, Any] | None = field(default=None, repr=False)
 
-    def __post_init__(self) -> None:
-        for array in self._arrays().values():
-            array.flags.writeable = False
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {name: array for name in (*ARRAYS, "exact") if (array := getattr(self, name)) is not None}
-
-    def __len__(self) -> int:
-        return len(self.radius)
-
     @property
     def label(self) -> Any:
         """The label of the target."""
         return self.classes.tolist()[self.target]
-
-    @property
-    def unit(self) -> str:
-        """What the radius counts."""
-        return "contributors" if self.split and self.split.kind == "group" else "training samples"
 
     @property
     def already(self) -> NDArray[np.bool_]:
@@ -309,7 +340,7 @@ class TargetCertificate:
 
     def withstands(self, attack_size: int) -> NDArray[np.bool_]:
         """Where no attack of this size gives the target; nowhere that it is predicted already."""
-        return ~self.already & (self.radius >= _sizes(attack_size))
+        return ~self.already & (self.radius >= checked_sizes(attack_size))
 
     def certified_share(
         self, attack_sizes: int | Sequence[int] | NDArray[Any], y: ArrayLike | None = None
@@ -321,98 +352,44 @@ class TargetCertificate:
         """
         counted = np.ones(len(self), np.bool_)
         if y is not None:
-            truth = class_indices(y, self.classes, inferred=self.classes_inferred)
-            if len(truth) != len(self):
-                raise PoisonproofError(
-                    f"There are {len(self)} predictions but {len(truth)} labels; give one label per test sample."
-                )
-            counted = truth != self.target
+            counted = self.evaluate(y).truth != self.target
         if not counted.any():
             raise PoisonproofError("There is no test sample of another class than the target, so there is no share.")
-        held = np.sort(self.radius[counted & ~self.already])
-        return (len(held) - np.searchsorted(held, _sizes(attack_sizes))) / int(counted.sum())
-
-    def radius_against(self, threat: Threat) -> NDArray[np.int64]:
-        """How many acts of this kind do not turn each prediction to the target; see `Certificate.radius_against`.
-
-        Where samples vote, a changed sample counts as one removed and one inserted, which is sound and seldom exact.
-        """
-        if threat == "insert_remove":
-            return self.radius
-        if threat not in get_args(Threat):
-            raise PoisonproofError(f"A threat is one of {list(get_args(Threat))}. Got {threat!r} instead.")
-        if self.election is not None:
-            return self.radius if self.unit == "contributors" else self.radius // 2
-        if self.split is None:
-            raise PoisonproofError(
-                f"What '{threat}' costs depends on the split, and these votes do not say how they were split; "
-                "give Votes(..., split=...)."
-            )
-        return self.radius // self.split.cost(threat)
+        return number_that_withstand(self.radius[counted & ~self.already], attack_sizes) / int(counted.sum())
 
     def facts(self) -> dict[str, Any]:
         """Everything that is not an array, as plain values."""
-        return {
-            "method": self.method,
-            "target": self.target,
-            **facts_of_voters(self.spread, self.election),
-            "split": self.split.as_dict() if self.split else None,
-            "unit": self.unit,
-            "classes": labels_to_json(self.classes),
-            "classes_inferred": self.classes_inferred,
-            "premises": to_records(self.premises),
-        }
-
-    def save(self, path: str | Path) -> None:
-        """Write a self-describing npz file with digests."""
-        write_arrays(path, self._arrays(), {"format": TARGET_FORMAT, "poisonproof": __version__, **self.facts()})
+        return super().facts() | {"target": self.target}
 
     @classmethod
-    def load(cls, path: str | Path) -> TargetCertificate:
-        """Read a certificate; refuse one that was altered."""
-        arrays, facts = open_arrays(path, ARRAYS)
-        check_format(path, facts.get("format"), TARGET_FORMAT)
-        with reading(path):
-            parts: dict[str, Any] = arrays | voters_of(facts)
-            certificate = cls(
-                **parts,
-                target=facts["target"],
-                method=facts["method"],
-                classes=labels_from_json(facts["classes"]),
-                split=Split.from_dict(facts["split"]) if facts["split"] else None,
-                classes_inferred=facts["classes_inferred"],
-                premises=from_records(facts["premises"]),
-            )
-            certificate._check(path)
-        return certificate
+    def _parts(cls, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> dict[str, Any]:
+        return super()._parts(arrays, facts) | {"target": facts["target"]}
 
     def _check(self, path: str | Path) -> None:
-        """One sentence if the arrays of a file cannot be a certificate's."""
-        check_arrays(path, self._arrays(), len(self))
-        codes = [self.target, int(self.prediction.max(initial=0))]
-        if not all(type(code) is int and 0 <= code < len(self.classes) for code in codes):
-            raise DamagedFileError(f"{path} is altered: it names a class beyond its {len(self.classes)} classes.")
+        super()._check(path)
+        if type(self.target) is not int:
+            raise DamagedFileError(f"{path} is altered: its target is no class.")
+        self._check_codes(path, self.target)
 
-    def __str__(self) -> str:
+    def _lines(self) -> list[str]:
         held = self.radius[~self.already]
         radii = (
             f"radius median {np.percentile(held, 50, method='lower'):d}, smallest {held.min()}, largest {held.max()}"
             if len(held)
             else "no radius"
         )
-        lines = [
+        return [
             f"Certificate ({self.method}) against turning {len(held)} predictions to {self.label!r}: {radii} "
             f"{self.unit}; {len(self) - len(held)} are predicted so already.",
-            f"{voters_in_words(self.spread, self.election)}.",
+            f"{self.voters}.",
         ]
-        return "\n".join(map(shown, lines + [f"Premise: {premise}" for premise in self.premises]))
 
 
-def _sizes(attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[Any]:
-    sizes = np.asarray(attack_sizes)
-    if not np.issubdtype(sizes.dtype, np.integer) or (sizes < 0).any():
-        raise PoisonproofError(f"Attack sizes must be whole numbers ≥ 0. Got {attack_sizes!r} instead.")
-    return sizes
+def attack_sizes(certificate: Certificate) -> list[int]:
+    """Round attack sizes up to the largest radius, for a table."""
+    largest = int(certificate.radius.max(initial=0))
+    steps: Sequence[int] = [m * 10**e for e in range(7) for m in (1, 2, 3, 5)] + [15, 25, 150, 250, 400]
+    return [0, *sorted(step for step in steps if step <= largest)] + ([largest] if largest not in [0, *steps] else [])
 
 
 def voters_in_words(spread: Spread | None, election: dict[str, Any] | None) -> str:
@@ -443,13 +420,3 @@ def voters_of(facts: dict[str, Any]) -> dict[str, Any]:
     if facts["spread"] is not None or not isinstance(facts["election"].get("words"), str):
         raise PoisonproofError("it states base classifiers and samples that vote, and only one can be")
     return {"election": facts["election"]}
-
-
-def check_arrays(path: str | Path, arrays: Mapping[str, NDArray[Any]], n_test: int) -> None:
-    """One sentence if arrays of a file are not, each, one number from 0 on, or one yes or no, for every test sample."""
-    for name, array in arrays.items():
-        kind = "b" if name in ("exact", "abstained") else "iu"
-        if array.shape != (n_test,) or array.dtype.kind not in kind:
-            raise DamagedFileError(f"{path} is altered: '{name}' is an array {array.shape} of {array.dtype}.")
-        if kind == "iu" and array.min(initial=0) < 0:
-            raise DamagedFileError(f"{path} is altered: '{name}' holds {array.min()}.")

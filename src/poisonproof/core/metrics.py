@@ -11,13 +11,15 @@ there are depends on the test labels alone, so no training sample can change wha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from poisonproof.core.votes import class_indices, own_codes
+from poisonproof.core.votes import own_codes
 from poisonproof.display import percent, shown
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.labels import one_by_one
@@ -57,8 +59,106 @@ class Caution:
     sentence: str
 
 
-class Figures:
-    """What every certificate says about a test set, given its labels; an abstention is not right."""
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What a certificate says about a test set, given its labels: whole counts, taken once.
+
+    Attributes
+    ----------
+    prediction, radius : array (n_test,)
+    truth : array (n_test,)
+        The code of every label: its class, or, of labels that the training data has not shown, codes behind those.
+    right : array (n_test,) of bool
+        Whether each prediction is the given label; with inferred classes, no prediction is a label they lack. An
+        abstention is not right.
+    labels : list
+        The label of each code.
+    """
+
+    prediction: NDArray[np.int64]
+    radius: NDArray[np.int64]
+    truth: NDArray[np.int64]
+    right: NDArray[np.bool_]
+    labels: list[Any] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.radius)
+
+    @property
+    def clean_accuracy(self) -> float:
+        """Share of test samples that are right."""
+        return float(self.right.mean())
+
+    def certified_fraction(self, attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[np.float64]:
+        """Share of test samples that are right *and* have radius ≥ each attack size (pointwise)."""
+        return number_that_withstand(self.radius[self.right], attack_sizes) / len(self)
+
+    @property
+    def majority_share(self) -> float:
+        """Share of the most frequent test label: what always answering it would get, at every attack size."""
+        return share_of_majority(self.truth)
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """Clean accuracy as the mean over the classes of the test labels; a constant answer has 1 / their number."""
+        return float(self.certified_fraction_balanced(0))
+
+    def certified_fraction_balanced(self, attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[np.float64]:
+        """The certified fraction (pointwise) as the mean over the classes of the test labels, however rare.
+
+        A label that the training data has not shown is a class of its own here, with nothing right.
+        """
+        return balanced_shares(self.truth, self.right, self.radius, attack_sizes)
+
+    def exact_fraction(self, attack_size: int, *, balanced: bool = False) -> Fraction:
+        """The certified fraction (pointwise) at one attack size, or its mean over classes, not rounded."""
+        _, counts, held = counts_by_class(self.truth, self.right, self.radius, attack_size)
+        if not balanced:
+            return Fraction(int(held.sum()), int(counts.sum()))
+        shares = [Fraction(*pair) for pair in zip(held.tolist(), counts.tolist(), strict=True)]
+        return sum(shares, Fraction(0)) / len(shares)
+
+    def constant_share(self, *, balanced: bool = False) -> Fraction:
+        """What always answering the most frequent class has of the same, whatever the attack size; not rounded."""
+        _, counts = np.unique(self.truth, return_counts=True)
+        return Fraction(1, len(counts)) if balanced else Fraction(int(counts.max()), len(self.truth))
+
+    def half(self, radius: NDArray[np.int64] | None = None) -> int | None:
+        """The largest radius that half of the test samples have and are right; None if fewer are right."""
+        held = np.sort((self.radius if radius is None else radius)[self.right])[::-1]
+        needed = (len(self) + 1) // 2
+        return int(held[needed - 1]) if len(held) >= needed else None
+
+    @property
+    def headline_size(self) -> int:
+        """The largest attack size at which half is right and certified, of the test set and on average over classes.
+
+        0 if there is none: a frequent class alone makes no headline.
+        """
+        low, high = 0, int(self.radius.max(initial=0))
+        while low < high:
+            size = (low + high + 1) // 2
+            enough = min(self.exact_fraction(size), self.exact_fraction(size, balanced=True)) * 2 >= 1
+            low, high = (size, high) if enough else (low, size - 1)
+        return low
+
+    def by_class(self, attack_sizes: int | Sequence[int] | NDArray[Any]) -> tuple[ClassShare, ...]:
+        """For each class of the test labels: its size, its clean accuracy and its certified fraction (pointwise)."""
+        codes, counts, held = counts_by_class(self.truth, self.right, self.radius, attack_sizes)
+        clean = counts_by_class(self.truth, self.right, self.radius, 0)[2]
+        return tuple(
+            ClassShare(self.labels[code], int(count), float(right / count), certified / count)
+            for code, count, right, certified in zip(codes, counts, clean, held, strict=True)
+        )
+
+    @cached_property
+    def caution(self) -> Caution | None:
+        """What must be said before any figure: that a constant answer would do as well, or is what is given."""
+        return caution(self.prediction, self.truth, self.right, self.labels)
+
+
+class Evaluated:
+    """Predictions with radii, which labels of the test samples turn into figures."""
 
     prediction: NDArray[np.int64]
     radius: NDArray[np.int64]
@@ -68,58 +168,18 @@ class Figures:
     def __len__(self) -> int:
         return len(self.radius)
 
-    def right(self, y: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each prediction is the given label; with inferred classes, no prediction is a label they lack."""
-        truth = class_indices(y, self.classes, inferred=self.classes_inferred)
+    def evaluate(self, y: ArrayLike) -> Evaluation:
+        """The figures of this test set, given its labels."""
+        truth = own_codes(y, self.classes, inferred=self.classes_inferred)
         if len(truth) != len(self):
             raise PoisonproofError(
                 f"There are {len(self)} predictions but {len(truth)} labels; give one label per test sample."
             )
-        return self.prediction == truth
-
-    def clean_accuracy(self, y: ArrayLike) -> float:
-        """Share of test samples that are right."""
-        return float(self.right(y).mean())
-
-    def certified_fraction(self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[np.float64]:
-        """Share of test samples that are right *and* have radius ≥ each attack size (pointwise)."""
-        return shares_that_withstand(self.radius[self.right(y)], attack_sizes, len(self))
-
-    def majority_share(self, y: ArrayLike) -> float:
-        """Share of the most frequent test label: what always answering it would get, at every attack size."""
-        return share_of_majority(self._truth(y))
-
-    def balanced_accuracy(self, y: ArrayLike) -> float:
-        """Clean accuracy as the mean over the classes that occur in ``y``; a constant answer has 1 / their number."""
-        return float(self.certified_fraction_balanced(y, 0))
-
-    def certified_fraction_balanced(
-        self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]
-    ) -> NDArray[np.float64]:
-        """The certified fraction (pointwise) as the mean over the classes that occur in ``y``, however rare.
-
-        A label that the training data has not shown is a class of its own here, with nothing right.
-        """
-        return balanced_shares(self._truth(y), self.right(y), self.radius, attack_sizes)
-
-    def by_class(self, y: ArrayLike, attack_sizes: int | Sequence[int] | NDArray[Any]) -> tuple[ClassShare, ...]:
-        """For each class that occurs in ``y``: its size, its clean accuracy and its certified fraction (pointwise)."""
-        right, truth = self.right(y), self._truth(y)
-        codes, counts, held = counts_by_class(truth, right, self.radius, attack_sizes)
-        clean = counts_by_class(truth, right, self.radius, 0)[2]
         labels = labels_of_codes(self.classes, y, truth)
-        return tuple(
-            ClassShare(labels[code], int(count), float(right_of_class / count), certified / count)
-            for code, count, right_of_class, certified in zip(codes, counts, clean, held, strict=True)
-        )
+        return Evaluation(self.prediction, self.radius, truth, self._right(truth), labels)
 
-    def caution(self, y: ArrayLike) -> Caution | None:
-        """What must be said before any figure: that a constant answer would do as well, or is what is given."""
-        codes = self._truth(y)
-        return caution(self.prediction, codes, self.right(y), labels_of_codes(self.classes, y, codes))
-
-    def _truth(self, y: ArrayLike) -> NDArray[np.int64]:
-        return own_codes(y, self.classes, inferred=self.classes_inferred)
+    def _right(self, truth: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return self.prediction == truth
 
 
 def checked_sizes(attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[Any]:
@@ -128,13 +188,6 @@ def checked_sizes(attack_sizes: int | Sequence[int] | NDArray[Any]) -> NDArray[A
     if not np.issubdtype(sizes.dtype, np.integer) or (sizes < 0).any():
         raise PoisonproofError(f"Attack sizes must be whole numbers ≥ 0. Got {attack_sizes!r} instead.")
     return sizes
-
-
-def shares_that_withstand(
-    radii: NDArray[np.int64], attack_sizes: int | Sequence[int] | NDArray[Any], n_test: int
-) -> NDArray[np.float64]:
-    """For each attack size, how many of these radii reach it, as a share of all test samples."""
-    return number_that_withstand(radii, attack_sizes) / n_test
 
 
 def number_that_withstand(
@@ -233,8 +286,8 @@ def caution(
 
 def labels_of_codes(classes: NDArray[Any], y: ArrayLike, codes: NDArray[np.int64]) -> list[Any]:
     """The label of each code of `own_codes`: the classes, then labels that the training data has not shown."""
-    given = one_by_one(y)
     unseen = range(len(classes), int(codes.max(initial=-1)) + 1)
+    given = one_by_one(y) if unseen else []
     return [*classes.tolist(), *(given[int(np.flatnonzero(codes == code)[0])] for code in unseen)]
 
 

@@ -194,7 +194,7 @@ def certified_accuracy(
             f"The 'method' of certified_accuracy must be 'finite-aggregation' or 'tight'. Got {method!r} instead."
         )
     certificate = certify(votes, method, n_jobs=n_jobs)
-    right = certificate.right(y)
+    right = certificate.evaluate(y).right
     if votes.n_test == 0:
         raise PoisonproofError("A certified accuracy needs at least one test sample. Got none.")
     at_risk = np.flatnonzero(right & (certificate.radius < size))

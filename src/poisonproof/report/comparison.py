@@ -29,15 +29,16 @@ def cells(comparison: Comparison, row: Row) -> list[str]:
         return [row.title, row.guarantee, *["—"] * (len(header(comparison)) - 2)]
     assert row.seconds_to_train is not None
     assert row.ms_per_sample is not None
-    fractions = row.certificate.certified_fraction(comparison.y_test, _sizes(comparison))
+    figures = row.certificate.evaluate(comparison.y_test)
+    fractions = figures.certified_fraction(_sizes(comparison))
     return [
         row.title,
         PROOF if row.proves else "99.9 %",
         "—" if row.n_classifiers is None else str(row.n_classifiers),
         "—" if row.k is None else f"{row.k:.4g}",
         "—" if row.d is None else str(row.d),
-        percent(row.certificate.clean_accuracy(comparison.y_test)),
-        percent(row.certificate.balanced_accuracy(comparison.y_test)),
+        percent(figures.clean_accuracy),
+        percent(figures.balanced_accuracy),
         f"{math.floor(100 * row.certificate.radius.mean() + 1e-9) / 100:.2f}",
         *map(percent, fractions),
         f"{row.seconds_to_train:.1f}",
@@ -52,7 +53,7 @@ def remarks(comparison: Comparison) -> list[str]:
         f"{percent(comparison.majority_share)} % at every attack size."
     ]
     for row in comparison.rows:
-        if row.certificate is not None and (caution := row.certificate.caution(comparison.y_test)) is not None:
+        if row.certificate is not None and (caution := row.certificate.evaluate(comparison.y_test).caution) is not None:
             sentences.append(f"WARNING, {row.title}: {caution.sentence}.")
     sentences += [f"{row.title} does not apply: {row.why_not}." for row in comparison.rows if row.why_not]
     sentences += [

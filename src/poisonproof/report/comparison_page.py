@@ -61,7 +61,7 @@ def comparison_page(comparison: Comparison) -> str:
     curves = []
     for at, row in enumerate(certified):
         assert row.certificate is not None
-        shares = row.certificate.certified_fraction(comparison.y_test, sizes)
+        shares = row.certificate.evaluate(comparison.y_test).certified_fraction(sizes)
         curves.append(Curve(row.title, stairs(shares), _hue(row, at), _line(row)))
     return (
         templates()
@@ -85,7 +85,7 @@ def comparison_page(comparison: Comparison) -> str:
 
 def _balanced(row: Row, comparison: Comparison) -> list[float]:
     assert row.certificate is not None
-    shares = row.certificate.certified_fraction_balanced(comparison.y_test, list(comparison.attack_sizes))
+    shares = row.certificate.evaluate(comparison.y_test).certified_fraction_balanced(list(comparison.attack_sizes))
     return [float(share) for share in shares]
 
 

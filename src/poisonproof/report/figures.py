@@ -62,7 +62,7 @@ def comparison_curves(comparison: Comparison) -> str:
     for row in rows:
         assert row.certificate is not None
         colour, line, width = LINES[row.name]
-        fraction = row.certificate.certified_fraction(comparison.y_test, sizes)
+        fraction = row.certificate.evaluate(comparison.y_test).certified_fraction(sizes)
         axes.step(sizes, fraction * 100, where="post", label=row.title, color=colour, linestyle=line, linewidth=width)
     axes.set_xlabel(f"attack size ({comparison.unit})")
     axes.set_ylabel("certified fraction, % (pointwise)")

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from poisonproof.core.certificate import UNSEEN, Certificate, attack_sizes
 from poisonproof.core.certify import median_radii_against_targets
-from poisonproof.core.metrics import labels_of_codes
-from poisonproof.core.votes import class_indices, own_codes
+from poisonproof.core.votes import UNSEEN_LABEL
 from poisonproof.display import histogram, percent, shown, shown_lines, stairs, survival, ticks
 from poisonproof.errors import PoisonproofError
 from poisonproof.report.confusion import Confusion
@@ -71,8 +70,9 @@ def write_report(outcome: Outcome) -> Path:
 def page(outcome: Outcome) -> str:
     """The whole report as HTML. Names, labels and cells are data: they are escaped wherever they stand."""
     certificate, manifest = outcome.certificate, outcome.manifest
-    truth = class_indices(outcome.y_test, certificate.classes, inferred=certificate.classes_inferred)
-    right = certificate.prediction == truth
+    figures = outcome.figures
+    right = figures.right
+    truth = np.where(figures.truth < len(certificate.classes), figures.truth, UNSEEN_LABEL)
     size = headline_size(outcome)
     dataset = manifest.settings.name
     classes = class_rows(outcome, size)
@@ -83,7 +83,7 @@ def page(outcome: Outcome) -> str:
     top = max(strongest, size, *(int(other.certificate.radius.max(initial=0)) for other in others)) + 1
     sizes = sorted({*attack_sizes(certificate), size})
     summary = Summary.of(outcome, sizes)
-    balanced = certificate.certified_fraction_balanced(outcome.y_test, np.arange(top + 1))
+    balanced = figures.certified_fraction_balanced(np.arange(top + 1))
     script = own_source("page.js")
     return (
         templates()
@@ -143,10 +143,11 @@ def page(outcome: Outcome) -> str:
 
 def _curve(other: OtherMethod, y: NDArray[Any], sizes: list[int], top: int) -> dict[str, Any]:
     """The curve of another method, and its certified fractions in numbers."""
+    figures = other.certificate.evaluate(y)
     return {
         "title": other.title,
-        "path": stairs(other.certificate.certified_fraction(y, np.arange(top + 1))),
-        "shares": other.certificate.certified_fraction(y, sizes).tolist(),
+        "path": stairs(figures.certified_fraction(np.arange(top + 1))),
+        "shares": figures.certified_fraction(sizes).tolist(),
     }
 
 
@@ -186,11 +187,7 @@ def headline_size(outcome: Outcome) -> int:
     asked = asked_size(outcome)
     if asked is not None:
         return asked
-    certificate, y = outcome.certificate, outcome.y_test
-    sizes = np.arange(int(certificate.radius.max(initial=0)) + 1)
-    shares = (certificate.certified_fraction(y, sizes), certificate.certified_fraction_balanced(y, sizes))
-    enough = np.minimum(*shares) >= 0.5
-    return int(sizes[enough].max(initial=0))
+    return outcome.figures.headline_size
 
 
 def asked_size(outcome: Outcome) -> int | None:
@@ -202,13 +199,12 @@ def asked_size(outcome: Outcome) -> int | None:
 
 def class_rows(outcome: Outcome, size: int) -> list[ClassRow]:
     """What the test samples of each class came to, in the order of the classes; unseen labels, if any, stand last."""
-    certificate, y = outcome.certificate, outcome.y_test
-    truth = own_codes(y, certificate.classes, inferred=certificate.classes_inferred)
+    certificate, truth = outcome.certificate, outcome.figures.truth
     targets: dict[int, int | None] = {}
     if len(certificate.classes) <= MOST_TARGETS:
         targets = dict(enumerate(median_radii_against_targets(outcome.votes, certificate)))
     rows = []
-    for code, name in enumerate(labels_of_codes(certificate.classes, y, truth)):
+    for code, name in enumerate(outcome.figures.labels):
         of_class = truth == code
         radii = certificate.radius[of_class & (certificate.prediction == code)]
         counted = zip(*(part.tolist() for part in np.unique(radii, return_counts=True)), strict=True)

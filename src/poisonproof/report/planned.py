@@ -32,12 +32,12 @@ def beside_plan(outcome: Outcome) -> list[Figure]:
     followed = (outcome.manifest.asked or {}).get("plan")
     if followed is None:
         return []
-    certificate, size, y = outcome.certificate, followed["attack_size"], outcome.y_test
+    figures, size = outcome.figures, followed["attack_size"]
     at, balanced = f"at attack size {size}", "the same, balanced (mean over classes)"
-    fraction = float(certificate.certified_fraction(y, [size])[0])
-    of_classes = float(certificate.certified_fraction_balanced(y, [size])[0])
+    fraction = float(figures.certified_fraction([size])[0])
+    of_classes = float(figures.certified_fraction_balanced([size])[0])
     return [
-        Figure("clean_accuracy", "clean accuracy", followed["clean"], certificate.clean_accuracy(y)),
+        Figure("clean_accuracy", "clean accuracy", followed["clean"], figures.clean_accuracy),
         Figure("certified_fraction", f"certified fraction (pointwise) {at}", followed["certified"], fraction),
         Figure("certified_fraction_balanced", balanced, followed["certified_balanced"], of_classes),
     ]

@@ -31,7 +31,7 @@ class Scarcity:
         certificate, counts = outcome.certificate, outcome.train_counts
         if certificate.spread is None or counts is None or certificate.spread.k < 4:
             return None
-        shares = {str(one.label): one for one in certificate.by_class(outcome.y_test, [size])}
+        shares = {str(one.label): one for one in outcome.figures.by_class([size])}
         names = [str(label) for label in certificate.classes.tolist()]
         rare = [(int(counts[code]), name) for code, name in enumerate(names) if name in shares]
         if len(rare) < 2:

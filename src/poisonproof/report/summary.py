@@ -48,18 +48,18 @@ class Summary:
     @classmethod
     def of(cls, outcome: Outcome, attack_sizes: Sequence[int], feared: int | None = None) -> Summary:
         """The summary of a run; ``feared`` is the attack size that must not be left out where there is little room."""
-        certificate, y = outcome.certificate, outcome.y_test
-        by_class = certificate.by_class(y, list(attack_sizes))
-        caution = certificate.caution(y)
+        found = outcome.figures
+        by_class = found.by_class(list(attack_sizes))
+        caution = found.caution
         most = max(by_class, key=lambda one: one.n_test)
         return cls(
             tuple(attack_sizes),
-            certificate.certified_fraction(y, list(attack_sizes)),
-            certificate.certified_fraction_balanced(y, list(attack_sizes)),
+            found.certified_fraction(list(attack_sizes)),
+            found.certified_fraction_balanced(list(attack_sizes)),
             by_class,
-            certificate.clean_accuracy(y),
-            certificate.balanced_accuracy(y),
-            certificate.majority_share(y),
+            found.clean_accuracy,
+            found.balanced_accuracy,
+            found.majority_share,
             str(most.label),
             caution,
             None if caution is None else f"{caution.sentence}; {what_to_try(outcome, caution)}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.core.certificate import Certificate, attack_sizes
+from poisonproof.core.metrics import Evaluation
 from poisonproof.core.votes import Votes
 from poisonproof.display import percent
 from poisonproof.errors import PoisonproofError
@@ -44,6 +46,11 @@ class Outcome:
     train_counts: NDArray[np.int64] | None = None
     """Training samples of each class, where base classifiers vote."""
 
+    @cached_property
+    def figures(self) -> Evaluation:
+        """What the certificate says about the test set."""
+        return self.certificate.evaluate(self.y_test)
+
     @property
     def strong_undefended(self) -> tuple[float, str] | None:
         """Test accuracy of what a practitioner would train without a guarantee, and what that is; if it is known."""
@@ -64,16 +71,12 @@ def first_figures(certificate: Certificate, y_test: NDArray[Any]) -> str:
         return "there are no test samples"
     sizes = attack_sizes(certificate)
     sizes = sizes[:: -(-len(sizes) // FIRST_SIZES)]
-    shares = zip(
-        sizes,
-        certificate.certified_fraction(y_test, sizes),
-        certificate.certified_fraction_balanced(y_test, sizes),
-        strict=True,
-    )
+    figures = certificate.evaluate(y_test)
+    shares = zip(sizes, figures.certified_fraction(sizes), figures.certified_fraction_balanced(sizes), strict=True)
     listed = ", ".join(f"{percent(share)} ({percent(balanced)}) at {size}" for size, share, balanced in shares)
     return (
         f"certified fraction, % (pointwise; balanced in brackets): {listed}; always answering the most frequent label: "
-        f"{percent(certificate.majority_share(y_test))}"
+        f"{percent(figures.majority_share)}"
     )
 
 

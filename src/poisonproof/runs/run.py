@@ -93,6 +93,7 @@ def run(
                 schema = json.dumps(dataset.schema.as_dict(), indent=1, ensure_ascii=False)
                 write_text(folder / SCHEMA, schema + "\n")
             election.save(folder)
+            figures = certificate.evaluate(dataset.test.labels)
             finished = manifest.changed(n_train=election.n_train, of=manifest.settings.n_subsets).but(
                 status="complete",
                 environment=environment(),
@@ -104,9 +105,9 @@ def run(
                 method=certificate.method,
                 n_train=election.n_train,
                 n_test=len(certificate),
-                clean_accuracy=certificate.clean_accuracy(dataset.test.labels),
-                majority_share=certificate.majority_share(dataset.test.labels),
-                balanced_accuracy=certificate.balanced_accuracy(dataset.test.labels),
+                clean_accuracy=figures.clean_accuracy,
+                majority_share=figures.majority_share,
+                balanced_accuracy=figures.balanced_accuracy,
                 **undefended.facts(),
                 seconds=clock.seconds,
                 files={

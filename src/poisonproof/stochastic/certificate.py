@@ -5,26 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from decimal import ROUND_FLOOR, Context, Decimal
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from poisonproof.core.certificate import check_arrays
-from poisonproof.core.metrics import Figures
+from poisonproof.core.certificate import Act, Kept
 from poisonproof.core.split import Threat
 from poisonproof.core.votes import labels_from_json, labels_to_json
-from poisonproof.display import shown
-from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
+from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.premises import Premise, from_records, to_records
-from poisonproof.system.files import open_arrays, reading, write_arrays
-
-FORMAT = "poisonproof stochastic certificate 1"
-ARRAYS = ("prediction", "abstained", "radius", "radius_changed")
 
 
 @dataclass(frozen=True, eq=False)
-class StochasticCertificate(Figures):
+class StochasticCertificate(Kept):
     """With probability at least 1 − ``failure_probability`` over the draw of the subsets, jointly for all test
     samples where it does not abstain: the ideal classifier says the prediction, and whatever an attacker
     inserts into or removes from the training data, up to ``radius`` samples in total, it still does.
@@ -53,6 +47,9 @@ class StochasticCertificate(Figures):
     n_draws : int
     """
 
+    FORMAT: ClassVar[str] = "poisonproof stochastic certificate 1"
+    ARRAYS: ClassVar[tuple[str, ...]] = ("prediction", "abstained", "radius", "radius_changed")
+
     prediction: NDArray[np.int64]
     abstained: NDArray[np.bool_]
     radius: NDArray[np.int64]
@@ -63,10 +60,6 @@ class StochasticCertificate(Figures):
     seed: int
     n_draws: int
     premises: tuple[Premise, ...] = field(default=(), repr=False)
-
-    def __post_init__(self) -> None:
-        for name in ARRAYS:
-            getattr(self, name).flags.writeable = False
 
     @property
     def unit(self) -> str:
@@ -91,11 +84,10 @@ class StochasticCertificate(Figures):
         """Whether the class list was read off the training data."""
         return any(premise.code == "classes" and not premise.declared for premise in self.premises)
 
-    def right(self, y: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each prediction is the given label and is certified at all: an abstention is not right."""
-        return super().right(y) & ~self.abstained
+    def _right(self, truth: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return super()._right(truth) & ~self.abstained
 
-    def radius_against(self, threat: Threat) -> NDArray[np.int64]:
+    def radius_against(self, threat: Act) -> NDArray[np.int64]:
         """How many acts of this kind each prediction withstands.
 
         ``"insert_remove"``: samples inserted or removed. ``"label_flip"`` and ``"modify"``: samples changed.
@@ -116,33 +108,14 @@ class StochasticCertificate(Figures):
             "premises": to_records(self.premises),
         }
 
-    def save(self, path: str | Path) -> None:
-        """Write a self-describing npz file with digests."""
-        write_arrays(path, {name: getattr(self, name) for name in ARRAYS}, {"format": FORMAT, **self.facts()})
-
     @classmethod
-    def load(cls, path: str | Path) -> StochasticCertificate:
-        """Read a certificate; refuse one that was altered."""
-        arrays, facts = open_arrays(path, ARRAYS)
-        check_format(path, facts.get("format"), FORMAT)
-        with reading(path):
-            certificate = cls(
-                **arrays,
-                method=facts["method"],
-                classes=labels_from_json(facts["classes"]),
-                failure_probability=facts["failure_probability"],
-                seed=facts["seed"],
-                n_draws=facts["n_draws"],
-                premises=from_records(facts["premises"]),
-            )
-            certificate._check(path)
-        return certificate
+    def _parts(cls, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> dict[str, Any]:
+        stated = {name: facts[name] for name in ("method", "failure_probability", "seed", "n_draws")}
+        labels, premises = labels_from_json(facts["classes"]), from_records(facts["premises"])
+        return {**arrays, **stated, "classes": labels, "premises": premises}
 
     def _check(self, path: str | Path) -> None:
-        """One sentence if what a file holds cannot be a certificate's."""
-        check_arrays(path, {name: getattr(self, name) for name in ARRAYS}, len(self))
-        if self.prediction.max(initial=0) >= len(self.classes):
-            raise DamagedFileError(f"{path} is altered: it names a class beyond its {len(self.classes)} classes.")
+        super()._check(path)
         if (self.radius[self.abstained] > 0).any() or (self.radius_changed[self.abstained] > 0).any():
             raise DamagedFileError(f"{path} is altered: it states a radius where it abstains.")
         if not 0 < self.failure_probability < 1:
@@ -160,14 +133,13 @@ class StochasticCertificate(Figures):
         radii = self.radius[~self.abstained]
         return certificate_html(title, radii, len(self), self.unit, lines, self.premises)
 
-    def __str__(self) -> str:
+    def _lines(self) -> list[str]:
         held = self.radius[~self.abstained]
         radii = f"radius median {np.percentile(held, 50, method='lower'):d}, " if len(held) else "no radius, "
         changed = self.radius_changed[~self.abstained]
         beside = f" (or median {np.percentile(changed, 50, method='lower'):d} changed)" if len(held) else ""
-        lines = [
+        return [
             f"Stochastic certificate ({self.method}) for {len(self)} predictions: {radii}"
             f"{int(self.abstained.sum())} abstentions; {self.unit}{beside}.",
             f"It {self.confidence}: {self.n_draws} draws, seed {self.seed}.",
         ]
-        return "\n".join(map(shown, lines + [f"Premise: {premise}" for premise in self.premises]))
