@@ -28,6 +28,7 @@ from poisonproof import (
     data,
 )
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from research import datasets
 from research.maps.digits import DigitFeatures
 
 
@@ -58,7 +59,7 @@ def courses(data_dir: str | None):
     model = FiniteAggregationClassifier(NearestCentroid(), k=15, d=3, classes=range(10))
     yield "sparse text, k = 15, d = 3", model, sparse, y, HashingVectorizer(n_features=256).transform(words_test), {}
     if data_dir:
-        mnist = data.load("mnist", data_dir)
+        mnist = datasets.load("mnist", data_dir)
         learner = KernelRidgeClassifier(DigitFeatures(copies=1, hand=None), gamma=2.46)
         model = FiniteAggregationClassifier(learner, k=60, d=2, classes=range(10), split=Split(dtype="uint8"))
         yield (

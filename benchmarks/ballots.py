@@ -26,11 +26,12 @@ from typing import Any
 
 import numpy as np
 
-from poisonproof import BallotClassifier, NeighborVoteClassifier, Split, data
+from poisonproof import BallotClassifier, NeighborVoteClassifier, Split
 from poisonproof.ballots.distances import Nearness, squared_lengths
 from poisonproof.ballots.maps import TableFeatures
 from poisonproof.ballots.voters import Described, Voters, count_cells, nearest_voters
 from poisonproof.samples.convert import join_rows, take_rows
+from research import datasets
 from research.maps.digits import DigitFeatures
 
 REPEATED = 20
@@ -86,7 +87,7 @@ def _attacked_data() -> dict[str, Any]:
     units = {column: float(f"{cancer.data[column].std():.1g}") for column in cancer.data}
     features = TableFeatures.declared(units | {"size": "category"})
     mixed = random.permutation(len(digits.target))
-    mnist = data.load("mnist")
+    mnist = datasets.load("mnist")
     digit = {"features": DigitFeatures(copies=1), "split": Split("content", dtype="uint8")}
     return {
         "digits": (digits.data[mixed] / 16, digits.target[mixed], {"near": 1.9, "features": None}),
@@ -179,7 +180,7 @@ def costs(parts: list[str]) -> None:
     """MNIST from files to certificate, single predictions and updates, and a million voters."""
     print("| what | cost |\n|---|---|")
     wanted = [PARTS[part] for part in parts or PARTS]
-    mnist, reading = measured(lambda: data.load("mnist"))
+    mnist, reading = measured(lambda: datasets.load("mnist"))
     report("MNIST, reading the files", f"{reading:.1f} CPU s")
     split, features = Split("content", dtype="uint8"), DigitFeatures(copies=1)
     models = {

@@ -29,9 +29,9 @@ from sklearn.tree import DecisionTreeClassifier
 import poisonproof
 from poisonproof import FiniteAggregationClassifier, Split, TableClassifier, check_estimator_purity, preset
 from poisonproof.data.dataset import held_out
-from poisonproof.data.named import load
 from poisonproof.encoders.encoded import in_front
 from poisonproof.system import determinism as threads
+from research.datasets import load
 
 HEADS = {
     "head": lambda: preset("head"),

@@ -118,7 +118,7 @@ def open_file(rows: int, kind: str) -> dict[str, float]:
     import pandas as pd
 
     from poisonproof.data.options import ReadOptions
-    from poisonproof.data.user_files import open_files
+    from poisonproof.data.reading import open_files
 
     path = written(rows, kind)
     read = pd.read_csv if kind.endswith("csv") else pd.read_parquet

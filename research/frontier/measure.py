@@ -27,9 +27,9 @@ from poisonproof.ballots.neighbor_radii import certify_order
 from poisonproof.ballots.radii import certify_counts
 from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
-from poisonproof.data.named import load
 from poisonproof.system.machine import environment
 from research.blocks.certificate import certify_blocks, verdicts_of
+from research.datasets import load
 from research.frontier.blocks import Near, Samples, near_counts
 from research.frontier.maps import Part, Shape, described, photographs
 from research.maps.whitening import Whitening

@@ -13,8 +13,8 @@ import time
 
 import numpy as np
 
-from poisonproof import data
 from poisonproof.system.determinism import n_cores, one_linear_algebra_thread
+from research import datasets
 from research.learners import objects
 
 HELD_OUT = 2000
@@ -22,7 +22,7 @@ POOL = 4000
 
 
 def main() -> None:
-    cifar = data.load("cifar10", sys.argv[1] if len(sys.argv) > 1 else None)
+    cifar = datasets.load("cifar10", sys.argv[1] if len(sys.argv) > 1 else None)
     chosen = np.random.default_rng(5).permutation(len(cifar.train) - HELD_OUT)[:POOL]
     x, y = cifar.train.X.reshape(-1, 32, 32, 3), cifar.train.labels.astype(np.int64)
     learner = objects()

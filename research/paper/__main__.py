@@ -22,11 +22,11 @@ from poisonproof.cli.output import progress_bar
 from poisonproof.cli.reopening import check_same_data, reopen_data
 from poisonproof.core.certificate import Certificate
 from poisonproof.core.votes import Votes
-from poisonproof.data import load
 from poisonproof.errors import PoisonproofError
 from poisonproof.runs.manifest import Manifest
 from poisonproof.system.files import write_text
 from poisonproof.system.progress import watched
+from research.datasets import load
 from research.paper import beside_tables
 from research.paper.beside import Voted, check_comparable
 from research.paper.beside_figure import beside_curves
@@ -59,7 +59,7 @@ def campaign(
         bool, typer.Option("--collect", help="Train nothing: tables and figures of what has been run.")
     ] = False,
     learner: options.Learner = None,
-    download: options.Download = False,
+    download: Annotated[bool, typer.Option("--download", help="Fetch official files that are missing.")] = False,
     n_jobs: options.Jobs = -1,
     json: options.Json = False,
 ) -> None:

@@ -13,10 +13,11 @@ import time
 
 import numpy as np
 
-from poisonproof import FiniteAggregationClassifier, Split, data
+from poisonproof import FiniteAggregationClassifier, Split
 from poisonproof.estimators.prepared import prepare
 from poisonproof.system.determinism import one_linear_algebra_thread
 from poisonproof.training.member import fit_member, vote_of
+from research import datasets
 from research.learners import digits, nin
 
 
@@ -26,7 +27,7 @@ def main() -> None:
     parser.add_argument("--subsets", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=200)
     asked = parser.parse_args()
-    mnist = data.load("mnist", asked.data_dir)
+    mnist = datasets.load("mnist", asked.data_dir)
     model = FiniteAggregationClassifier(k=1200, d=1, split=Split(dtype="uint8"), classes=mnist.classes)
     source = prepare(model, mnist.train.X, mnist.train.labels).source
     test = model.split_.samples(mnist.test.X)

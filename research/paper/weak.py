@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from poisonproof.data.named import load
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
+from research.datasets import load
 from research.maps.objects import Bank, ObjectFeatures
 from research.paper.campaign import costs, measured, run_rows
 from research.paper.published import NAMES, published_cell

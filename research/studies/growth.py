@@ -25,7 +25,7 @@ from poisonproof import (
 from poisonproof.estimators.prepared import prepare
 from poisonproof.system.determinism import one_linear_algebra_thread
 from poisonproof.training.pooled import fit_pooled
-from research import learners
+from research import datasets, learners
 
 HEAD = "| varied | training images | test images | k | d | subset | features | solve | kernel | scores | all |"
 
@@ -56,7 +56,7 @@ def once(mnist: data.Dataset, n_train: int, n_test: int, k: int, d: int) -> list
 
 
 def main(folder: str) -> None:
-    mnist = data.load("mnist", folder)
+    mnist = datasets.load("mnist", folder)
     once(mnist, 400, 200, 4, 2)  # compile
     print(HEAD + "\n" + "|---" * 11 + "|")
     cases = [

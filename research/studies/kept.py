@@ -25,7 +25,7 @@ from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.determinism import n_cores
 from poisonproof.training.pooled import fit_pooled
-from research import learners
+from research import datasets, learners
 
 ASKED = 100
 
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--max-memory", default="4GB")
     parser.add_argument("--opened", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    mnist = data.load("mnist", asked.data_dir)
+    mnist = datasets.load("mnist", asked.data_dir)
     if asked.opened:
         ask(asked.opened, mnist)
         return

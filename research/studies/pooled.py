@@ -17,16 +17,16 @@ from sklearn.ensemble import BaggingClassifier
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC
 
-from poisonproof import FiniteAggregationClassifier, Split, data
+from poisonproof import FiniteAggregationClassifier, Split
 from poisonproof.estimators.prepared import prepare
 from poisonproof.system.determinism import n_cores
-from research import learners
+from research import datasets, learners
 
 SOME = 24
 
 
 def main() -> None:
-    mnist = data.load("mnist", sys.argv[1] if len(sys.argv) > 1 else None)
+    mnist = datasets.load("mnist", sys.argv[1] if len(sys.argv) > 1 else None)
     print(f"{n_cores()} cores\n\n| what | base classifiers | seconds | per second | pooled is faster by |")
     print("|---|---|---|---|---|")
     rates = {}

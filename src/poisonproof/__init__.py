@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from poisonproof.data.dataset import Dataset
     from poisonproof.data.named import load
     from poisonproof.data.options import ReadOptions
-    from poisonproof.data.reading import Rows, read
-    from poisonproof.data.user_files import open_files
+    from poisonproof.data.reading import open_files, read
     from poisonproof.encoders.base import Encoder, EncoderRecord, encoder
     from poisonproof.encoders.embeddings import write_embeddings
     from poisonproof.errors import DamagedFileError, MissingExtraError, PoisonproofError, WrongTypeError
@@ -72,7 +71,6 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "PremiseWarning": "premises",
     "PurityReport": "estimators.purity",
     "ReadOptions": "data.options",
-    "Rows": "data.reading",
     "Split": "core.split",
     "Spread": "core.spread",
     "StochasticCertificate": "stochastic.certificate",
@@ -91,7 +89,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "compare": "comparison",
     "encoder": "encoders.base",
     "load": "data.named",
-    "open_files": "data.user_files",
+    "open_files": "data.reading",
     "plan": "planning.plan",
     "preset": "learners.presets",
     "read": "data.reading",
@@ -124,7 +122,6 @@ __all__ = [
     "PremiseWarning",
     "PurityReport",
     "ReadOptions",
-    "Rows",
     "Split",
     "Spread",
     "StochasticCertificate",

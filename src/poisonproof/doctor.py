@@ -37,15 +37,6 @@ class OptionalPart:
 
 
 @dataclass(frozen=True)
-class FoundData:
-    """A data set by name: the folder in which it lies, or the next command to type."""
-
-    name: str
-    where: str | None
-    remedy: str | None
-
-
-@dataclass(frozen=True)
 class Findings:
     """Everything that was looked at.
 
@@ -63,7 +54,6 @@ class Findings:
     thread_variables : dict
         Environment variables that limit threads.
     optional : tuple of OptionalPart
-    data : tuple of FoundData
     toy_radius : int
         The radius of the example in the docs (the paper's Figure 2), computed here; it must be 1.
     toy_seconds : float
@@ -81,7 +71,6 @@ class Findings:
     numba_threads: int
     thread_variables: dict[str, str]
     optional: tuple[OptionalPart, ...]
-    data: tuple[FoundData, ...]
     toy_radius: int
     toy_seconds: float
 
@@ -95,7 +84,7 @@ class Findings:
         return {**asdict(self), "ok": self.ok}
 
 
-def examine(data_dir: Path | None = None) -> Findings:
+def examine() -> Findings:
     """Look at this machine."""
     from poisonproof.system.determinism import n_cores
     from poisonproof.system.machine import memory
@@ -115,7 +104,6 @@ def examine(data_dir: Path | None = None) -> Findings:
         numba_threads=_numba_threads(),
         thread_variables={name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
         optional=optional,
-        data=_data(data_dir),
         toy_radius=radius,
         toy_seconds=seconds,
     )
@@ -170,23 +158,6 @@ def _numba_threads() -> int:
     import numba
 
     return int(numba.get_num_threads())
-
-
-def _data(data_dir: Path | None) -> tuple[FoundData, ...]:
-    """For each data set, where `poisonproof.data.named` would find it."""
-    from poisonproof.data.download import cache
-    from poisonproof.data.named import DATASETS, OFFICIAL, missing_files
-
-    named = data_dir or (Path(folder) if (folder := os.environ.get("POISONPROOF_DATA")) else None)
-    places = [place for place in (named, cache()) if place is not None]
-    data = []
-    for name in DATASETS:
-        where = None if name in OFFICIAL else "embedded in scikit-learn"
-        if where is None:
-            where = next((str(place) for place in places if not missing_files(name, place)), None)
-        remedy = None if where else f"poisonproof run {name} --download, or --data-dir FOLDER"
-        data.append(FoundData(name, where, remedy))
-    return tuple(data)
 
 
 def _toy() -> tuple[int, float]:

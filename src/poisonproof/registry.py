@@ -44,6 +44,20 @@ LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
         "members": "poisonproof.training.members:MemberEngine",
         "pooled": "poisonproof.training.pooled:PooledEngine",
     },
+    # Data sets by name, made from the folder that holds data files.
+    "datasets": {"digits": "poisonproof.data.named:digits"},
+    # What reads a file, by the ending of its name.
+    "readers": {
+        ".csv": "poisonproof.data.csv:CsvTable",
+        ".csv.gz": "poisonproof.data.csv:CsvTable",
+        ".tsv": "poisonproof.data.csv:CsvTable",
+        ".tsv.gz": "poisonproof.data.csv:CsvTable",
+        ".parquet": "poisonproof.data.arrow_files:ParquetTable",
+        ".npz": "poisonproof.data.arrays:NpzReader",
+        ".svm": "poisonproof.data.arrays:SvmlightReader",
+        ".svmlight": "poisonproof.data.arrays:SvmlightReader",
+        ".libsvm": "poisonproof.data.arrays:SvmlightReader",
+    },
     # What samples or base classifiers said, by the format that their file states.
     "tallies": {
         "poisonproof ballots 1": "poisonproof.ballots.tallies:Ballots",

@@ -34,7 +34,7 @@ from poisonproof.cli.main import app
 from poisonproof.cli.run import EnsembleOptions, prepare
 from poisonproof.comparison import METHODS
 from poisonproof.core.certify import Method
-from poisonproof.data import DATASETS, ReadOptions, open_files
+from poisonproof.data import ReadOptions, open_files
 from poisonproof.examples import EXAMPLES, write_example
 from poisonproof.premises import Premise
 from poisonproof.system.determinism import in_threads
@@ -138,10 +138,10 @@ def test_bash_completes_commands_options_and_values(tmp_path):
 @pytest.mark.parametrize(
     ("command", "option", "known"),
     [
-        ("run", "data", DATASETS),
-        ("compare", "data", DATASETS),
-        ("verify", "data", DATASETS),
-        ("update", "data", DATASETS),
+        ("run", "data", ["digits"]),
+        ("compare", "data", ["digits"]),
+        ("verify", "data", ["digits"]),
+        ("update", "data", ["digits"]),
         ("run", "learner", registry.names("learners")),
         ("compare", "learner", registry.names("learners")),
         ("certify", "method", get_args(Method)),
@@ -170,7 +170,7 @@ def test_spreads_files_and_lists_complete(tmp_path, monkeypatch):
         (tmp_path / name).touch()
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "b.parquet").touch()
-    assert completion.of_data("") == [*DATASETS, "a.csv", "runs/", "s.npz"]
+    assert completion.of_data("") == ["digits", "a.csv", "runs/", "s.npz"]
     assert completion.of_data("runs/") == ["runs/b.parquet"]
     assert completion.of_data(".h") == [".hidden.csv"]
     assert completion.of_data("nowhere/") == []
@@ -275,7 +275,7 @@ def test_retraining_and_recomputing_are_counted(tmp_path):
 # poisonproof doctor
 
 
-def test_doctor_says_what_is_there_and_what_to_type_for_the_rest(tmp_path, monkeypatch):
+def test_doctor_says_what_is_there_and_what_to_type_for_the_rest(monkeypatch):
     stated = [
         "numpy>=2.0",
         "pandas>=2.2; extra == 'tables'",
@@ -284,24 +284,18 @@ def test_doctor_says_what_is_there_and_what_to_type_for_the_rest(tmp_path, monke
     ]
     monkeypatch.setattr("importlib.metadata.requires", lambda name: stated)
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    monkeypatch.setattr("poisonproof.data.download.cache", lambda: tmp_path / "cache")
-    (tmp_path / "mnist.npz").touch()
-    text = invoke("doctor", "--data-dir", tmp_path).stdout
+    text = invoke("doctor").stdout
     assert f"numpy {np.__version__}" in text
     assert "missing torch-of-the-future: pip install '.[torch]'" in text
     assert re.search(r"\[tables\] +pandas \d", text)
     assert "[dev]" not in text
     assert "OMP_NUM_THREADS=3" in text
-    assert re.search(rf"mnist +{re.escape(str(tmp_path))}\n", text)
-    assert re.search(r"cifar10 +not found: poisonproof run cifar10 --download, or --data-dir FOLDER", text)
-    assert re.search(r"digits +embedded", text)
     assert re.search(r"memory +[\d.]+ GB, [\d.]+ GB free; [\d.]+ GB free on this disk", text)
     assert "the toy example has radius 1, as it must" in text
     assert "browser         none needed" in text
-    record = json.loads(invoke("doctor", "--json", "--data-dir", tmp_path).stdout)
+    record = json.loads(invoke("doctor", "--json").stdout)
     assert record["ok"]
     assert record["cores"] <= record["cores_in_all"]
-    assert {data["name"] for data in record["data"]} == set(DATASETS)
     assert record["optional"][1] == {"name": "torch", "present": {}, "missing": ["torch-of-the-future"]}
 
 

@@ -14,9 +14,9 @@ from sklearn.naive_bayes import GaussianNB
 
 from command_line import poisonproof
 from poisonproof import FiniteAggregationClassifier
-from poisonproof.data import ReadOptions, streaming
-from poisonproof.data.streaming import RowStream, in_place
-from poisonproof.data.user_files import read_part
+from poisonproof.data import ReadOptions, reading
+from poisonproof.data.dataset import ReadReport
+from poisonproof.data.reading import RowStream, in_place, read_other
 from poisonproof.premises import PremiseWarning
 from poisonproof.runs.answers import AnswerSummary, Question, SavedRun
 from poisonproof.samples.schema import ArraySchema, ImageSchema, SparseSchema, read_schema
@@ -209,9 +209,9 @@ def test_a_line_that_cannot_be_read_has_its_place_in_its_block(tmp_path):
     (tmp_path / "s.svm").write_text("\n".join(lines))
     for rows in (1, 2, 4, 100):
         names = []
-        for block in RowStream(tmp_path / "s.svm", SparseSchema(5), ReadOptions(), 512)._of_svmlight(
-            tmp_path / "s.svm", SparseSchema(5), None, rows
-        ):
+        stream = RowStream(tmp_path / "s.svm", SparseSchema(5), ReadOptions(), 512)
+        stream.rows = rows
+        for block in stream:
             names += in_place(block.part.names, block.unread, lambda one: -one.name)
         assert names == [-1, 2, 3, 4, 5, -6, -7, 8, -9]
 
@@ -245,12 +245,12 @@ def test_npz_svmlight_and_folders_in_blocks(tmp_path):
         ("s.svm", SparseSchema(5)),
         ("images", ImageSchema(5, 4, colour=False)),
     ):
-        part = read_part(tmp_path / name, schema, labelled=False, options=options)
+        part = read_other(tmp_path / name, schema, options, report := ReadReport(), labelled=False)
         for rows in (1, 5, 23, 100):
             values, names, notes = joined(RowStream(tmp_path / name, schema, options, rows))
             assert np.array_equal(values, as_rows(part.X)), name
             assert names == list(part.names)
-            assert notes == part.notes
+            assert notes == report.sentences()
 
 
 @pytest.mark.posix
@@ -265,7 +265,7 @@ def test_a_sample_that_cannot_be_read_keeps_its_place(tmp_path, monkeypatch, row
     given = ("--k", 3, "--d", 1, "--n-jobs", 1, "--no-undefended", "--learner", "table")
     poisonproof("run", tmp_path / "images", *given, "--out", tmp_path / "run")
     monkeypatch.setattr(SavedRun, "block_rows", rows)
-    monkeypatch.setattr(streaming, "FEWEST_ROWS", 1)
+    monkeypatch.setattr(reading, "FEWEST_ROWS", 1)
     new = tmp_path / "images" / "1"
     whole = answers_of(poisonproof("predict", tmp_path / "run", new, "--n-jobs", 1).stdout)
     assert {answer["reason"] for answer in whole} == {""}
@@ -283,7 +283,7 @@ def test_a_sample_that_cannot_be_read_keeps_its_place(tmp_path, monkeypatch, row
     assert "unread 3" in done.stderr
     written = poisonproof("predict", tmp_path / "run", new, "--n-jobs", 1, "--json").stdout.splitlines()
     assert [json.loads(line)["radius"] is None for line in written] == [bool(answer["reason"]) for answer in answers]
-    assert "3 of 23 images were left out; 00.png is not a whole image" in done.stderr
+    assert "3 images were left out; 00.png is not a whole image" in done.stderr
     for item in new.iterdir():
         item.write_bytes(b"no picture")
     assert "holds no sample that can be read" in poisonproof("predict", tmp_path / "run", new, code=2).stderr
@@ -291,10 +291,10 @@ def test_a_sample_that_cannot_be_read_keeps_its_place(tmp_path, monkeypatch, row
 
 def test_a_file_beyond_the_bound_of_whole_files_is_streamed(made, tmp_path, monkeypatch):
     run, table = made
-    monkeypatch.setattr("poisonproof.data.readers.lines.MOST_BYTES", 1000)
+    monkeypatch.setattr("poisonproof.data.files.MOST_BYTES", 1000)
     schema = read_schema(run / "schema.json")
     with pytest.raises(ValueError, match="unless --max-size"):
-        read_part(table, schema, labelled=False, options=ReadOptions())
+        read_other(table, schema, ReadOptions(), ReadReport(), labelled=False)
     assert sum(len(block.part) for block in RowStream(table, schema, ReadOptions(), 512)) == len(ROWS)
     with pytest.raises(ValueError, match="unless --max-size"):
         list(RowStream(table, schema, ReadOptions(most_bytes=1000), 512))
@@ -302,9 +302,9 @@ def test_a_file_beyond_the_bound_of_whole_files_is_streamed(made, tmp_path, monk
 
 def test_wide_rows_make_small_blocks(monkeypatch):
     schema = ArraySchema((1 << 20,), "float64")
-    assert streaming._rows(16_384, schema, 1 << 20) == streaming.FEWEST_ROWS
-    assert streaming._rows(16_384, schema, 8) == 16_384
-    assert streaming._rows(100, schema, 8) == 100
+    assert reading.rows_at_once(16_384, schema, 1 << 20) == reading.FEWEST_ROWS
+    assert reading.rows_at_once(16_384, schema, 8) == 16_384
+    assert reading.rows_at_once(100, schema, 8) == 100
 
 
 def test_a_run_on_digits_answers_arrays(tmp_path):

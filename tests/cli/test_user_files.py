@@ -13,7 +13,7 @@ from PIL import Image
 from command_line import poisonproof
 from poisonproof import Certificate, FiniteAggregationClassifier, Votes
 from poisonproof.data import ReadOptions, open_files
-from poisonproof.data.readers.lines import check_memory
+from poisonproof.data.files import check_memory
 from poisonproof.system.files import read_record, sha256_of
 from poisonproof.system.machine import Memory
 from tables import wine_rows, write_csv
@@ -255,17 +255,17 @@ def test_two_gigabytes_are_not_begun_where_memory_will_not_do(tmp_path, monkeypa
     with (tmp_path / "t.csv").open("wb") as file:
         file.write(b"x,y\n1,a\n")
         file.truncate(2_000_000_000)  # takes no room on disk
-    monkeypatch.setattr("poisonproof.data.readers.lines.memory", lambda: Memory(8_000_000_000, 5_900_000_000))
+    monkeypatch.setattr("poisonproof.data.files.memory", lambda: Memory(8_000_000_000, 5_900_000_000))
     message = "holds 2 GB of data, and reading it takes about 6 GB of memory, of which 5.9 GB are free"
     assert message in poisonproof("run", tmp_path / "t.csv", "--label", "y", code=2).stderr
     check_memory(tmp_path / "t.csv", 1_900_000_000)
-    monkeypatch.setattr("poisonproof.data.readers.lines.memory", lambda: Memory(None, None))
+    monkeypatch.setattr("poisonproof.data.files.memory", lambda: Memory(None, None))
     check_memory(tmp_path / "t.csv", 2_000_000_000)
 
 
 def test_what_the_user_insists_on_is_read(tmp_path, monkeypatch):
     (tmp_path / "t.csv").write_bytes(GOOD)
-    monkeypatch.setattr("poisonproof.data.readers.lines.memory", lambda: Memory(1, 1))
+    monkeypatch.setattr("poisonproof.data.files.memory", lambda: Memory(1, 1))
     with pytest.raises(ValueError, match=r"insist with --max-size"):
         open_files(tmp_path / "t.csv", ReadOptions(label="y"))
     assert len(open_files(tmp_path / "t.csv", ReadOptions(label="y", most_bytes=10**9)).train.labels) > 20

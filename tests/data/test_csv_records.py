@@ -19,15 +19,13 @@ from typer.testing import CliRunner
 
 import row_by_row as slow
 from poisonproof.cli.main import app
-from poisonproof.data import ReadOptions, open_files, read
+from poisonproof.data import ReadOptions, csv_kernels, files, open_files, read
+from poisonproof.data import csv as csvfile
+from poisonproof.data.csv import CsvTable, TextCells, numbers_in
+from poisonproof.data.dataset import SPANS_LINES, ReadReport
 from poisonproof.data.large_source import Source
-from poisonproof.data.readers import csv_kernels, csvfile, several
-from poisonproof.data.readers import lines as files
-from poisonproof.data.readers.csvfile import CsvTable, TextCells, numbers_in
-from poisonproof.data.readers.part import LeftOut
-from poisonproof.data.readers.pieces import Vocabulary
-from poisonproof.data.readers.several import Notes, Position, chunks_of
-from poisonproof.data.streaming import RowStream
+from poisonproof.data.reading import RowStream
+from poisonproof.data.tables import Vocabulary
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.schema import MISSING, TableSchema, read_schema, schema_from_dict
 
@@ -49,9 +47,11 @@ def in_file(folder, content, suffix=".csv"):
 
 def rows_of(table):
     """Numbers and cells of all rows, what is left out and why, and what spans lines."""
-    faults = LeftOut(listed=True)
-    rows = list(slow.records_of(table, faults))
-    return rows, [(line, next(kind for kind in KINDS if kind in why)) for line, why in faults.each], table.spanning
+    report = ReadReport(listed=True)
+    rows = list(slow.records_of(table, report))
+    left_out = [(line, next(kind for kind in KINDS if kind in why)) for line, why in report.unread]
+    count, first = report.count(SPANS_LINES)
+    return rows, left_out, (count, first or 0)
 
 
 # Whatever stands in a file: `csv.reader` reads it so, cut anywhere, in memory, streamed and out of core
@@ -101,14 +101,14 @@ def out_of_core(path, delimiter, *, lines):
     """Names, labels and contributors by the pass that sorts rows into partitions."""
     roles = {"a": "label", "b": "group", "c": "category"}
     schema = TableSchema(tuple(roles.items()), missing=(), delimiter=delimiter, lines=lines)
-    source = Source.of(path, ReadOptions(schema=schema))
-    parts = [chunk.part for chunk in chunks_of(source.tables, schema, Position(), Notes())]
-    return [row for part in parts for row in zip(part.names, part.labels, part.groups, strict=True)]
+    batches = Source.of(path, ReadOptions(schema=schema)).reader.batches(
+        schema, labelled=True, report=ReadReport(), rows=2
+    )
+    return [row for part, _ in batches for row in zip(part.names, part.labels, part.groups, strict=True)]
 
 
 @pytest.mark.parametrize("lines", [False, True], ids=["records", "lines"])
 def test_records_are_those_of_the_csv_module(tmp_path, monkeypatch, lines):
-    monkeypatch.setattr(several, "CELLS_PER_CHUNK", 7)
     rng, seen = random.Random(7), Counter()
     for _ in range(FILES):
         delimiter, width, content = random_file(rng)
@@ -121,7 +121,7 @@ def test_records_are_those_of_the_csv_module(tmp_path, monkeypatch, lines):
         for block in (1 << 20, rng.randint(1, 40)):
             monkeypatch.setattr(csvfile, "BLOCK", block)
             got = rows_of(CsvTable(path, delimiter, lines=lines))
-            assert got == (rows, left_out, None if lines else spanning), (content, longest, block)
+            assert got == (rows, left_out, spanning), (content, longest, block)
         assert of_stream(path, delimiter, lines=lines) == rows, content
         if width >= 3:
             texts = [(name, cells[0].strip(), cells[1].strip()) for name, cells in rows]
@@ -178,8 +178,8 @@ def of_stream_named(path):
 
 def out_of_core_named(path):
     source = Source.of(path, ReadOptions(schema={"id": "number", "text": "category", "kind": "label"}))
-    parts = [chunk.part for chunk in chunks_of(source.tables, source.schema, Position(), Notes())]
-    return [row for part in parts for row in zip(part.names, part.labels, strict=True)]
+    batches = source.reader.batches(source.schema, labelled=True, report=ReadReport(), rows=2)
+    return [row for part, _ in batches for row in zip(part.names, part.labels, strict=True)]
 
 
 @pytest.mark.parametrize(("end", "fault"), [('",x\n', "too long"), ("", "faulty quotes"), ('w"x\n', "faulty quotes")])
@@ -248,7 +248,7 @@ def test_hostile_quotes_take_linear_time(tmp_path, monkeypatch, what, suffix):
         table = CsvTable(in_file(tmp_path, content[:part], suffix))
         n_read.clear()
         started = time.process_time()
-        assert sum(len(piece.rows) for piece in table.pieces(LeftOut(), ["a"])) < 2
+        assert sum(len(piece.rows) for piece in table.raw_batches(["a"], ReadReport())) < 2
         assert sum(n_read) < 3 * part
         assert time.process_time() - started < 20
 
@@ -379,11 +379,11 @@ def test_numbers_are_what_python_reads(cells, missing, decimal):
 def test_decimal_commas(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("x;n;kind\n" + "".join(f"{i},5;{i};{'ab'[i % 2]}\n" for i in range(40)) + "3.5;1;a\n")
-    rows = read(path, label="kind", schema=None, delimiter=";")
-    assert rows.schema.decimal == ","
-    assert rows.X[3].tolist() == [3.5, 3.0]
-    assert rows.X[40, 0] != rows.X[40, 0]  # 3.5 is no number here, in its own row
-    assert "decimal commas" in str(rows.schema)
+    data = read(path, label="kind", delimiter=";", held_out=0)
+    assert data.schema.decimal == ","
+    assert data.train.X[3].tolist() == [3.5, 3.0]
+    assert data.train.X[40, 0] != data.train.X[40, 0]  # 3.5 is no number here, in its own row
+    assert "decimal commas" in str(data.schema)
 
 
 def test_thousands_are_not_fractions(tmp_path):

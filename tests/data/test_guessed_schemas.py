@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poisonproof.data.readers import guessing
-from poisonproof.data.readers.csvfile import CsvTable
-from poisonproof.data.readers.guessing import guess_schema
+from poisonproof.data import guessing
+from poisonproof.data.csv import CsvTable
+from poisonproof.data.guessing import guess_schema
 from poisonproof.samples.schema import MISSING, number_in
 
 CELLS = st.sampled_from(["1", "2.5", "7", "NA", "", "x", "y", "z", "a b c d e"])

@@ -14,7 +14,6 @@ import skops.io  # noqa: F401  (imported here, so that its memory is not counted
 from sklearn.naive_bayes import GaussianNB
 
 import poisonproof
-from official_files import GREY, TEN, idx, write_cifar, write_gtsrb, write_mnist
 from poisonproof import (
     FiniteAggregationClassifier,
     Spread,
@@ -22,18 +21,20 @@ from poisonproof import (
     data,
 )
 from poisonproof.cli.split import _arrays as read_for_split
-from poisonproof.data.named import (
-    CIFAR_ARCHIVE,
-    GTSRB_ARCHIVES,
-    MNIST_FILES,
-    read_idx,
-)
 from poisonproof.report.page import write_report
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.archives import map_npy, read_npz
 from poisonproof.system.files import reading, sha256_of, write_record
 from poisonproof.training.member_files import load_state
+from research import datasets
+from research.datasets import (
+    CIFAR_ARCHIVE,
+    GTSRB_ARCHIVES,
+    MNIST_FILES,
+    read_idx,
+)
+from research.tests.official_files import GREY, TEN, idx, write_cifar, write_gtsrb, write_mnist
 
 LARGE = 160 << 20
 MOST_MEMORY = 120 << 20
@@ -96,10 +97,10 @@ def test_an_npz_bomb(tmp_path):
         zeros(file, LARGE)
     assert path.stat().st_size < 300_000
     with pytest.raises(ValueError, match=r"mnist\.npz is not a whole npz file .*would unpack to 167772\d\d\d"):
-        data.load("mnist", tmp_path)
+        datasets.load("mnist", tmp_path)
     npz(path, {"x_train": npy_header((0,))}, zipfile.ZIP_LZMA)
     with pytest.raises(ValueError, match="packed by method 14, which is not read"):
-        data.load("mnist", tmp_path)
+        datasets.load("mnist", tmp_path)
 
 
 class Evil:
@@ -117,7 +118,7 @@ def test_pickles_are_never_opened(tmp_path, monkeypatch):
         with pytest.raises(ValueError, match=r"[ab]\.npy is damaged"), reading(path):
             map_npy(path)
     with pytest.raises(ValueError, match="holds Python objects, which only pickle could read"):
-        data.load("mnist", tmp_path)
+        datasets.load("mnist", tmp_path)
     Path("model").mkdir()
     FiniteAggregationClassifier(GaussianNB(), k=2, d=1, classes=range(3)).fit(np.eye(6), [0, 1, 2] * 2).save("model")
     Path("model/members-00000.skops").write_bytes(pickle.dumps(Evil()))
@@ -163,24 +164,24 @@ def test_cifar_archives_with_links_bombs_and_strange_paths(tmp_path):
     links = [(entry(name, kind=tarfile.SYMTYPE, target=str(tmp_path / "secret.bin")), b"") for name in names]
     tar_gz(path, *links)
     with pytest.raises(ValueError, match=r"data_batch_1\.bin is missing"):
-        data.load("cifar10", tmp_path)
+        datasets.load("cifar10", tmp_path)
     before = sorted(tmp_path.parent.iterdir())
     tar_gz(path, *((entry(f"../../../{name}", 3073), bytes(3073)) for name in names))
-    assert data.load("cifar10", tmp_path).train.X.shape == (5, 32, 32, 3)
+    assert datasets.load("cifar10", tmp_path).train.X.shape == (5, 32, 32, 3)
     assert sorted(tmp_path.parent.iterdir()) == before
     for header in (entry("huge.bin", 1 << 40), entry("x", 1 << 33, tarfile.XHDTYPE), entry("x", 1 << 33, b"L")):
         path.write_bytes(gzip.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 20)))
         with pytest.raises(ValueError, match=r"cifar-10-binary\.tar\.gz is damaged.*states \d+ bytes; at most"):
-            data.load("cifar10", tmp_path)
+            datasets.load("cifar10", tmp_path)
     tar_gz(path, *((entry(f"{i}"), b"") for i in range(1001)))
     with pytest.raises(ValueError, match="more than 1000 files"):
-        data.load("cifar10", tmp_path)
+        datasets.load("cifar10", tmp_path)
     with gzip.open(path, "wb") as file:
         for number in range(5):
             file.write(entry(f"{number}", 20 << 20).tobuf(tarfile.GNU_FORMAT))
             zeros(file, 20 << 20)
     with pytest.raises(ValueError, match="'3' states 20971520 bytes"):
-        data.load("cifar10", tmp_path)
+        datasets.load("cifar10", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_pictures_that_lie(tmp_path, body, message):
     with zipfile.ZipFile(tmp_path / GTSRB_ARCHIVES[1], "w") as archive:
         archive.writestr("GTSRB/Final_Test/Images/00000.ppm", body)
     with pytest.raises(ValueError, match=rf"GTSRB_Final_Test_Images\.zip is damaged.*{message}"):
-        data.load("gtsrb", tmp_path)
+        datasets.load("gtsrb", tmp_path)
 
 
 def test_sign_archives_that_are_bombs_or_have_strange_labels(tmp_path):
@@ -208,13 +209,13 @@ def test_sign_archives_that_are_bombs_or_have_strange_labels(tmp_path):
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a.ppm", "w") as file:
             zeros(file, LARGE)
         with pytest.raises(ValueError, match=rf"{path.name} is damaged .*would unpack to 167772160"):
-            data.load("gtsrb", tmp_path)
+            datasets.load("gtsrb", tmp_path)
     write_gtsrb(tmp_path)
     for label in ("43", "-1", "9" * 50):
         with zipfile.ZipFile(tmp_path / GTSRB_ARCHIVES[2], "w") as archive:
             archive.writestr("GT.csv", f"head\n00000.ppm;{label}\n")
         with pytest.raises(ValueError, match=rf"has a label {label}; there are 43 classes"):
-            data.load("gtsrb", tmp_path)
+            datasets.load("gtsrb", tmp_path)
 
 
 def test_images_and_labels_that_do_not_fit(tmp_path):
@@ -223,15 +224,15 @@ def test_images_and_labels_that_do_not_fit(tmp_path):
         write_mnist(tmp_path)
         (tmp_path / f"{MNIST_FILES[file]}.gz").write_bytes(gzip.compress(idx(array)))
         with pytest.raises(ValueError, match="they do not fit"):
-            data.load("mnist", tmp_path)
+            datasets.load("mnist", tmp_path)
     np.savez(tmp_path / "mnist.npz", x_train=GREY, y_train=TEN / 2, x_test=GREY, y_test=TEN)
     with pytest.raises(ValueError, match=r"labels that are whole numbers\. Got float64"):
-        data.load("mnist", tmp_path)
+        datasets.load("mnist", tmp_path)
     np.savez(tmp_path / "mnist.npz", x_train=GREY, y_train=TEN.astype(int) - 2, x_test=GREY, y_test=TEN)
     with pytest.raises(ValueError, match="has a label -1"):
-        data.load("mnist", tmp_path)
+        datasets.load("mnist", tmp_path)
     write_cifar(tmp_path)
-    assert len(data.load("cifar10", tmp_path).test.X) == 6
+    assert len(datasets.load("cifar10", tmp_path).test.X) == 6
 
 
 def test_votes_whose_record_agrees_with_a_file_that_lies(tmp_path):

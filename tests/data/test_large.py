@@ -12,7 +12,6 @@ from poisonproof import FiniteAggregationClassifier, Split, Spread
 from poisonproof.data import ReadOptions, open_files, store_writing
 from poisonproof.data.large import open_large
 from poisonproof.data.large_source import Source
-from poisonproof.data.readers import several
 from poisonproof.data.store import (
     PartitionMemory,
     PartitionStore,
@@ -39,8 +38,8 @@ NOBODY = np.zeros(0, np.int64)
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     """Chunks of a few rows and spills of a few chunks, so that every border is crossed."""
-    monkeypatch.setattr(several, "CELLS_PER_CHUNK", 150)
-    monkeypatch.setattr("poisonproof.data.readers.csvfile.BLOCK", 700)
+    monkeypatch.setattr("poisonproof.data.partition_pass.CELLS_PER_CHUNK", 150)
+    monkeypatch.setattr("poisonproof.data.csv.BLOCK", 700)
     monkeypatch.setattr("poisonproof.data.partition_pass.SMALLEST_BUFFER", 1 << 12)
     monkeypatch.setattr("poisonproof.data.partition_pass.SHARE_FOR_SPILL", ROOMY)
 
@@ -237,7 +236,7 @@ def test_killed_after_any_write_it_ends_with_the_same_bytes(tmp_path, monkeypatc
         whole(target, write, **how)
         left[0] -= 1
 
-    for module in ("partition.store_writing", "partition.spills", "system.files"):
+    for module in ("data.store_writing", "system.files"):
         monkeypatch.setattr(f"poisonproof.{module}.write_whole", write_some)
     while True:
         left[0] = killed  # each time one write more than before, on top of what stands already
@@ -406,7 +405,7 @@ def test_the_pass_holds_no_more_of_more_rows(tmp_path):
 def test_samples_on_disk_give_any_rows(tmp_path):
     path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 2), ReadOptions(schema=ROLES)
     store = large(path, tmp_path / "store", spread, options).stored
-    there, samples = open_files(path, options).train, store.samples
+    there, samples = open_files(path, options).train.samples, store.samples
     rows = np.concatenate([store.partition(j)[1] for j in range(len(store))])
     assert len(samples) == len(there)
     assert samples.layout == there.layout
@@ -430,7 +429,7 @@ def test_samples_tell_their_size_and_travel_as_a_name(tmp_path):
     import sys
 
     path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 2), ReadOptions(schema=ROLES)
-    there = open_files(path, options).train
+    there = open_files(path, options).train.samples
     assert sys.getsizeof(there) > len(there) * (8 + 3 * 4)  # a number and three codes
     samples = large(path, tmp_path / "store", spread, options).stored.samples
     sent = pickle.dumps(samples)

@@ -15,9 +15,10 @@ from PIL import Image
 from sklearn.datasets import dump_svmlight_file, load_digits, load_svmlight_file
 
 from poisonproof.data import ReadOptions, open_files
-from poisonproof.data.readers.folder import read_folder
-from poisonproof.data.readers.npz import read_arrays
-from poisonproof.data.user_files import read_part
+from poisonproof.data.arrays import read_arrays
+from poisonproof.data.dataset import ReadReport
+from poisonproof.data.images import ImageReader
+from poisonproof.data.reading import read_all, read_other
 from poisonproof.samples.convert import to_samples
 from poisonproof.samples.schema import ImageSchema, SparseSchema, schema_from_dict
 
@@ -91,7 +92,7 @@ def test_a_bad_image_is_left_out_alone_and_named(folder, what):
     rest = open_files(folder, ReadOptions(held_out=0.3))
     assert rest.digests() == clean.digests()
     (note,) = rest.notes
-    assert note.startswith(f"1 of 41 images were left out; digit 0/000.png {message}")
+    assert note.startswith(f"images: 1 images were left out; digit 0/000.png {message}")
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
@@ -104,9 +105,7 @@ def test_one_more_image_of_any_kind_changes_no_other(folder, mode):
     assert more.schema == clean.schema
     extra = Counter()
     for side in ("train", "test"):
-        before, after = (
-            contents(getattr(some, f"x_{side}"), getattr(some, f"y_{side}"), "uint8") for some in (clean, more)
-        )
+        before, after = (contents(getattr(some, side).X, getattr(some, side).labels, "uint8") for some in (clean, more))
         assert not before - after
         extra += after - before
     assert extra.total() == 1
@@ -118,7 +117,7 @@ def test_links_that_lead_outside_are_left_out(folder, tmp_path):
     link = folder / "digit 0" / "link.png"
     link.symlink_to(outside)
     (note,) = open_files(folder, ReadOptions()).notes
-    assert "1 of 41 images were left out; digit 0/link.png is a link that leads out of" in note
+    assert "1 images were left out; digit 0/link.png is a link that leads out of" in note
     link.unlink()
     link.symlink_to(folder / "digit 1" / next((folder / "digit 1").iterdir()).name)
     clean = open_files(folder, ReadOptions())
@@ -129,7 +128,7 @@ def test_links_that_lead_outside_are_left_out(folder, tmp_path):
     (folder / "digit 3").symlink_to(folder / "digit 3")
     rest = open_files(folder, ReadOptions())
     assert rest.digests() == clean.digests()
-    assert "1 of 42 images were left out; digit 2/secret.png is a link that leads out of" in rest.notes[0]
+    assert "1 images were left out; digit 2/secret.png is a link that leads out of" in rest.notes[0]
 
 
 def test_one_file_of_another_kind_does_not_decide_what_a_folder_holds(folder, tmp_path):
@@ -138,7 +137,7 @@ def test_one_file_of_another_kind_does_not_decide_what_a_folder_holds(folder, tm
     frame.to_parquet(folder / "odd.parquet")
     assert open_files(folder, ReadOptions(held_out=0.3)).digests() == clean.digests()
     frame.to_parquet(folder / "digit 0" / "odd.parquet")
-    part = read_part(folder / "digit 0", clean.schema, labelled=False, options=ReadOptions())
+    part = read_other(folder / "digit 0", clean.schema, ReadOptions(), ReadReport(), labelled=False)
     assert len(part) > 10
     tables = tmp_path / "tables"
     (tables / "odd").mkdir(parents=True)
@@ -154,7 +153,7 @@ def test_a_folder_that_is_none_of_classes(tmp_path, folder):
     with pytest.raises(ValueError, match=r"take 2\.56 kB at 8×8 pixels, of which at most 1 kB"):
         open_files(folder, ReadOptions(most_bytes=1000))
     schema = ImageSchema(8, 8, colour=False)
-    part = read_folder(folder / "digit 0", schema, labelled=False, resize=False, most_bytes=None)
+    part = read_all(ImageReader(folder / "digit 0", ReadOptions()), schema, ReadReport(), labelled=False)
     assert part.labels is None
     assert all(name.endswith(".png") for name in part.names)
 
@@ -175,7 +174,7 @@ def test_npz_of_ones_own(tmp_path):
     assert schema_from_dict(dataset.schema.as_dict()) == dataset.schema
     np.savez(path, X=X, y=y)
     with pytest.raises(ValueError, match="holds arrays of 64 numbers, float64 in X, but the schema asks for"):
-        read_part(path, dataset.schema, labelled=True, options=ReadOptions())
+        read_other(path, dataset.schema, ReadOptions(), ReadReport(), labelled=True)
     odd = X.copy()
     odd[3, 5] = np.inf
     np.savez(path, X=odd, y=np.where(np.arange(200) == 9, np.nan, y))
@@ -222,7 +221,7 @@ def svm_lines(tmp_path, n=60):
 def test_svmlight_is_read_as_scikit_learn_reads_it(tmp_path):
     svm_lines(tmp_path)
     path = tmp_path / "plain.svm"
-    part = read_part(path, SparseSchema(13), labelled=True, options=ReadOptions())
+    part = read_other(path, SparseSchema(13), ReadOptions(), ReadReport(), labelled=True)
     theirs, labels = load_svmlight_file(str(path), n_features=13, zero_based=True)
     assert (theirs != part.X).nnz == 0
     assert [float(label) for label in part.labels] == labels.tolist()
@@ -245,7 +244,7 @@ def test_one_more_svmlight_line_changes_no_other(tmp_path, line):
     sides = []
     for some in (lines, [*lines[:20], line, *lines[20:]]):
         (tmp_path / "t.svm").write_bytes(b"\n".join(some))
-        part = read_part(tmp_path / "t.svm", schema, labelled=True, options=ReadOptions())
+        part = read_other(tmp_path / "t.svm", schema, ReadOptions(), ReadReport(), labelled=True)
         sides.append(contents(part.X, part.labels, n_features=13))
     before, after = sides
     assert not before - after

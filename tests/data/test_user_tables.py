@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 import row_by_row as slow
 from poisonproof import FiniteAggregationClassifier, Split
 from poisonproof.data import ReadOptions, held_out, open_files
-from poisonproof.data.readers.csvfile import CsvTable
-from poisonproof.data.readers.guessing import guess_schema
-from poisonproof.data.readers.lines import LONGEST_LINE
-from poisonproof.data.readers.parquet import ParquetTable
-from poisonproof.data.readers.part import LeftOut
-from poisonproof.data.readers.tables import read_table
+from poisonproof.data.arrow_files import ParquetTable
+from poisonproof.data.csv import CsvTable
+from poisonproof.data.dataset import ReadReport
+from poisonproof.data.files import LONGEST_LINE
+from poisonproof.data.guessing import guess_schema
+from poisonproof.data.tables import read_table
 from poisonproof.estimators.prepared import prepare_dataset
 from poisonproof.learners.presets import learner_for, preset
 from poisonproof.runs.manifest import RunSettings
@@ -237,8 +237,10 @@ def test_parquet_cells_are_written_out_in_full(tmp_path):
     table = ParquetTable(tmp_path / "t.parquet")
     assert table.header == ["whole", "real", "flag", "when"]
     roles = tuple((name, "number") for name in table.header)
-    assert "ignored: odd" in read_table(table, TableSchema(roles), labelled=False).notes[-1]
-    (one, first), (two, second) = slow.records_of(table, LeftOut())
+    read_table(table, TableSchema(roles), labelled=False, report=(report := ReadReport()))
+    assert report.ignored == {"odd": "lists or raw bytes"}
+    assert report.sentences()[-1] == "t.parquet: columns of lists or raw bytes are ignored: odd"
+    (one, first), (two, second) = slow.records_of(table, ReadReport())
     assert (one, two) == (1, 2)
     assert first == ["1152921504606846977", repr(0.1 + 0.2), "True", str(moment)]
     assert second == ["", "", "False", ""]
@@ -251,13 +253,13 @@ def test_cells_that_are_not_utf8_in_parquet_cost_their_own_cell_only(tmp_path):
     raw = pa.array([b"fine", b"\xff\xfe", "ä".encode()], pa.binary())
     column = pa.Array.from_buffers(pa.string(), 3, raw.buffers())
     pq.write_table(pa.table({"a": column}), tmp_path / "t.parquet")
-    faults = LeftOut()
-    assert [cells for _, cells in slow.records_of(ParquetTable(tmp_path / "t.parquet"), faults)] == [
+    report = ReadReport()
+    assert [cells for _, cells in slow.records_of(ParquetTable(tmp_path / "t.parquet"), report)] == [
         ["fine"],
         ["ÿþ"],
         ["ä"],
     ]
-    assert faults == {"not UTF-8": 1}
+    assert report.count("cell.not-utf-8") == (1, None)
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def _parquet(values: list[Any], kind: Any, folder: Path, schema: TableSchema) ->
 
 def _file(path: Path, schema: TableSchema) -> Any:
     columns = (*schema.columns, ("more", "category"), ("y", "label"))
-    return Split().samples(read(path, schema=TableSchema(columns, schema.missing)).X)
+    return read(path, schema=TableSchema(columns, schema.missing), held_out=0).train.samples
 
 
 def _arrow(make: Callable[[Any], Any]) -> Any:

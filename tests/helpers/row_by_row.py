@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from poisonproof.data.readers.lines import decoded, is_utf_8
-from poisonproof.data.readers.part import LeftOut
+from poisonproof.data.dataset import ReadReport
+from poisonproof.data.files import decoded, is_utf_8
 from poisonproof.samples.cells import text_of
 from poisonproof.samples.datetimes import floor_microseconds, text_of_microseconds
 from poisonproof.samples.schema import FEATURES, TableSchema, number_in
@@ -101,15 +101,14 @@ def _texts(column: Any, name: str, faults: Counter[str]) -> list[str]:
 
 
 def _decoded(body: bytes, faults: Counter[str]) -> str:
-    faults["not UTF-8"] += not is_utf_8(body)
+    faults["cell.not-utf-8"] += not is_utf_8(body)
     return decoded(body)
 
 
-def records_of(table: Any, faults: LeftOut) -> Any:
+def records_of(table: Any, report: ReadReport) -> Any:
     """Number and texts of every row that a table has by column."""
-    for piece in table.pieces(faults, table.header):
-        cells = zip(*(column.written() for column in piece.columns.values()), strict=True)
-        yield from zip(np.asarray(piece.rows).tolist(), map(list, cells), strict=True)
+    for batch in table.raw_batches(table.header, report):
+        yield from zip(np.asarray(batch.rows).tolist(), batch.cells(), strict=True)
 
 
 def read(header: list[str], records: Any, schema: TableSchema, faults: Counter[str]) -> dict[str, Any]:
@@ -122,7 +121,7 @@ def read(header: list[str], records: Any, schema: TableSchema, faults: Counter[s
     for number, cells in records:
         absent = next((what for what, name in keys if cells[at[name]].strip() in missing), None)
         if absent is not None:
-            faults[f"without a {absent}"] += 1
+            faults[f"row.no-{absent}"] += 1
             continue
         numbers.append(number)
         for _, name in keys:

@@ -18,7 +18,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 
-from official_files import GREY, TEN, write_cifar, write_gtsrb, write_mnist
 from poisonproof import (
     Certificate,
     FiniteAggregationClassifier,
@@ -28,7 +27,6 @@ from poisonproof import (
 )
 from poisonproof.cli.certify import _array as read_npy
 from poisonproof.cli.split import _arrays as read_for_split
-from poisonproof.data.named import CIFAR_ARCHIVE, GTSRB_ARCHIVES, MNIST_FILES
 from poisonproof.runs.folder import damage, open_folder
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.runs.run import run
@@ -37,6 +35,9 @@ from poisonproof.system.archives import FREE
 from poisonproof.system.files import SEAL, open_arrays, read_record, sha256_of, write_arrays, write_record
 from poisonproof.training.engine import Block
 from poisonproof.training.member_files import dumped
+from research import datasets
+from research.datasets import CIFAR_ARCHIVE, GTSRB_ARCHIVES, MNIST_FILES
+from research.tests.official_files import GREY, TEN, write_cifar, write_gtsrb, write_mnist
 
 ALLOWED = (ValueError, FileNotFoundError)
 MOST_MEMORY = 3 * FREE
@@ -150,7 +151,7 @@ class Place:
         self.whole = {str(path.relative_to(folder)): body for path, body in whole.items()}
 
     def load(self, name):
-        return data.load("mnist" if name == "keras" else name, self.folder / name)
+        return datasets.load("mnist" if name == "keras" else name, self.folder / name)
 
     def block(self):
         read_block(self.run / "votes" / "block-00000.npz", Block(0, range(6), range(4)))

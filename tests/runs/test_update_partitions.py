@@ -72,7 +72,7 @@ def test_only_the_partitions_of_removed_rows_are_read_and_written(made, run, mon
     store = PartitionStore.open(run / "partitions")
     before = {path.name: path.stat().st_mtime_ns for path in (run / "partitions").glob("partition-*")}
     held = [j for j in range(len(store)) if np.isin(store.partition(j)[1], REMOVED).any()]
-    for reader in ("poisonproof.data.partition_pass.chunks_of", "poisonproof.cli.reading.open_data"):
+    for reader in ("poisonproof.data.reading.table_batches", "poisonproof.cli.reading.open_data"):
         monkeypatch.setattr(reader, None)
     update(run, "--remove", "3,17")
     after = {path.name: path.stat().st_mtime_ns for path in (run / "partitions").glob("partition-*")}

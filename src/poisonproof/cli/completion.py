@@ -16,10 +16,9 @@ SPREADS = ("paper:", "random:", "dpa:", "plane:", "quartic:", "difference:")
 
 def of_data(incomplete: str) -> list[str]:
     """Data sets by name, folders, and files that may be a user's own data."""
-    from poisonproof.data import DATASETS
-    from poisonproof.data.user_files import KINDS
+    from poisonproof import registry
 
-    return [*_starting(incomplete, DATASETS), *_files(incomplete, tuple(KINDS))]
+    return [*_starting(incomplete, registry.names("datasets")), *_files(incomplete, tuple(registry.names("readers")))]
 
 
 def of_learners(incomplete: str) -> list[str]:

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 EXAMPLES = "Example: `poisonproof doctor`; `poisonproof doctor --json`"
 
 
-def command(data_dir: options.DataDir = None, json: options.Json = False) -> None:
-    """Versions, cores, memory, threads, optional parts and data sets found here; for what is missing, the command.
+def command(json: options.Json = False) -> None:
+    """Versions, cores, memory, threads, and optional parts found here; for what is missing, the command.
 
     Paste it into a bug report. Nothing is changed or sent.
     """
     from poisonproof.doctor import examine
 
-    findings = examine(data_dir)
+    findings = examine()
     if json:
         output.print_json(findings.as_dict())
     else:
@@ -55,8 +55,6 @@ def _print(findings: Findings) -> None:
         present = ", ".join(f"{name} {version}" for name, version in part.present.items())
         absent = f"missing {', '.join(part.missing)}: {part.command}" if part.missing else ""
         line(f"[{part.name}]", "; ".join(words for words in (present, absent) if words))
-    for data in findings.data:
-        line(data.name, data.where or f"not found: {data.remedy}")
 
 
 def _bytes(size: int | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,15 +62,19 @@ def encoder_of(name: str, *, cached: bool = True) -> Encoder:
 
 def cache_folder() -> Path | None:
     """Where embeddings are kept: POISONPROOF_CACHE, else the user's cache folder; None if it cannot be written."""
-    import pooch
-
-    folder = Path(os.environ.get(CACHE) or pooch.os_cache("poisonproof")) / "embeddings"
+    folder = Path(os.environ.get(CACHE) or _user_cache() / "poisonproof") / "embeddings"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         output.note(f"embeddings are not kept: {folder} cannot be written ({error.strerror}); {CACHE} names another")
         return None
     return folder if os.access(folder, os.W_OK) else None
+
+
+def _user_cache() -> Path:
+    """Where programs of this user keep what can be made again."""
+    homes = {"win32": os.environ.get("LOCALAPPDATA"), "darwin": "~/Library/Caches"}
+    return Path(homes.get(sys.platform) or os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
 
 
 def for_data(schema: Any, name: str | None, learner: str | None) -> str | None:

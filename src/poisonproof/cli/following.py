@@ -84,7 +84,7 @@ class Followed:
         from poisonproof.system.progress import watched
 
         output.warnings_as_notes()
-        samples = reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
+        samples = reading.open_data(ensemble.data, ensemble.data_dir, read)
         ensemble = replace(ensemble, out=ensemble.out or Path("runs") / f"{samples.name}-attack-size-{attack_size}")
         assert ensemble.out is not None
         if (earlier := _earlier(ensemble.out)) is not None:

@@ -59,9 +59,6 @@ Classes = Annotated[str | None, classes_option()]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of words and tables.")]
 K = Annotated[int, typer.Option("--k", help="Inverse sensitivity: a sample reaches 1/k of the base classifiers.")]
 D = Annotated[int, typer.Option("--d", help="Spread degree: how many base classifiers a sample reaches.")]
-Download = Annotated[
-    bool, typer.Option("--download", help="Fetch official files that are missing; checksums are known.")
-]
 DataDir = Annotated[
     Path | None, typer.Option("--data-dir", envvar="POISONPROOF_DATA", help="Folder that holds the data files.")
 ]

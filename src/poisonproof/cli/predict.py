@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from poisonproof.data import ReadOptions
-    from poisonproof.data.streaming import RowBlock, RowStream
+    from poisonproof.data.reading import RowBlock, RowStream
     from poisonproof.runs.answers import AnswerSummary, Question, SavedRun
 
 EXAMPLES = (
@@ -135,7 +135,7 @@ class OwnCode(NamedTuple):
 
 def open_run_and_data(run: Path, data: Path, read: ReadOptions, n_jobs: int, user_code: OwnCode) -> RunAndData:
     """New samples, read by the schema of the run, and its base classifiers."""
-    from poisonproof.data.streaming import RowStream
+    from poisonproof.data.reading import RowStream
     from poisonproof.runs.answers import SavedRun
 
     saved = SavedRun.open(run, types_vouched_for(run, user_code), n_jobs)
@@ -207,7 +207,8 @@ class _Answered(NamedTuple):
 
 def answered(opened: RunAndData, question: Question, summary: AnswerSummary) -> Iterator[list[_Answered]]:
     """The file's samples with their answers, block by block; all are counted."""
-    from poisonproof.data.streaming import Unread, in_place
+    from poisonproof.data.dataset import Unread
+    from poisonproof.data.reading import in_place
 
     label = _label_column(opened)
     no_cells = [""] * len(opened.stream.columns)

@@ -90,6 +90,8 @@ def read_options(
 
     if max_size is not None and not max_size > 0:
         raise PoisonproofError(f"--max-size must be above 0. Got {max_size}.")
+    if held_out is not None and not 0 < held_out < 1:
+        raise PoisonproofError(f"--held-out must lie between 0 and 1. Got {held_out}.", code="data.held-out")
     return ReadOptions(
         label=label,
         group_column=group_column,
@@ -131,22 +133,25 @@ def _size(text: str) -> tuple[int, int]:
     return int(width), int(height)
 
 
-def open_data(name: str, data_dir: Path | None, read: ReadOptions, *, download: bool = False) -> Dataset:
+def open_data(name: str, data_dir: Path | None, read: ReadOptions) -> Dataset:
     """A data set by its name, or from the user's own files."""
-    from poisonproof import data
+    from poisonproof import registry
+    from poisonproof.data.named import load
+    from poisonproof.data.reading import open_files
 
-    if name in data.DATASETS:
+    known = registry.names("datasets")
+    if name in known:
         if words := words_of(read):
             raise PoisonproofError(f"{words[0]} is for your own files; write ./{name} for a folder of that name.")
         with progress_bar(f"reading {name}"):
-            return data.load(name, data_dir, download=download)
+            return load(name, data_dir)
     if not Path(name).exists():
         raise PoisonproofError(
-            f"There is no data set '{name}' (there are {', '.join(data.DATASETS)}), and no file or folder of that "
-            f"name; {_what_else(name, data.DATASETS)}"
+            f"There is no data set '{name}' (there are {', '.join(known)}), and no file or folder of that "
+            f"name; {_what_else(name, known)}"
         )
     with progress_bar(f"reading {Path(name).name}"):
-        dataset = data.open_files(Path(name), read)
+        dataset = open_files(Path(name), read)
     for note in dataset.notes:
         output.note(note)
     return dataset
@@ -154,11 +159,12 @@ def open_data(name: str, data_dir: Path | None, read: ReadOptions, *, download: 
 
 def large_source(name: str, read: ReadOptions) -> Source | None:
     """A table of the user's own, to be read in one pass that does not hold it; None of any other data."""
-    from poisonproof import data
+    from poisonproof import registry
     from poisonproof.data.large_source import Source
+    from poisonproof.data.reading import kind_of
 
     path = Path(name)
-    if name in data.DATASETS or not path.exists() or data.kind_of(path, read) != "table":
+    if name in registry.names("datasets") or not path.exists() or kind_of(path, read) != "table":
         return None
     return Source.of(path, read)
 

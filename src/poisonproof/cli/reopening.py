@@ -102,7 +102,7 @@ def reopen_data(
 
     ``test`` is where the file with the run's test samples is now.
     """
-    from poisonproof.data.user_files import held_out_premise
+    from poisonproof.data.reading import held_out_premise
     from poisonproof.learners.presets import is_object_name
 
     manifest, asked, read = begun(run, strict=strict)
@@ -112,7 +112,7 @@ def reopen_data(
     at_hand = read if test is None else replace(read, test=test)
     source, estimator = reading.open_data(data or asked["data"], data_dir, at_hand), None
     if test is not None:
-        stated = {premise.code: premise for premise in (*source.premises, held_out_premise(read))}
+        stated = {premise.code: premise for premise in (*source.premises, *held_out_premise(read))}
         source = replace(source, premises=tuple(stated.values()))
     of_run = asked.get("encoder")
     own_encoder = encoding.must_be_named(of_run) and encoder is None

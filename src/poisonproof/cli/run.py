@@ -45,7 +45,6 @@ class EnsembleOptions:
     learner: options.Learner = None
     encoder: encoding.Name = None
     data_dir: options.DataDir = None
-    download: options.Download = False
     split: options.SplitName = "content"
     n_jobs: options.Jobs = -1
     max_memory: Annotated[
@@ -169,7 +168,7 @@ def prepare(
         source = None if engine_of(estimator).pooled else source  # a pooled learner bounds its own memory
     if source is None:
         opened = None if followed is None else followed.samples
-        samples = opened or reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
+        samples = opened or reading.open_data(ensemble.data, ensemble.data_dir, read)
         encoder = encoding.for_data(samples.schema, ensemble.encoder, ensemble.learner)
         samples, estimator = with_learner(samples, ensemble.learner, encoder)
     asked: dict[str, Any] = {"data": ensemble.data, "learner": ensemble.learner, "options": read.as_dict()}
@@ -235,7 +234,7 @@ def prepare_samples(
     output.warnings_as_notes()
     ensemble.refuse_for(f"--method {voters.method}")
     opened = None if followed is None else followed.samples
-    samples = opened or reading.open_data(ensemble.data, ensemble.data_dir, read, download=ensemble.download)
+    samples = opened or reading.open_data(ensemble.data, ensemble.data_dir, read)
     asked: dict[str, Any] = {"data": ensemble.data, "learner": None, "options": read.as_dict()}
     asked["encoder"] = encoding.NONE if ensemble.encoder is None else ensemble.encoder
     if followed is not None:

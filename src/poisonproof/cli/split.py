@@ -108,8 +108,9 @@ class _Given(NamedTuple):
 
 
 def _read(name: str, data_dir: Path | None, read: ReadOptions, dtype: str) -> _Given:
-    from poisonproof import data as sets
-    from poisonproof.data.user_files import kind_of, read_rows
+    from poisonproof import registry
+    from poisonproof.data.dataset import ReadReport
+    from poisonproof.data.reading import open_with_schema, read_all
     from poisonproof.samples.schema import ImageSchema, SparseSchema
 
     for option, value in (("--test", read.test), ("--held-out", read.held_out)):
@@ -120,17 +121,18 @@ def _read(name: str, data_dir: Path | None, read: ReadOptions, dtype: str) -> _G
     path = Path(name)
     if path.suffix in (".npy", ".npz") and not reading.words_of(read):
         return _Given(*_arrays(path), dtype)
-    if name in sets.DATASETS:
+    if name in registry.names("datasets"):
         known = reading.open_data(name, data_dir, read)
-        return _Given(known.train.X, known.train.labels, known.dtype, n_features=known.n_features)
-    part, schema = read_rows(path, kind_of(path, read), read, labelled=True)
-    for note in part.notes:
+        return _Given(known.train.samples, known.train.labels, known.dtype)
+    reader, schema = open_with_schema(path, read, report := ReadReport())
+    part = read_all(reader, schema, report)
+    for note in report.sentences():
         output.note(note)
     if schema.kind == "table" and not read.schema:
         output.note(f"premise: schema: {schema} (chosen from this data)")
     form = "uint8" if isinstance(schema, ImageSchema) or getattr(schema, "dtype", None) == "uint8" else dtype
     width = schema.n_features if isinstance(schema, SparseSchema) else None
-    return _Given(part.X, part.labels, form, part.groups, width, part.names)
+    return _Given(part.samples, part.labels, form, part.groups, width, part.names)
 
 
 def _arrays(path: Path) -> tuple[Any, Any]:

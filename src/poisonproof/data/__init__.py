@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from poisonproof.data.dataset import Dataset, held_out
-from poisonproof.data.named import DATASETS, load
+from poisonproof.data.named import load
 from poisonproof.data.options import ReadOptions
-from poisonproof.data.reading import Rows, read
-from poisonproof.data.user_files import kind_of, open_files
+from poisonproof.data.reading import kind_of, open_files, read
 
-__all__ = ["DATASETS", "Dataset", "ReadOptions", "Rows", "held_out", "kind_of", "load", "open_files", "read"]
+__all__ = ["Dataset", "ReadOptions", "held_out", "kind_of", "load", "open_files", "read"]

@@ -15,23 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.core.split import Split
-from poisonproof.data.dataset import Dataset, LabelledSamples
+from poisonproof.data.dataset import Dataset, LabelledSamples, ReadReport
 from poisonproof.data.large_source import Source
 from poisonproof.data.partition_pass import Pass
-from poisonproof.data.readers.part import Part, texts
-from poisonproof.data.readers.several import Notes
-from poisonproof.data.store import FORMAT, PartitionStore, StoredSamples, unpacked, unpacked_texts
+from poisonproof.data.reading import drop_undeclared_test_labels, note_labels, read_other, records_premise
+from poisonproof.data.store import FORMAT, PartitionStore, StoredSamples, empty_of, unpacked, unpacked_texts
 from poisonproof.data.store_removal import without_rows
 from poisonproof.data.store_writing import DIGESTED, TEST, emptied, identity_of
-from poisonproof.data.user_files import (
-    judged_test,
-    label_notes,
-    labelled,
-    read_part,
-    records_premise,
-)
 from poisonproof.errors import DamagedFileError, PoisonproofError
-from poisonproof.samples.kinds import TableSamples, TextSamples
 from poisonproof.samples.labels import label_digests
 from poisonproof.system.files import open_arrays, sha256_of, sha256_of_array, sole_writer
 
@@ -160,39 +151,21 @@ def _standing(folder: Path, made_of: str) -> PartitionStore | None:
 def _dataset(source: Source, outline: Dataset, store: PartitionStore) -> StoredDataset:
     """The data set of a store, with its test samples in memory."""
     options, record = source.options, store.record
-    notes = Notes(record["notes"]).sentences()
-    if options.test is not None:
-        test = read_part(options.test, source.schema, labelled=True, options=options)
-        notes += test.notes
-    else:
-        test = _test_of(store)
-    notes += label_notes(record["labels"], sum(record["counts"]), outline.classes is not None)
-    test, more = judged_test(test, record["labels"], outline.classes, options.test or source.path)
-    return StoredDataset(
-        outline.name,
-        LabelledSamples(StoredSamples(store), np.zeros(0, object), outline.train.groups),
-        labelled(test),
-        outline.classes,
-        schema=source.schema,
-        premises=records_premise(record["spanning"], source.schema) + outline.premises,
-        notes=notes + more,
-        store=store,
-    )
+    report = ReadReport.from_list(record["report"])
+    premises = records_premise(report, source.reader, source.schema) + outline.premises
+    test = _test_of(store) if options.test is None else read_other(options.test, source.schema, options, report)
+    note_labels(report, outline.name, record["labels"], sum(record["counts"]), declared=outline.classes is not None)
+    test = drop_undeclared_test_labels(test, record["labels"], outline.classes, options.test or source.path, report)
+    train = LabelledSamples(StoredSamples(store), np.zeros(0, object), outline.train.groups)
+    return StoredDataset(outline.name, train, test, outline.classes, source.schema, premises, report, store=store)
 
 
-def _test_of(store: PartitionStore) -> Part:
+def _test_of(store: PartitionStore) -> LabelledSamples:
     """The samples that the pass held out."""
     path = store.folder / f"{TEST}.npz"
     if not path.exists():
-        return Part(np.zeros((0, 1)), np.zeros(0, object), None, [])
+        return LabelledSamples(empty_of(store.record["form"]), np.zeros(0, object))
     arrays, facts = open_arrays(path, ("label.bytes", "label.ends"))
-    samples = unpacked(facts["form"], arrays)
-    rows = np.arange(len(samples))
-    X: Any = samples if isinstance(samples, TableSamples) else samples.take(rows)
-    return Part(
-        X.tolist() if isinstance(samples, TextSamples) else X,
-        texts(unpacked_texts(arrays, "label")),
-        None,
-        rows.tolist(),
-        samples=samples,
-    )
+    samples, labels = unpacked(facts["form"], arrays), np.empty(len(arrays["label.ends"]), object)
+    labels[:] = unpacked_texts(arrays, "label")
+    return LabelledSamples(samples, labels)

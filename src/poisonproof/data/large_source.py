@@ -9,19 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from poisonproof.data.dataset import Dataset, LabelledSamples
+from poisonproof.data.dataset import Dataset, LabelledSamples, ReadReport
+from poisonproof.data.files import FREE_EXPANSION, MOST_EXPANSION, is_gzip
 from poisonproof.data.options import ReadOptions
-from poisonproof.data.readers.lines import FREE_EXPANSION, MOST_EXPANSION, is_gzip
-from poisonproof.data.readers.several import check_columns
-from poisonproof.data.readers.tables import Table
-from poisonproof.data.user_files import (
-    kind_of,
-    open_table,
-    schema_for,
-    schema_premises,
-    share_of,
-    table_files,
-)
+from poisonproof.data.reading import TableSource, kind_of, open_with_schema, schema_premises, share_of, table_files
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.kinds import TextSamples
 from poisonproof.samples.labels import class_array
@@ -39,27 +30,28 @@ class Source:
     path: Path
     options: ReadOptions
     schema: TableSchema
-    tables: tuple[Table, ...]
+    reader: TableSource
 
     @classmethod
     def of(cls, path: Path, options: ReadOptions) -> Source:
         """The tables of a file or a folder; nothing but their headers, and what a schema is guessed from, is read."""
         if options.test is not None and options.held_out is not None:
-            raise PoisonproofError("Give --test or --held-out, not both.")
+            raise PoisonproofError("Give --test or --held-out, not both.", code="options.test-twice")
         kind = kind_of(path, options)
-        unbounded = replace(options, most_bytes=_allowed(path, options))
-        schema = schema_for(path, kind, unbounded)
-        if not isinstance(schema, TableSchema):
+        if kind != "table":
             raise PoisonproofError(
                 f"{path} holds {kind}; only tables (CSV, Parquet, a folder of Parquet files) may be larger than memory."
             )
+        unbounded = replace(options, most_bytes=_allowed(path, options))
+        reader, schema = open_with_schema(path, unbounded, ReadReport())
+        assert isinstance(reader, TableSource)
+        assert isinstance(schema, TableSchema)
         if not schema.named(*FEATURES):
             raise PoisonproofError(
                 f"No column of {path} is a number, a category or a text; there is nothing to learn from."
             )
-        tables = tuple(open_table(file, schema, unbounded) for file in table_files(path))
-        check_columns(tables, schema)
-        return cls(path, options, schema, tables)
+        reader.table(schema)
+        return cls(path, options, schema, reader)
 
     @property
     def grouped(self) -> bool:
@@ -83,7 +75,7 @@ class Source:
     @cached_property
     def files(self) -> list[list[str]]:
         """Names and SHA-256 of the files."""
-        return [[table.path.name, sha256_of(table.path)] for table in self.tables]
+        return [[file.name, sha256_of(file)] for file in table_files(self.path)]
 
     def made_of(self) -> dict[str, Any]:
         """What the rows are a function of: files by name and content, and how to read them."""
@@ -97,7 +89,7 @@ class Source:
 
     def n_rows(self) -> int | None:
         """About how many rows there are, if the files say so or their first lines do."""
-        counts = [_rows_in(table) for table in self.tables]
+        counts = [_rows_in(file) for file in table_files(self.path)]
         return None if None in counts else sum(count for count in counts if count is not None)
 
 
@@ -110,14 +102,14 @@ def _allowed(path: Path, options: ReadOptions) -> int:
     return ANY_SIZE
 
 
-def _rows_in(table: Table) -> int | None:
+def _rows_in(path: Path) -> int | None:
     """How many rows a Parquet file states, or about how many lines of the first ones' length a file has."""
-    if table.path.suffix.lower() == ".parquet":
+    if path.suffix.lower() == ".parquet":
         import pyarrow.parquet as pq
 
-        return int(pq.read_metadata(table.path).num_rows)
-    if is_gzip(table.path):
+        return int(pq.read_metadata(path).num_rows)
+    if is_gzip(path):
         return None
-    with table.path.open("rb") as file:
+    with path.open("rb") as file:
         first = file.read(FIRST_BYTES)
-    return round(table.path.stat().st_size / max(1, len(first)) * max(1, first.count(b"\n")))
+    return round(path.stat().st_size / max(1, len(first)) * max(1, first.count(b"\n")))

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.core.split import Split
-from poisonproof.data.dataset import held_out
+from poisonproof.data.dataset import LabelledSamples, ReadReport, held_out
 from poisonproof.data.large_source import Source
-from poisonproof.data.readers.several import Notes, Position, chunks_of
+from poisonproof.data.reading import check_not_empty, share_of
 from poisonproof.data.store import PartitionStore, form_of_pack, joined, packed, packed_texts, unpacked, unpacked_texts
 from poisonproof.data.store_writing import (
     COMPLETE,
@@ -34,21 +34,16 @@ from poisonproof.data.store_writing import (
     seal,
     size_of,
 )
-from poisonproof.data.user_files import (
-    check_labels,
-    labels_of,
-    share_of,
-)
 from poisonproof.display import in_bytes
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.samples.cells import cell_codes
-from poisonproof.samples.convert import to_samples
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import label_cells, label_digests, read_labels
 from poisonproof.system.files import FULL, write_arrays
 from poisonproof.system.machine import resident_bytes
 from poisonproof.system.progress import progress
 
+CELLS_PER_CHUNK = 1 << 19
 SHARE_FOR_TEST = 4  # of the bound, one part for the test samples
 SHARE_FOR_SPILL = 16  # what is spilled is there several times while it is joined and sorted
 SORTED = 6  # of a partition: as it is read, joined, in order, and as it is written
@@ -99,43 +94,28 @@ class Pass:
         return mended
 
     def _read(self, spiller: Spiller) -> None:
-        """Read on from the last spill to the end."""
-        facts = spiller.facts
-        if facts.get("ended"):
+        """Read from the beginning to the end; what an interrupted pass has left begins again."""
+        if spiller.facts.get("ended"):
             return
-        notes, labels, form = Notes(facts.get("notes")), list(facts.get("labels", ())), facts.get("form")
-        places = {label: place for place, label in enumerate(labels)}
-        n_test, test_bytes, done = facts.get("n_test", 0), facts.get("test_bytes", 0), facts.get("done", 0)
+        spiller.begin_again()
+        report, places, form = ReadReport(), dict[str | None, int](), None
+        n_test, test_bytes, done = 0, 0, 0
         aside: list[tuple[Samples, list[str]]] = []
-        position = Position(*facts.get("position", ()))
 
         def so_far(*, ended: bool) -> dict[str, Any]:
-            return {
-                "position": list(position),
-                "notes": notes.said,
-                "labels": labels,
-                "n_test": n_test,
-                "test_bytes": test_bytes,
-                "done": done,
-                "form": form,
-                "spanning": getattr(self.source.tables[0], "spanning", None),
-                "ended": ended,
-            }
+            return {"report": report.as_list(), "labels": list(places), "form": form, "ended": ended}
 
-        for chunk in chunks_of(self.source.tables, self.source.schema, position, notes):
-            part, position = chunk
+        rows = max(1, CELLS_PER_CHUNK // max(1, len(self.source.schema.columns)))
+        for part, _ in self.source.reader.batches(self.source.schema, labelled=True, report=report, rows=rows):
+            form = form_of_pack(part.samples)
             if len(part):
-                samples = to_samples(part.X) if part.samples is None else part.samples
-                form = form_of_pack(samples)
-                test = self._held_out(samples, part.groups)
-                train = np.flatnonzero(~test)
-                here = np.flatnonzero(test)
+                test = self._held_out(part.samples, part.groups)
+                train, here = np.flatnonzero(~test), np.flatnonzero(test)
                 if len(here):
-                    aside.append((samples.subset(here), labels_of(part)[here].tolist()))
+                    aside.append((part.samples.subset(here), part.labels[here].tolist()))
                     n_test += len(here)
                     test_bytes += size_of(aside[-1][0])
-                full = spiller.add(self._incoming(samples, part, train, places))
-                labels = list(places)
+                full = spiller.add(self._incoming(part, train, places))
                 done += len(part)
                 if not self.needed:
                     self._check_space(spiller.bytes / max(1, len(train)))
@@ -152,12 +132,9 @@ class Pass:
             return np.zeros(len(samples), np.bool_)
         return held_out(samples, share_of(self.source.options), groups=groups)
 
-    def _incoming(
-        self, samples: Samples, part: Any, rows: NDArray[np.int64], places: dict[str | None, int]
-    ) -> Incoming:
+    def _incoming(self, part: LabelledSamples, rows: NDArray[np.int64], places: dict[str | None, int]) -> Incoming:
         """Some rows as they are spilled; ``places`` gets labels that nobody had, None for all that are no label."""
-        arriving = samples.subset(rows)
-        labels = labels_of(part)[rows]
+        arriving, labels = part.samples.subset(rows), part.labels[rows]
         groups = None if part.groups is None else part.groups[rows]
         cells = label_cells(labels)
         about = {
@@ -178,7 +155,7 @@ class Pass:
         facts, declared = spiller.facts, self.source.options.classes
         labels, counts = facts["labels"], self._counts(spiller)
         self._check_partitions(spiller)
-        check_labels(self.source.path, int(counts.sum()), Notes(facts["notes"]).sentences())
+        check_not_empty(self.source.path, range(int(counts.sum())), ReadReport.from_list(facts["report"]))
         classes = self._classes(spiller, labels, counts) if declared is None else None
         codes = read_labels(labels, declared, known=classes).codes
         sealing = Sealing(codes, self.complete_only, facts["form"])
@@ -195,8 +172,7 @@ class Pass:
             "labels": labels,
             "classes": classes,
             "counts": counts.tolist(),
-            "notes": facts["notes"],
-            "spanning": facts["spanning"],
+            "report": facts["report"],
             "n_read": spiller.n_rows,
             "n_incomplete": incomplete if self.complete_only else 0,
         }

@@ -107,6 +107,12 @@ class Spiller:
         """What the last spill says about all rows up to its end; nothing if there is none."""
         return dict(self.spills[-1].facts) if self.spills else {}
 
+    def begin_again(self) -> None:
+        """Forget what was spilled."""
+        for spill in self.spills:
+            spill.path.unlink()
+        self.spills, self.n_rows = [], 0
+
     def add(self, rows: Incoming) -> bool:
         """Take some rows; whether it is time to spill."""
         self.incoming.append(rows)

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.batches import Shared, TableBatch, TextBatch
 from poisonproof.samples.cells import LENGTH_BYTES, cell_key, utf8
-from poisonproof.samples.columns import Column, canonical_numbers
+from poisonproof.samples.columns import MISSING, Column, canonical_numbers
 from poisonproof.samples.hashing import content_digests, hash_bytes, hash_numbers
 
 DTYPES = ("float64", "uint8")
@@ -401,6 +401,44 @@ class TableSamples(Samples):
         frame = pd.DataFrame(fed, index=pd.RangeIndex(len(rows)))
         frame.columns = pd.Index([column.name for column in self.columns])
         return frame
+
+
+def concat(parts: Sequence[Samples]) -> Samples:
+    """The samples of several parts of one form, one part after the other; hashes that all parts know stay known."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    whole: Samples
+    if isinstance(first, NumberSamples):
+        whole = NumberSamples(np.concatenate([part.values for part in parts]))  # type: ignore[attr-defined]
+    elif isinstance(first, TextSamples):
+        whole = TextSamples(np.concatenate([part.texts for part in parts]))  # type: ignore[attr-defined]
+    elif isinstance(first, SparseSamples):
+        from scipy.sparse import vstack
+
+        whole = SparseSamples(narrow(vstack([part.matrix for part in parts], format="csr")))  # type: ignore[attr-defined]
+    else:
+        tables = [part for part in parts if isinstance(part, TableSamples)]
+        columns = (_joined_columns([part.columns[at] for part in tables]) for at in range(first.n_features))
+        whole = TableSamples(tuple(columns), sum(map(len, tables)))
+    if all("content_hashes" in vars(part) for part in parts):
+        vars(whole)["content_hashes"] = np.concatenate([part.content_hashes for part in parts])
+    return whole
+
+
+def _joined_columns(parts: Sequence[Column]) -> Column:
+    first = parts[0]
+    if first.codes is None:
+        return Column.of_numbers(first.name, np.concatenate([part.values for part in parts]), numeric=first.numeric)
+    codes = [part.codes for part in parts if part.codes is not None]
+    cells = [part.cells.values.tolist() for part in parts]
+    if all(one == cells[0] for one in cells):
+        return replace(first, codes=np.concatenate(codes), n_unreadable=0)
+    known: dict[Any, int] = {}
+    for at, one in enumerate(cells):
+        places = [*(known.setdefault(cell, len(known)) for cell in one), MISSING]
+        codes[at] = np.array(places, np.int32)[codes[at]]
+    return Column.of_codes(first.name, np.concatenate(codes), list(known), categorical=first.categorical)
 
 
 def _pixels(values: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -43,7 +43,7 @@ class TableSchema:
         What separates the cells of a line of CSV.
     lines : bool
         Whether every line of CSV is a row. Otherwise rows are records of RFC 4180, whose quotes may span lines: a
-        premise, see `poisonproof.data.readers.csvfile.CsvTable`.
+        premise, see `poisonproof.data.csv.CsvTable`.
     decimal : "." or ","
         What stands before the fraction of a number.
     guessed : str

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
-from poisonproof.data.streaming import in_place
+from poisonproof.data.reading import in_place
 from poisonproof.display import shown_lines
 from poisonproof.errors import PoisonproofError, missing_extra
 from poisonproof.runs.answers import Question, SavedRun

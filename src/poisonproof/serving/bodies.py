@@ -1,8 +1,7 @@
 """Rows in the body of a request: JSON, CSV, svmlight or an image, read by the readers that read files.
 
-A body that is CSV or svmlight is laid into a file of its own for a moment, so that the same code reads it; the cells
-of JSON are written out as CSV would hold them. So a sample has one answer, by whatever door it comes, and one that
-cannot be read costs no other its answer.
+A body that is CSV or svmlight is read as a file is; the cells of JSON are read each by itself. So a sample has one
+answer, by whatever entry point it comes, and one that cannot be read costs no other its answer.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ import base64
 import binascii
 import io
 import json
-import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -23,15 +20,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from poisonproof.data.arrays import by_schema, sparse_samples
+from poisonproof.data.dataset import ReadReport, Unread
+from poisonproof.data.files import Body
+from poisonproof.data.images import BadImageError, pixels
 from poisonproof.data.options import ReadOptions
-from poisonproof.data.readers.folder import BadImageError, pixels
-from poisonproof.data.readers.npz import by_schema
-from poisonproof.data.readers.pieces import ABSENT, Piece, Vocabulary
-from poisonproof.data.readers.svmlight import sparse_part
-from poisonproof.data.readers.tables import Table, read_table
-from poisonproof.data.streaming import RowStream, Unread
+from poisonproof.data.reading import RowStream
+from poisonproof.data.tables import ObjectCells, RawBatch, read_table
 from poisonproof.errors import PoisonproofError
-from poisonproof.samples.cells import number_cell, text_cell
 from poisonproof.samples.schema import FEATURES, ArraySchema, ImageSchema, Schema, SparseSchema, TableSchema
 
 JSON, CSV, SVMLIGHT = "application/json", "text/csv", "text/plain"
@@ -97,7 +93,7 @@ class BodyReader:
         held = [part.held for part in parts]
         if isinstance(self.schema, TableSchema):
             rows = [cells for part in held for cells in part]
-            return read_table(cast(Table, _Cells(list(self.columns), rows)), self.schema, labelled=False).X
+            return read_table(_Cells(list(self.columns), rows), self.schema, labelled=False).X
         if isinstance(self.schema, SparseSchema):
             return sp.vstack(held, format="csr")
         return np.concatenate(held)
@@ -129,7 +125,7 @@ class BodyReader:
         if isinstance(self.schema, TableSchema) or not held:
             return held
         if isinstance(self.schema, SparseSchema):
-            return sparse_part([(at, "", row) for at, row in enumerate(held)], self.schema, Counter(), labelled=False).X
+            return sparse_samples(held, self.schema.n_features).take(np.arange(len(held)))
         return np.stack(held)
 
     def _cells(self, row: Any) -> list[Any]:
@@ -170,14 +166,12 @@ class BodyReader:
                 return Rows([0], pixels(io.BytesIO(body), self.schema, resize=True)[None])
             except BadImageError as error:
                 return Rows([], [], (), [Unread(0, 0, str(error))])
-        with tempfile.TemporaryDirectory(prefix="poisonproof-") as folder:
-            path = Path(folder) / ("body.csv" if kind == CSV else "body.svm")
-            path.write_bytes(body)
-            try:
-                stream = RowStream(path, self.schema, ReadOptions(most_bytes=max(1, len(body))), self.most_rows + 1)
-                blocks = list(stream)
-            except PoisonproofError as error:
-                raise RefusedError(422, str(error).replace(str(path), "The body")) from None
+        sent = Body(body, "body.csv" if kind == CSV else "body.svm")
+        try:
+            stream = RowStream(sent, self.schema, ReadOptions(most_bytes=max(1, len(body))), self.most_rows + 1)
+            blocks = list(stream)
+        except PoisonproofError as error:
+            raise RefusedError(422, str(error)) from None
         names = [name for block in blocks for name in block.part.names]
         starts = accumulate((len(block.part) for block in blocks), initial=0)
         unread = [
@@ -185,7 +179,7 @@ class BodyReader:
             for start, block in zip(starts, blocks, strict=False)
             for one in block.unread
         ]
-        notes = tuple(note.replace(path.name, "the body") for note in stream.notes)
+        notes = tuple(note.replace(sent.name, "the body") for note in stream.notes)
         if not isinstance(self.schema, TableSchema):
             held = sp.vstack([block.part.X for block in blocks], format="csr") if blocks else []
             return Rows(names, held, notes, unread)
@@ -197,36 +191,16 @@ class BodyReader:
 class _Cells:
     """Cells from requests, as a table: texts, numbers, truth values or nothing."""
 
-    path = Path("the body")
+    path = Body(b"", "the body")
     unreadable: list[str] = []  # noqa: RUF012 - of nobody
 
     def __init__(self, header: list[str], rows: list[list[Any]]) -> None:
         self.header, self.rows = header, rows
 
-    def pieces(self, faults: Counter[str], wanted: Sequence[str]) -> Iterator[Piece]:
+    def raw_batches(self, columns: Sequence[str], report: ReadReport) -> Iterator[RawBatch]:
         """All of them; they are good."""
-        columns = dict(zip(self.header, map(_Values, zip(*self.rows, strict=True)), strict=True))
-        yield Piece(range(len(self.rows)), {name: columns[name] for name in wanted})
-
-
-class _Values:
-    """A column of a request."""
-
-    def __init__(self, values: Sequence[Any]) -> None:
-        self.values = values
-
-    def numbers(self, missing: frozenset[str], decimal: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Each by itself."""
-        read = [number_cell(value, missing, decimal) for value in self.values]
-        return np.array([np.nan if n is None else n for n, _ in read]), np.array([odd for _, odd in read], np.bool_)
-
-    def codes(self, vocabulary: Vocabulary) -> NDArray[np.int32]:
-        """Each by itself; what is no cell of a table is missing."""
-        texts = [text_cell(value, vocabulary.missing)[0] for value in self.values]
-        return np.array([ABSENT if text is None else vocabulary[text] for text in texts], np.int32)
-
-    def holds_numbers(self, rows: int) -> None:
-        """Requests have no types for columns."""
+        cells = dict(zip(self.header, map(ObjectCells, zip(*self.rows, strict=True)), strict=True))
+        yield RawBatch(range(len(self.rows)), {name: cells[name] for name in columns})
 
 
 def _parsed(body: bytes) -> list[Any]:

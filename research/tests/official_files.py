@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 from PIL import Image
 
-from poisonproof.data.named import CIFAR_ARCHIVE, GTSRB_ARCHIVES, MNIST_FILES
+from research.datasets import CIFAR_ARCHIVE, GTSRB_ARCHIVES, MNIST_FILES
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (6, 28, 28), dtype=np.uint8)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from poisonproof.data.readers.part import LeftOut
+from poisonproof.data.dataset import ReadReport
 from poisonproof.display import in_bytes
 from poisonproof.errors import PoisonproofError
 from poisonproof.system.machine import memory
 
 LONGEST_LINE = 1 << 22
-NUL, TOO_LONG = "with NUL bytes", "too long"
 MOST_BYTES = 1 << 32
 MOST_EXPANSION = 100
 FREE_EXPANSION = 1 << 26
@@ -23,13 +23,36 @@ COMPRESSED = 1 << 16  # bytes that are expanded at once
 GZIP = 31  # as zlib names the format
 
 
+class Body:
+    """Bytes that somebody sent, where a reader opens a file; ``name`` says by its ending what they hold."""
+
+    def __init__(self, content: bytes, name: str) -> None:
+        self.content, self.name, self.suffix = content, name, Path(name).suffix
+
+    def __str__(self) -> str:
+        return "The body"
+
+    def open(self, mode: str = "rb") -> IO[bytes]:
+        """A stream from the beginning."""
+        return io.BytesIO(self.content)
+
+
+Opens = Path | Body
+"""What a reader opens: a file, or bytes that somebody sent."""
+
+
+def size_of(path: Opens) -> int:
+    """How many bytes there are."""
+    return len(path.content) if isinstance(path, Body) else path.stat().st_size
+
+
 class BoundedFile:
     """A file that is read forward, expanded on the way if it is gzip, and no further than is allowed.
 
     Who has to go back says so beforehand: `mark` is a place, to which `back` returns without expanding anything twice.
     """
 
-    def __init__(self, path: Path, file: IO[bytes], allowed: int) -> None:
+    def __init__(self, path: Opens, file: IO[bytes], allowed: int) -> None:
         self.path, self.file, self.allowed, self.position = path, file, allowed, 0
         self.member: Any = zlib.decompressobj(GZIP) if is_gzip(path) else None
 
@@ -84,13 +107,13 @@ class BoundedFile:
             raise PoisonproofError(f"{self.path} is damaged: it is not a whole gzip file ({error}).") from None
 
 
-def is_gzip(path: Path) -> bool:
+def is_gzip(path: Opens) -> bool:
     """Whether a file is compressed, by its name."""
     return path.suffix.lower() == ".gz"
 
 
 @contextmanager
-def opened(path: Path, most_bytes: int | None) -> Iterator[BoundedFile]:
+def opened(path: Opens, most_bytes: int | None) -> Iterator[BoundedFile]:
     """A file to be read forward.
 
     Parameters
@@ -100,7 +123,7 @@ def opened(path: Path, most_bytes: int | None) -> Iterator[BoundedFile]:
         How many bytes may be read, after expansion. Otherwise 4 GB, and a hundred times the size of a compressed
         file.
     """
-    size, allowed = path.stat().st_size, most_bytes or MOST_BYTES
+    size, allowed = size_of(path), most_bytes or MOST_BYTES
     if is_gzip(path):
         allowed = most_bytes or min(allowed, max(FREE_EXPANSION, MOST_EXPANSION * size))
     else:
@@ -111,7 +134,7 @@ def opened(path: Path, most_bytes: int | None) -> Iterator[BoundedFile]:
         yield BoundedFile(path, file, allowed)
 
 
-def lines(path: Path, most_bytes: int | None, faults: LeftOut) -> Iterator[tuple[int, bytes]]:
+def lines(path: Opens, most_bytes: int | None, report: ReadReport) -> Iterator[tuple[int, bytes]]:
     """Number (from 1) and content of the lines of a plain file; blank ones are passed over, others that are left out
     are counted."""
     with opened(path, most_bytes) as bounded:
@@ -119,17 +142,17 @@ def lines(path: Path, most_bytes: int | None, faults: LeftOut) -> Iterator[tuple
         while line := bounded.file.readline(LONGEST_LINE):
             whole = line.endswith(b"\n") or len(line) < LONGEST_LINE
             if not whole and not goes_on:
-                faults.add(TOO_LONG, number)
+                report.add(path.name, "line.too-long", number)
             elif goes_on:
                 pass
             elif b"\0" in line:
-                faults.add(NUL, number)
+                report.add(path.name, "line.nul", number)
             elif line.strip():
                 yield number, line.removesuffix(b"\n").removesuffix(b"\r")
             number, goes_on = number + whole, not whole
 
 
-def check_size(path: Path, size: int, allowed: int) -> None:
+def check_size(path: Opens, size: int, allowed: int) -> None:
     """Refuse what is larger than allowed, and say what it would need."""
     if size > allowed:
         raise PoisonproofError(
@@ -138,7 +161,7 @@ def check_size(path: Path, size: int, allowed: int) -> None:
         )
 
 
-def check_memory(path: Path, size: int) -> None:
+def check_memory(path: Opens, size: int) -> None:
     """Refuse what would not fit into the memory that is free, and say what it would need."""
     needed, free = MEMORY_PER_BYTE * size, memory().free
     if free is not None and needed > free:

@@ -13,9 +13,8 @@ from typing import NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.data.readers.part import LeftOut
-from poisonproof.data.readers.pieces import Piece, Vocabulary
-from poisonproof.data.readers.tables import Table
+from poisonproof.data.dataset import ReadReport
+from poisonproof.data.tables import RawBatch, TableReader, Vocabulary
 from poisonproof.display import nearest
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.labels import label_cells
@@ -27,7 +26,13 @@ UNKNOWN = frozenset(MISSING)
 
 
 def guess_schema(
-    table: Table, label: str, group: str | None, delimiter: str = ",", *, lines: bool = False
+    table: TableReader,
+    label: str,
+    group: str | None,
+    delimiter: str = ",",
+    *,
+    lines: bool = False,
+    report: ReadReport | None = None,
 ) -> TableSchema:
     """Roles by what most units hold: rows, or contributors, whose rows vote by their majority (ties as odd).
 
@@ -35,7 +40,7 @@ def guess_schema(
     commas: there they would be thousands. A column is numbers if nine in ten units have them (missing cells aside); a
     text if more than half have four words; ignored if it has no name, no cell, or if more than half of the units have a
     cell, the smallest of theirs, that is nobody else's (an id); a category otherwise. Of rows the first 20,000 count,
-    and contributors by all of their rows.
+    and contributors by all of their rows. The report is told which columns are ignored, and why.
     """
     _check_keys(table, label, group)
     ballot = _Ballot(table, [name for name in table.header if name and name not in (label, group)], group)
@@ -48,6 +53,8 @@ def guess_schema(
     keys, guessed = {label: "label", group: "group"}, {}
     for name, count in numbers[decimal].items():
         guessed[name] = _role(count, others.get(name), ballot.steps)
+        if guessed[name][0] == "ignore" and report is not None:
+            report.add(table.path.name, f"column.{'all-different' if name in others else 'empty'}", column=name)
     turns = {name: turned for name, (_, turned) in guessed.items()}
     for mark in numbers.keys() - {decimal}:  # a column that these marks make numbers of might turn the choice of marks
         turns |= {name: min(turns[name], _turned(c.lead, ballot.steps[0])) for name, c in numbers[mark].items()}
@@ -63,7 +70,7 @@ def guess_schema(
     return TableSchema(tuple(roles.items()), MISSING, delimiter, lines, decimal, guessed=why)
 
 
-def _check_keys(table: Table, label: str, group: str | None) -> None:
+def _check_keys(table: TableReader, label: str, group: str | None) -> None:
     for name in (label, group):
         if name is not None and name not in table.header:
             looks_like_data = any(number_in(cell) is not None for cell in table.header)
@@ -124,7 +131,7 @@ class _Ballot:
     contributor may change all its rows too, and so may a row where it pushes another behind the last that counts.
     """
 
-    def __init__(self, table: Table, names: Sequence[str], group: str | None) -> None:
+    def __init__(self, table: TableReader, names: Sequence[str], group: str | None) -> None:
         self.table, self.names, self.group, self.steps = table, names, group, (9, 1, 3, 1)
         self.contributors: dict[object, int] = {}
         if group is not None:
@@ -134,8 +141,8 @@ class _Ballot:
         """How many units have numbers, with these marks, in each column."""
         held, numbers = ({name: _Tally() for name in self.names} for _ in range(2))
         typed: dict[str, bool] = {}
-        for units, piece in self._pieces(self.names):
-            for name, column in piece.columns.items():
+        for units, batch in self._batches(self.names):
+            for name, column in batch.columns.items():
                 if (holds := column.holds_numbers(len(units))) is not None:
                     typed[name] = holds or typed.get(name, False)
                 values, odd = (part[: len(units)] for part in column.numbers(UNKNOWN, mark))
@@ -153,8 +160,8 @@ class _Ballot:
         """How many units have texts in these columns, and how many a cell that nobody else has."""
         held, texts = ({name: _Tally() for name in names} for _ in range(2))
         smallest: dict[str, dict[int, str]] = {name: {} for name in names}
-        for units, piece in self._pieces(names) if names else ():
-            for name, column in piece.columns.items():
+        for units, batch in self._batches(names) if names else ():
+            for name, column in batch.columns.items():
                 vocabulary = Vocabulary(UNKNOWN)
                 codes = column.codes(vocabulary)[: len(units)]
                 cells = list(vocabulary.cells)
@@ -176,24 +183,24 @@ class _Ballot:
             counts[name] = _Texts(int((2 * theirs > cells_held).sum()), alone)
         return counts
 
-    def _pieces(self, names: Sequence[str]) -> Iterator[tuple[NDArray[np.int64], Piece]]:
-        """The rows that count in pieces, and the unit of each; rows of no contributor have none and do not count."""
+    def _batches(self, names: Sequence[str]) -> Iterator[tuple[NDArray[np.int64], RawBatch]]:
+        """The rows that count in batches, and the unit of each; rows of no contributor have none and do not count."""
         seen, wanted = 0, [*names, *([] if self.group is None else [self.group])]
-        for piece in self.table.pieces(LeftOut(), wanted):
+        for batch in self.table.raw_batches(wanted, ReadReport()):
             if self.group is not None:
-                units = self._contributors(piece)
+                units = self._contributors(batch)
             else:
-                units = np.arange(seen, min(seen + len(piece.rows), ROWS_TO_GUESS_FROM))
-                seen += len(piece.rows)
-            yield units, Piece(piece.rows, {name: piece.columns[name] for name in names})
+                units = np.arange(seen, min(seen + len(batch.rows), ROWS_TO_GUESS_FROM))
+                seen += len(batch.rows)
+            yield units, RawBatch(batch.rows, {name: batch.columns[name] for name in names})
             if seen > ROWS_TO_GUESS_FROM:
                 self.steps = (10, 2, 4, 1)
                 return
 
-    def _contributors(self, piece: Piece) -> NDArray[np.int64]:
+    def _contributors(self, batch: RawBatch) -> NDArray[np.int64]:
         assert self.group is not None
         vocabulary = Vocabulary(UNKNOWN)
-        codes, cells = piece.columns[self.group].codes(vocabulary), label_cells(vocabulary.cells)
+        codes, cells = batch.columns[self.group].codes(vocabulary), label_cells(vocabulary.cells)
         known = [self.contributors.setdefault((type(cell), cell), len(self.contributors)) for cell in cells]
         return np.array([*known, -1], np.int64)[codes]
 

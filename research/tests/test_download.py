@@ -7,11 +7,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from official_files import GREY, write_cifar, write_gtsrb, write_mnist
-from poisonproof import data
-from poisonproof.data import download
-from poisonproof.data.named import CIFAR_ARCHIVE, GTSRB_ARCHIVES, MNIST_FILES
 from poisonproof.errors import DamagedFileError
+from research import download
+from research.datasets import CIFAR_ARCHIVE, GTSRB_ARCHIVES, MNIST_FILES, load
+from research.tests.official_files import GREY, write_cifar, write_gtsrb, write_mnist
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -49,23 +48,23 @@ def test_every_official_file_has_a_source_and_a_checksum():
 def test_what_is_missing_is_fetched_and_what_is_there_is_not(mirror, tmp_path):
     _, server = mirror
     place = tmp_path / "data"
-    assert (data.load("mnist", place, download=True).train.X == GREY).all()
+    assert (load("mnist", place, download=True).train.X == GREY).all()
     assert len(server.asked) == 4
     assert sorted(path.name for path in place.iterdir()) == sorted(f"{file}.gz" for file in MNIST_FILES.values())
-    data.load("mnist", place, download=True)
-    data.load("mnist", place)
+    load("mnist", place, download=True)
+    load("mnist", place)
     (place / "t10k-labels-idx1-ubyte.gz").unlink()
-    data.load("mnist", place, download=True)
+    load("mnist", place, download=True)
     assert server.asked[4:] == ["/t10k-labels-idx1-ubyte.gz"]
-    assert len(data.load("cifar10", place, download=True).train.X) == 30
-    assert len(data.load("gtsrb", place, download=True).test.X) == 3
+    assert len(load("cifar10", place, download=True).train.X) == 30
+    assert len(load("gtsrb", place, download=True).test.X) == 3
 
 
 def test_without_a_folder_there_is_a_cache(mirror, tmp_path, monkeypatch):
     monkeypatch.delenv("POISONPROOF_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("pooch.os_cache", lambda name: tmp_path / "cache" / name)
-    data.load("mnist", download=True)
+    load("mnist", download=True)
     assert len(list((tmp_path / "cache" / "poisonproof").iterdir())) == 4
 
 
@@ -76,7 +75,7 @@ def test_a_file_that_is_not_the_official_one_is_removed_and_named(mirror, tmp_pa
     with pytest.raises(
         DamagedFileError, match=r"gave is not cifar-10-binary\.tar\.gz: its MD5 is not \w{32}\. It was re"
     ):
-        data.load("cifar10", tmp_path / "data", download=True)
+        load("cifar10", tmp_path / "data", download=True)
     assert list((tmp_path / "data").iterdir()) == []
 
 
@@ -85,35 +84,10 @@ def test_no_network_says_where_to_put_the_file(mirror, tmp_path, monkeypatch):
     with pytest.raises(
         ConnectionError, match=r"GTSRB_Final_Test_GT\.zip could not be fetched .*put it into .*data yours"
     ):
-        data.load("gtsrb", tmp_path / "data", download=True)
+        load("gtsrb", tmp_path / "data", download=True)
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == sorted(GTSRB_ARCHIVES[:2])
     monkeypatch.setenv("POISONPROOF_MIRROR", "http://127.0.0.1:9")
     with pytest.raises(
         ConnectionError, match=r"GTSRB_Final_Test_GT\.zip could not be fetched from http://127\.0\.0\.1:9/"
     ):
-        data.load("gtsrb", tmp_path / "data", download=True)
-
-
-def test_on_the_command_line(mirror, tmp_path, monkeypatch, capsys):
-    import sys
-
-    from poisonproof.cli.main import main
-
-    monkeypatch.setenv("POISONPROOF_MIRROR", "http://127.0.0.1:9")
-    words = [
-        "poisonproof",
-        "run",
-        "mnist",
-        "--download",
-        "--data-dir",
-        str(tmp_path / "data"),
-        "--out",
-        str(tmp_path / "run"),
-    ]
-    monkeypatch.setattr(sys, "argv", words)
-    with pytest.raises(SystemExit) as end:
-        main()
-    assert end.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith("poisonproof: train-images-idx3-ubyte.gz could not be fetched from http://127.0.0.1:9/")
-    assert said.count("\n") == 1
+        load("gtsrb", tmp_path / "data", download=True)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import codecs
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.data.readers.lines import NUL, TOO_LONG, decoded, is_utf_8, opened
-from poisonproof.data.readers.part import NOT_UTF_8, LeftOut
-from poisonproof.data.readers.pieces import Piece, Vocabulary
+from poisonproof.data.dataset import LEFT_OUT, SPANS_LINES, ReadReport
+from poisonproof.data.files import Opens, decoded, is_utf_8, opened
+from poisonproof.data.options import ReadOptions
+from poisonproof.data.tables import RawBatch, Vocabulary, checked_names
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.schema import check_delimiter, number_in
 
@@ -21,22 +20,25 @@ BLOCK = 1 << 20
 LONGEST_RECORD = 1 << 22
 OTHER_DELIMITERS = {";": ";", "\t": "tab", "|": "|", ",": ","}
 REASONS = (  # in the order of the kernel, which counts from 1
-    "with faulty quotes (--lines takes such quotes as characters)",
-    "with another number of cells than the header",
-    "with a carriage return in a cell without quotes",
-    NUL,
-    TOO_LONG,
+    "csv.faulty-quotes",
+    "csv.number-of-cells",
+    "csv.carriage-return",
+    "line.nul",
+    "line.too-long",
 )
 
 
 class Cut(NamedTuple):
     """Records of one block: unescaped bytes, where cells end in them (`cut_records`), numbers of first lines; and those
-    of records that are left out, each with the place of its reason."""
+    of records that are left out, each with the place of its reason. So far so many records of the file span lines,
+    the first of them from this line on."""
 
     text: bytes
     edges: NDArray[np.int32]
     firsts: NDArray[np.int64]
     left_out: NDArray[np.int64]
+    n_spanning: int
+    first_spanning: int
 
 
 class CsvTable:
@@ -45,37 +47,44 @@ class CsvTable:
     A row is a record of RFC 4180: cells that hold quotes, delimiters or line breaks are in quotes, and quotes in them
     are doubled. That a row is one record is a premise, for whoever writes a quote that is not closed may join their own
     row to the next ones. With ``lines`` every line is a row, whatever quotes it holds, and there is no such premise.
-
-    Attributes
-    ----------
-    spanning : (int, int) or None
-        How many records span lines, and the first line of the first, once all were read; None with ``lines``.
     """
 
-    def __init__(self, path: Path, delimiter: str = ",", most_bytes: int | None = None, *, lines: bool = False) -> None:
+    kind = "table"
+
+    def __init__(
+        self, path: Opens, delimiter: str = ",", most_bytes: int | None = None, *, lines: bool = False
+    ) -> None:
         self.path, self.delimiter, self.most_bytes = path, check_delimiter(delimiter), most_bytes
-        self.lines = lines
-        self.spanning: tuple[int, int] | None = None if lines else (0, 0)
-        self.unreadable: list[str] = []
+        self.lines, self.unreadable = lines, list[str]()
         self._behind_header = 0, 1  # where, and the number of the line there
         self.header = self._header()
 
-    def pieces(self, faults: LeftOut, wanted: Sequence[str]) -> Iterator[Piece]:
+    @classmethod
+    def open(cls, path: Opens, options: ReadOptions) -> Self:
+        """The table of a file, as the options say how to cut it."""
+        return cls(path, options.delimiter or ",", options.most_bytes, lines=options.lines)
+
+    def raw_batches(self, columns: Sequence[str], report: ReadReport) -> Iterator[RawBatch]:
         """The rows by column, a block at a time; what is left out is counted."""
-        width, places = len(self.header), [self.header.index(name) for name in wanted]
-        for text, edges, firsts, left_out in self._cuts(width):
-            for line, why in left_out.tolist():
-                faults.add(REASONS[why - 1], line)
+        name, width, spanning = self.path.name, len(self.header), 0
+        places = [self.header.index(column) for column in columns]
+        for cut in self._cuts(width):
+            text, edges, firsts = cut.text, cut.edges, cut.firsts
+            for line, why in cut.left_out.tolist():
+                report.add(name, REASONS[why - 1], line)
             starts, ends = edges[:-1].reshape(-1, width) + 1, edges[1:].reshape(-1, width)
             for line in _lines_not_utf_8(text, edges[::width], firsts):
-                faults.add(NOT_UTF_8, line)
+                report.add(name, "cell.not-utf-8", line)
+            if cut.n_spanning > spanning:
+                report.add(name, SPANS_LINES, cut.first_spanning, cut.n_spanning - spanning)
+                spanning = cut.n_spanning
             if len(firsts):
-                columns = [TextCells(text, starts[:, at], ends[:, at]) for at in places]
-                yield Piece(firsts, dict(zip(wanted, columns, strict=True)))
+                cells = [TextCells(text, starts[:, at], ends[:, at]) for at in places]
+                yield RawBatch(firsts, dict(zip(columns, cells, strict=True)))
 
     def _cuts(self, width: int) -> Iterator[Cut]:
         """The blocks behind the header, cut; or the header itself, whose ``width`` is 0, and nothing else."""
-        from poisonproof.data.readers import csv_kernels as kernels  # compiled code is loaded where it is needed
+        from poisonproof.data import csv_kernels as kernels  # compiled code is loaded where it is needed
 
         state = np.zeros(7, np.int64)
         position, state[kernels.LINE] = self._behind_header
@@ -111,18 +120,19 @@ class CsvTable:
                 n_edges = rows * width if width else int((edges >= 0).sum())
                 if not width:
                     self._behind_header = position, int(state[kernels.LINE])
-                elif not self.lines:
-                    self.spanning = int(state[kernels.SPANNING]), int(state[kernels.SPANNED])
-                yield Cut(out[:size].tobytes(), edges[: 1 + n_edges], firsts[:rows], left_out[:n_left])
+                spanning = int(state[kernels.SPANNING]), int(state[kernels.SPANNED])
+                yield Cut(out[:size].tobytes(), edges[: 1 + n_edges], firsts[:rows], left_out[:n_left], *spanning)
 
     def _header(self) -> list[str]:
         cut = next((cut for cut in self._cuts(0) if len(cut.firsts) or len(cut.left_out)), None)
         if cut is None:
             raise PoisonproofError(f"{self.path} is empty; the first line must name the columns.")
         if len(cut.left_out):
+            why = LEFT_OUT[REASONS[cut.left_out[0, 1] - 1]]
             raise PoisonproofError(
-                f"{self.path} has a header {REASONS[cut.left_out[0, 1] - 1]}; the first line must name the columns, in "
-                "UTF-8, and end with a line feed."
+                f"{self.path} has a header {why}; the first line must name the columns, in UTF-8, and end with a line "
+                "feed.",
+                code="csv.header",
             )
         cells = zip((cut.edges[:-1] + 1).tolist(), cut.edges[1:].tolist(), strict=True)
         try:
@@ -154,7 +164,7 @@ class TextCells:
             places, texts = self._different(self.starts, self.ends)
             read, not_read = numbers_in(texts, missing, decimal)
             return read[places], not_read[places]
-        from poisonproof.data.readers.csv_kernels import EMPTY, OTHER, read_numbers
+        from poisonproof.data.csv_kernels import EMPTY, OTHER, read_numbers
 
         values, kinds = np.full(len(self.starts), np.nan), np.empty(len(self.starts), np.uint8)
         read_numbers(np.frombuffer(self.text, np.uint8), self.starts, self.ends, values, kinds)
@@ -186,7 +196,7 @@ class TextCells:
 
     def _different(self, starts: NDArray[np.int32], ends: NDArray[np.int32]) -> tuple[NDArray[np.int64], list[str]]:
         """The place of each of these cells among different texts."""
-        from poisonproof.data.readers.csv_kernels import different_texts
+        from poisonproof.data.csv_kernels import different_texts
 
         places, firsts = np.empty(len(starts), np.int64), np.empty(len(starts), np.int64)
         table = np.full(1 << max(4, (2 * len(starts)).bit_length()), -1)
@@ -211,16 +221,6 @@ def numbers_in(
         read = (None if gap else number_in(text, decimal) for text, gap in zip(texts, gaps.tolist(), strict=True))
         values = np.fromiter((np.nan if number is None else number for number in read), np.float64, len(texts))
     return values + 0.0, np.isnan(values) & ~gaps
-
-
-def checked_names(names: list[str], path: Path) -> list[str]:
-    """Column names, unless two are equal: which of the two was meant would be a guess."""
-    twice = next((name for name, count in Counter(names).items() if count > 1), None)
-    if twice is not None:
-        raise PoisonproofError(
-            f"{path} has {names.count(twice)} columns named '{twice}'; give every column its own name."
-        )
-    return names
 
 
 def _lines_not_utf_8(text: bytes, edges: NDArray[np.int32], firsts: NDArray[np.int64]) -> list[int]:

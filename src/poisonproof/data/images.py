@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,11 +16,14 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.data.readers.lines import MOST_BYTES
-from poisonproof.data.readers.part import Part, texts
+from poisonproof.data.dataset import LabelledSamples, ReadReport
+from poisonproof.data.files import MOST_BYTES
+from poisonproof.data.options import ReadOptions
+from poisonproof.data.tables import Batch
 from poisonproof.display import in_bytes
 from poisonproof.errors import PoisonproofError
-from poisonproof.samples.schema import ImageSchema, closeness
+from poisonproof.samples.kinds import NumberSamples
+from poisonproof.samples.schema import ImageSchema, closeness, to_schema
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".ppm", ".pgm", ".bmp")
 FORMATS = ("PNG", "JPEG", "PPM", "BMP")
@@ -74,41 +77,60 @@ def guess_image_schema(folder: Path, size: tuple[int, int] | None, colour: bool 
     return ImageSchema(*(size or first), colour=colour, guessed=why)
 
 
-def read_folder(folder: Path, schema: ImageSchema, *, labelled: bool, resize: bool, most_bytes: int | None) -> Part:
-    """Images as uint8, (n, height, width) or (n, height, width, 3); bad ones are left out, each by itself.
+class ImageReader:
+    """A folder of images, one sub-folder for each class; without labels, images in the folder itself.
 
-    Parameters
-    ----------
-    folder : path
-    schema : ImageSchema
-    labelled : bool
-        Whether sub-folders are classes; otherwise the images lie in the folder itself.
-    resize : bool
-        Whether images of another size are resized; otherwise they are bad.
-    most_bytes : int, optional
-        How many bytes the pixels may take; otherwise 4 GB.
+    Images are uint8, (n, height, width) or (n, height, width, 3); bad ones are left out, each by itself. ``resize``:
+    whether images of another size are resized; otherwise they are bad.
     """
-    paths = pictures_in(folder, labelled=labelled)
-    shape = (schema.height, schema.width, 3) if schema.colour else (schema.height, schema.width)
-    needed = len(paths) * int(np.prod(shape))
-    if needed > (most_bytes or MOST_BYTES):
-        raise PoisonproofError(
-            f"The {len(paths)} images of {folder} take {in_bytes(needed)} at {schema.width}×{schema.height} pixels, "
-            f"of which at most {in_bytes(most_bytes or MOST_BYTES)} are read unless --max-size allows more."
-        )
-    samples, bad = read_pictures(paths, folder, schema, resize=resize)
-    good = [path for path in paths if path not in bad]
-    labels = texts([path.parent.name for path in good]) if labelled else None
-    names = [str(path.relative_to(folder)) for path in good]
-    return Part(samples, labels, None, names, notes_of_bad(folder, bad, len(paths)))
+
+    kind = "images"
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        self.path, self.options = path, options
+        declared = options.schema is not None and not to_schema(options.schema).guessed
+        self.resize = options.image_size is not None or declared
+
+    def guess_schema(self, report: ReadReport) -> ImageSchema:
+        """What most images of the folder are like, wherever the user did not say."""
+        return guess_image_schema(self.path, self.options.image_size, self.options.colour)
+
+    def batches(
+        self, schema: ImageSchema, *, labelled: bool, report: ReadReport, rows: int | None = None
+    ) -> Iterator[Batch]:
+        """The images, all at once or so many at a time."""
+        folder, paths = self.path, pictures_in(self.path, labelled=labelled)
+        needed, allowed = len(paths) * int(np.prod(_shape(schema))), self.options.most_bytes or MOST_BYTES
+        if rows is None and needed > allowed:
+            raise PoisonproofError(
+                f"The {len(paths)} images of {folder} take {in_bytes(needed)} at {schema.width}×{schema.height} pixels,"
+                f" of which at most {in_bytes(allowed)} are read unless --max-size allows more.",
+                code="data.too-large",
+            )
+        for start in range(0, len(paths), rows or len(paths)):
+            here = paths[start : start + (rows or len(paths))]
+            samples, bad = read_pictures(here, folder, schema, resize=self.resize or rows is not None)
+            good = [path for path in here if path not in bad]
+            labels = np.empty(len(good), object)
+            labels[:] = [path.parent.name for path in good]
+            for path, why in bad.items():
+                name = str(path.relative_to(folder))
+                report.add(folder.name, "image.left-out", f"{name} {why}")
+                if report.listed:
+                    report.unread.append((name, why))
+            names = [str(path.relative_to(folder)) for path in good]
+            yield Batch(LabelledSamples(NumberSamples(samples), labels if labelled else None, None, names))
+
+
+def _shape(schema: ImageSchema) -> tuple[int, ...]:
+    return (schema.height, schema.width, *([3] if schema.colour else []))
 
 
 def read_pictures(
     paths: Sequence[Path], folder: Path, schema: ImageSchema, *, resize: bool
 ) -> tuple[NDArray[np.uint8], dict[Path, str]]:
     """The pixels of the images that can be read, in their order, and why each of the others cannot."""
-    shape = (schema.height, schema.width, 3) if schema.colour else (schema.height, schema.width)
-    samples = np.empty((len(paths), *shape), np.uint8)
+    samples = np.empty((len(paths), *_shape(schema)), np.uint8)
     bad: dict[Path, str] = {}
     for at, path in enumerate(paths):
         try:
@@ -117,14 +139,6 @@ def read_pictures(
         except BadImageError as error:
             bad[path] = str(error)
     return samples[: len(paths) - len(bad)], bad
-
-
-def notes_of_bad(folder: Path, bad: Mapping[Path, str], total: int) -> tuple[str, ...]:
-    """How many images were left out, and which was the first, and why."""
-    first = next(iter(bad.items()), None)
-    if first is None:
-        return ()
-    return (f"{len(bad)} of {total} images were left out; {first[0].relative_to(folder)} {first[1]}.",)
 
 
 def _items(folder: Path) -> list[Path]:

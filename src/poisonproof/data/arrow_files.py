@@ -1,34 +1,120 @@
-"""Columns of Arrow, typed from the file on: what their cells are as numbers and as texts, without writing them out.
-
-A cell is what its text would be (`text_of`), so a schema reads Parquet exactly as it reads CSV;
-`tests/data/test_typed_reading.py` compares.
-"""
+"""Parquet by column, typed as the file is; a schema reads it exactly as it reads CSV."""
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.data.readers.lines import decoded, is_utf_8
-from poisonproof.data.readers.part import NOT_UTF_8
-from poisonproof.data.readers.pieces import Vocabulary
+from poisonproof.data.dataset import ReadReport
+from poisonproof.data.files import MOST_BYTES, Body, Opens, check_size, decoded, is_utf_8
+from poisonproof.data.options import ReadOptions
+from poisonproof.data.tables import RawBatch, Vocabulary, checked_names
+from poisonproof.errors import PoisonproofError, missing_extra
 from poisonproof.samples.cells import drop_missing, number_cell, text_of
 from poisonproof.samples.datetimes import floor_microseconds, text_of_microseconds
 
+ROWS_PER_BATCH = 1 << 15
+BYTES_PER_CELL = 8
+
+
+class ParquetTable:
+    """A Parquet file. What a cell is as a number and as a text, `ArrowCells` says.
+
+    Column types are the file's own; lists, structures and raw bytes cannot be read and count as columns to ignore.
+    """
+
+    kind = "table"
+
+    def __init__(self, path: Opens, most_bytes: int | None = None) -> None:
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+        except ImportError:
+            raise missing_extra("Reading Parquet", "pyarrow", "tables") from None
+        self.path = path
+        try:
+            with pq.ParquetFile(_source(path)) as file:
+                facts, schema = file.metadata, file.schema_arrow
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, FileNotFoundError | PermissionError):
+                raise
+            raise PoisonproofError(f"{path} is not a whole Parquet file ({_one_line(error)}).") from None
+        stated = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
+        check_size(path, max(stated, facts.num_rows * len(schema) * BYTES_PER_CELL), most_bytes or MOST_BYTES)
+        readable = [field.name for field in schema if not _unreadable(pa, field.type)]
+        self.unreadable = [field.name for field in schema if _unreadable(pa, field.type)]
+        self.header = checked_names(readable, path)
+        self._texts = [field.name for field in schema if field.type in (pa.string(), pa.large_string())]
+
+    @classmethod
+    def open(cls, path: Opens, options: ReadOptions) -> Self:
+        """The table of a file."""
+        return cls(path, options.most_bytes)
+
+    def raw_batches(self, columns: Sequence[str], report: ReadReport) -> Iterator[RawBatch]:
+        """The rows by column, typed as the file is; of these columns only."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        first = 1
+
+        def not_utf_8(count: int) -> None:
+            report.add(self.path.name, "cell.not-utf-8", None, count)
+
+        try:
+            with pq.ParquetFile(_source(self.path), read_dictionary=self._texts) as file:
+                for batch in file.iter_batches(ROWS_PER_BATCH, columns=list(columns), use_threads=False):
+                    cells = {name: ArrowCells(batch.column(name), name, not_utf_8) for name in columns}
+                    yield RawBatch(range(first, first + len(batch)), cells)
+                    first += len(batch)
+        except (pa.ArrowException, OSError) as error:
+            raise PoisonproofError(f"{self.path} is not a whole Parquet file ({_one_line(error)}).") from None
+
+
+def _source(path: Opens) -> Any:
+    return path.open() if isinstance(path, Body) else path
+
+
+def _unreadable(pa: Any, kind: Any) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    types = pa.types
+    plain = (
+        types.is_integer(kind),
+        types.is_floating(kind),
+        types.is_boolean(kind),
+        types.is_decimal(kind),
+        types.is_string(kind),
+        types.is_large_string(kind),
+        types.is_null(kind),
+        types.is_date(kind),
+        types.is_timestamp(kind),
+        types.is_duration(kind),
+        types.is_time(kind),
+    )
+    return not any(plain)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
 
 class ArrowCells:
-    """A column of an Arrow batch."""
+    """A column of an Arrow batch, typed from the file on: its cells as numbers and as texts, without writing them out.
 
-    def __init__(self, column: Any, name: str, faults: Counter[str]) -> None:
+    A cell is what its text would be (`text_of`), so a schema reads Parquet exactly as it reads CSV;
+    `tests/data/test_typed_reading.py` compares. ``not_utf_8`` is told of so many cells that are not.
+    """
+
+    def __init__(self, column: Any, name: str, not_utf_8: Callable[[int], None]) -> None:
         import pyarrow as pa
 
         kind = column.type
         self.texts = column if pa.types.is_dictionary(kind) and _is_text(pa, kind.value_type) else None
         self.column = column.dictionary_decode() if pa.types.is_dictionary(kind) and self.texts is None else column
-        self.name, self.faults = name, faults
+        self.name, self.not_utf_8 = name, not_utf_8
 
     def numbers(self, missing: frozenset[str], decimal: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Numbers as they are, texts as they are read; whatever a schema calls missing is so by its text."""
@@ -50,7 +136,7 @@ class ArrowCells:
     def part(self, start: int, stop: int) -> ArrowCells:
         """Some of these cells."""
         column = self.column if self.texts is None else self.texts
-        return ArrowCells(column.slice(start, stop - start), self.name, self.faults)
+        return ArrowCells(column.slice(start, stop - start), self.name, self.not_utf_8)
 
     def written(self) -> list[str]:
         """The text of every cell."""
@@ -108,7 +194,7 @@ class ArrowCells:
         for place, body in enumerate(bodies):
             texts.append("" if body is None else decoded(body))
             if body is not None and not is_utf_8(body):
-                self.faults[NOT_UTF_8] += int((places == place).sum())
+                self.not_utf_8(int((places == place).sum()))
         return places, [*texts, ""]
 
     def _written(self, value: Any) -> str:
