@@ -20,16 +20,16 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from poisonproof import BallotClassifier, NeighborVoteClassifier, Split
-from poisonproof.ballots.distances import Nearness, squared_lengths
+from poisonproof.ballots.distances import squared_lengths
 from poisonproof.ballots.maps import TableFeatures
-from poisonproof.ballots.voters import Described, Voters, count_cells, nearest_voters
+from poisonproof.ballots.voters import Described, Voters, count_cells, distances_between, nearest_voters
 from poisonproof.samples.convert import join_rows, take_rows
 from research import datasets
 from research.maps.digits import DigitFeatures
@@ -130,11 +130,11 @@ def _attack(model: Any, X: Any, y: Any, n: int, n_asked: int) -> list[int]:
             ([], radius + 1, False),
         ]
         for number, (leaving, copies, relabel) in enumerate(plans):
-            changed = deepcopy(model)
+            stay = np.setdiff1d(np.arange(n), leaving)
             coming, labels = [take_rows(training, leaving)] * relabel, [label] * (len(leaving) * relabel + copies)
             coming += [take_rows(x, [0] * copies)] * (copies > 0)
-            add = (join_rows(*coming) if len(coming) > 1 else coming[0], labels) if labels else None
-            changed.update(add, leaving)
+            rows = join_rows(take_rows(training, stay), *coming) if coming else take_rows(training, stay)
+            changed = clone(model).fit(rows, [*y[:n][stay].tolist(), *labels])
             moved = bool(changed.predict(x)[0] != own)
             if number < 4:
                 counts[0] += 1
@@ -146,10 +146,7 @@ def _attack(model: Any, X: Any, y: Any, n: int, n_asked: int) -> list[int]:
 
 
 def _distances(model: Any, x: Any) -> Any:
-    test, nearness = model._describe_test(x), model._nearness
-    rows = model.voters_.whole()
-    products = nearness.products(nearness.fed(test.rows), nearness.fed(rows.rows))
-    return (test.lengths[:, None] + rows.lengths - 2 * products)[0]
+    return distances_between(model._describe_test(x), model.voters_)[0]
 
 
 def measured(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -203,7 +200,7 @@ def costs(parts: list[str]) -> None:
             cells, limit = model.voters_.codes, model._limit()
             counted = best(lambda m=model, c=cells, t=test, n=limit: count_cells(m.voters_, c, 10, t, m._nearness, n))
         else:
-            counted = best(lambda m=model, t=test: nearest_voters(m.voters_, t, m._nearness, 1000))
+            counted = best(lambda m=model, t=test: nearest_voters(m.voters_, t, 1000))
         for words, (wall, cost) in (
             ("one prediction", alone),
             ("of which reading and features", described),
@@ -211,24 +208,9 @@ def costs(parts: list[str]) -> None:
         ):
             report(f"MNIST, {name}: {words}", f"{wall:.1f} ms, {cost:.1f} CPU ms")
     report("peak memory so far", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
-    if "ballots" in wanted:
-        updates(models["ballots"], mnist)
     if "a million" in wanted:
         million()
     report("peak memory", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
-
-
-def updates(model: BallotClassifier, mnist: Any) -> None:
-    """One sample more, one sample less: with features, and the features alone."""
-    row = (mnist.train.X[:1], mnist.train.labels[:1])
-    model.update(add=row)
-    model.update(remove=[0])
-    added = best(lambda: model.update(add=row))
-    removed = best(lambda: model.update(remove=[7]))
-    alone = best(lambda: model.map_.describe(model._read_test(row[0], model.split_)))
-    report("one sample added to 60,000, features included", f"{added[0]:.2f} ms, {added[1]:.2f} CPU ms")
-    report("its reading and features alone", f"{alone[0]:.2f} ms, {alone[1]:.2f} CPU ms")
-    report("one sample removed", f"{removed[0]:.2f} ms, {removed[1]:.2f} CPU ms")
 
 
 def random_voters(n: int, width: int, seed: int = 0) -> Voters:
@@ -236,7 +218,7 @@ def random_voters(n: int, width: int, seed: int = 0) -> Voters:
     rows = random.integers(-60, 61, (n, width), dtype=np.int8)
     lengths = np.concatenate([squared_lengths(part)[0] for part in np.array_split(rows, max(1, n // 4096))])
     codes = random.integers(0, 10, n)
-    return Voters(rows, lengths, codes, random.integers(0, 2**63, n).astype(np.uint64), np.zeros(n, np.int64), n)
+    return Voters(rows, lengths, codes, random.integers(0, 2**63, n).astype(np.uint64), np.zeros(n, np.int64))
 
 
 def asked(n: int, width: int) -> Described:
@@ -246,26 +228,23 @@ def asked(n: int, width: int) -> Described:
 
 def million() -> None:
     """A million voters of 256 numbers, in a batch of 100 and one at a time."""
-    voters, test, nearness = random_voters(1_000_000, 256), asked(100, 256), Nearness()
+    voters, test = random_voters(1_000_000, 256), asked(100, 256)
     limit = int(np.quantile(voters.lengths[:1000], 0.5)) * 2
-    for metric in ("euclidean", "cosine"):
-        nearness = Nearness(metric)
-        own = limit if metric == "euclidean" else nearness.limit(0.05, 1.0)
-        count_cells(random_voters(1000, 256), np.zeros(1000, np.int64), 10, test, nearness, own)
-        walls, costs = zip(*(_timed(voters, test, nearness, own) for _ in range(3)), strict=True)
-        cost = f"{min(walls) * 10:.1f} ms, {min(costs) * 10:.1f} CPU ms per prediction"
-        report(f"a million voters of 256 numbers, ballots, {metric}, batch of 100", cost)
-    nearest_voters(random_voters(1000, 256), test.part(slice(0, 16)), Nearness(), 200)  # compile
+    count_cells(random_voters(1000, 256), np.zeros(1000, np.int64), 10, test, limit)
+    walls, costs = zip(*(_timed(voters, test, limit) for _ in range(3)), strict=True)
+    cost = f"{min(walls) * 10:.1f} ms, {min(costs) * 10:.1f} CPU ms per prediction"
+    report("a million voters of 256 numbers, ballots, batch of 100", cost)
+    nearest_voters(random_voters(1000, 256), test, 200)  # compile
     few = Described(test.rows[:16], test.lengths[:16], test.readable[:16])
     started = time.perf_counter()
-    _, spent = measured(lambda: nearest_voters(voters, few, Nearness(), 2000))
+    _, spent = measured(lambda: nearest_voters(voters, few, 2000))
     wall = time.perf_counter() - started
     report("the same, the 2,000 nearest, 16 at once", f"{wall / 16 * 1e3:.1f} ms, {spent / 16 * 1e3:.1f} CPU ms each")
 
 
-def _timed(voters: Voters, test: Described, nearness: Nearness, limit: int) -> tuple[float, float]:
+def _timed(voters: Voters, test: Described, limit: int) -> tuple[float, float]:
     started = time.perf_counter()
-    _, spent = measured(lambda: count_cells(voters, voters.codes, 10, test, nearness, limit))
+    _, spent = measured(lambda: count_cells(voters, voters.codes, 10, test, limit))
     return time.perf_counter() - started, spent
 
 
@@ -283,10 +262,9 @@ def growth() -> None:
         voters, test = random_voters(n_voters, 256), asked(n_test, 256)
         limit = int(voters.lengths[:100].mean() * 2)
         ballots = min(
-            measured(lambda v=voters, t=test, n=limit: count_cells(v, v.codes, 10, t, Nearness(), n))[1]
-            for _ in range(3)
+            measured(lambda v=voters, t=test, n=limit: count_cells(v, v.codes, 10, t, n))[1] for _ in range(3)
         )
-        order = min(measured(lambda v=voters, t=test: nearest_voters(v, t, Nearness(), 1000))[1] for _ in range(3))
+        order = min(measured(lambda v=voters, t=test: nearest_voters(v, t, 1000))[1] for _ in range(3))
         print(f"| {n_voters:,} | {n_test:,} | {ballots:.2f} | {order:.2f} |", flush=True)
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from poisonproof.ballots.classifiers import DEFAULT_SCALE, BallotRules, Change
-from poisonproof.ballots.distances import Nearness, limits_of_share, squared_lengths
+from poisonproof.ballots.classifiers import DEFAULT_SCALE, BallotRules
+from poisonproof.ballots.distances import limit_of, limits_of_share, squared_lengths
 from poisonproof.ballots.voters import Described, Voters, count_cells
 from poisonproof.core.certificate import Certificate
 from poisonproof.core.split import Split
@@ -73,7 +73,6 @@ class BlockBallotClassifier(BallotRules):
     maps_ : list of Whitening, or None for members with fewer than two different samples, which abstain
     """
 
-    metric = "euclidean"  # between vectors of one length
     spread_: Spread
     maps_: list[Whitening | None]
     map_digests_: list[str]
@@ -94,7 +93,6 @@ class BlockBallotClassifier(BallotRules):
         scale: float = DEFAULT_SCALE,
         split: str | Split = "content",
         n_jobs: int | None = None,
-        encoder: Any = None,
         near_share: float | None = None,
     ) -> None:
         self.features = features
@@ -110,7 +108,6 @@ class BlockBallotClassifier(BallotRules):
         self.scale = scale
         self.split = split
         self.n_jobs = n_jobs
-        self.encoder = encoder
         self.near_share = near_share
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
@@ -139,17 +136,6 @@ class BlockBallotClassifier(BallotRules):
         self.map_digests_ = []
         self._learn()
         return self
-
-    def update(self, add: Any = None, remove: Any = None) -> Change:
-        """Add and remove training samples; give exactly what `fit` on the new data would give.
-
-        Members whose own samples changed learn their map again; the others stay as they are.
-        """
-        change = super().update(add, remove)
-        self._learn()
-        learned = self._whitening_premise()
-        self.premises_ = tuple(learned if premise.code == learned.code else premise for premise in self.premises_)
-        return change
 
     def certify(self, X: Any) -> Certificate:
         """Prediction, runner-up, margin and radius for every sample; research/blocks/README.md has the proof."""
@@ -251,12 +237,8 @@ class BlockBallotClassifier(BallotRules):
                 raise DamagedFileError(f"{path} is altered: its maps were learned from other samples.")
         return model
 
-    @property
-    def _nearness(self) -> Nearness:
-        return Nearness("euclidean")
-
     def _limit(self) -> int:
-        return self._nearness.limit(self.near, LENGTH)
+        return limit_of(self.near, LENGTH)
 
     def _check_near(self) -> None:
         share = self.near_share
@@ -301,7 +283,7 @@ class BlockBallotClassifier(BallotRules):
 
     def _partitions(self) -> NDArray[np.int64]:
         """The partition of every voter, from its own content, as `Split.partitions` says."""
-        hashes = self.voters_.hashes[: len(self.voters_)]
+        hashes = self.voters_.hashes
         return (hashes % np.uint64(self.spread_.n_partitions)).astype(np.int64)
 
     def _subsets(self) -> list[NDArray[np.int64]]:
@@ -325,7 +307,7 @@ class BlockBallotClassifier(BallotRules):
 
     def _base(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """What the fixed map says of some voters, in order of their content."""
-        return in_order(sum_of_halves(self.voters_.rows[rows], self.map_.mirrored))
+        return in_order(sum_of_halves(self.voters_.rows[rows], getattr(self.map_.features, "mirrored", False)))
 
     def _learn(self) -> None:
         """Let every member learn whose own samples, or way to learn, are not those it has learned by."""
@@ -348,13 +330,11 @@ class BlockBallotClassifier(BallotRules):
         rows = np.empty((len(voters), learned.n_features), np.int16)
         for start in range(0, len(voters), ROWS_AT_ONCE):
             part = slice(start, min(start + ROWS_AT_ONCE, len(voters)))
-            rows[part] = learned(sum_of_halves(voters.rows[part], self.map_.mirrored))
-        by_class = np.argsort(
-            voters.codes[: len(voters)], kind="stable"
-        )  # counting is faster where they stand together
+            rows[part] = learned(sum_of_halves(voters.rows[part], getattr(self.map_.features, "mirrored", False)))
+        by_class = np.argsort(voters.codes, kind="stable")  # counting is faster where they stand together
         codes, placed = voters.codes[by_class], rows[by_class]
-        seen = Voters(placed, squared_lengths(placed)[0], codes, voters.hashes[by_class], codes, len(voters))
-        asked = learned(sum_of_halves(test.rows, self.map_.mirrored))
+        seen = Voters(placed, squared_lengths(placed)[0], codes, voters.hashes[by_class], codes)
+        asked = learned(sum_of_halves(test.rows, getattr(self.map_.features, "mirrored", False)))
         lengths, n_classes = squared_lengths(asked)[0], len(self.classes_)
         if self.near_share is None:
             limit = self._limit()
@@ -362,5 +342,5 @@ class BlockBallotClassifier(BallotRules):
             lengths, limit = lengths - limits_of_share(asked, rows[own_voters], float(self.near_share)), 0
         described = Described(asked, lengths, test.readable)
         with at_most_threads(self.n_jobs):
-            near = count_cells(seen, codes, n_classes, described, self._nearness, limit)
+            near = count_cells(seen, codes, n_classes, described, limit)
         return 2 * near - np.bincount(codes, minlength=n_classes) + self.sizes_

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.ballots.distances import Nearness, limits_of_share, squared_lengths
+from poisonproof.ballots.distances import limits_of_share, squared_lengths
 from poisonproof.ballots.voters import Described, Voters, count_cells
 from poisonproof.core.spread import Spread
 from research.frontier.maps import Shape
@@ -75,16 +75,11 @@ def _counts_of(shape: Shape, near: Sequence[Near], samples: Samples, own: NDArra
     rows, asked = whitening(samples.base), whitening(samples.asked)
     by_class = np.argsort(samples.labels, kind="stable")  # counting is faster where they stand together
     labels, placed = samples.labels[by_class], rows[by_class]
-    voters = Voters.of(
-        Described(placed, squared_lengths(placed)[0], np.ones(len(rows), bool)),
-        labels,
-        samples.hashes[by_class],
-        labels,
-    )
+    voters = Voters(placed, squared_lengths(placed)[0], labels, samples.hashes[by_class], labels)
     lengths, readable = squared_lengths(asked)[0], np.ones(len(asked), bool)
     found = []
     for one in near:
         limits = one.limit if one.share is None else limits_of_share(asked, rows[own], one.share)
         test = Described(asked, lengths - limits, readable)  # so that the limit of each test sample is 0
-        found.append(count_cells(voters, labels, samples.n_classes, test, Nearness(), 0))
+        found.append(count_cells(voters, labels, samples.n_classes, test, 0))
     return found

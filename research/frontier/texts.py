@@ -79,7 +79,7 @@ def model_of(row: Row, encoder: Encoder, classes: list[Any]) -> Any:
     """The classifier of a row, not yet fitted."""
     settings = row["parameters"]
     if row["method"] == "neighbours":
-        return NeighborVoteClassifier(encoder=encoder, n_neighbors=settings["n_neighbors"], classes=classes)
+        return NeighborVoteClassifier(encoder, n_neighbors=settings["n_neighbors"], classes=classes)
     return FiniteAggregationClassifier(k=settings["k"], d=settings["d"], classes=classes, encoder=encoder)
 
 

@@ -77,17 +77,6 @@ class TrustedFeatures:
         """Features (n, 1, directions) of samples."""
         return self.whitening(described(self.features, X))[:, None]
 
-    def __getattr__(self, name: str) -> Any:
-        """Views of a test sample are whitened like the sample, if the map before has any."""
-        if name == "views" and hasattr(self.features, "views"):
-            return self._views
-        raise AttributeError(f"{type(self).__name__} has no '{name}'")
-
-    def _views(self, X: Any) -> NDArray[np.int16]:
-        views = ask_map(self.features, X, "views")
-        flat = self.whitening(views.reshape(-1, views.shape[2]))
-        return flat.reshape(*views.shape[:2], self.n_features)
-
     def near(self, samples: Any, share: float) -> float:
         """The distance within which this share of all pairs of these (trusted) samples lie."""
         return near_of(self(samples)[:, 0], share) / self.scale

@@ -122,36 +122,6 @@ def test_real_insertions_and_removals_within_the_radius_change_nothing(
         assert attacked.predict(test[at : at + 1])[0] == certificate.labels[at]
 
 
-def test_update_gives_what_fit_gives(digits: tuple[np.ndarray, np.ndarray]) -> None:
-    X, y = digits
-    fitted = model().fit(X[:300], y[:300])
-    kept = list(fitted.maps_)
-    fitted.update(add=(X[300:302], y[300:302]), remove=[4])
-    again = model().fit(np.delete(X[:302], 4, axis=0), np.delete(y[:302], 4))
-    assert 0 < sum(old is new for old, new in zip(kept, fitted.maps_, strict=True)) < 9
-    for one, other in zip(fitted.maps_, again.maps_, strict=True):
-        assert one is not None
-        assert other is not None
-        assert one.digest == other.digest
-    answers, expected = fitted.certify(X[600:700]), again.certify(X[600:700])
-    assert np.array_equal(answers.radius, expected.radius)
-    assert np.array_equal(answers.prediction, expected.prediction)
-
-
-def test_members_that_learn_otherwise_all_learn_again(digits: tuple[np.ndarray, np.ndarray]) -> None:
-    """What a member says is a function of its samples and of the parameters, not of when its samples last changed."""
-    X, y = digits
-    for other in ({"directions": 5}, {"exponent": 0.25}):
-        fitted = model(k=4).fit(X[:200], y[:200]).set_params(**other)
-        fitted.update(remove=[4])
-        again = model(k=4, **other).fit(np.delete(X[:200], 4, axis=0), np.delete(y[:200], 4))
-        for one, expected in zip(fitted.maps_, again.maps_, strict=True):
-            assert one is not None
-            assert expected is not None
-            assert one.digest == expected.digest
-        assert fitted.premises_ == again.premises_
-
-
 def test_a_label_that_names_no_class_is_a_removal_and_no_flip(digits: tuple[np.ndarray, np.ndarray]) -> None:
     """Its sample leaves the map: radii against flips do not speak of it, and the premises say so."""
     X, y = digits[0][:200], digits[1][:200]

@@ -11,6 +11,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from poisonproof import BallotClassifier, NeighborVoteClassifier
+from poisonproof.ballots.radii import certify_counts
 from poisonproof.core.split import Split
 from research import fill_measured
 from research.blocks.classifier import BlockBallotClassifier
@@ -20,7 +21,6 @@ from research.frontier.maps import Part, Shape
 from research.maps.digits import DigitFeatures
 from research.maps.hand import Hand
 from research.maps.named import encoder as named_encoder
-from research.maps.views import Views
 
 FOLDER = Path(__file__).parents[1] / "frontier"
 
@@ -69,7 +69,7 @@ def in_order(images: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 def test_shared_distances_give_what_the_classifiers_say(images: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = in_order(images[0][:500], images[1][:500])
     test = images[0][600:640]
-    shape = Shape(name="small", features="digits", reach=0.3, views=3)
+    shape = Shape(name="small", features="digits", reach=0.3)
     base = shape.base
     totals = np.bincount(y, minlength=10)
     rows = [
@@ -77,8 +77,8 @@ def test_shared_distances_give_what_the_classifiers_say(images: tuple[np.ndarray
         {**PLAIN, "parameters": {"near": 0.42, "class_sizes": "declared"}},
         {**PLAIN, "parameters": {"near": 0.42, "class_sizes": "none", "one_sided": True}},
     ]
-    found = frontier.votes(shape, rows, base(X)[:, 0], base(test, training=True), y, totals)
-    features = Views(DigitFeatures(hand=Hand(), copies=3))
+    found = frontier.votes(shape, rows, base(X)[:, 0], base(test), y, totals)
+    features = DigitFeatures(hand=Hand())
     sizes = dict(enumerate(totals.tolist()))
     models = [
         NeighborVoteClassifier(features, n_neighbors=25, classes=range(10)),
@@ -90,6 +90,21 @@ def test_shared_distances_give_what_the_classifiers_say(images: tuple[np.ndarray
         assert np.array_equal(measured.prediction, certificate.prediction)
         assert np.array_equal(measured.radius, certificate.radius)
     assert found[1].radius.max() > 20
+
+
+def test_a_voter_is_as_near_as_to_the_nearest_view(images: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = in_order(images[0][:300], images[1][:300])
+    shape = Shape(name="small", features="digits", reach=0.3, views=3)
+    voters, views = shape.base(X)[:, 0].astype(int), shape.base(images[0][600:620], training=True).astype(int)
+    row = {**PLAIN, "parameters": {"near": 0.42, "class_sizes": "none"}}
+    totals = np.bincount(y, minlength=10)
+    (found,) = frontier.votes(shape, [row], shape.base(X)[:, 0], views.astype(np.int8), y, totals)
+    distances = np.array([[min(((view - z) ** 2).sum() for view in seen) for z in voters] for seen in views])
+    near = distances <= frontier.limit_of(row, shape)
+    counts = np.stack([np.bincount(y[one], minlength=10) for one in near])
+    slow = certify_counts(counts, totals, np.zeros(10, np.int64), one_sided=False, inferred=False)
+    assert np.array_equal(found.prediction, slow.prediction)
+    assert np.array_equal(found.radius, slow.insert_remove)
 
 
 def test_blocks_of_the_frontier_are_the_classifier(images: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:

@@ -1,21 +1,14 @@
-"""Maps shaped by trusted samples, and several views of a sample: whole numbers that depend on one sample alone."""
+"""Maps shaped by trusted samples: whole numbers that depend on one sample alone."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits
 
-from poisonproof import BallotClassifier, NeighborVoteClassifier
 from poisonproof.errors import DamagedFileError, PoisonproofError
-from poisonproof.learners.feature_maps import VectorFeatures
-from research.maps.digits import DigitFeatures
 from research.maps.objects import Bank, ObjectFeatures
 from research.maps.trusted import TrustedFeatures, in_order, near_of
-from research.maps.views import Views
 from research.maps.whitening import Whitening
 
 SMALL = ObjectFeatures(size=16, banks=(Bank(side=4, filters=16, threshold=0.2, grid=2, weight=0.3, directions=16),))
@@ -107,51 +100,3 @@ def test_near_is_the_share_of_pairs() -> None:
     with pytest.raises(PoisonproofError, match="cannot be read off 1 samples"):
         near_of(some[:1], 0.5)
     assert np.array_equal(in_order(some), in_order(some[::-1]))
-
-
-@dataclass(frozen=True)
-class Shifted:
-    """Plain numbers, and two views a step to either side."""
-
-    scale: float = 64.0
-    copies: int = 3
-    n_features: int = 2
-
-    def __call__(self, X: NDArray[np.float64], *, training: bool = False) -> NDArray[np.int16]:
-        plain = VectorFeatures(scale=self.scale)(X)
-        return np.concatenate([plain, plain + np.int16(60), plain - np.int16(60)], axis=1) if training else plain
-
-
-@pytest.mark.parametrize("n_asked", [3, 40])
-def test_a_voter_is_as_near_as_to_the_nearest_view(n_asked: int) -> None:
-    random = np.random.default_rng(5)
-    X, y = random.normal(size=(120, 2)) * 3, random.integers(0, 3, 120)
-    asked = random.normal(size=(n_asked, 2)) * 3
-    features = Views(Shifted())
-    fitted = BallotClassifier(features, near=1.0, classes=range(3)).fit(X, y)
-    seen = Shifted()(asked, training=True).astype(int)
-    voters = Shifted()(X)[:, 0].astype(int)
-    distances = np.array([[min(((view - z) ** 2).sum() for view in views) for z in voters] for views in seen])
-    near = np.stack([(distances[:, y == c] <= 64**2).sum(axis=1) for c in range(3)], axis=1)
-    assert np.array_equal(fitted.ballots(asked).near, near)
-    neighbours = NeighborVoteClassifier(features, n_neighbors=9, classes=range(3)).fit(X, y).neighbours(asked)
-    expected = np.take_along_axis(np.broadcast_to(y, distances.shape), np.argsort(distances, axis=1, kind="stable"), 1)
-    clear = [t for t in range(n_asked) if len(set(np.sort(distances[t])[:19].tolist())) == 19]  # no ties to break
-    assert clear
-    for t in clear:
-        assert neighbours.order[t].tolist() == expected[t, :18].tolist()
-
-
-def test_views_are_whitened_like_the_sample_and_need_euclidean_distances() -> None:
-    X, y = load_digits(return_X_y=True)
-    images = X[:60].reshape(-1, 8, 8)
-    views = Views(DigitFeatures(hand=None, copies=3))
-    shaped = TrustedFeatures.of(views, images[:30], directions=6, exponent=0.35)
-    turned = DigitFeatures(hand=None, copies=3)(images[30:], training=True)
-    assert np.array_equal(shaped.views(images[30:])[:, 0], shaped.whitening(turned[:, 1]))
-    plain = TrustedFeatures.of(DigitFeatures(hand=None), images[:30], directions=6, exponent=0.35)
-    assert not hasattr(plain, "views")
-    with pytest.raises(PoisonproofError, match="needs the metric 'euclidean'"):
-        BallotClassifier(views, near=0.5, metric="cosine", classes=range(10)).fit(images, y[:60])
-    with pytest.raises(PoisonproofError, match="2 copies of a sample or more"):
-        Views(DigitFeatures(copies=1))

@@ -100,8 +100,6 @@ def _classes(labels: Any) -> str:
 
 
 def _near(value: Any) -> str:
-    if "cosine" in value:
-        return f"cosine ≥ {value['cosine']:.7g}"
     return f"distance ≤ {value['distance']:g}, squared ≤ {value['squared_steps']} steps"
 
 

@@ -276,7 +276,6 @@ def test_the_command_refuses_in_one_sentence(table, tmp_path):
         (("--n-neighbors", 3, "--rows", "dpa"), "--n-neighbors is of the row 'neighbours', which is not among --rows"),
         (("--near", 1, "--rows", "neighbours"), "--near is of the row 'ballots'"),
         (("--one-sided",), "--one-sided goes with --near"),
-        (("--metric", "cosine"), "--metric needs --near or --n-neighbors"),
         (("--n-neighbors", 0, "--rows", "neighbours"), "'n_neighbors' parameter must be a whole number above 0"),
         (("--near", -1, "--rows", "ballots", "--classes", "x,y,z"), "'near' parameter is the greatest distance"),
         (("--features", "pickle", "--rows", "neighbours"), "There is no feature map 'pickle'"),

@@ -13,6 +13,7 @@ from poisonproof import (
     NeighborVoteClassifier,
     PremiseWarning,
     Split,
+    encoder,
 )
 from poisonproof.ballots.maps import HashedFeatures, TableFeatures
 from poisonproof.ballots.voters import Map
@@ -116,7 +117,7 @@ def test_the_samples_with_the_smallest_hashes_say_how_many_numbers_a_function_gi
     X[::9, 0] = 100.0
     for model in (
         BallotClassifier(widths, near=9.0, classes=[0, 1]),
-        NeighborVoteClassifier(encoder=widths, n_neighbors=9),
+        NeighborVoteClassifier(encoder(widths), n_neighbors=9),
     ):
         fits = [
             model.fit(X[order], y[order]) and model.certify(X[:20]) for order in (slice(None), slice(None, None, -1))
@@ -126,7 +127,7 @@ def test_the_samples_with_the_smallest_hashes_say_how_many_numbers_a_function_gi
         assert premise.value.startswith("8 numbers, as 2")
         assert "of the 32 training samples with the smallest hashes have it" in premise.value
         assert not premise.declared
-        assert len(model.voters_) == (71 if model.encoder is None else 80)  # an encoder gives zeros instead
+        assert len(model.voters_) == (71 if model.features is widths else 80)  # an encoder gives zeros instead
         assert model.certify(X[9:10]).radius.shape == (1,)
 
 
@@ -165,12 +166,10 @@ def test_maps_that_are_none_are_refused(features, message):
         ({"near": -1}, "a number from 0 on"),
         ({"near": np.nan}, "a number from 0 on"),
         ({"near": None}, "a number from 0 on"),
-        ({"near": 1.2, "metric": "cosine"}, "from -1 to 1"),
-        ({"near": 1, "metric": "manhattan"}, "'metric' parameter must be one of"),
         ({"near": 1, "class_sizes": {0: 3, 1: -1}}, "size of class 1 must be a whole number"),
         ({"near": 1, "class_sizes": {0: 3, 1: 4}, "classes": [0, 2]}, "keys of 'class_sizes' must be the classes"),
         ({"near": 1, "class_sizes": {0: 3, 1: 4}, "one_sided": True}, "need no class sizes"),
-        ({"near": 1, "class_sizes": "guess"}, "must be sizes by label, or 'rows'"),
+        ({"near": 1, "class_sizes": "rows"}, "must be sizes by label"),
         ({"near": 1, "class_sizes": [3, 4]}, "must be sizes by label"),
         ({"near": 1, "voices": 0}, "'voices' parameter must be a whole number above 0"),
         ({"near": 1, "scale": 0}, "'scale' parameter must be a number of steps"),
@@ -191,12 +190,6 @@ def test_the_number_of_neighbours_is_checked():
 # Sizes and classes
 
 
-def test_sizes_read_off_the_rows_are_the_one_sided_form():
-    rows = BallotClassifier(near=1.6, class_sizes="rows").fit(DIGITS[TRAIN], LABELS[TRAIN])
-    same(rows.certify(DIGITS[TEST]), MODELS["one-sided"]().fit(DIGITS[TRAIN], LABELS[TRAIN]).certify(DIGITS[TEST]))
-    assert rows.certify(DIGITS[1200:1201]).method == "one-sided ballots"
-
-
 def test_declared_sizes_are_a_premise_that_says_from_where():
     model = BallotClassifier(near=1.9, class_sizes={c: 100 + c for c in range(10)}, class_sizes_from="the paper")
     model.fit(DIGITS[TRAIN], LABELS[TRAIN])
@@ -206,7 +199,7 @@ def test_declared_sizes_are_a_premise_that_says_from_where():
     assert premises["classes"].declared
     plain = {p.code: p.text for p in MODELS["ballots"]().fit(DIGITS[TRAIN], LABELS[TRAIN]).premises_}
     assert plain["class-sizes"].startswith("none declared")
-    assert plain["near"].startswith("cosine ≥ 0.85")
+    assert plain["near"].startswith("distance ≤ 2")
 
 
 def test_inferred_classes_reckon_with_an_invented_one():
@@ -223,7 +216,7 @@ def test_inferred_classes_reckon_with_an_invented_one():
 def test_text_and_sparse_rows_are_hashed():
     texts = ["the cat sat on the mat", "cats and mats", "stocks fell today", "markets and stocks rose"] * 5
     labels = ["pets", "pets", "money", "money"] * 5
-    model = NeighborVoteClassifier(n_neighbors=5, metric="cosine", classes=["pets", "money"]).fit(texts, labels)
+    model = NeighborVoteClassifier(n_neighbors=5, classes=["pets", "money"]).fit(texts, labels)
     assert model.predict(["a cat on a mat", "stocks rose today"]).tolist() == ["pets", "money"]
     wide = sp.random(30, 5000, 0.02, random_state=0, format="csr")
     assert HashedFeatures()(wide).shape == (30, 1, 1024)
@@ -271,24 +264,6 @@ def test_a_schema_says_how_cells_are_read():
     ).fit(frame, [0, 0, 1, 1] * 5)
     assert model.map_.features(model.split_.samples(frame).take([0]))[0, 0, 0] == 128
     assert len(model.predict(frame[:3])) == 3
-
-
-class Mirrored:
-    """The first half of a vector is the sample, the second its mirror image."""
-
-    mirrored, scale = True, 16
-
-    def __call__(self, X):
-        return np.concatenate([X, X[:, ::-1]], axis=1)
-
-
-def test_the_mirror_image_of_a_sample_is_at_distance_zero():
-    X = np.random.default_rng(0).integers(0, 9, (12, 6)).astype(float)
-    model = BallotClassifier(Mirrored(), near=0.5, classes=[0, 1]).fit(X, np.arange(12) % 2)
-    assert model.ballots(X[:3, ::-1]).near.tolist() == [[1, 0], [0, 1], [1, 0]]
-    assert model.ballots(X[:3]).near.tolist() == [[1, 0], [0, 1], [1, 0]]
-    many = model.ballots(np.concatenate([X, X[:, ::-1]]))  # by matrices instead of row by row
-    assert (many.near == [[1, 0], [0, 1]] * 12).all()
 
 
 class Picky:

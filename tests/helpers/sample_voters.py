@@ -9,11 +9,10 @@ DIGITS = DIGITS / 16
 THREATS = ("insert_remove", "insert", "remove", "label_flip", "modify")
 TRAIN, TEST = slice(0, 1200), slice(1200, None)
 MODELS = {
-    "ballots": lambda **more: BallotClassifier(near=0.85, metric="cosine", **({"classes": range(10)} | more)),
+    "ballots": lambda **more: BallotClassifier(near=2.0, **({"classes": range(10)} | more)),
     "sizes": lambda **more: BallotClassifier(near=1.9, class_sizes=dict.fromkeys(range(10), 120), **more),
     "one-sided": lambda **more: BallotClassifier(near=1.6, one_sided=True, **more),
     "neighbours": lambda **more: NeighborVoteClassifier(n_neighbors=15, **more),
-    "cosine neighbours": lambda **more: NeighborVoteClassifier(n_neighbors=15, metric="cosine", **more),
 }
 
 

@@ -309,7 +309,6 @@ def test_a_map_of_somebodys_own_has_a_name_only():
     ("words", "sentence"),
     [
         (["--method", "ballots", "--near", "-1"], "'near' parameter is the greatest distance"),
-        (["--method", "ballots", "--near", "2", "--metric", "cosine"], "least cosine that counts as near"),
         (["--method", "ballots"], "--method ballots needs --near"),
         (["--method", "neighbours"], "needs --n-neighbors"),
         (["--method", "neighbours", "--n-neighbors", "0"], "must be a whole number above 0"),

@@ -9,12 +9,11 @@ import pytest
 
 from command_line import poisonproof
 from poisonproof import BallotClassifier, NeighborVoteClassifier, load, run, verify
-from poisonproof.ballots.distances import write_distances
 from poisonproof.ballots.maps import map_for
 from poisonproof.ballots.neighbor_radii import certify_order
 from poisonproof.ballots.radii import certify_counts, certify_voices
 from poisonproof.ballots.tallies import Voices
-from poisonproof.ballots.verify_arithmetic import STEPS, Rule, by_ballots, by_neighbours, by_voices, cosine_steps
+from poisonproof.ballots.verify_arithmetic import Rule, by_ballots, by_neighbours, by_voices
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.system.files import open_arrays, read_record, write_arrays
 from poisonproof.verification import fields
@@ -28,9 +27,7 @@ MODELS = {
     "ballots": lambda: BallotClassifier(map_for(FEW), near=2.1, classes=range(10)),
     "sizes": lambda: BallotClassifier(map_for(FEW), near=2.1, class_sizes=dict.fromkeys(range(10), 25)),
     "one-sided": lambda: BallotClassifier(map_for(FEW), near=2.1, one_sided=True),
-    "cosine": lambda: BallotClassifier(map_for(FEW), near=0.8, metric="cosine", classes=range(10)),
     "neighbours": lambda: NeighborVoteClassifier(map_for(FEW), n_neighbors=7),
-    "cosine neighbours": lambda: NeighborVoteClassifier(map_for(FEW), n_neighbors=8, metric="cosine"),
 }  # fmt: skip
 
 
@@ -90,18 +87,6 @@ def test_voices_two_ways(inferred, one_sided):
         _, radii = certify_voices(near, totals, sizes, cells, one_sided=one_sided, inferred=inferred)
         rule = Rule(sizes.tolist(), one_sided, inferred)
         agree(radii, [by_voices(row.tolist(), totals.tolist(), classes, starts, voices, rule) for row in near])
-
-
-def test_cosines_two_ways():
-    """Random ones, and those on which two doubles disagree: multiples of a step, exactly."""
-    rng = np.random.default_rng(3)
-    left, right = rng.integers(0, 400, 60) ** 2, rng.integers(0, 400, 50) ** 2
-    most = np.sqrt(np.outer(left, right)).astype(np.int64)
-    products = np.rint(most * rng.choice([-1, -0.75, -0.5, 0, 0.25, 0.5, 1, 0.3], most.shape)).astype(np.int64)
-    ours = np.empty(products.shape, np.int32)
-    write_distances(products.astype(np.float64), left, right, True, ours)
-    assert (cosine_steps(products, left[:, None], right[None, :]) == ours).all()
-    assert (ours[(left > 0)][:, right > 0] <= 2 * STEPS).all()
 
 
 # Runs

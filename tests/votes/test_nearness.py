@@ -1,31 +1,13 @@
 """Distances and counts of voters: exact, and the same however the work is shared out."""
 
-import math
-
 import numpy as np
 import pytest
 
 from poisonproof.ballots import voters as engine
-from poisonproof.ballots.distances import FARTHEST, STEPS, Nearness, squared_lengths, write_distances
-from poisonproof.ballots.voters import Described, Voters, count_cells, nearest_voters, smallest
+from poisonproof.ballots.distances import limit_of, squared_lengths
+from poisonproof.ballots.voters import Described, Voters, count_cells, distances_between, nearest_voters, smallest
 
-# Nearness
-
-
-def slow_distance(a, b, metric, mirrored):
-    half = len(a) // 2
-    twins = [b, np.concatenate([b[half:], b[:half]])] if mirrored else [b]
-    products = [int(a @ twin) for twin in twins]
-    left, right = int(a @ a), int(b @ b)
-    if metric == "euclidean":
-        return min(left + right - 2 * product for product in products)
-    if left == 0 or right == 0:
-        return FARTHEST
-    product = max(products)
-    whole = math.isqrt(product * product * STEPS * STEPS // (left * right))
-    if product >= 0:
-        return STEPS - whole
-    return STEPS + whole + (whole * whole * left * right != product * product * STEPS * STEPS)
+# Distances
 
 
 def odd_vectors(n, width, seed=0):
@@ -38,61 +20,45 @@ def odd_vectors(n, width, seed=0):
     return rows.astype(np.int16)
 
 
-@pytest.mark.parametrize("mirrored", [False, True])
-@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_distances_are_exact_by_matrices_and_by_rows(metric, mirrored, monkeypatch):
+def test_distances_are_exact_by_matrices_and_by_rows(monkeypatch):
     rows = odd_vectors(40, 6)
-    rows[7] = np.minimum(rows[7], 2048 if mirrored else 4096)
-    nearness = Nearness(metric, mirrored)
-    lengths, short = squared_lengths(rows, mirrored=mirrored)
+    lengths, short = squared_lengths(rows)
     assert short.all()
-    expected = [[slow_distance(a, b, metric, mirrored) for b in rows.astype(object)] for a in rows.astype(object)]
-    products = nearness.products(nearness.fed(rows), nearness.fed(rows))
-    out = np.empty(products.shape, np.int32)
-    write_distances(products, lengths, lengths, nearness.cosine, out)
-    assert out.tolist() == expected
-    assert (np.diag(out) == nearness.own(lengths)).all()
+    expected = [[int(((a - b) ** 2).sum()) for b in rows.astype(object)] for a in rows.astype(object)]
     codes, hashes = np.arange(40) % 3, np.random.default_rng(1).integers(0, 9, 40).astype(np.uint64)
-    voters = Voters(rows, lengths, codes, hashes, np.zeros(40, np.int64), 40)
+    voters = Voters(rows, lengths, codes, hashes, np.zeros(40, np.int64))
+    test = Described(rows, lengths, short)
+    assert distances_between(test, voters).tolist() == expected
     for at_once in (1, 40):  # a few samples go by rows, many by matrices
-        few = Described(rows[:at_once], lengths[:at_once], short[:at_once])
-        nearest = nearest_voters(voters, few, nearness, 40)
+        nearest = nearest_voters(voters, Described(*(array[:at_once] for array in test)), 40)
         for t in range(at_once):
             order = sorted(range(40), key=lambda j: (expected[t][j], hashes[j], codes[j]))
             assert nearest.codes[t].tolist() == codes[order].tolist()
             assert nearest.distances[t].tolist() == [expected[t][j] for j in order]
-    for limit in (0, 40, 5000, STEPS // 2):
-        counted = count_cells(voters, codes, 3, Described(rows, lengths, short), nearness, limit)
+    for limit in (0, 40, 5000, 1 << 19):
         slow = [
             [sum(expected[t][j] <= limit and codes[j] == c for j in range(40)) for c in range(3)] for t in range(40)
         ]
-        assert counted.tolist() == slow
+        assert count_cells(voters, codes, 3, test, limit).tolist() == slow
+    whole = count_cells(voters, codes, 3, test, 5000)
     monkeypatch.setattr(engine, "NUMBERS_PER_BLOCK", 64 * 6)
     monkeypatch.setattr(engine, "TESTS_AT_ONCE", 7)
     monkeypatch.setattr(engine, "DISTANCE_BYTES", 1000)
-    test = Described(rows, lengths, short)
-    assert (
-        count_cells(voters, codes, 3, test, nearness, 5000) == count_cells(voters, codes, 3, test, nearness, 5000)
-    ).all()
+    assert (count_cells(voters, codes, 3, test, 5000) == whole).all()
 
 
 def test_a_threshold_is_exactly_what_was_declared():
-    assert Nearness().limit(0.1, 10.0) == 1  # 0.1 as a float is a little more than a tenth
-    assert Nearness().limit(0.3, 10.0) == 8  # and 0.3 a little less than three tenths
-    assert Nearness().limit(2.0, 3) == 36
-    assert Nearness("cosine").limit(1.0, 1) == 0
-    assert Nearness("cosine").limit(0.5, 1) == STEPS // 2
-    assert Nearness("cosine").limit(-1, 1) == 2 * STEPS
+    assert limit_of(0.1, 10.0) == 1  # 0.1 as a float is a little more than a tenth
+    assert limit_of(0.3, 10.0) == 8  # and 0.3 a little less than three tenths
+    assert limit_of(2.0, 3) == 36
 
 
 def test_the_nearest_sample_of_each_contributor():
     rows = np.array([[0], [1], [1], [5], [3]], np.int8)
     lengths = (rows.astype(np.int64) ** 2).ravel()
-    voters = Voters(
-        rows, lengths, np.array([0, 1, 0, 1, 1]), np.arange(5, dtype=np.uint64), np.array([2, 2, 0, 0, 4]), 5
-    )
+    voters = Voters(rows, lengths, np.array([0, 1, 0, 1, 1]), np.arange(5, dtype=np.uint64), np.array([2, 2, 0, 0, 4]))
     test = Described(rows[:1], lengths[:1], np.ones(1, np.bool_))
-    nearest = nearest_voters(voters, test, Nearness(), 9, one_per_owner=True)
+    nearest = nearest_voters(voters, test, 9, one_per_owner=True)
     assert nearest.distances.tolist() == [[0, 1, 9]]
     assert nearest.codes.tolist() == [[0, 0, 1]]
 
@@ -111,8 +77,8 @@ def test_voters_that_stand_together_by_class_are_counted_alike(n_asked):
     ]
     for order in (np.arange(3000), np.argsort(codes, kind="stable")):
         own, cells = rows[order], codes[order]
-        voters = Voters(own, squared_lengths(own)[0], cells, np.zeros(3000, np.uint64), cells, 3000)
-        counts = count_cells(voters, cells, 5, test._replace(lengths=limits), Nearness(), 0)
+        voters = Voters(own, squared_lengths(own)[0], cells, np.zeros(3000, np.uint64), cells)
+        counts = count_cells(voters, cells, 5, test._replace(lengths=limits), 0)
         assert counts.tolist() == [[int(near.sum()) for near in classes] for classes in expected]
     assert 0 < counts.sum() < n_asked * 3000
 

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from poisonproof.auditing.attacks import Poison, Rows, apply_poison
 from poisonproof.auditing.audit import Attack, Request, abbreviate
 from poisonproof.ballots.classifiers import BallotClassifier, NeighborVoteClassifier, SampleVoteClassifier
-from poisonproof.ballots.distances import write_distances
-from poisonproof.ballots.voters import Known
+from poisonproof.ballots.voters import Known, distances_between
 from poisonproof.core.certificate import Certificate
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.convert import take_rows
@@ -64,13 +63,13 @@ class VoteContext:
 
     def order(self, target: int) -> NDArray[np.int64]:
         """Voters, nearest first."""
-        voters = self.model.voters_.whole()
+        voters = self.model.voters_
         return np.lexsort((voters.codes, voters.hashes, self.distances[target]))
 
     def holding(self, target: int) -> NDArray[np.int64]:
         """Rows that hold the prediction, those that cost the lead most first."""
         p, c = self.codes(target)
-        codes = self.model.voters_.whole().codes
+        codes = self.model.voters_.codes
         order = self.order(target)
         if isinstance(self.model, BallotClassifier) and not self.model.one_sided:
             near = self.distances[target] <= self.model._limit()
@@ -161,7 +160,7 @@ def _best_share(context: VoteContext, target: int, size: int) -> int:
     if not isinstance(model, NeighborVoteClassifier):
         return size
     p, c = context.codes(target)
-    codes = model.voters_.whole().codes[context.order(target)]
+    codes = model.voters_.codes[context.order(target)]
     gap = np.concatenate([[0], np.cumsum((codes == p).astype(np.int64) - (codes == c))])
     shares = np.arange(size + 1)
     kept = np.clip(model.n_neighbors - shares + (size - shares), 0, len(codes))
@@ -179,20 +178,14 @@ ATTACKS: dict[str, tuple[str, Callable[[VoteContext, int, int], Poison | None]]]
 
 def distances_of(model: SampleVoteClassifier, targets: Any) -> NDArray[np.int32]:
     """The distance of every voter to each target."""
-    test, voters, nearness = model._describe_test(targets), model.voters_.whole(), model._nearness
-    everyone = slice(0, len(test.rows))
-    fed_voters = nearness.fed(voters.rows)
-    seen = [nearness.products(nearness.fed(rows), fed_voters) for rows in test.seen(everyone)]
-    out = np.empty((len(test.rows), len(voters)), np.int32)
-    write_distances(test.nearest_view(everyone, seen), test.lengths, voters.lengths, nearness.cosine, out)
-    return out
+    return distances_between(model._describe_test(targets), model.voters_)
 
 
 def features_known(fitted: SampleVoteClassifier, X: Any) -> Known:
     """The features of the samples that a model was fitted on, so that those who stay need not be described again."""
     kept = np.flatnonzero(fitted.places_ >= 0)
     keys = fitted.split_.samples(as_frame(X)).each_key(kept)
-    return Known(dict(zip(keys, fitted.places_[kept].tolist(), strict=True)), fitted.voters_.whole().rows)
+    return Known(dict(zip(keys, fitted.places_[kept].tolist(), strict=True)), fitted.voters_.rows)
 
 
 class SampleAudit:

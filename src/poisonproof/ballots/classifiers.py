@@ -16,15 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from poisonproof import registry
-from poisonproof.ballots.distances import STEPS, Metric, Nearness
+from poisonproof.ballots.distances import limit_of
 from poisonproof.ballots.maps import TableFeatures, is_default
 from poisonproof.ballots.tallies import Ballots, Neighbours, Voices
 from poisonproof.ballots.voters import Described, Known, Map, Voters, count_cells, nearest_voters
 from poisonproof.core.certificate import Certificate
 from poisonproof.core.split import Split
 from poisonproof.core.votes import vote_dtype
-from poisonproof.errors import PoisonproofError, WrongTypeError
+from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.base import (
     CertifiedClassifier,
     data_premises,
@@ -38,18 +37,15 @@ from poisonproof.estimators.base import (
 from poisonproof.estimators.surroundings import seen_around
 from poisonproof.learners.feature_maps import WIDTH, PublicMap
 from poisonproof.learners.inspection import describe
-from poisonproof.premises import Premise, declared_if, restated
+from poisonproof.premises import Premise, declared_if
 from poisonproof.samples.cells import order_of_cell
-from poisonproof.samples.convert import row_numbers
 from poisonproof.samples.frames import as_frame
 from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import (
-    MOST_INFERRED,
     Cell,
     class_array,
     id_cells,
     label_cells,
-    one_by_one,
     places_of,
     read_labels,
 )
@@ -58,13 +54,6 @@ from poisonproof.system.determinism import at_most_threads
 DEFAULT_SCALE = 64.0
 OF_THE_RULE = ("map", "near", "class-sizes", "votes-per-contributor", "number-of-neighbors")
 """Premises whose parameters are read when the vote is held."""
-
-
-class Change(NamedTuple):
-    """What `update` did."""
-
-    removed: int
-    added: int
 
 
 class Heard(NamedTuple):
@@ -96,15 +85,13 @@ class Arrivals(NamedTuple):
 class SampleVoteClassifier(CertifiedClassifier):
     """A classifier whose voters are its training samples.
 
-    Subclasses have the parameters ``features``, ``metric``, ``scale``, ``split``, ``classes`` and ``n_jobs``, and say
+    Subclasses have the parameters ``features``, ``scale``, ``split``, ``classes`` and ``n_jobs``, and say
     what voters near and far count for.
     """
 
     method: ClassVar[str]
     """What the command line calls this way to vote."""
     features: Any
-    encoder: Any
-    metric: Metric
     scale: float
     split: str | Split
     n_jobs: int | None
@@ -151,10 +138,7 @@ class SampleVoteClassifier(CertifiedClassifier):
         self.classes_, codes, cells = read_labels(y, declared, ids)
         self.classes_inferred_ = declared is None
         self.split_, self.kind_of_samples_ = split, samples.kind
-        self.map_ = Map.of(self._chosen_map(), self.scale, samples)
-        Nearness(self.metric, self.map_.mirrored)
-        if self.metric == "cosine" and hasattr(self.map_.features, "views"):
-            raise PoisonproofError("A feature map with several views of a sample needs the metric 'euclidean'.")
+        self.map_ = Map.of(self.features, self.scale, samples)
         self._check_classes()
         self.contributors_ = {}
         arrived = self._arrived(samples, codes, cells, ids, first=True, known=known)
@@ -167,50 +151,12 @@ class SampleVoteClassifier(CertifiedClassifier):
         self.n_dropped_ = len(codes) - len(kept)
         if self.classes_inferred_ and self.n_dropped_:
             self._settle_classes()
+            self._check_classes()
         of_data = data_premises(self.classes_, declared is not None, samples, split)
         self.premises_ = (*self._own_premises(), *of_data, *table_premises(samples, split), *typed)
         self._report_dropped()
         self._see_surroundings()
         return self
-
-    def update(self, add: Any = None, remove: Any = None) -> Change:
-        """Add and remove training samples; give exactly what `fit` on the new data, with the same map, would give.
-
-        Only inferred classes keep the names that they have, and no more come once there are 1,000.
-        Nothing is trained: a voter comes or goes. Nothing of a removed sample stays in the model. A map whose units
-        were read off the training data stays as it is, as the premise says.
-
-        Parameters
-        ----------
-        add : (X, y) or (X, y, groups), optional
-            Samples to add, after the others.
-        remove : array of row numbers, or a mask over all rows, optional
-            Rows of the training data as it stands: the order of `fit`, less what was removed, and what was
-            added at its end.
-        """
-        check_is_fitted(self, "voters_")
-        self._oddities = []
-        rows = row_numbers(remove, len(self.places_))
-        added, new_classes = (None, []) if add is None else self._read_added(add)
-        staying = len(self.voters_) - int((self.places_[rows] >= 0).sum())
-        if staying + (0 if added is None else int(added.kept.sum())) == 0:
-            raise PoisonproofError("Nothing would be left to vote; at least one training sample must stay.")
-        if new_classes:  # behind the others for now; `_settle_classes` puts them in order
-            self.classes_ = class_array([*self.classes_.tolist(), *new_classes])
-        self._remove(rows)
-        if added is not None:
-            kept = np.flatnonzero(added.kept)
-            places = np.full(len(added.kept), -1, np.int64)
-            places[kept] = len(self.voters_) + np.arange(len(kept))
-            self.voters_.add(self._voters_of(added, kept))
-            self.places_ = np.concatenate([self.places_, places])
-        if self.classes_inferred_:
-            self._settle_classes()
-        self.n_dropped_ = int((self.places_ < 0).sum())
-        self._forget()
-        self._restate(() if add is None else typed_premises(add[1], add[2] if len(add) > 2 else None))
-        self._report_dropped()
-        return Change(len(rows), 0 if added is None else len(added.kept))
 
     def certify(self, X: Any) -> Certificate:
         """Prediction, runner-up, margin and radius for every sample."""
@@ -282,7 +228,7 @@ class SampleVoteClassifier(CertifiedClassifier):
         features = self.map_.features
         chosen = isinstance(features, TableFeatures) and not features.trusted
         words = features.words if isinstance(features, TableFeatures) else describe(features)
-        value = f"{words}, {self.map_.scale:g} steps per unit, {self.metric}"
+        value = f"{words}, {self.map_.scale:g} steps per unit"
         premises = [Premise("map", value, declared=False if chosen else declared_if(not is_default(features)))]
         if isinstance(features, PublicMap):
             premises.append(replace(features.premises[0], declared=declared_if(not is_default(features))))
@@ -298,27 +244,16 @@ class SampleVoteClassifier(CertifiedClassifier):
     @property
     def _rule(self) -> dict[str, Any]:
         """How nearness is measured, for what is kept or sent."""
-        return {"metric": self.metric, "steps_per_unit": self.map_.scale}
+        return {"steps_per_unit": self.map_.scale}
 
     # Reading
-
-    def _chosen_map(self) -> Any:
-        """The map that was given, by either name."""
-        if self.encoder is not None and self.features is not None:
-            raise PoisonproofError(f"Give {type(self).__name__} a map as 'features' or 'encoder', not both.")
-        return self.features if self.encoder is None else registry.encoder(self.encoder)
-
-    @property
-    def _nearness(self) -> Nearness:
-        """How distances are measured."""
-        return Nearness(self.metric, self.map_.mirrored)
 
     def _describe_test(self, X: Any) -> Described:
         """Test samples by the map; those that it cannot read are told of, and described by zeros."""
         check_is_fitted(self, "voters_")
         samples = self._read_test(X, self.split_)
         with at_most_threads(self.n_jobs):
-            described = self.map_.with_views(samples, self.map_.describe(samples))
+            described = self.map_.describe(samples)
         if not described.readable.all():
             n = int((~described.readable).sum())
             warn(f"{n} samples to be answered cannot be read by the feature map and count as zeros.")
@@ -377,62 +312,20 @@ class SampleVoteClassifier(CertifiedClassifier):
         return Arrivals(samples, described, codes, owners, kept)
 
     def _voters_of(self, arrived: Arrivals, kept: NDArray[np.int64]) -> Voters:
-        described, all_of_them = arrived.described, len(kept) == len(arrived.kept)
-        taken = slice(None) if all_of_them else kept
-        rows = Described(described.rows[taken], described.lengths[taken], described.readable[taken])
-        hashes = arrived.samples.content_hashes[taken]
-        return Voters.of(rows, arrived.codes[taken].copy(), hashes.copy(), arrived.owners[taken].copy())
-
-    # Changing
-
-    def _read_added(self, add: Any) -> tuple[Arrivals, list[Any]]:
-        """Samples to add, and labels among theirs that nobody had; nothing of the model is changed yet."""
-        if not isinstance(add, list | tuple) or len(add) not in (2, 3):
-            raise WrongTypeError(
-                f"The 'add' of update must be (X, y) or (X, y, groups). Got {type(add).__name__} instead."
-            )
-        X, y, groups = (*add, None)[:3]
-        if (groups is None) != (self.split_.kind != "group"):
-            raise PoisonproofError("Give contributor ids (groups) for all training samples or for none.")
-        samples = self._read_test(X, self.split_)
-        labels = one_by_one(y)
-        known = {cell: code for code, cell in enumerate(label_cells(self.classes_.tolist()))}
-        cells = label_cells(labels)
-        more = []
-        if self.classes_inferred_:
-            for label, cell in zip(labels, cells, strict=True):
-                if cell is not None and cell not in known and len(known) < MOST_INFERRED:
-                    known[cell] = len(known)
-                    more.append(label)
-        codes = np.array([known.get(cell, -1) for cell in cells], np.int64)
-        ids = id_cells(groups)
-        return self._arrived(samples, codes, cells, ids, first=False), more
-
-    def _remove(self, rows: NDArray[np.int64]) -> None:
-        places = self.places_[rows]
-        for source, target in self.voters_.remove(places[places >= 0]):
-            self.places_[self.places_ == source] = target
-        self.places_ = np.delete(self.places_, rows)
+        described = arrived.described
+        taken = slice(None) if len(kept) == len(arrived.kept) else kept
+        codes, owners = arrived.codes[taken].copy(), arrived.owners[taken].copy()
+        hashes = arrived.samples.content_hashes[taken].copy()
+        return Voters(described.rows[taken], described.lengths[taken], codes, hashes, owners)
 
     def _settle_classes(self) -> None:
-        """With inferred classes: those that voters have, in their order, as a fit on these samples would find them."""
-        voters, names = self.voters_, self.classes_.tolist()
-        codes, cells = voters.codes[: len(voters)], label_cells(names)
+        """With inferred classes: those that voters have, in their order."""
+        names = self.classes_.tolist()
+        codes, cells = self.voters_.codes, label_cells(names)
         held = np.flatnonzero(np.bincount(codes, minlength=len(names))).tolist()
         held.sort(key=lambda code: order_of_cell(cells[code]))
-        voters.codes[: len(voters)] = places_of(range(len(names)), held)[codes]
+        self.voters_.codes[:] = places_of(range(len(names)), held)[codes]
         self.classes_ = class_array([names[code] for code in held])
-
-    def _forget(self) -> None:
-        """Drop what was known of contributors who have no sample left."""
-        if self.contributors_:
-            held = set(np.unique(self.voters_.owners[: len(self.voters_)]).tolist())
-            self.contributors_ = {cell: number for cell, number in self.contributors_.items() if number in held}
-
-    def _restate(self, more: tuple[Premise, ...]) -> None:
-        """The premises after an update, with ``more``: classes may be others, and what was chosen stays so."""
-        premises = restated(self.premises_, more)
-        self.premises_ = tuple(replace(p, value=self.classes_.tolist()) if p.code == "classes" else p for p in premises)
 
     def _report_dropped(self) -> None:
         for oddity in self._oddities:
@@ -449,20 +342,17 @@ class SampleVoteClassifier(CertifiedClassifier):
             )
 
 
-FROM_ROWS = "rows"
-
-
 class BallotRules(SampleVoteClassifier):
     """What is near, and how large classes should be: what ballots in one map share with ballots in many."""
 
     near: float
-    class_sizes: Mapping[Any, int] | str | None
+    class_sizes: Mapping[Any, int] | None
     class_sizes_from: str | None
     sizes_: NDArray[np.int64]
     """Declared sizes in the order of the classes."""
 
     def _limit(self) -> int:
-        return self._nearness.limit(self.near, self.map_.scale)
+        return limit_of(self.near, self.map_.scale)
 
     def _check_parameters(self) -> None:
         """Refuse what the caller cannot mean, before anything is read."""
@@ -478,7 +368,7 @@ class BallotRules(SampleVoteClassifier):
                 raise PoisonproofError(f"The size of class {label!r} must be a whole number from 0 on. Got {size!r}.")
 
     def _check_near(self) -> None:
-        Nearness(self.metric).limit(self.near, 1.0)
+        limit_of(self.near, 1.0)
 
     def _declared_classes(self) -> Sequence[Any] | None:
         """The class list: as given, or the keys of the declared sizes."""
@@ -504,8 +394,6 @@ class BallotRules(SampleVoteClassifier):
         return [*super()._own_premises(), near, self._sizes_premise()]
 
     def _near_facts(self) -> dict[str, Any]:
-        if self.metric == "cosine":
-            return {"cosine": (STEPS - self._limit()) / STEPS}
         return {"distance": float(self.near), "squared_steps": int(self._limit())}
 
     def _sizes_premise(self) -> Premise:
@@ -513,10 +401,6 @@ class BallotRules(SampleVoteClassifier):
             return Premise("class-sizes", None, declared=None)
         sizes = [list(pair) for pair in zip(self.classes_.tolist(), self.sizes_.tolist(), strict=True)]
         return Premise("class-sizes", {"sizes": sizes, "source": self.class_sizes_from}, declared=True)
-
-    def _settle_classes(self) -> None:
-        super()._settle_classes()
-        self.sizes_ = np.zeros(len(self.classes_), np.int64)  # classes are inferred, so no sizes are declared
 
 
 class BallotClassifier(BallotRules):
@@ -531,19 +415,15 @@ class BallotClassifier(BallotRules):
     ----------
     features : callable, optional
         The map from samples to small whole numbers: `GlyphFeatures`,
-        `VectorFeatures`, `HashedFeatures`, `TableFeatures`, or any function of one sample that gives numbers. Without
-        one, plain numbers are rounded to 1/scale, texts and sparse rows are hashed, and tables with categories get
-        units from these rows, which is a premise (`TableFeatures.declared` avoids it).
-    encoder : Encoder or function, optional
-        The map, instead of ``features``: see `poisonproof.encoder`.
+        `VectorFeatures`, `HashedFeatures`, `TableFeatures`, an encoder (`poisonproof.encoder`), or any function of one
+        sample that gives numbers. Without one, plain numbers are rounded to 1/scale, texts and sparse rows are hashed,
+        and tables with categories get units from these rows, which is a premise (`TableFeatures.declared` avoids it).
     near : float
-        The greatest distance that counts as near, in the map's own units; with the cosine, the least cosine.
-    metric : "euclidean" or "cosine"
-    class_sizes : dict of label to size, or "rows", optional
+        The greatest distance that counts as near, in the map's own units.
+    class_sizes : dict of label to size, optional
         How many samples of each class there should be, **from outside**: public facts about the data, trusted rows.
         Its keys are the class list. Without sizes all classes count as equally large, which costs nothing on balanced
-        data and much on others. "rows" takes the sizes of the training samples themselves; they move with the poison,
-        so this *is* the one-sided form, and so is its radius.
+        data and much on others.
     class_sizes_from : str, optional
         Where the sizes come from, for the premise.
     one_sided : bool
@@ -582,8 +462,7 @@ class BallotClassifier(BallotRules):
         features: Any = None,
         *,
         near: float,
-        metric: Metric = "euclidean",
-        class_sizes: Mapping[Any, int] | str | None = None,
+        class_sizes: Mapping[Any, int] | None = None,
         class_sizes_from: str | None = None,
         one_sided: bool = False,
         classes: Sequence[Any] | None = None,
@@ -591,11 +470,9 @@ class BallotClassifier(BallotRules):
         scale: float = DEFAULT_SCALE,
         split: str | Split = "content",
         n_jobs: int | None = None,
-        encoder: Any = None,
     ) -> None:
         self.features = features
         self.near = near
-        self.metric = metric
         self.class_sizes = class_sizes
         self.class_sizes_from = class_sizes_from
         self.one_sided = one_sided
@@ -604,7 +481,6 @@ class BallotClassifier(BallotRules):
         self.scale = scale
         self.split = split
         self.n_jobs = n_jobs
-        self.encoder = encoder
 
     def ballots(self, X: Any) -> Ballots:
         """What all training samples say about every sample, ready to certify, to keep or to send."""
@@ -615,9 +491,8 @@ class BallotClassifier(BallotRules):
         test, limit = self._describe_test(X), self._limit()
         cells, n_cells, _, _ = self._cells()
         with at_most_threads(self.n_jobs):
-            near = count_cells(self.voters_, cells, n_cells, test, self._nearness, limit)
-        self_near = (self._nearness.own(test.lengths) <= limit) & test.readable
-        return Heard(near, self_near)
+            near = count_cells(self.voters_, cells, n_cells, test, limit)
+        return Heard(near, test.readable)
 
     def _votes_of(self, heard: Heard) -> Ballots:
         """Ballots of what was heard."""
@@ -662,10 +537,10 @@ class BallotClassifier(BallotRules):
     def _cells(self) -> tuple[NDArray[np.int64], int, NDArray[np.int64], Voices | None]:
         """What is counted together: classes, or what each contributor has of each class."""
         voters, n_classes = self.voters_, len(self.classes_)
-        codes = voters.codes[: len(voters)]
+        codes = voters.codes
         if self.split_.kind != "group":
             return codes, n_classes, np.bincount(codes, minlength=n_classes).astype(np.int64), None
-        pairs = voters.owners[: len(voters)] * n_classes + codes
+        pairs = voters.owners * n_classes + codes
         held, cells, totals = np.unique(pairs, return_inverse=True, return_counts=True)
         starts = np.append(np.unique(held // n_classes, return_index=True)[1], len(held)).astype(np.int64)
         voices = Voices(int(self.voices), (held % n_classes).astype(np.int64), starts)
@@ -673,7 +548,7 @@ class BallotClassifier(BallotRules):
 
     @property
     def _one_sided(self) -> bool:
-        return bool(self.one_sided) or self.class_sizes == FROM_ROWS
+        return bool(self.one_sided)
 
     def _check_parameters(self) -> None:
         if isinstance(self.voices, bool) or not isinstance(self.voices, int | np.integer) or self.voices < 1:
@@ -682,15 +557,7 @@ class BallotClassifier(BallotRules):
             )
         if self.one_sided and isinstance(self.class_sizes, Mapping):
             raise PoisonproofError("One-sided ballots need no class sizes; leave 'class_sizes' or 'one_sided'.")
-        if self.class_sizes == FROM_ROWS:
-            self._check_near()
-        elif isinstance(self.class_sizes, str):
-            raise PoisonproofError(
-                f"The 'class_sizes' parameter must be sizes by label, or '{FROM_ROWS}'. "
-                f"Got {self.class_sizes!r} instead."
-            )
-        else:
-            super()._check_parameters()
+        super()._check_parameters()
 
     def _own_premises(self) -> list[Premise]:
         premises = super()._own_premises()
@@ -715,12 +582,8 @@ class NeighborVoteClassifier(SampleVoteClassifier):
     ----------
     features : callable, optional
         The map from samples to small whole numbers; see `BallotClassifier`.
-    encoder : Encoder or function, optional
-        The map, instead of ``features``: see `poisonproof.encoder`.
     n_neighbors : int
         How many vote: K. All samples where there are fewer.
-    metric : "euclidean" or "cosine"
-        Cosines are compared in steps of 2⁻²⁰.
     classes : sequence, optional
         The labels that may occur. The strict way. Otherwise they are read off ``y``, which is a premise, and every
         certificate reckons with one more class, without votes.
@@ -751,21 +614,17 @@ class NeighborVoteClassifier(SampleVoteClassifier):
         features: Any = None,
         *,
         n_neighbors: int,
-        metric: Metric = "euclidean",
         classes: Sequence[Any] | None = None,
         scale: float = DEFAULT_SCALE,
         split: str | Split = "content",
         n_jobs: int | None = None,
-        encoder: Any = None,
     ) -> None:
         self.features = features
         self.n_neighbors = n_neighbors
-        self.metric = metric
         self.classes = classes
         self.scale = scale
         self.split = split
         self.n_jobs = n_jobs
-        self.encoder = encoder
 
     def neighbours(self, X: Any, n_listed: int | None = None) -> Neighbours:
         """The labels of the nearest training samples of every sample, ready to certify, to keep or to send.
@@ -779,8 +638,8 @@ class NeighborVoteClassifier(SampleVoteClassifier):
         test = self._describe_test(X)
         most = max(self.n_neighbors, n_listed or 2 * self.n_neighbors)
         with at_most_threads(self.n_jobs):
-            nearest = nearest_voters(self.voters_, test, self._nearness, most, one_per_owner=self._grouped)
-        first = nearest.distances[:, 0] > self._nearness.own(test.lengths)
+            nearest = nearest_voters(self.voters_, test, most, one_per_owner=self._grouped)
+        first = nearest.distances[:, 0] > 0
         return Heard(nearest.codes.astype(vote_dtype(len(self.classes_))), first & test.readable)
 
     def _votes_of(self, heard: Heard) -> Neighbours:
@@ -810,7 +669,7 @@ class NeighborVoteClassifier(SampleVoteClassifier):
     @property
     def _n_voters(self) -> int:
         voters = self.voters_
-        return len(np.unique(voters.owners[: len(voters)])) if self._grouped else len(voters)
+        return len(np.unique(voters.owners)) if self._grouped else len(voters)
 
     def _scores(self, X: Any) -> NDArray[np.int64]:
         """Votes of each class among the K nearest; an array (n, classes)."""

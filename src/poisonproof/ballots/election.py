@@ -49,7 +49,7 @@ from poisonproof.system.progress import progress
 FORMAT = "poisonproof counts 1"
 TESTS_PER_BLOCK = 1024
 FILES = ("model.json", "voters.npz", "map.skops")
-PARAMETERS = ("near", "n_neighbors", "metric", "one_sided", "voices", "class_sizes_from")
+PARAMETERS = ("near", "n_neighbors", "one_sided", "voices", "class_sizes_from")
 log = logging.getLogger(__name__)
 
 
@@ -239,7 +239,7 @@ def _fitted(dataset: Dataset, model: SampleVoteClassifier) -> SampleVoteClassifi
 
 def voters_digest(model: SampleVoteClassifier, election: Mapping[str, Any]) -> str:
     """SHA-256 of all that counts depend on but the test samples: how votes are counted, and every voter."""
-    voters = model.voters_.whole()
+    voters = model.voters_
     digest = hashlib.sha256(
         json.dumps([election, labels_to_json(model.classes_), model.split_.as_dict()], sort_keys=True).encode()
     )

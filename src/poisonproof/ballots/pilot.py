@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.ballots.distances import Nearness, write_distances
+from poisonproof.ballots.distances import limit_of
 from poisonproof.ballots.maps import map_for
 from poisonproof.ballots.neighbor_radii import certify_order
 from poisonproof.ballots.radii import certify_counts
-from poisonproof.ballots.voters import Map, Voters, nearest_voters
+from poisonproof.ballots.voters import Map, Voters, distances_between, nearest_voters
 from poisonproof.data.dataset import Dataset
 from poisonproof.samples.labels import read_labels
 
@@ -69,24 +69,21 @@ def pilot(
         prediction = np.where(readable, radii.prediction, -1)
         return Answered(method, parameters, prediction, np.where(readable, radii.insert_remove, 0))
 
-    voters = Voters.of(
-        rows(voting), read.codes[voting], samples.content_hashes[voting], np.zeros(len(voting), np.int64)
-    )
-    test, nearness = rows(held_out), Nearness("euclidean", map_.mirrored)
+    table, test = rows(voting), rows(held_out)
+    hashes, alone = samples.content_hashes[voting], np.zeros(len(voting), np.int64)
+    voters = Voters(table.rows, table.lengths, read.codes[voting], hashes, alone)
     ks = sorted({min(math.ceil(share * attack_size), len(voting) // 2) for share in NEIGHBORS_PER_POISON})
-    nearest = nearest_voters(voters, test, nearness, 2 * ks[-1])
+    nearest = nearest_voters(voters, test, 2 * ks[-1])
     for k in ks:
         radii = certify_order(nearest.codes[:, : 2 * k], k, len(voting), n_classes, inferred=declared is None)
         yield answered("neighbours", {"n_neighbors": k}, radii)
     if declared is None:
         return
-    products = nearness.products(nearness.fed(test.rows), nearness.fed(voters.rows))
-    distances = np.empty(products.shape, np.int32)
-    write_distances(products, test.lengths, voters.lengths, False, distances)
+    distances = distances_between(test, voters)
     totals = np.bincount(voters.codes, minlength=n_classes)
     for limit in np.quantile(distances, NEAR_SHARES):
         near = float(f"{math.sqrt(limit) / map_.scale:.3g}")
-        is_near = distances <= nearness.limit(near, map_.scale)
+        is_near = distances <= limit_of(near, map_.scale)
         counts = np.stack([np.bincount(voters.codes[row], minlength=n_classes) for row in is_near])
         sizes = certify_counts(counts, totals, np.zeros(n_classes, np.int64), one_sided=False, inferred=False)
         yield answered("ballots", {"near": near}, sizes)

@@ -98,7 +98,7 @@ FIELDS: fields.Table = {
     "manifest.json": fields.but(fields.OF_A_MANIFEST, manifest=("environments", "made_in")),
     "manifest.json, settings": fields.but(fields.OF_SETTINGS, election=("k", "d", "spread_digest", "election")),
     "manifest.json, settings, election": {
-        "election": ("method", "near", "n_neighbors", "metric", "one_sided", "voices", "class_sizes", "steps_per_unit"),
+        "election": ("method", "near", "n_neighbors", "one_sided", "voices", "class_sizes", "steps_per_unit"),
         "premises": ("class_sizes_from", "map"),
     },
     "certificate.npz": fields.but(
@@ -271,7 +271,7 @@ class SampleChecks(VoterChecks):
 
     def _check_settings(self, settings: dict[str, Any], facts: dict[str, Any]) -> None:
         grouped = self.files.facts["split"]["kind"] == "group"
-        rule = {"metric": settings["metric"], "steps_per_unit": settings["steps_per_unit"]}
+        rule = {"steps_per_unit": settings["steps_per_unit"]}
         if settings["method"] != self.method:
             raise CheckFailed(
                 f"manifest.json states the method {settings['method']!r}, the certificate {self.method!r}."
@@ -281,7 +281,7 @@ class SampleChecks(VoterChecks):
             check_equal("whether contributors vote", facts["contributors"], grouped)
         else:
             sizes = settings["class_sizes"]
-            one_sided = bool(settings["one_sided"]) or sizes == "rows"
+            one_sided = bool(settings["one_sided"])
             listed = {repr(label): size for label, size in sizes} if isinstance(sizes, list) else {}
             right = [listed.get(repr(label), 0) for label in self.files.settings["classes"]]
             check_equal("the class sizes of the votes", self.counts.arrays["sizes"].tolist(), right)
@@ -394,7 +394,7 @@ class SampleChecks(VoterChecks):
         if not self.by_ballots:
             return expected | {"number-of-neighbors": (election["n_neighbors"], not by_pilot)}
         sizes: Any = election["class_sizes"]
-        if election["one_sided"] or sizes == "rows":
+        if election["one_sided"]:
             sizes = {}
         elif sizes is not None:
             sizes = {"sizes": sizes, "source": election["class_sizes_from"]}
@@ -477,10 +477,10 @@ class SampleChecks(VoterChecks):
             rows = self.rows[start : start + step]
             part = test[rows]
             if self.by_ballots:
-                answers, own = voters.near(part, cells, n_cells), voters.own_distance(part) <= voters.limit
+                answers, own = voters.near(part, cells, n_cells), np.ones(len(rows), np.bool_)
             else:
                 answers = voters.order(part, arrays["order"].shape[1])
-                own = voters.nearest(part) > voters.own_distance(part)
+                own = voters.nearest(part) > 0
             for counted, name in ((answers, self._votes_name), (own, self._own_name)):
                 wrong = np.flatnonzero((counted != arrays[name][rows]).reshape(len(rows), -1).any(axis=1))
                 if len(wrong):
@@ -608,7 +608,7 @@ def map_in_words(election: dict[str, Any]) -> str | None:
         return None
     features = map_of(record)
     words = features.words if record["name"] == "table" else describe(features)
-    return f"{words}, {election['steps_per_unit']:g} steps per unit, {election['metric']}"
+    return f"{words}, {election['steps_per_unit']:g} steps per unit"
 
 
 def voter_rows(election: dict[str, Any], classes: list[Any], data: Any, groups: Any, given: Any = None) -> VoterRows:

@@ -197,12 +197,9 @@ def by_voices(
     return Sums(p, runner_up, margin, radius, min(inserts), min(removals), radius, radius)
 
 
-# Counting votes again. Features are whole numbers, so products in double precision are exact. A squared distance is a
-# whole number; a cosine is compared in steps of 2⁻²⁰ below 1, rounded up, and where a double cannot tell which step it
-# is, whole numbers can.
+# Counting votes again. Features are whole numbers, so products in double precision are exact, and a squared distance is a
+# whole number.
 
-STEPS = 1 << 20
-FARTHEST = 2 * STEPS + 1  # a vector of zeros has no direction and is near nothing
 LONGEST_SQUARED = 1 << 24
 PRODUCTS_AT_ONCE = 1 << 24
 
@@ -222,29 +219,10 @@ class VoterRows:
     election: dict[str, Any]
     features: Any
 
-    @property
-    def mirrored(self) -> bool:
-        """Whether the second half of a vector is the first half of the mirrored sample's."""
-        return bool(getattr(self.features, "mirrored", False))
-
     def distances(self, test: NDArray[np.float64]) -> NDArray[np.int64]:
         """The distance of every voter to each of these test samples, as whole numbers."""
-        products = test @ self.rows.T
-        if self.mirrored:
-            half = test.shape[1] // 2
-            swapped = np.concatenate([test[:, half:], test[:, :half]], axis=1)
-            products = np.maximum(products, swapped @ self.rows.T)
-        whole = products.astype(np.int64)
         left, right = squares(test), squares(self.rows)
-        if self.election["metric"] == "cosine":
-            return cosine_steps(whole, left[:, None], right[None, :])
-        return left[:, None] + right[None, :] - 2 * whole
-
-    def own_distance(self, test: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The distance of each test sample to a copy of itself."""
-        if self.election["metric"] != "cosine":
-            return np.zeros(len(test), np.int64)
-        return np.where(squares(test) == 0, FARTHEST, 0)
+        return left[:, None] + right[None, :] - 2 * (test @ self.rows.T).astype(np.int64)
 
     @property
     def limit(self) -> int:
@@ -273,41 +251,14 @@ class VoterRows:
 
 
 def greatest_distance(election: dict[str, Any]) -> int:
-    """What counts as near, from the threshold that is declared: a squared distance, or steps of the cosine below 1."""
+    """What counts as near, from the threshold that is declared: a squared distance."""
     near = Fraction(float(election["near"]))
-    if election["metric"] == "cosine":
-        return STEPS - math.ceil(near * STEPS)
     return min(math.floor((near * Fraction(election["steps_per_unit"])) ** 2), 4 * LONGEST_SQUARED)
 
 
 def near_of(election: dict[str, Any]) -> dict[str, Any]:
     """What the premise about the threshold must state."""
-    limit = greatest_distance(election)
-    if election["metric"] == "cosine":
-        return {"cosine": (STEPS - limit) / STEPS}
-    return {"distance": float(election["near"]), "squared_steps": limit}
-
-
-def cosine_steps(products: NDArray[np.int64], left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many whole steps each cosine lies below 1, rounded up."""
-    squares = left * right
-    with np.errstate(divide="ignore", invalid="ignore"):
-        values = products * (STEPS / np.sqrt(squares.astype(np.float64)))
-    values = np.where(squares == 0, 0.0, values)
-    whole = np.floor(values).astype(np.int64)
-    doubtful = (np.abs(values - np.rint(values)) < 1e-5) & (squares > 0)
-    for place in zip(*np.nonzero(doubtful), strict=True):
-        whole[place] = _floor_of(int(products[place]), int(squares[place]))
-    return np.where(squares == 0, FARTHEST, STEPS - whole)
-
-
-def _floor_of(product: int, squares: int) -> int:
-    """⌊2²⁰ · product / √squares⌋, in whole numbers."""
-    scaled = product * product * STEPS * STEPS
-    root = math.isqrt(scaled // squares)
-    if product >= 0:
-        return root
-    return -root if root * root * squares == scaled else -root - 1
+    return {"distance": float(election["near"]), "squared_steps": greatest_distance(election)}
 
 
 def squares(rows: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -1,7 +1,7 @@
 """Models of samples that vote, on disk: a record, the voters as plain arrays, and the map. No pickle.
 
 The file of voters holds the features, the label and a hash of every training sample. Whoever may read the model may
-read those; deleting a sample means updating the model and writing it again.
+read those; deleting a sample means fitting without it and writing the model again.
 """
 
 from __future__ import annotations
@@ -35,15 +35,14 @@ RECORD, VOTERS, MAP = "model.json", "voters.npz", "map.skops"
 ARRAYS = ("rows", "codes", "hashes", "owners", "places")
 PLAIN = ("n_features_in_", "n_dropped_", "kind_of_samples_", "classes_inferred_")
 OF_BLOCKS = ("k", "d", "directions", "exponent", "near_share")
-PARAMETERS = ("near", "n_neighbors", "metric", "class_sizes_from", "one_sided", "voices", "scale", *OF_BLOCKS)
+PARAMETERS = ("near", "n_neighbors", "class_sizes_from", "one_sided", "voices", "scale", *OF_BLOCKS)
 
 
 def save_model(model: Any, path: str | Path) -> None:
     """Write a fitted model into a folder."""
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
-    voters = model.voters_.whole()
-    arrays = {name: getattr(voters, name) for name in ARRAYS if name != "places"}
+    arrays = {name: getattr(model.voters_, name) for name in ARRAYS if name != "places"}
     write_arrays(folder / VOTERS, arrays | {"places": model.places_}, {"format": FORMAT})
     features = model.map_.features
     write_bytes(folder / MAP, dumped(features.without_cache() if isinstance(features, PublicMap) else features))
@@ -55,7 +54,7 @@ def save_model(model: Any, path: str | Path) -> None:
             "format": FORMAT,
             "type": type(model).__name__,
             "parameters": {name: getattr(model, name) for name in PARAMETERS if name in model.get_params(deep=False)},
-            "sizes": sizes if sizes is None or isinstance(sizes, str) else model.sizes_.tolist(),
+            "sizes": None if sizes is None else model.sizes_.tolist(),
             "steps_per_unit": model.map_.scale,
             "classes": labels_to_json(model.classes_),
             "split": model.split_.as_dict(),
@@ -98,9 +97,7 @@ def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[
     classes, sizes = labels_from_json(record["classes"]), record["sizes"]
     parameters = dict(record["parameters"])
     if "near" in parameters:  # ballots, of one map or of many
-        parameters["class_sizes"] = (
-            dict(zip(classes.tolist(), sizes, strict=True)) if isinstance(sizes, list) else sizes
-        )
+        parameters["class_sizes"] = None if sizes is None else dict(zip(classes.tolist(), sizes, strict=True))
     model = cls(
         features,
         split=Split.from_dict(record["split"]),
@@ -110,19 +107,18 @@ def _model_of(record: dict[str, Any], cls: Any, folder: Path, trusted: Sequence[
     for name in PLAIN:
         setattr(model, name, record[name])
     model.classes_, model.split_ = classes, model.split
-    mirrored = bool(getattr(features, "mirrored", False))
     model.contributors_ = {cell: int(number) for cell, number in record["contributors"]}
     model.premises_ = from_records(record["premises"])
     if record["feature_names"] is not None:
         model.feature_names_in_ = np.array(record["feature_names"], object)
-    model.voters_, model.places_ = _voters(folder / VOTERS, len(classes), mirrored)
+    model.voters_, model.places_ = _voters(folder / VOTERS, len(classes))
     model.map_ = Map(features, float(record["steps_per_unit"]), model.voters_.width)
     model._check_parameters()
     model._check_classes()
     return model
 
 
-def _voters(path: Path, n_classes: int, mirrored: bool) -> tuple[Voters, Any]:
+def _voters(path: Path, n_classes: int) -> tuple[Voters, Any]:
     arrays, facts = open_arrays(path, ARRAYS)
     check_format(path, facts.get("format"), FORMAT)
     rows, codes, hashes, owners, places = (arrays[name] for name in ARRAYS)
@@ -136,7 +132,7 @@ def _voters(path: Path, n_classes: int, mirrored: bool) -> tuple[Voters, Any]:
         raise DamagedFileError(f"{path} is altered: its arrays are no voters'.")
     lengths = np.empty(len(rows), np.int64)
     for start in range(0, len(rows), 4096):
-        lengths[start : start + 4096], short = squared_lengths(rows[start : start + 4096], mirrored=mirrored)
+        lengths[start : start + 4096], short = squared_lengths(rows[start : start + 4096])
         if not short.all():
             raise DamagedFileError(f"{path} is altered: it holds features that are too long.")
-    return Voters(rows, lengths, codes, hashes, owners, len(rows)), places
+    return Voters(rows, lengths, codes, hashes, owners), places

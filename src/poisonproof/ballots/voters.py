@@ -4,8 +4,6 @@ Counting is a sum over shards of voters, in whole numbers, so no result depends 
 workers. The nearest voters stand in the order of (distance, hash of their canonical content, label): voters that agree
 in all three cast the same vote, so the order is one of content alone.
 
-Voters come and go in place: what is added goes behind the last, what is removed makes room for the last.
-
 From samples to whole numbers, through a map that somebody else may have written: what it gives is checked.
 
 A map is a function of one sample. What shows that it is not, or gives no numbers at all, is refused. What it cannot do
@@ -25,7 +23,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from poisonproof.ballots.distances import (
-    Nearness,
     count_near,
     count_near_in_runs,
     products_directly,
@@ -40,7 +37,6 @@ from poisonproof.learners.feature_maps import (
     MEASURED_ON,
     PublicMap,
     VectorFeatures,
-    ask_map,
     width_of_most,
 )
 from poisonproof.samples.batches import ONE_BY_ONE, declares
@@ -54,7 +50,6 @@ DISTANCE_BYTES = 1 << 26  # distances of a run of test samples to all voters, wh
 FEW = 4  # so many test samples are answered in integers, row by row
 DIRECT_ROWS = 4096
 WORTH_THREADS = 1 << 24  # products, some milliseconds; fewer are done before a thread has started
-SPARE = 64
 LONG_RUN = 64  # rows of one cell that stand together on average, so that it pays to count them together
 RANKING_BINS = 4096
 HASH_BITS = 37  # of a hash that fit beside a distance of 26 bits
@@ -62,40 +57,11 @@ SIGN = np.uint64(1 << 63)  # turned round, an unsigned number sorts as a signed 
 
 
 class Described(NamedTuple):
-    """Samples as whole numbers: features, squared lengths, and which samples the map could read.
-
-    ``views``: what the map says of test samples seen otherwise, an array (n, views, features), and their squared
-    lengths; a voter is as near as it is to the nearest view.
-    """
+    """Samples as whole numbers: features, squared lengths, and which samples the map could read."""
 
     rows: NDArray[Any]
     lengths: NDArray[np.int64]
     readable: NDArray[np.bool_]
-    views: NDArray[Any] | None = None
-    view_lengths: NDArray[np.int64] | None = None
-
-    def part(self, rows: slice) -> Described:
-        """Some of the samples; no copy."""
-        views = None if self.views is None else self.views[rows]
-        lengths = None if self.view_lengths is None else self.view_lengths[rows]
-        return Described(self.rows[rows], self.lengths[rows], self.readable[rows], views, lengths)
-
-    def seen(self, rows: slice) -> list[NDArray[Any]]:
-        """Some of the samples: their features, and those of every other view."""
-        views = () if self.views is None else np.moveaxis(self.views[rows], 1, 0)
-        return [self.rows[rows], *views]
-
-    def nearest_view(self, rows: slice, products: list[NDArray[np.float32]]) -> NDArray[Any]:
-        """Products, one array for each view, as if the nearest view of a sample were as long as the sample.
-
-        Squared distances are lengths less twice these; halves of whole numbers, exact in double precision.
-        """
-        if self.view_lengths is None:
-            return products[0]
-        best = products[0].astype(np.float64)
-        for view, more in enumerate(products[1:]):
-            np.maximum(best, more + (self.lengths[rows] - self.view_lengths[rows, view])[:, None] / 2, out=best)
-        return best
 
 
 class Known(NamedTuple):
@@ -116,127 +82,58 @@ class Nearest(NamedTuple):
     codes: NDArray[np.int64]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Voters:
-    """A growing and shrinking table of voters; the arrays may have room for more than ``count``.
-
-    ``cells``: what is counted together; the class, or a contributor's samples of one class. ``owners``: contributors,
-    all 0 where there are none.
-    """
+    """A table of voters. ``owners``: contributors, all 0 where there are none."""
 
     rows: NDArray[Any]
     lengths: NDArray[np.int64]
     codes: NDArray[np.int64]
     hashes: NDArray[np.uint64]
     owners: NDArray[np.int64]
-    count: int
-
-    @classmethod
-    def of(
-        cls,
-        described: Described,
-        codes: NDArray[np.int64],
-        hashes: NDArray[np.uint64],
-        owners: NDArray[np.int64],
-    ) -> Voters:
-        """The voters with these features."""
-        return cls(described.rows, described.lengths, codes, hashes, owners, len(codes))
 
     def __len__(self) -> int:
-        return self.count
+        return len(self.codes)
 
     @property
     def width(self) -> int:
         """Features of a voter."""
         return int(self.rows.shape[1])
 
-    def part(self, start: int, stop: int) -> Voters:
-        """Some of the voters, as a shard; no copy."""
-        rows = slice(start, stop)
-        arrays = (self.rows[rows], self.lengths[rows], self.codes[rows], self.hashes[rows], self.owners[rows])
-        return Voters(*arrays, stop - start)
-
-    def whole(self) -> Voters:
-        """All of the voters, without the room for more."""
-        return self.part(0, self.count)
-
-    def add(self, more: Voters) -> None:
-        """Take voters in, behind the last."""
-        if more.width != self.width:
-            raise PoisonproofError(f"The voters have {self.width} features, the added ones {more.width}.")
-        total = self.count + more.count
-        wider = np.promote_types(self.rows.dtype, more.rows.dtype)
-        if total > len(self.rows) or wider != self.rows.dtype:
-            room = max(total + SPARE, int(total * 1.1))
-            for name in ("rows", "lengths", "codes", "hashes", "owners"):
-                old = getattr(self, name)
-                new = np.empty((room, *old.shape[1:]), wider if name == "rows" else old.dtype)
-                new[: self.count] = old[: self.count]
-                setattr(self, name, new)
-        for name in ("rows", "lengths", "codes", "hashes", "owners"):
-            getattr(self, name)[self.count : total] = getattr(more, name)[: more.count]
-        self.count = total
-
-    def remove(self, places: NDArray[np.int64]) -> list[tuple[int, int]]:
-        """Let voters go; nothing of them stays. Which others moved, as (from, to) in this order."""
-        moved = []
-        for place in sorted(places.tolist(), reverse=True):
-            last = self.count - 1
-            for name in ("rows", "lengths", "codes", "hashes", "owners"):
-                array = getattr(self, name)
-                array[place] = array[last]
-                array[last] = 0
-            if place != last:
-                moved.append((last, place))
-            self.count = last
-        return moved
-
 
 def count_cells(
-    voters: Voters, cells: NDArray[np.int64], n_cells: int, test: Described, nearness: Nearness, limit: int
+    voters: Voters, cells: NDArray[np.int64], n_cells: int, test: Described, limit: int
 ) -> NDArray[np.int64]:
     """How many voters of each cell are within the limit of each test sample: an array (n_test, n_cells)."""
     n_test, n_rows = len(test.rows), len(voters)
     shards = _shards(n_rows, n_test)
     counts = np.zeros((len(shards), n_test, n_cells), np.int64)
-    in_runs = not nearness.cosine and LONG_RUN * np.count_nonzero(np.diff(cells[:n_rows])) < n_rows
+    in_runs = LONG_RUN * np.count_nonzero(np.diff(cells)) < n_rows
+    count_them = count_near_in_runs if in_runs else count_near
 
     def count(shard: int, tests: slice, rows: slice, products: NDArray[np.float32]) -> None:
-        if in_runs:
-            sizes = test.lengths[tests], voters.lengths[rows]
-            count_near_in_runs(products, *sizes, limit, cells[rows], counts[shard, tests])
-            return
-        count_near(
-            products,
-            test.lengths[tests],
-            voters.lengths[rows],
-            nearness.cosine,
-            limit,
-            cells[rows],
-            counts[shard, tests],
-        )
+        sizes = test.lengths[tests], voters.lengths[rows]
+        count_them(products, *sizes, limit, cells[rows], counts[shard, tests])
 
-    _each_block(voters, test, nearness, shards, count)
+    _each_block(voters, test, shards, count)
     return counts.sum(axis=0)
 
 
-def nearest_voters(
-    voters: Voters, test: Described, nearness: Nearness, most: int, *, one_per_owner: bool = False
-) -> Nearest:
+def nearest_voters(voters: Voters, test: Described, most: int, *, one_per_owner: bool = False) -> Nearest:
     """The nearest voters, at most so many, of every test sample; with ``one_per_owner`` each contributor's nearest.
 
     A run of test samples at a time, so that their distances to all voters take a fixed amount of memory.
     """
     n_test, n_rows = len(test.rows), len(voters)
-    n_owners = int(voters.owners[:n_rows].max(initial=-1)) + 1 if one_per_owner else 0
-    most = min(most, len(np.unique(voters.owners[:n_rows])) if one_per_owner else n_rows)
+    n_owners = int(voters.owners.max(initial=-1)) + 1 if one_per_owner else 0
+    most = min(most, len(np.unique(voters.owners)) if one_per_owner else n_rows)
     nearest = Nearest(
         np.empty((n_test, most), np.int32), np.empty((n_test, most), np.uint64), np.empty((n_test, most), np.int64)
     )
     run = max(FEW, DISTANCE_BYTES // (4 * max(1, n_rows)))
     for start in range(0, n_test, run):
         run_of_tests = slice(start, min(start + run, n_test))
-        few = test.part(run_of_tests)
+        few = Described(test.rows[run_of_tests], test.lengths[run_of_tests], test.readable[run_of_tests])
         distances = np.empty((len(few.rows), n_rows), np.int32)
 
         def write(
@@ -248,9 +145,9 @@ def nearest_voters(
             distances: NDArray[np.int32] = distances,
         ) -> None:
             out = distances[tests, rows]
-            write_distances(products, few.lengths[tests], voters.lengths[rows], nearness.cosine, out)
+            write_distances(products, few.lengths[tests], voters.lengths[rows], out)
 
-        _each_block(voters, few, nearness, _shards(n_rows, len(few.rows)), write)
+        _each_block(voters, few, _shards(n_rows, len(few.rows)), write)
         parts = [array[run_of_tests] for array in nearest]
 
         def select(
@@ -258,10 +155,18 @@ def nearest_voters(
         ) -> None:
             several = distances[first:last]
             chosen = [part[first:last] for part in parts]
-            _select(several, voters.hashes[:n_rows], voters.codes[:n_rows], voters.owners[:n_rows], n_owners, *chosen)
+            _select(several, voters.hashes, voters.codes, voters.owners, n_owners, *chosen)
 
         in_threads(len(few.rows), 16, select)
     return nearest
+
+
+def distances_between(test: Described, voters: Voters) -> NDArray[np.int32]:
+    """The squared distance of every voter to each test sample, all at once; an array (n_test, n_voters)."""
+    out = np.empty((len(test.rows), len(voters)), np.int32)
+    products = np.matmul(test.rows.astype(np.float32), voters.rows.astype(np.float32).T)
+    write_distances(products, test.lengths, voters.lengths, out)
+    return out
 
 
 def _shards(n_rows: int, n_test: int) -> list[slice]:
@@ -271,13 +176,13 @@ def _shards(n_rows: int, n_test: int) -> list[slice]:
     return [slice(int(start), int(stop)) for start, stop in pairwise(edges)]
 
 
-def _each_block(voters: Voters, test: Described, nearness: Nearness, shards: list[slice], use: Any) -> None:
+def _each_block(voters: Voters, test: Described, shards: list[slice], use: Any) -> None:
     """Call ``use(shard, tests, rows, products)`` on every block of products, in threads."""
     n_test = len(test.rows)
     if n_test == 0 or len(voters) == 0:
         return
     if n_test <= FEW:
-        _each_row(voters, test, nearness, shards, use)
+        _each_row(voters, test, shards, use)
         return
     block = max(64, NUMBERS_PER_BLOCK // max(1, voters.width))
     runs = range(0, n_test, TESTS_AT_ONCE)
@@ -286,31 +191,29 @@ def _each_block(voters: Voters, test: Described, nearness: Nearness, shards: lis
     def work(first: int, last: int) -> None:
         for shard, start in tasks[first:last]:
             tests = slice(start, min(start + TESTS_AT_ONCE, n_test))
-            fed = [nearness.fed(rows) for rows in test.seen(tests)]
+            fed = test.rows[tests].astype(np.float32)
             for at in range(shards[shard].start, shards[shard].stop, block):
                 rows = slice(at, min(at + block, shards[shard].stop))
-                fed_voters = nearness.fed(voters.rows[rows])
-                use(shard, tests, rows, test.nearest_view(tests, [nearness.products(view, fed_voters) for view in fed]))
+                use(shard, tests, rows, np.matmul(fed, voters.rows[rows].astype(np.float32).T))
 
     with one_linear_algebra_thread():
         in_threads(len(tasks), 1, work)
 
 
-def _each_row(voters: Voters, test: Described, nearness: Nearness, shards: list[slice], use: Any) -> None:
+def _each_row(voters: Voters, test: Described, shards: list[slice], use: Any) -> None:
     everyone = slice(0, len(test.rows))
-    views = [np.ascontiguousarray(rows, dtype=np.int16) for rows in test.seen(everyone)]
+    tests = np.ascontiguousarray(test.rows, dtype=np.int16)
 
     def work(first: int, last: int) -> None:
         for shard in range(first, last):
             for at in range(shards[shard].start, shards[shard].stop, DIRECT_ROWS):
                 rows = slice(at, min(at + DIRECT_ROWS, shards[shard].stop))
-                products = [np.empty((len(view), rows.stop - rows.start), np.float32) for view in views]
-                for view, out in zip(views, products, strict=True):
-                    for t in range(len(view)):
-                        products_directly(voters.rows[rows], view[t], nearness.mirrored, out[t])
-                use(shard, everyone, rows, test.nearest_view(everyone, products))
+                products = np.empty((len(tests), rows.stop - rows.start), np.float32)
+                for t in range(len(tests)):
+                    products_directly(voters.rows[rows], tests[t], products[t])
+                use(shard, everyone, rows, products)
 
-    small = sum(map(len, views)) * len(voters) * voters.width < WORTH_THREADS
+    small = len(tests) * len(voters) * voters.width < WORTH_THREADS
     in_threads(len(shards), 1, work, 1 if small else -1)
 
 
@@ -435,8 +338,8 @@ WHOLE = np.iinfo(np.int16)
 
 @dataclass(frozen=True)
 class Map:
-    """A feature map with what it leaves open decided: steps per unit, whether vectors carry their mirror image, and how
-    many numbers stand for a sample; ``measured_by`` says in words which samples gave that, where nobody declares it.
+    """A feature map with what it leaves open decided: steps per unit, and how many numbers stand for a sample;
+    ``measured_by`` says in words which samples gave that, where nobody declares it.
     """
 
     features: Callable[[Any], Any]
@@ -464,11 +367,6 @@ class Map:
             )
         return cls(features, float(getattr(features, "scale", scale)), 0)._measured(samples)
 
-    @property
-    def mirrored(self) -> bool:
-        """Whether the second half of a vector is the first half of the mirrored sample's."""
-        return bool(getattr(self.features, "mirrored", False))
-
     def describe(self, samples: Samples, rows: NDArray[np.int64] | None = None, *, twice: bool = False) -> Described:
         """The features of these samples; with ``twice`` some are asked for again, in other company.
 
@@ -483,9 +381,7 @@ class Map:
             given, readable[at] = self._rows(samples, rows[at], errors)
             whole = whole.astype(np.result_type(whole, given), copy=False)
             whole[at] = given
-        if self.mirrored and self.width % 2:
-            raise PoisonproofError(f"Mirrored features need an even number of them. Got {self.width}.")
-        lengths, short = _lengths(whole, self.mirrored)
+        lengths, short = _lengths(whole)
         readable &= short
         if not readable.all():
             whole[~readable], lengths[~readable] = 0, 0
@@ -505,31 +401,7 @@ class Map:
         rows[old], readable = kept, np.ones(len(samples), np.bool_)
         if new is not None:
             rows[~old], readable[~old] = new.rows, new.readable
-        return Described(rows, squared_lengths(rows, mirrored=self.mirrored)[0], readable)
-
-    def with_views(self, samples: Samples, described: Described) -> Described:
-        """Test samples with what the map says of their other views, if it has any."""
-        if not hasattr(self.features, "views"):
-            return described
-        rows = np.flatnonzero(described.readable)
-        pieces = [self._views(samples, rows[at : at + AT_ONCE]) for at in range(0, len(rows), AT_ONCE)]
-        n_views = pieces[0].shape[1] if pieces else 0
-        views = np.zeros((len(samples), n_views, described.rows.shape[1]), np.int16)
-        if pieces:
-            views[rows] = np.concatenate(pieces)
-        lengths, short = _lengths(views.reshape(-1, views.shape[2]), self.mirrored)
-        if not short.all():
-            raise PoisonproofError(f"The feature map gave a view longer than {LONGEST} steps; choose a smaller scale.")
-        return described._replace(views=views, view_lengths=lengths.reshape(views.shape[:2]))
-
-    def _views(self, samples: Samples, rows: NDArray[np.int64]) -> NDArray[np.int16]:
-        given = ask_map(self.features, samples.take(rows), "views")
-        if given.ndim != 3 or len(given) != len(rows) or given.dtype not in (np.int8, np.int16):
-            raise PoisonproofError(
-                f"The views of a feature map must be whole numbers, (n, views, features). Got {given.dtype} of shape "
-                f"{given.shape}."
-            )
-        return given.astype(np.int16)
+        return Described(rows, squared_lengths(rows)[0], readable)
 
     @property
     def _at_once(self) -> int:
@@ -643,9 +515,9 @@ def _plain(samples: Samples, scale: float) -> Any:
     return VectorFeatures(scale=scale) if samples.kind in ("numbers", "tables") else HashedFeatures()
 
 
-def _lengths(rows: NDArray[Any], mirrored: bool) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _lengths(rows: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     lengths, short = np.empty(len(rows), np.int64), np.empty(len(rows), np.bool_)
     for start in range(0, len(rows), AT_ONCE):
         batch = slice(start, start + AT_ONCE)
-        lengths[batch], short[batch] = squared_lengths(rows[batch], mirrored=mirrored)
+        lengths[batch], short[batch] = squared_lengths(rows[batch])
     return lengths, short

@@ -27,7 +27,7 @@ EXAMPLES = (
 
 
 OF_VOTERS = (
-    *("near", "n_neighbors", "metric", "class_sizes", "class_sizes_from", "one_sided", "voices"),
+    *("near", "n_neighbors", "class_sizes", "class_sizes_from", "one_sided", "voices"),
     *("features", "unit", "units"),
 )
 
@@ -127,8 +127,6 @@ def _voting(
             raise PoisonproofError(f"{option} is of the row '{rows_of[0]}', which is not among --rows.")
         if option in VoterOptions.OF_BALLOTS and voters.near is None:
             raise PoisonproofError(f"{option} goes with --near; a pilot of ballots tries plain ones only.")
-    if voters.metric is not None and all(value is None for value in parameters.values()):
-        raise PoisonproofError("--metric needs --near or --n-neighbors: a pilot tries the metric 'euclidean' only.")
     models = {}
     for method in (method for method, value in parameters.items() if value is not None):
         plain: Any = {name: VoterOptions.__dataclass_fields__[name].default for name in VoterOptions.not_of(method)}

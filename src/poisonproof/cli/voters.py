@@ -46,22 +46,12 @@ class VoterOptions:
         float | None,
         typer.Option(
             "--near",
-            help="Ballots: the greatest distance that counts as near, in units of the map; the least cosine with "
-            "`--metric cosine`.",
+            help="Ballots: the greatest distance that counts as near, in units of the map.",
             rich_help_panel=PANEL,
         ),
     ] = None
     n_neighbors: Annotated[
         int | None, typer.Option("--n-neighbors", help="Neighbours: how many vote.", rich_help_panel=PANEL)
-    ] = None
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            "--metric",
-            autocompletion=completion.one_of("euclidean", "cosine"),
-            help="`euclidean` (unless you say otherwise) or `cosine`.",
-            rich_help_panel=PANEL,
-        ),
     ] = None
     class_sizes: Annotated[
         str | None,
@@ -161,7 +151,6 @@ def voting_samples(
     near, n_neighbors = voters.near, voters.n_neighbors
     features = map_of_options(voters, dataset, learner, encoder)
     common: dict[str, Any] = {
-        "metric": voters.metric or "euclidean",
         "split": Split("content" if dataset.train.groups is None else "group", dataset.dtype, dataset.n_features),
         "classes": None if dataset.classes is None else dataset.classes.tolist(),
         "n_jobs": n_jobs,
@@ -172,9 +161,9 @@ def voting_samples(
     if voters.voices is not None and dataset.train.groups is None:
         raise PoisonproofError("--voices are those of contributors; give --group-column too.")
     sizes = None if voters.class_sizes is None else class_sizes(voters.class_sizes, dataset)
-    if voters.class_sizes_from is not None and not isinstance(sizes, dict):
+    if voters.class_sizes_from is not None and sizes is None:
         raise PoisonproofError("--class-sizes-from says where declared sizes come from; give --class-sizes too.")
-    if isinstance(sizes, dict):
+    if sizes is not None:
         common["classes"] = None  # they are the keys
     return BallotClassifier(
         features,
@@ -207,12 +196,10 @@ def map_of_options(voters: VoterOptions, dataset: Dataset, learner: str | None, 
     return encoding.encoder_of(str(encoder))
 
 
-def class_sizes(text: str, dataset: Dataset) -> dict[Any, int] | str:
-    """The sizes of `--class-sizes`, by label; "rows" stays what it is."""
+def class_sizes(text: str, dataset: Dataset) -> dict[Any, int]:
+    """The sizes of `--class-sizes`, by label."""
     from poisonproof.samples.labels import label_cell, one_by_one
 
-    if text == "rows":
-        return text
     given = named_values("--class-sizes", text)
     labels = one_by_one(dataset.train.labels if dataset.classes is None else dataset.classes)
     known = {label_cell(label): label for label in labels}
