@@ -253,10 +253,10 @@ class BlockBallotClassifier(BallotRules):
                 f"The 'near_share' parameter must be a number above 0 and at most 1. Got {share!r} instead."
             )
 
-    def _near_in_words(self) -> str:
+    def _near_premise(self) -> Premise:
         if self.near_share is None:
-            return super()._near_in_words()
-        return f"as near as {self.near_share:g} of a member's own samples, for each x"
+            return super()._near_premise()
+        return Premise("near", f"as near as {self.near_share:g} of a member's own samples, for each x", declared=True)
 
     def _split_for(self, groups: Any) -> Split:
         split = Split.of(self.split)

@@ -100,6 +100,8 @@ def _classes(labels: Any) -> str:
 
 
 def _near(value: Any) -> str:
+    if isinstance(value, str):
+        return value  # a rule of a classifier of one's own
     return f"distance ≤ {value['distance']:g}, squared ≤ {value['squared_steps']} steps"
 
 

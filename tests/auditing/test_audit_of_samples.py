@@ -111,8 +111,8 @@ def test_features_are_known_by_content_not_by_its_hash():
     X, y = np.vstack([poison, clean]), np.r_[0, rng.integers(0, 2, 30)]
     model = BallotClassifier(VectorFeatures(scale=16.0), near=1.0, classes=[0, 1], scale=16.0)
     fitted = model.fit(X, y)
-    rows = fitted.voters_.whole().rows.copy()
+    rows = fitted.voters_.rows.copy()
     before = features_known(BallotClassifier(**model.get_params(deep=False)).fit(X[1:], y[1:]), X[1:])
     for known in (features_known(fitted, X), before):
         again = BallotClassifier(**model.get_params(deep=False))._fit(X, y, None, known)
-        np.testing.assert_array_equal(again.voters_.whole().rows, rows)
+        np.testing.assert_array_equal(again.voters_.rows, rows)

@@ -390,11 +390,10 @@ class BallotRules(SampleVoteClassifier):
 
     def _own_premises(self) -> list[Premise]:
         """Map, threshold, class sizes."""
-        near = Premise("near", self._near_facts(), declared=True)
-        return [*super()._own_premises(), near, self._sizes_premise()]
+        return [*super()._own_premises(), self._near_premise(), self._sizes_premise()]
 
-    def _near_facts(self) -> dict[str, Any]:
-        return {"distance": float(self.near), "squared_steps": int(self._limit())}
+    def _near_premise(self) -> Premise:
+        return Premise("near", {"distance": float(self.near), "squared_steps": int(self._limit())}, declared=True)
 
     def _sizes_premise(self) -> Premise:
         if not self.sizes_.any():
