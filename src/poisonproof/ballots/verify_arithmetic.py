@@ -197,8 +197,8 @@ def by_voices(
     return Sums(p, runner_up, margin, radius, min(inserts), min(removals), radius, radius)
 
 
-# Counting votes again. Features are whole numbers, so products in double precision are exact, and a squared distance is a
-# whole number.
+# Counting votes again. Features are whole numbers, so products in double precision are exact, and a squared distance is
+# a whole number.
 
 LONGEST_SQUARED = 1 << 24
 PRODUCTS_AT_ONCE = 1 << 24
