@@ -537,10 +537,7 @@ class EnsembleChecks(VoterChecks):
 
     def encoder(self) -> str:
         """The weights of the encoder at hand, and some embeddings that were saved."""
-        ensemble = self.ensemble
-        from poisonproof.verification.encoded import encoder
-
-        return encoder(ensemble, self.given.seed)
+        return str(self.ensemble.check_encoder())
 
     def _check_saved(self, wanted: bool) -> None:
         if self.files.model is None:

@@ -18,23 +18,30 @@ from poisonproof import registry
 from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
 from poisonproof.core.votes import labels_from_json
+from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.estimators.prepared import Prepared, prepare
-from poisonproof.learners.inspection import describe, fitted_parts
+from poisonproof.learners.feature_maps import WIDTH
+from poisonproof.learners.inspection import describe, fitted_parts, public_map_of
 from poisonproof.learners.presets import preset
 from poisonproof.premises import PremiseWarning
 from poisonproof.samples.kinds import Samples
+from poisonproof.system.archives import map_npy
 from poisonproof.system.machine import environment
 from poisonproof.system.progress import watched
 from poisonproof.training.engine import Fitted, engine_named, engine_of
 from poisonproof.training.member_files import ESTIMATOR, UntrustedTypesError, load_state, types_of
+from poisonproof.training.pooled import FEATURES
 from poisonproof.training.source import with_shared_texts
+from poisonproof.verification import claims
 from poisonproof.verification.checks import sample_rows
-from poisonproof.verification.files import MODEL, RunFiles, same
+from poisonproof.verification.files import MODEL, RunFiles, same, short
 from poisonproof.verification.verdict import CheckFailed, CheckSkipped, Finding, detection
 
 if TYPE_CHECKING:
     from poisonproof.verification.ensemble import EnsembleChecks
+
+ENCODED_ROWS = 20  # how many saved embeddings are computed again
 
 
 class SavedEnsemble:
@@ -207,6 +214,42 @@ class SavedEnsemble:
         if fitted_parts(self.learner):
             words += " (with a part of the learner that arrived fitted: what it was fitted on is the maker's word)"
         return Finding(f"{words}; {chance.words}.", {"base_classifiers": chosen, **chance.details})
+
+    def check_encoder(self) -> str:
+        """The encoder at hand is the one that the premises name, and its weights have the digest that they state.
+
+        Of embeddings that were kept with base classifiers, some drawn at random are computed again, to the bit.
+        """
+        at_hand = None if public_map_of(self.learner) is None else public_map_of(self.prepared.data.learner)
+        stated = claims.values(self.files.facts, "encoder", WIDTH)
+        if at_hand is None:
+            raise CheckFailed("the premises name an encoder, but the learner has none.")
+        here = [premise.value for premise in at_hand.premises]
+        if not same(here, stated):
+            raise CheckFailed(f"the encoder at hand is {short(here)}, but the premises name {short(stated)}.")
+        try:
+            at_hand.runtime()
+        except ImportError as error:
+            raise CheckSkipped(str(error)) from None
+        except PoisonproofError as error:
+            raise CheckFailed(str(error)) from None
+        digests = " and ".join(f"{digest[:16]}…" for digest in at_hand.weights.split(" and "))
+        words = f"the weights have the SHA-256 on record, {digests}"
+        kept = self.files.folder / "models" / FEATURES if self.files.folder else None
+        if kept is None or not kept.exists():
+            return f"{words}; no embeddings were kept."
+        rows, samples = map_npy(kept), self.prepared.source.samples
+        if len(rows) != len(samples):
+            raise CheckFailed(f"{kept.name} holds {len(rows)} embeddings of {len(samples)} training samples.")
+        chosen = np.sort(sample_rows(len(rows), min(ENCODED_ROWS, len(rows)), self.given.seed, 4))
+        again = at_hand(samples.take(chosen))[:, 0]
+        differing = int((again != rows[chosen]).any(axis=1).sum())
+        if differing:
+            raise CheckFailed(
+                f"{differing} of {len(chosen)} training samples, encoded again, have other embeddings than "
+                f"{kept.name}{other_environment(self.files)}."
+            )
+        return f"{words}; {len(chosen)} of {len(rows)} embeddings, drawn at random and computed again, are as kept."
 
 
 def _differing(answers: NDArray[Any], stated: NDArray[Any]) -> NDArray[np.int64]:
