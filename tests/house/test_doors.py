@@ -118,6 +118,8 @@ KNOWN = [
     ("array float64, contributors", "group: missing"),
     ("sparse csr", "entries: signalling NaN"),
     ("sparse coo", "entries: twice"),
+    ("sparse csr", "entries: beyond"),
+    ("sparse coo, bytes, in parts", "entries: only beyond"),
     ("list of lists", "cell a: a text"),
     ("list of lists", "cell a: a list"),
     ("array of objects", "cell b: Decimal signalling NaN"),

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from typer.testing import CliRunner
 
 from poisonproof import (
+    BallotClassifier,
     FiniteAggregationClassifier,
     PremiseWarning,
     Split,
@@ -27,7 +28,9 @@ from poisonproof.examples import write_example
 from poisonproof.runs.run import run
 from poisonproof.samples.convert import to_samples
 from poisonproof.samples.schema import TableSchema
+from poisonproof.system.files import read_record
 from poisonproof.verification import content
+from refused import refused
 
 ROLES = {"age": "number", "visits": "number", "ward": "category", "note": "text"}
 CLASSES = ["ill", "well"]
@@ -191,9 +194,17 @@ def test_a_schema_is_a_table_schema():
 
 def test_runs_updates_and_audits_go_by_the_schema(tmp_path):
     X, y, _ = by_pandas(written(tmp_path / "poisoned.csv", POISONS["a number that is none"]))
-    dataset = Dataset.of("wards", X, y.to_numpy(), X[:30], y[:30].to_numpy(), np.array(CLASSES))
+    given = ("wards", X, y, X[:30], y[:30].to_numpy(), np.array(CLASSES))
+    for another in (model(schema=ROLES), BallotClassifier(near=1.0, split=Split(schema=ROLES))):
+        with refused("dataset.another-schema"):
+            run(Dataset.of(*given), another, tmp_path / "another")
+    dataset = Dataset.of(*given, schema=Split(schema=ROLES).schema)
     with pytest.warns(PremiseWarning, match="cannot be read"):
         run(dataset, model(schema=ROLES), tmp_path / "run")
+    stated = {
+        record["code"]: record["declared"] for record in read_record(tmp_path / "run" / "manifest.json")["premises"]
+    }
+    assert (stated["schema"], stated["label-types"]) == (True, False)
     verdict = verify(tmp_path / "run", data=dataset, retrain=2)
     assert verdict.failed == (), str(verdict)
     with pytest.warns(PremiseWarning, match="cannot be read"):

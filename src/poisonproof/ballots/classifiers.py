@@ -31,7 +31,6 @@ from poisonproof.estimators.base import (
     left_out_words,
     outline,
     table_premises,
-    typed_premises,
     warn,
 )
 from poisonproof.estimators.surroundings import seen_around
@@ -48,6 +47,7 @@ from poisonproof.samples.labels import (
     label_cells,
     places_of,
     read_labels,
+    typed_premises,
 )
 from poisonproof.system.determinism import at_most_threads
 

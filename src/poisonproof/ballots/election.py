@@ -227,7 +227,9 @@ def _fitted(dataset: Dataset, model: SampleVoteClassifier) -> SampleVoteClassifi
     Of the rule of the vote the data set says only who chose it: its words are the classifier's.
     """
     fitted: SampleVoteClassifier = type(model)(**model.get_params(deep=False))
-    samples: Samples = split_of(model).samples(dataset.train.samples)
+    split = split_of(model)
+    dataset.check_schema(split.schema)
+    samples: Samples = split.samples(dataset.train.samples)
     fitted.fit(samples, dataset.train.labels, dataset.train.groups)
     premises = {premise.code: premise for premise in fitted.premises_}
     for premise in dataset.premises:

@@ -16,7 +16,7 @@ from poisonproof.samples.cells import cell_codes
 from poisonproof.samples.convert import to_samples
 from poisonproof.samples.hashing import hash_numbers
 from poisonproof.samples.kinds import NumberSamples, Samples, SparseSamples, concat
-from poisonproof.samples.labels import class_array, label_cells, label_digests, one_by_one
+from poisonproof.samples.labels import class_array, label_cells, label_digests, one_by_one, typed_premises
 from poisonproof.samples.schema import Schema, TableSchema
 from poisonproof.system.files import sha256_of_array
 
@@ -249,8 +249,18 @@ class Dataset:
         def listed(given: Any) -> Any:
             return given if given is None or isinstance(given, np.ndarray) else class_array(one_by_one(given))
 
-        train = LabelledSamples(read(X), listed(y), listed(groups))
-        return cls(name, train, LabelledSamples(read(X_test), listed(y_test)), classes, schema)
+        train, test = LabelledSamples(read(X), listed(y), listed(groups)), LabelledSamples(read(X_test), listed(y_test))
+        tested = () if schema is None else (Premise("test-samples", "given by themselves", declared=True),)
+        return cls(name, train, test, classes, schema, (*typed_premises(y, groups), *tested))
+
+    def check_schema(self, schema: TableSchema | None) -> None:
+        """Refuse a model whose schema did not read these samples, for it would be a premise about others."""
+        if schema is not None and schema != self.schema:
+            raise PoisonproofError(
+                "The schema of the model's split is not the one by which the data set was read; give that to "
+                "Dataset.of(..., schema=…).",
+                code="dataset.another-schema",
+            )
 
     @property
     def dtype(self) -> str:

@@ -26,9 +26,18 @@ from poisonproof.learners.presets import HEAD, preset
 from poisonproof.learners.table import TableClassifier
 from poisonproof.premises import Premise, PremiseWarning, declared_if
 from poisonproof.samples.columns import Column
-from poisonproof.samples.frames import as_frame, is_arrow_column, is_frame
+from poisonproof.samples.frames import as_frame, is_frame
 from poisonproof.samples.kinds import Samples, TableSamples, TextSamples
-from poisonproof.samples.labels import LONGEST_LABEL, Cell, id_cells, label_cells, one_by_one, places_of, read_labels
+from poisonproof.samples.labels import (
+    LONGEST_LABEL,
+    Cell,
+    id_cells,
+    label_cells,
+    one_by_one,
+    places_of,
+    read_labels,
+    typed_premises,
+)
 from poisonproof.samples.schema import WORDS_OF_A_TEXT
 from poisonproof.system.machine import is_a
 
@@ -345,15 +354,6 @@ def table_premises(samples: Samples, split: Split) -> list[Premise]:
 
 def _by_schema(split: Split) -> bool:
     return split.schema is not None and not split.schema.guessed
-
-
-def typed_premises(labels: Any, ids: Any) -> tuple[Premise, ...]:
-    """That another library decided on the type of a column of labels or ids, which one odd cell can change for all."""
-    return tuple(
-        Premise(code, "types were decided by whoever read this column", declared=False)
-        for code, column in (("label-types", labels), ("contributor-ids", ids))
-        if is_arrow_column(column) or (hasattr(column, "astype") and not isinstance(column, np.ndarray))
-    )
 
 
 def _schema_premise(samples: TableSamples, split: Split) -> Premise:

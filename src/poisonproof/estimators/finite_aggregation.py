@@ -18,13 +18,13 @@ from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
 from poisonproof.core.votes import Votes
 from poisonproof.errors import PoisonproofError, WrongTypeError
-from poisonproof.estimators.base import EnsembleClassifier, typed_premises, warn
+from poisonproof.estimators.base import EnsembleClassifier, warn
 from poisonproof.estimators.prepared import DEFAULT_D, DEFAULT_K, Prepared, prepare, votes_of
 from poisonproof.estimators.surroundings import BEFORE
 from poisonproof.premises import Premise
 from poisonproof.samples.convert import count_rows, join_rows, row_numbers, take_rows
 from poisonproof.samples.frames import as_frame, as_values
-from poisonproof.samples.labels import one_by_one
+from poisonproof.samples.labels import one_by_one, typed_premises
 from poisonproof.training.engine import Earlier, engine_of
 from poisonproof.training.members import FittedMembers
 

@@ -182,7 +182,9 @@ def prepare_dataset(model: Any, dataset: Dataset) -> Prepared:
     """The same on a data set, whose samples are put into canonical form once, whoever asks for them."""
     if isinstance(dataset, StoredDataset):
         return prepare_stored(model, dataset).with_premises(dataset.premises)
-    X = split_of(model).samples(dataset.train.samples)
+    split = split_of(model)
+    dataset.check_schema(split.schema)
+    X = split.samples(dataset.train.samples)
     return prepare(model, X, dataset.train.labels, dataset.train.groups).with_premises(dataset.premises)
 
 

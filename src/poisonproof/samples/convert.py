@@ -294,7 +294,7 @@ def take_rows(X: Any, rows: Any) -> Any:
 
 
 def join_rows(X: Any, more: Any) -> Any:
-    """The rows of ``X`` followed by those of ``more``, which must be of the same kind and width."""
+    """The rows of ``X`` followed by those of ``more``, which must be of the same kind and, unless sparse, width."""
     X, more = as_frame(X), as_frame(more)
     if is_frame(X):
         return _join_frames(X, more)
@@ -304,8 +304,9 @@ def join_rows(X: Any, more: Any) -> Any:
         import scipy.sparse as sp
 
         X, more = entries_by_row(X), entries_by_row(more if is_sparse(more) else sp.csr_matrix(more))
-        if X.shape[1] != more.shape[1]:
-            raise PoisonproofError(f"The added samples have {more.shape[1]} features, the others {X.shape[1]}.")
+        width = max(X.shape[1], more.shape[1])  # the split may declare fewer, and then the rest of a row does not count
+        for part in (X, more):
+            part.resize(part.shape[0], width)
         return sp.vstack([X, more], format="csr")
     X, more = np.asarray(X), np.asarray(more)
     if X.ndim != more.ndim or X.shape[1:] != more.shape[1:]:

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.errors import PoisonproofError
+from poisonproof.premises import Premise
 from poisonproof.samples.cells import cell_key, exact_cell, order_of_cell, valid_text
-from poisonproof.samples.frames import as_values, python_values
+from poisonproof.samples.frames import as_values, is_arrow_column, python_values
 from poisonproof.samples.hashing import DIGEST, content_digests
 
 Cell = float | int | str | None
@@ -152,6 +153,15 @@ def class_array(labels: Iterable[Any]) -> NDArray[Any]:
     objects = np.empty(len(names), object)
     objects[:] = names
     return objects
+
+
+def typed_premises(labels: Any, ids: Any) -> tuple[Premise, ...]:
+    """That another library decided on the type of a column of labels or ids, which one odd cell can change for all."""
+    return tuple(
+        Premise(code, "types were decided by whoever read this column", declared=False)
+        for code, column in (("label-types", labels), ("contributor-ids", ids))
+        if is_arrow_column(column) or (hasattr(column, "astype") and not isinstance(column, np.ndarray))
+    )
 
 
 def one_by_one(y: Any) -> list[Any]:
