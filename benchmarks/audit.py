@@ -20,20 +20,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
 from sklearn.tree import DecisionTreeClassifier
 
-from poisonproof import (
-    FiniteAggregationClassifier,
-    PremiseWarning,
-    Split,
-    audit,
-    data,
-)
+from poisonproof import FiniteAggregationClassifier, PremiseWarning, Split, audit, load
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from research import datasets
 from research.maps.digits import DigitFeatures
 
 
 def courses(data_dir: str | None):
-    digits = data.load("digits")
+    digits = load("digits")
     X, y, test = digits.train.X, digits.train.labels, digits.test.X
     for name, learner, options in (
         ("digits, nearest centroid, k = 20, d = 4", NearestCentroid(), {"k": 20, "d": 4}),

@@ -154,8 +154,8 @@ def audit(options: argparse.Namespace) -> None:
 def texts_of(path: Path) -> tuple[NDArray[np.object_], NDArray[Any]]:
     """The column "text" of a file and its labels."""
     roles = {"label": "label", "text": "text"} | ({"title": "ignore"} if path.name.startswith("ag") else {})
-    rows = poisonproof.read(path, schema=roles)
-    return np.array(list(rows.X), object), np.asarray(rows.y)
+    rows = poisonproof.read(path, schema=roles, held_out=0).train
+    return rows.X, rows.labels
 
 
 def texts(options: argparse.Namespace) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from poisonproof import data
+import poisonproof
 
 CONNECTIONS = 16
 POISONPROOF = str(Path(sys.executable).with_name("poisonproof"))
@@ -84,7 +84,7 @@ def main() -> None:
     for name, default in (("k", 20), ("d", 1), ("count", 2000), ("rate", 200), ("more", 10_000)):
         parser.add_argument(f"--{name}", type=int, default=default)
     asked = parser.parse_args()
-    bodies = [json.dumps([row.tolist()]).encode() for row in data.load("digits").test.X]
+    bodies = [json.dumps([row.tolist()]).encode() for row in poisonproof.load("digits").test.X]
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         words = [POISONPROOF, "run", "digits", "--k", asked.k, "--d", asked.d, "--no-undefended", "--out", run]

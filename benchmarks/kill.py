@@ -285,13 +285,13 @@ def plain_run() -> Start:
     """A run of a plain learner in two blocks: takes its folder, and who is told what a person should know."""
     from sklearn.naive_bayes import GaussianNB
 
-    from poisonproof import FiniteAggregationClassifier, data
+    from poisonproof import Dataset, FiniteAggregationClassifier, load
     from poisonproof.report.page import write_report
     from poisonproof.runs.manifest import RunSettings
     from poisonproof.runs.run import run
 
-    digits = data.load("digits")
-    few = data.Dataset.of(
+    digits = load("digits")
+    few = Dataset.of(
         "few", digits.train.X, digits.train.labels, digits.test.X[:20], digits.test.labels[:20], digits.classes
     )
 
@@ -308,7 +308,7 @@ def pooled_run() -> Start:
     from sklearn.datasets import load_digits
 
     import poisonproof.training.pooled as pooled
-    from poisonproof import FiniteAggregationClassifier, Split, data
+    from poisonproof import Dataset, FiniteAggregationClassifier, Split
     from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
     from poisonproof.report.page import write_report
     from poisonproof.runs.manifest import RunSettings
@@ -316,7 +316,7 @@ def pooled_run() -> Start:
     from research.maps.digits import DigitFeatures
 
     images, labels = load_digits().images[:150].astype(np.uint8) * 15, load_digits().target[:150]
-    tiny = data.Dataset.of("tiny", images[:110], labels[:110], images[110:], labels[110:], np.arange(10), dtype="uint8")
+    tiny = Dataset.of("tiny", images[:110], labels[:110], images[110:], labels[110:], np.arange(10), dtype="uint8")
     learner = KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0)
     pooled.KERNEL_BYTES = 1  # many blocks from few samples
 

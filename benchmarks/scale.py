@@ -149,9 +149,9 @@ def wide_frame(rows: int) -> dict[str, float]:
 
 def predictions(rows: int) -> dict[str, float]:
     """800 base classifiers of the `table` learner on digits: load, and predict 1, 100 and 10,000 samples."""
-    from poisonproof import FiniteAggregationClassifier, data
+    from poisonproof import FiniteAggregationClassifier, load
 
-    digits = data.load("digits")
+    digits = load("digits")
     model = FiniteAggregationClassifier(classes=range(10)).fit(digits.train.X, digits.train.labels)
     many = np.concatenate([digits.test.X] * (10_000 // len(digits.test) + 1))[:10_000]
     with tempfile.TemporaryDirectory() as folder:
@@ -253,12 +253,12 @@ def overhead(rows: int) -> dict[str, float]:
 def _overhead(name: str, learner: Any) -> dict[str, float]:
     from sklearn.base import clone
 
-    from poisonproof import FiniteAggregationClassifier, data
+    from poisonproof import FiniteAggregationClassifier, load
     from poisonproof.estimators.prepared import prepare
     from poisonproof.system.determinism import one_linear_algebra_thread
     from poisonproof.training.engine import engine_of
 
-    digits = data.load("digits")
+    digits = load("digits")
     values = np.ascontiguousarray(digits.train.X.reshape(len(digits.train), -1), np.float64)
     flat = np.ascontiguousarray(digits.test.X.reshape(len(digits.test), -1), np.float64)
     test = np.concatenate([flat] * (MANY // len(flat) + 1))[:MANY]

@@ -9,12 +9,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from poisonproof import FiniteAggregationClassifier, data
+from poisonproof import FiniteAggregationClassifier, load
 from poisonproof.system.determinism import n_cores
 
 
 def main() -> None:
-    digits = data.load("digits")
+    digits = load("digits")
     with tempfile.TemporaryDirectory() as folder:
         times = {}
         started = time.perf_counter()

@@ -22,7 +22,7 @@ from poisonproof import (
     FiniteAggregationClassifier,
     InfiniteAggregationClassifier,
     StochasticCertificate,
-    data,
+    load,
 )
 
 SIZES = (0, 5, 10, 15, 20, 25, 30)
@@ -45,7 +45,7 @@ def campaign(cases: int) -> None:
 
 
 def digits(n_draws: int) -> None:
-    given = data.load("digits")
+    given = load("digits")
     learner = LogisticRegression(max_iter=200)
     drawn = {"n_draws": n_draws, "classes": range(10), "seed": 0}
     size = len(given.train) // K

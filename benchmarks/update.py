@@ -20,14 +20,14 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import NearestCentroid
 
 import large_data
-from poisonproof import FiniteAggregationClassifier, PremiseWarning, data
+from poisonproof import FiniteAggregationClassifier, PremiseWarning, load
 from poisonproof.learners.presets import preset
 from poisonproof.samples.convert import join_rows
 
 
 def sequences(count: int) -> None:
     """Random additions and removals; after each the votes must be a refit's, to the bit."""
-    digits = data.load("digits")
+    digits = load("digits")
     X, y, test = digits.train.X, digits.train.labels, digits.test.X[:60]
     steps = 0
     for number in range(count):
@@ -55,7 +55,7 @@ def sequences(count: int) -> None:
 
 def speed() -> None:
     """One removed sample, one added sample, against a refit."""
-    digits = data.load("digits")
+    digits = load("digits")
     for k, d in ((20, 4), (50, 4), (50, 16)):
         model = FiniteAggregationClassifier(LogisticRegression(max_iter=200), k=k, d=d, classes=range(10))
         started = time.perf_counter()

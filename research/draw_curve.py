@@ -15,7 +15,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from poisonproof import Votes, certify, data
+from poisonproof import Votes, certify, load
 from poisonproof.system.files import read_record, write_text
 from research.paper.published import NAMES, published_for
 
@@ -27,7 +27,7 @@ def draw(run: Path, folder: Path) -> str:
     certificate = certify(Votes.load(run / "votes.npy"))
     manifest = read_record(run / "manifest.json")
     name = manifest["settings"]["dataset"]["name"]
-    y = data.load(name, folder).test.labels
+    y = load(name, folder).test.labels
     spread = certificate.spread
     published = published_for(name, len(certificate), certificate.unit, spread.k)
     sizes = np.arange(int(certificate.radius.max()) + 2)

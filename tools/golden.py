@@ -58,8 +58,7 @@ from poisonproof import (
 from poisonproof.core import tight
 from poisonproof.core.certify import certify_in_numpy
 from poisonproof.core.spread import PAPER_SEED
-from poisonproof.data import held_out
-from poisonproof.data.dataset import HOLD_OUT_SEED
+from poisonproof.data.dataset import HOLD_OUT_SEED, held_out
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners import logistic
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier

@@ -22,7 +22,7 @@ import time
 
 import numpy as np
 
-from poisonproof import FiniteAggregationClassifier, Spread, certify, data
+from poisonproof import FiniteAggregationClassifier, Spread, certify, load
 from poisonproof.core.subsets import Subsets
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, _add_scores
 from research import learners
@@ -84,7 +84,7 @@ def retrain(attacks: int, ensembles: tuple[tuple[int, int, float], ...]) -> None
     the whole ensemble, fitted anew, says the same.
     """
     rng = np.random.default_rng(1)
-    digits = data.load("digits")
+    digits = load("digits")
     outcomes: dict[int, list[bool]] = {1: [], 2: []}
     started = time.process_time()
     for k, d, balance in ensembles:
@@ -180,7 +180,7 @@ class Retrained:
 
 
 def measure(name: str, k: int, d: int, n_train: int, n_test: int) -> None:
-    dataset = data.load(name)
+    dataset = load(name)
     rng = np.random.default_rng(0)  # GTSRB's images come class by class
     train = np.sort(rng.permutation(len(dataset.train))[:n_train])
     test = np.sort(rng.permutation(len(dataset.test))[:n_test])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from poisonproof.core.split import Split
-from poisonproof.data import Dataset
+from poisonproof.data.dataset import Dataset
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run

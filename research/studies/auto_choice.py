@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from poisonproof import Split, Spread, Votes, certify
-from poisonproof.data import ReadOptions, open_files
+from poisonproof.data.options import ReadOptions
+from poisonproof.data.reading import open_files
 from poisonproof.learners.auto import LEAVES, MOST_TREES, ROUNDS, AutoClassifier, balanced_scores, best_of
 from poisonproof.learners.trees import TreesClassifier
 from poisonproof.system.determinism import one_linear_algebra_thread, reproducible

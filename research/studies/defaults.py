@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from poisonproof import FiniteAggregationClassifier, Split, preset
-from poisonproof.data import ReadOptions, open_files
+from poisonproof.data.options import ReadOptions
+from poisonproof.data.reading import open_files
 from poisonproof.samples.convert import take_rows
 from research.studies.real_sets import RealSet, real_sets, texts_folder
 

@@ -16,12 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from poisonproof import (
-    FiniteAggregationClassifier,
-    Split,
-    Spread,
-    data,
-)
+from poisonproof import Dataset, FiniteAggregationClassifier, Split, Spread
 from poisonproof.estimators.prepared import prepare
 from poisonproof.system.determinism import one_linear_algebra_thread
 from poisonproof.training.pooled import fit_pooled
@@ -36,7 +31,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return done, time.process_time() - started
 
 
-def once(mnist: data.Dataset, n_train: int, n_test: int, k: int, d: int) -> list[float]:
+def once(mnist: Dataset, n_train: int, n_test: int, k: int, d: int) -> list[float]:
     """CPU seconds of features, solving, kernel and scores."""
     model = FiniteAggregationClassifier(
         learners.digits(), spread=Spread.random(k, d), split=Split(dtype="uint8"), classes=range(10)

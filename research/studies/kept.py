@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from poisonproof import FiniteAggregationClassifier, Split, data
+from poisonproof import Dataset, FiniteAggregationClassifier, Split
 from poisonproof.display import bytes_of
 from poisonproof.estimators.prepared import prepare
 from poisonproof.runs.manifest import RunSettings
@@ -68,7 +68,7 @@ def main() -> None:
         print(f"votes of {len(some)} base classifiers trained anew are the same: {(fresh == kept[:, some]).all()}")
 
 
-def ask(folder: Path, mnist: data.Dataset) -> None:
+def ask(folder: Path, mnist: Dataset) -> None:
     began = time.perf_counter(), time.process_time()
     model = FiniteAggregationClassifier.load(folder / "models")
     print(f"opened in {time.perf_counter() - began[0]:.1f} s, {time.process_time() - began[1]:.1f} CPU s")

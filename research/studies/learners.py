@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from poisonproof.data import held_out
+from poisonproof.data.dataset import held_out
 from poisonproof.learners.table import TableClassifier
 from poisonproof.system.determinism import one_linear_algebra_thread
 

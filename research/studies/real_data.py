@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from poisonproof import Certificate
-from poisonproof.data import ReadOptions, open_files
+from poisonproof.data.options import ReadOptions
+from poisonproof.data.reading import open_files
 from poisonproof.display import percent
 from research.studies.real_sets import RealSet, real_sets, texts_folder
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.naive_bayes import GaussianNB
 
-from poisonproof import FiniteAggregationClassifier, Votes, data
+from poisonproof import FiniteAggregationClassifier, Votes, load
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from research.label_flips import certificate as label_flips
 from research.label_flips.certificate import _Inside, certify_label_flips
@@ -62,7 +62,7 @@ def test_no_labelling_breaks_a_radius_and_the_kernels_compute_the_formulas(balan
 
 @pytest.fixture(scope="module")
 def digits():
-    return data.load("digits")
+    return load("digits")
 
 
 @pytest.fixture(scope="module", params=[(8, 1, 0.0), (6, 2, 0.0), (8, 1, 0.6)], ids=["d1", "d2", "weighted"])

@@ -106,7 +106,7 @@ def write_votes(folder: Path) -> Written:
     from sklearn.naive_bayes import GaussianNB
 
     from poisonproof import FiniteAggregationClassifier, Spread
-    from poisonproof.data import load
+    from poisonproof.data.named import load
 
     digits = load("digits")
     spread = Spread.paper(20, 4)

@@ -167,9 +167,9 @@ def test_saved_votes_know_their_spread(votes, tmp_path):
 def test_split_gives_the_subsets_the_estimator_uses(tmp_path):
     from sklearn.naive_bayes import GaussianNB
 
-    from poisonproof import FiniteAggregationClassifier, data
+    from poisonproof import FiniteAggregationClassifier, load
 
-    digits = data.load("digits")
+    digits = load("digits")
     np.savez(tmp_path / "train.npz", x_train=digits.train.X, y_train=digits.train.labels[:, None])
     words = (
         "split",

@@ -34,7 +34,8 @@ from poisonproof.cli.main import app
 from poisonproof.cli.run import EnsembleOptions, prepare
 from poisonproof.comparison import METHODS
 from poisonproof.core.certify import Method
-from poisonproof.data import ReadOptions, open_files
+from poisonproof.data.options import ReadOptions
+from poisonproof.data.reading import open_files
 from poisonproof.examples import EXAMPLES, write_example
 from poisonproof.premises import Premise
 from poisonproof.system.determinism import in_threads
@@ -255,12 +256,12 @@ def test_every_long_command_has_a_bar():
 
 
 def test_retraining_and_recomputing_are_counted(tmp_path):
-    from poisonproof import data, verify
+    from poisonproof import Dataset, load, verify
     from poisonproof.runs.manifest import RunSettings
     from poisonproof.runs.run import run
 
-    digits = data.load("digits")
-    few = data.Dataset.of(
+    digits = load("digits")
+    few = Dataset.of(
         "few", digits.train.X, digits.train.labels, digits.test.X[:9], digits.test.labels[:9], digits.classes
     )
     model = FiniteAggregationClassifier(GaussianNB(), k=5, d=2, classes=range(10), n_jobs=1)

@@ -8,7 +8,7 @@ import pytest
 
 from command_line import COMMANDS
 from poisonproof.cli import options, reading
-from poisonproof.data import ReadOptions
+from poisonproof.data.options import ReadOptions
 from poisonproof.errors import PoisonproofError
 
 # What is written, drawn or listed differs from command to command by nature; these say for themselves what it is.

@@ -14,8 +14,9 @@ from sklearn.naive_bayes import GaussianNB
 
 from command_line import poisonproof
 from poisonproof import FiniteAggregationClassifier
-from poisonproof.data import ReadOptions, reading
+from poisonproof.data import reading
 from poisonproof.data.dataset import ReadReport
+from poisonproof.data.options import ReadOptions
 from poisonproof.data.reading import RowStream, in_place, read_other
 from poisonproof.premises import PremiseWarning
 from poisonproof.runs.answers import AnswerSummary, Question, SavedRun
@@ -308,10 +309,10 @@ def test_wide_rows_make_small_blocks(monkeypatch):
 
 
 def test_a_run_on_digits_answers_arrays(tmp_path):
-    from poisonproof import Certificate, data
+    from poisonproof import Certificate, load
 
     poisonproof("run", "digits", "--k", 3, "--d", 1, "--no-undefended", "--n-jobs", 1, "--out", tmp_path / "run")
-    np.savez(tmp_path / "new.npz", X=data.load("digits").test.X)
+    np.savez(tmp_path / "new.npz", X=load("digits").test.X)
     answers = answers_of(poisonproof("predict", tmp_path / "run", tmp_path / "new.npz", "--n-jobs", 1).stdout)
     certificate = Certificate.load(tmp_path / "run" / "certificate.npz")
     assert [int(answer["radius"]) for answer in answers] == certificate.radius.tolist()

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from poisonproof import Split
 from poisonproof.cli.main import app
-from poisonproof.data import read
+from poisonproof.data.reading import read
 
 WINE = load_wine()
 X, Y = WINE.data[:, :4], np.array(["a", "b", "c"])[WINE.target]

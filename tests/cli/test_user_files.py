@@ -12,8 +12,9 @@ from PIL import Image
 
 from command_line import poisonproof
 from poisonproof import Certificate, FiniteAggregationClassifier, Votes
-from poisonproof.data import ReadOptions, open_files
 from poisonproof.data.files import check_memory
+from poisonproof.data.options import ReadOptions
+from poisonproof.data.reading import open_files
 from poisonproof.system.files import read_record, sha256_of
 from poisonproof.system.machine import Memory
 from tables import wine_rows, write_csv

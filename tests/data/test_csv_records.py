@@ -19,12 +19,13 @@ from typer.testing import CliRunner
 
 import row_by_row as slow
 from poisonproof.cli.main import app
-from poisonproof.data import ReadOptions, csv_kernels, files, open_files, read
 from poisonproof.data import csv as csvfile
+from poisonproof.data import csv_kernels, files
 from poisonproof.data.csv import CsvTable, TextCells, numbers_in
 from poisonproof.data.dataset import SPANS_LINES, ReadReport
 from poisonproof.data.large_source import Source
-from poisonproof.data.reading import RowStream
+from poisonproof.data.options import ReadOptions
+from poisonproof.data.reading import RowStream, open_files, read
 from poisonproof.data.tables import Vocabulary
 from poisonproof.errors import PoisonproofError
 from poisonproof.samples.schema import MISSING, TableSchema, read_schema, schema_from_dict

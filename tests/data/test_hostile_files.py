@@ -14,12 +14,7 @@ import skops.io  # noqa: F401  (imported here, so that its memory is not counted
 from sklearn.naive_bayes import GaussianNB
 
 import poisonproof
-from poisonproof import (
-    FiniteAggregationClassifier,
-    Spread,
-    Votes,
-    data,
-)
+from poisonproof import Dataset, FiniteAggregationClassifier, Spread, Votes
 from poisonproof.cli.split import _arrays as read_for_split
 from poisonproof.report.page import write_report
 from poisonproof.runs.manifest import RunSettings
@@ -250,7 +245,7 @@ def test_class_names_cannot_reach_into_the_report(tmp_path):
     hostile = ["<img src=x onerror=alert(1)>", "</pre><script>alert(2)</script>"]
     X = np.arange(40.0).reshape(20, 2)
     y = np.array(hostile * 10)
-    dataset = data.Dataset.of("</title><script>", X, y, X[:4], y[:4], np.array(hostile))
+    dataset = Dataset.of("</title><script>", X, y, X[:4], y[:4], np.array(hostile))
     model = FiniteAggregationClassifier(GaussianNB(), k=2, d=1, classes=hostile)
     text = write_report(run(dataset, model, tmp_path / "run", RunSettings(votes_only=True))).read_text()
     assert "&lt;img src=x" in text

@@ -9,9 +9,11 @@ import pytest
 
 from ensembles import FirstSeen, first_seen
 from poisonproof import FiniteAggregationClassifier, Split, Spread
-from poisonproof.data import ReadOptions, open_files, store_writing
+from poisonproof.data import store_writing
 from poisonproof.data.large import open_large
 from poisonproof.data.large_source import Source
+from poisonproof.data.options import ReadOptions
+from poisonproof.data.reading import open_files
 from poisonproof.data.store import (
     PartitionMemory,
     PartitionStore,

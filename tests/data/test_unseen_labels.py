@@ -16,7 +16,8 @@ from poisonproof import (
     certify,
 )
 from poisonproof.cli.main import app
-from poisonproof.data import ReadOptions, open_files
+from poisonproof.data.options import ReadOptions
+from poisonproof.data.reading import open_files
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(120, 3)) + 4 * (np.arange(120) % 2)[:, None]

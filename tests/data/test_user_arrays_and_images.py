@@ -14,11 +14,11 @@ import scipy.sparse as sp
 from PIL import Image
 from sklearn.datasets import dump_svmlight_file, load_digits, load_svmlight_file
 
-from poisonproof.data import ReadOptions, open_files
 from poisonproof.data.arrays import read_arrays
 from poisonproof.data.dataset import ReadReport
 from poisonproof.data.images import ImageReader
-from poisonproof.data.reading import read_all, read_other
+from poisonproof.data.options import ReadOptions
+from poisonproof.data.reading import open_files, read_all, read_other
 from poisonproof.samples.convert import to_samples
 from poisonproof.samples.schema import ImageSchema, SparseSchema, schema_from_dict
 

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 import row_by_row as slow
 from poisonproof import FiniteAggregationClassifier, Split
-from poisonproof.data import ReadOptions, held_out, open_files
 from poisonproof.data.arrow_files import ParquetTable
 from poisonproof.data.csv import CsvTable
-from poisonproof.data.dataset import ReadReport
+from poisonproof.data.dataset import ReadReport, held_out
 from poisonproof.data.files import LONGEST_LINE
 from poisonproof.data.guessing import guess_schema
+from poisonproof.data.options import ReadOptions
+from poisonproof.data.reading import open_files
 from poisonproof.data.tables import read_table
 from poisonproof.estimators.prepared import prepare_dataset
 from poisonproof.learners.presets import learner_for, preset

@@ -36,7 +36,7 @@ from securesystemslib.signer import CryptoSigner, SSlibKey
 from sklearn.naive_bayes import GaussianNB
 from typer.testing import CliRunner
 
-from poisonproof import FiniteAggregationClassifier, PremiseWarning, Votes, certify, data, verify
+from poisonproof import FiniteAggregationClassifier, PremiseWarning, Votes, certify, load, verify
 from poisonproof.cli.main import app
 from poisonproof.data.dataset import Dataset
 from poisonproof.errors import PoisonproofError
@@ -60,7 +60,7 @@ HOSTILE = '</script><b>x</b> "quoted": [y]\n---'
 
 @pytest.fixture(scope="module")
 def digits():
-    return data.load("digits")
+    return load("digits")
 
 
 @pytest.fixture(scope="module")
@@ -542,7 +542,7 @@ def test_the_crosswalk_names_every_control_and_only_fields_that_there_are(made, 
     from poisonproof.encoders.base import EncoderRecord
 
     folder, facts = made
-    few = data.load("digits").without(range(200, 1415))
+    few = load("digits").without(range(200, 1415))
     few = replace(few, test=few.test.take(np.arange(20)))
     grouped = replace(few, train=replace(few.train, groups=np.arange(200) % 40))
     gathered = [facts]

@@ -6,7 +6,7 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from browsing import HOSTILE, browser, look, pytestmark  # noqa: F401
-from poisonproof import BallotClassifier, FiniteAggregationClassifier, data, verify
+from poisonproof import BallotClassifier, FiniteAggregationClassifier, load, verify
 from poisonproof.ballots.maps import map_for
 from poisonproof.display import percent
 from poisonproof.evidence.documents import page
@@ -22,7 +22,7 @@ VOTERS = {
 
 @pytest.fixture(scope="module", params=VOTERS)
 def evidence(request, tmp_path_factory):
-    folder, digits = tmp_path_factory.mktemp("run"), replace(data.load("digits"), name=HOSTILE[0])
+    folder, digits = tmp_path_factory.mktemp("run"), replace(load("digits"), name=HOSTILE[0])
     run(digits, VOTERS[request.param](digits), folder, RunSettings(votes_only=True))
     facts = gather(folder, digits, verify(folder, data=digits))
     classes = facts.figures.classes

@@ -19,7 +19,8 @@ from door_arrays import Brought, estimator, floats_of, groups_of, labels, matrix
 from door_frames import arrow_keys, arrow_table, holds_typed, plain_name, surrogate
 from door_rows import FILE_TABLE, SHARE, TABLE, D, K, Row, honest_rows
 from poisonproof import FiniteAggregationClassifier, Split
-from poisonproof.data import ReadOptions, open_files
+from poisonproof.data.options import ReadOptions
+from poisonproof.data.reading import open_files
 
 
 def _line(row: Row, names: tuple[str, ...], delimiter: str, maker: bool = True) -> bytes:

@@ -13,18 +13,20 @@ from sklearn.naive_bayes import GaussianNB
 from poisonproof import (
     BallotClassifier,
     Certificate,
+    Dataset,
     FiniteAggregationClassifier,
     NeighborVoteClassifier,
     Spread,
     Votes,
     certify,
-    data,
+    load,
+    open_files,
 )
 from poisonproof.ballots.maps import map_for
 from poisonproof.ballots.tallies import Ballots
 from poisonproof.ballots.verify import map_in_words
 from poisonproof.core.votes import labels_to_json
-from poisonproof.data import ReadOptions
+from poisonproof.data.options import ReadOptions
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.feature_maps import VectorFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
@@ -45,8 +47,8 @@ from poisonproof.system.files import (
 )
 from poisonproof.training.member_files import dumped, load_members, members_file, save_members
 
-DIGITS = data.load("digits")
-DATA = data.Dataset.of(
+DIGITS = load("digits")
+DATA = Dataset.of(
     "digits",
     DIGITS.train.X[:300],
     DIGITS.train.labels[:300],
@@ -73,7 +75,7 @@ def table_data(folder):
     rng = np.random.default_rng(7)
     rows = [f"{a:.2f},{b:.2f},{'yes' if a + b > 0 else 'no'}" for a, b in rng.normal(size=(240, 2))]
     write_text(folder / "table.csv", "\n".join(["width,height,answer", *rows]) + "\n")
-    return data.open_files(folder / "table.csv", ReadOptions(label="answer", classes=["no", "yes"]))
+    return open_files(folder / "table.csv", ReadOptions(label="answer", classes=["no", "yes"]))
 
 
 def make_runs(folder):

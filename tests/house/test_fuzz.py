@@ -18,13 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 
-from poisonproof import (
-    Certificate,
-    FiniteAggregationClassifier,
-    Spread,
-    Votes,
-    data,
-)
+from poisonproof import Certificate, Dataset, FiniteAggregationClassifier, Spread, Votes
 from poisonproof.cli.certify import _array as read_npy
 from poisonproof.cli.split import _arrays as read_for_split
 from poisonproof.runs.folder import damage, open_folder
@@ -142,7 +136,7 @@ class Place:
         np.savez_compressed(folder / "keras" / "mnist.npz", x_train=GREY, y_train=TEN, x_test=GREY, y_test=TEN)
         np.save(folder / "plain.npy", GREY)
         X, y = np.arange(60.0).reshape(20, 3), np.arange(20) % 2
-        dataset = data.Dataset.of("tiny", X, y, X[:4], y[:4], np.arange(2))
+        dataset = Dataset.of("tiny", X, y, X[:4], y[:4], np.arange(2))
         model = FiniteAggregationClassifier(GaussianNB(), k=3, d=2, classes=range(2))
         self.run = folder / "run"
         run(dataset, model, self.run)

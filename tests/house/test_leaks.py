@@ -33,10 +33,11 @@ from poisonproof import (
     audit,
     certified_accuracy,
     certify,
-    data,
 )
 from poisonproof.ballots.maps import TableFeatures
-from poisonproof.data import ReadOptions, open_files
+from poisonproof.data.dataset import held_out
+from poisonproof.data.options import ReadOptions
+from poisonproof.data.reading import open_files
 from poisonproof.learners.feature_maps import VectorFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from research.maps.digits import DigitFeatures
@@ -145,8 +146,8 @@ def test_one_poisoned_row_moves_only_the_members_it_reaches(leak, first):
 
 def test_a_hold_out_by_content_moves_nothing_when_a_row_is_added():
     poisoned = np.vstack([X[:10], X[3:4] * 2, X[10:]])
-    kept = np.delete(data.held_out(poisoned, 0.3), 10)
-    assert (kept == data.held_out(X, 0.3)).all()
+    kept = np.delete(held_out(poisoned, 0.3), 10)
+    assert (kept == held_out(X, 0.3)).all()
 
 
 def test_a_poison_does_move_votes_where_it_may():

@@ -20,7 +20,9 @@ from poisonproof import (
     Split,
     verify,
 )
-from poisonproof.data import Dataset, ReadOptions, open_files
+from poisonproof.data.dataset import Dataset
+from poisonproof.data.options import ReadOptions
+from poisonproof.data.reading import open_files
 from poisonproof.runs.run import run
 from poisonproof.samples.cells import text_of
 from poisonproof.samples.convert import to_samples

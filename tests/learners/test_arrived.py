@@ -26,7 +26,7 @@ from poisonproof import (
     registry,
     verify,
 )
-from poisonproof.data import Dataset
+from poisonproof.data.dataset import Dataset
 from poisonproof.learners.inspection import FITTED as PREMISE
 from poisonproof.learners.inspection import describe, fitted_parts
 from poisonproof.learners.presets import preset

@@ -10,7 +10,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from browsing import HOSTILE, browser, look, pytestmark  # noqa: F401
 from outcomes import outcome
-from poisonproof import FiniteAggregationClassifier, certify, data
+from poisonproof import FiniteAggregationClassifier, certify, load
 from poisonproof.comparison import compare
 from poisonproof.display import percent, shown
 from poisonproof.report.comparison_page import write_comparison
@@ -21,7 +21,7 @@ from poisonproof.runs.run import run
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
-    samples = replace(data.load("digits"), name=HOSTILE[0])
+    samples = replace(load("digits"), name=HOSTILE[0])
     model = FiniteAggregationClassifier(GaussianNB(), k=10, d=3, classes=range(10))
     done = run(samples, model, tmp_path_factory.mktemp("run"), RunSettings(votes_only=True))
     pictures = replace(done, x_test=done.x_test.reshape(-1, 8, 8))
@@ -401,7 +401,7 @@ def test_the_page_of_a_comparison_has_a_curve_for_each_method(compared, look, wi
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compared")
-    samples = replace(data.load("digits"), name=HOSTILE[0])
+    samples = replace(load("digits"), name=HOSTILE[0])
     rows = ("dpa", "finite", "finite-tight", "bagging")
     comparison = compare(samples, GaussianNB(), k=10, n_classifiers=30, rows=rows, n_jobs=1)
     write_comparison(comparison, folder)

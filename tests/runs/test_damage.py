@@ -12,14 +12,7 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import GaussianNB
 
-from poisonproof import (
-    Certificate,
-    FiniteAggregationClassifier,
-    Spread,
-    Votes,
-    certify,
-    data,
-)
+from poisonproof import Certificate, Dataset, FiniteAggregationClassifier, Spread, Votes, certify, load
 from poisonproof.cli.main import main
 from poisonproof.errors import DamagedFileError
 from poisonproof.runs.folder import damage
@@ -34,10 +27,8 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from corrupt import campaign, interrupt, resumes
 from kill import operations, plain_run, results
 
-DIGITS = data.load("digits")
-FEW = data.Dataset.of(
-    "few", DIGITS.train.X, DIGITS.train.labels, DIGITS.test.X[:9], DIGITS.test.labels[:9], DIGITS.classes
-)
+DIGITS = load("digits")
+FEW = Dataset.of("few", DIGITS.train.X, DIGITS.train.labels, DIGITS.test.X[:9], DIGITS.test.labels[:9], DIGITS.classes)
 START = plain_run()
 
 

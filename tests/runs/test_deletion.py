@@ -8,7 +8,7 @@ import pytest
 
 from command_line import poisonproof
 from fish import HEADER, rows
-from poisonproof import data
+from poisonproof import Dataset
 from poisonproof.runs.removal import LeftOut, commitment, new_receipt
 from poisonproof.system.files import open_arrays, read_record
 
@@ -165,8 +165,8 @@ def test_nothing_of_the_old_data_stays_in_the_folder(home, run):
 
 def test_marks_say_nothing_of_the_label_and_differ_from_run_to_run():
     X, y = np.array([[1.0], [2.0], [1.0]]), np.array([0, 1, 1])
-    one = data.Dataset.of("one", X, y, X, y, np.arange(2))
-    other = data.Dataset.of("other", X, 1 - y, X, y, np.arange(2))
+    one = Dataset.of("one", X, y, X, y, np.arange(2))
+    other = Dataset.of("other", X, 1 - y, X, y, np.arange(2))
     left = LeftOut.nothing().and_rows(one, [2])
     assert left.rows(one).tolist() == left.rows(other).tolist() == [2]
     assert LeftOut.from_dict(json.loads(json.dumps(left.as_dict()))) == left

@@ -3,8 +3,9 @@
 import pytest
 from sklearn.naive_bayes import GaussianNB
 
-from poisonproof import FiniteAggregationClassifier, data
-from poisonproof.data import ReadOptions, tables
+from poisonproof import FiniteAggregationClassifier, open_files
+from poisonproof.data import tables
+from poisonproof.data.options import ReadOptions
 from poisonproof.report.page import write_report
 from poisonproof.runs.run import run
 from poisonproof.samples import convert as canonical
@@ -32,6 +33,6 @@ def test_a_row_is_put_into_canonical_form_once(name, tmp_path, monkeypatch):
     count(canonical, "read_loose", lambda X, width: len(X))
     count(canonical, "_from_frame", len)
     count(tables.TableSamples, "of", lambda columns: ROWS)  # the reader's own columns
-    dataset = data.open_files(tmp_path / "table.csv", ReadOptions(label="bought"))
+    dataset = open_files(tmp_path / "table.csv", ReadOptions(label="bought"))
     write_report(run(dataset, FiniteAggregationClassifier(learner, k=3, d=2, n_jobs=1), tmp_path / "run"))
     assert counts == times * [ROWS]

@@ -16,15 +16,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from heard import heard
-from poisonproof import (
-    Certificate,
-    FiniteAggregationClassifier,
-    Spread,
-    Votes,
-    data,
-)
+from poisonproof import Certificate, Dataset, FiniteAggregationClassifier, Spread, Votes, load
 from poisonproof.core.certificate import attack_sizes
 from poisonproof.core.split import Split
+from poisonproof.data.dataset import held_out
 from poisonproof.learners.inspection import describe
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.presets import preset
@@ -38,7 +33,7 @@ from poisonproof.training.pooled import FEATURES, POOLED_FILES
 from research.maps.digits import DigitFeatures
 from tests.helpers.premises import in_words
 
-DIGITS = data.load("digits")
+DIGITS = load("digits")
 RESULTS = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
 
 
@@ -63,10 +58,10 @@ def whole(tmp_path_factory):
 def test_hold_out_is_by_content():
     assert len(DIGITS.train) + len(DIGITS.test) == 1797
     assert 300 < len(DIGITS.test) < 420
-    again = data.held_out(np.vstack([DIGITS.test.X, DIGITS.train.X[:5]]), 0.2)
+    again = held_out(np.vstack([DIGITS.test.X, DIGITS.train.X[:5]]), 0.2)
     assert again.tolist() == [True] * len(DIGITS.test) + [False] * 5
     with pytest.raises(ValueError, match="no data set 'cats'"):
-        data.load("cats")
+        load("cats")
 
 
 def test_a_run_holds_what_the_estimator_says(whole):
@@ -244,7 +239,7 @@ def test_tables_texts_and_sparse_rows_run_too(tmp_path):
     text = np.array([f"{'dark' if row[20] > 5 else 'light'} {row[30]} {row[40]}" for row in DIGITS.train.X])
     table = pd.DataFrame({"a": DIGITS.train.X[:, 20], "b": text})
     for name, X in (("table", table), ("sparse", sp.csr_matrix(DIGITS.train.X)), ("texts", text.tolist())):
-        dataset = data.Dataset.of(name, X, DIGITS.train.labels, X[:9], DIGITS.train.labels[:9], DIGITS.classes)
+        dataset = Dataset.of(name, X, DIGITS.train.labels, X[:9], DIGITS.train.labels[:9], DIGITS.classes)
         learner = make_pipeline(HashingVectorizer(n_features=8), SGDClassifier()) if name == "texts" else None
         outcome = run(dataset, FiniteAggregationClassifier(learner, k=2, d=2, classes=range(10)), tmp_path / name)
         assert len(outcome.certificate) == 9
@@ -254,9 +249,7 @@ def test_tables_texts_and_sparse_rows_run_too(tmp_path):
 def test_a_pooled_run_goes_on_by_test_samples_and_mends_damage(votes_only, tmp_path, monkeypatch):
     images = load_digits().images[:300].astype(np.uint8) * 15
     labels = load_digits().target[:300]
-    dataset = data.Dataset.of(
-        "tiny", images[:240], labels[:240], images[240:], labels[240:], np.arange(10), dtype="uint8"
-    )
+    dataset = Dataset.of("tiny", images[:240], labels[:240], images[240:], labels[240:], np.arange(10), dtype="uint8")
     learner = KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0)
     monkeypatch.setattr("poisonproof.training.pooled.KERNEL_BYTES", 1)
     monkeypatch.setattr("poisonproof.training.pooled.SAMPLES_PER_BLOCK", 16)

@@ -14,12 +14,7 @@ from sklearn.naive_bayes import GaussianNB
 import poisonproof.training.pooled as memory
 from command_line import as_process as poisonproof
 from heard import heard
-from poisonproof import (
-    FiniteAggregationClassifier,
-    Split,
-    Votes,
-    data,
-)
+from poisonproof import Dataset, FiniteAggregationClassifier, Split, Votes
 from poisonproof.display import bytes_of
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
@@ -28,8 +23,8 @@ from poisonproof.runs.run import run
 from research.maps.digits import DigitFeatures
 
 IMAGES, LABELS = load_digits().images[:200].astype(np.uint8) * 15, load_digits().target[:200]
-TINY = data.Dataset.of("tiny", IMAGES[:150], LABELS[:150], IMAGES[150:], LABELS[150:], np.arange(10), dtype="uint8")
-FLAT = data.Dataset.of(
+TINY = Dataset.of("tiny", IMAGES[:150], LABELS[:150], IMAGES[150:], LABELS[150:], np.arange(10), dtype="uint8")
+FLAT = Dataset.of(
     "flat", IMAGES[:150].reshape(150, -1), LABELS[:150], IMAGES[150:].reshape(50, -1), LABELS[150:], np.arange(10)
 )
 POOLED = KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0)
@@ -113,7 +108,7 @@ def test_the_estimate_is_above_what_is_taken(tmp_path):
     code = """
 import resource, sys
 import numpy as np
-from poisonproof import FiniteAggregationClassifier, Split, data
+from poisonproof import Dataset, FiniteAggregationClassifier, Split
 from research.maps.digits import DigitFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.training.pooled import pooled_memory
@@ -122,12 +117,12 @@ from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 rng = np.random.default_rng(0)
 X, y = rng.integers(0, 256, (4000, 8, 8), dtype=np.uint8), rng.integers(0, 10, 4000)
-dataset = data.Dataset.of("noise", X, y, X[:200], y[:200], np.arange(10), dtype="uint8")
+dataset = Dataset.of("noise", X, y, X[:200], y[:200], np.arange(10), dtype="uint8")
 model = FiniteAggregationClassifier(
     KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0),
     k=20, d=2, classes=range(10), split=Split(dtype="uint8"),
 )
-run(data.Dataset.of("few", X[:60], y[:60], X[:9], y[:9], np.arange(10), dtype="uint8"), model, sys.argv[1] + "-few")
+run(Dataset.of("few", X[:60], y[:60], X[:9], y[:9], np.arange(10), dtype="uint8"), model, sys.argv[1] + "-few")
 need = pooled_memory(model.estimator, prepare(model, X, y).source, 10, 200)
 bound = need.least + 2 * 10**7
 run(dataset, model, sys.argv[1], RunSettings(max_memory=bound))

@@ -9,7 +9,7 @@ import pytest
 
 from command_line import poisonproof
 from poisonproof import FiniteAggregationClassifier
-from poisonproof.data import Dataset
+from poisonproof.data.dataset import Dataset
 from poisonproof.display import percent
 from poisonproof.learners.text import TextClassifier
 from poisonproof.runs.manifest import RunSettings

@@ -15,7 +15,7 @@ from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
 
 from heard import heard
-from poisonproof import FiniteAggregationClassifier, data
+from poisonproof import Dataset, FiniteAggregationClassifier
 from poisonproof.core.split import Split
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, Pool
 from poisonproof.runs.manifest import RunSettings
@@ -231,7 +231,7 @@ def test_a_refused_update_changes_nothing(change, message):
 
 # Runs
 
-WINE = data.Dataset.of("wine", X[::2], Y[::2], X[1::2], Y[1::2], np.arange(3))
+WINE = Dataset.of("wine", X[::2], Y[::2], X[1::2], Y[1::2], np.arange(3))
 
 
 def start(folder, dataset, **options):
@@ -274,7 +274,7 @@ def test_an_updated_run_is_a_fresh_run_on_the_new_data(tmp_path, votes_only, mon
 def test_test_samples_may_go_and_come(tmp_path, votes_only):
     """A row that is deleted may have been held out for testing; then nothing of it stays in the votes."""
     start(tmp_path / "run", WINE, votes_only=votes_only)
-    changed = data.Dataset.of("wine", WINE.train.X, WINE.train.labels, X[3::3], Y[3::3], np.arange(3))
+    changed = Dataset.of("wine", WINE.train.X, WINE.train.labels, X[3::3], Y[3::3], np.arange(3))
     start(tmp_path / "run", changed, update=True, votes_only=votes_only)
     start(tmp_path / "fresh", changed, votes_only=votes_only)
     assert bytes_of(tmp_path / "run") == bytes_of(tmp_path / "fresh")
@@ -306,9 +306,7 @@ def test_an_interrupted_update_leaves_no_old_certificate_and_goes_on(tmp_path, m
 def test_a_pooled_run_is_updated_too(votes_only, tmp_path, monkeypatch):
     monkeypatch.setattr("poisonproof.training.pooled.SAMPLES_PER_BLOCK", 16)
     _, _, learner, options = KINDS["pooled"]
-    dataset = data.Dataset.of(
-        "tiny", IMAGES[:110], DIGITS[:110], IMAGES[110:], DIGITS[110:], np.arange(10), dtype="uint8"
-    )
+    dataset = Dataset.of("tiny", IMAGES[:110], DIGITS[:110], IMAGES[110:], DIGITS[110:], np.arange(10), dtype="uint8")
 
     def once(folder, dataset, **more):
         run(

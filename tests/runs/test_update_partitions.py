@@ -8,9 +8,10 @@ import pytest
 from command_line import poisonproof
 from fish import HEADER, rows
 from poisonproof import Split
-from poisonproof.data import ReadOptions, store_removal
+from poisonproof.data import store_removal
 from poisonproof.data.large import open_large
 from poisonproof.data.large_source import Source
+from poisonproof.data.options import ReadOptions
 from poisonproof.data.store import PartitionStore, partition_file
 
 REMOVED = (3, 17)

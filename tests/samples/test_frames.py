@@ -18,12 +18,9 @@ from poisonproof import (
     verify,
 )
 from poisonproof.cli.main import app
-from poisonproof.data import (
-    Dataset,
-    ReadOptions,
-    open_files,
-    read,
-)
+from poisonproof.data.dataset import Dataset
+from poisonproof.data.options import ReadOptions
+from poisonproof.data.reading import open_files, read
 from poisonproof.examples import write_example
 from poisonproof.runs.run import run
 from poisonproof.samples.convert import to_samples

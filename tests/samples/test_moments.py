@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poisonproof import FiniteAggregationClassifier, Split
-from poisonproof.data import ReadOptions, open_files
+from poisonproof.data.options import ReadOptions
+from poisonproof.data.reading import open_files
 from poisonproof.samples.cells import canonical_cell
 from poisonproof.samples.convert import to_samples
 from poisonproof.verification import content

@@ -13,14 +13,14 @@ from contextlib import contextmanager
 import pytest
 
 from command_line import POISONPROOF, poisonproof
-from poisonproof import data
+from poisonproof import load
 
 pytest.importorskip("uvicorn", reason="NOTHING SERVED: pip install '.[serve]'")
 pytest.importorskip("starlette", reason="NOTHING SERVED: pip install '.[serve]'")
 from poisonproof.serving.app import ServeSettings, listening_socket
 
 pytestmark = pytest.mark.posix
-ROWS = data.load("digits").test.X[:40]
+ROWS = load("digits").test.X[:40]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ensembles import FirstSeen, first_seen
-from poisonproof import FiniteAggregationClassifier, Spread, data
+from poisonproof import Dataset, FiniteAggregationClassifier, Spread, load
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.samples.kinds import NumberSamples
@@ -20,10 +20,8 @@ pytestmark = pytest.mark.posix
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
-DIGITS = data.load("digits")
-FEW = data.Dataset.of(
-    "few", DIGITS.train.X, DIGITS.train.labels, DIGITS.test.X[:9], DIGITS.test.labels[:9], DIGITS.classes
-)
+DIGITS = load("digits")
+FEW = Dataset.of("few", DIGITS.train.X, DIGITS.train.labels, DIGITS.test.X[:9], DIGITS.test.labels[:9], DIGITS.classes)
 
 
 class Trapped(FirstSeen):

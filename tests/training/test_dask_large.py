@@ -6,9 +6,9 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from poisonproof import FiniteAggregationClassifier, Split, Spread
-from poisonproof.data import ReadOptions
 from poisonproof.data.large import open_large
 from poisonproof.data.large_source import Source
+from poisonproof.data.options import ReadOptions
 from poisonproof.errors import PoisonproofError
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run

@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits, load_wine
 from sklearn.naive_bayes import GaussianNB
 
 from heard import heard
-from poisonproof import FiniteAggregationClassifier, Split, data
+from poisonproof import Dataset, FiniteAggregationClassifier, Split
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.runs.manifest import RunSettings
@@ -19,9 +19,9 @@ from poisonproof.system.machine import environment
 from research.maps.digits import DigitFeatures
 
 X, Y = load_wine(return_X_y=True)
-WINE = data.Dataset.of("wine", X[::2], Y[::2], X[1::2], Y[1::2], np.arange(3))
+WINE = Dataset.of("wine", X[::2], Y[::2], X[1::2], Y[1::2], np.arange(3))
 IMAGES, LABELS = load_digits().images[:150].astype(np.uint8) * 15, load_digits().target[:150]
-TINY = data.Dataset.of("tiny", IMAGES[:110], LABELS[:110], IMAGES[110:], LABELS[110:], np.arange(10), dtype="uint8")
+TINY = Dataset.of("tiny", IMAGES[:110], LABELS[:110], IMAGES[110:], LABELS[110:], np.arange(10), dtype="uint8")
 
 
 def plain():

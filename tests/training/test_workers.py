@@ -14,7 +14,7 @@ from filelock import FileLock
 from sklearn.base import clone
 from sklearn.naive_bayes import GaussianNB
 
-from poisonproof import BallotClassifier, FiniteAggregationClassifier, data
+from poisonproof import BallotClassifier, FiniteAggregationClassifier, load
 from poisonproof.cli.main import main
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.runs.folder import only_writer
@@ -28,7 +28,7 @@ from kill import members_of
 
 pytestmark = pytest.mark.posix
 
-DIGITS = data.load("digits")
+DIGITS = load("digits")
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 FIT = """
 import sys, time

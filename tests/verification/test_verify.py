@@ -21,16 +21,7 @@ import oracle
 from colliding import colliding_rows, with_the_hash_of
 from forgeries import FORGERIES
 from forging import DATA, DIGITS, N, both, make, sign, table_data
-from poisonproof import (
-    Certificate,
-    FiniteAggregationClassifier,
-    Split,
-    Spread,
-    Votes,
-    certify,
-    data,
-    verify,
-)
+from poisonproof import Certificate, Dataset, FiniteAggregationClassifier, Split, Spread, Votes, certify, verify
 from poisonproof.cli.main import app
 from poisonproof.learners.feature_maps import VectorFeatures
 from poisonproof.learners.inspection import describe
@@ -244,7 +235,7 @@ def test_split_and_digests_agree_with_poisonproof(name, labels):
     groups = [f"contributor {i % 4}" if i % 2 else i for i in range(30)] if name == "groups" else None
     expected = split.partitions(split.samples(X), 7, labels, groups)
     assert partitions(split.as_dict(), 7, X, labels, groups).tolist() == expected.tolist()
-    some = data.Dataset.of(name, X, labels, X[:5], labels[:5], np.arange(3), dtype=split.dtype, groups=groups)
+    some = Dataset.of(name, X, labels, X[:5], labels[:5], np.arange(3), dtype=split.dtype, groups=groups)
     assert data_digests(some, groups) == some.digests()
 
 
@@ -253,9 +244,7 @@ def test_two_samples_of_one_hash_are_two_to_the_digests():
     pixels = np.array([list(range(16)), list(with_the_hash_of(bytes(range(16)), b"poisoned"))], np.uint8)
     frame = pd.DataFrame({"a": numbers[:, 0], "b": numbers[:, 1]})
     for X, dtype in ((numbers, "float64"), (pixels, "uint8"), (frame, "float64")):
-        one, other = (
-            data.Dataset.of("d", X[rows], [0], X[:1], [0], None, dtype=dtype) for rows in (slice(1), slice(1, 2))
-        )
+        one, other = (Dataset.of("d", X[rows], [0], X[:1], [0], None, dtype=dtype) for rows in (slice(1), slice(1, 2)))
         assert (one.train.samples.content_hashes == other.train.samples.content_hashes).all()
         assert one.digests()["x_train"] != other.digests()["x_train"]
         assert data_digests(one) == one.digests()
@@ -264,7 +253,7 @@ def test_two_samples_of_one_hash_are_two_to_the_digests():
 
 def test_digests_are_sha256_over_those_of_whole_contents():
     labels = ["ü", 2**60 + 1, -0.0, None]
-    some = data.Dataset.of("d", np.zeros((1, 2)), labels, ["a text", "ü"], [1], None)
+    some = Dataset.of("d", np.zeros((1, 2)), labels, ["a text", "ü"], [1], None)
     contents = [b"t\x02" + bytes(7) + "ü".encode(), b"i\x13" + bytes(7) + b"1152921504606846977", b"n" + bytes(8), b"m"]
     for name, rows in {"y_train": contents, "x_train": [bytes(16)], "x_test": [b"a text", "ü".encode()]}.items():
         digests = b"".join(hashlib.sha256(row).digest() for row in rows)
@@ -328,7 +317,7 @@ def test_the_default_learner_of_every_kind_of_samples_is_kept_by_its_name(tmp_pa
     X, split = kinds_of_samples()[name]
     groups = [f"maker {i % 6}" for i in range(30)] if split.kind == "group" else None
     labels = np.arange(30) % 3
-    dataset = data.Dataset.of(name, X, labels, X[:5], labels[:5], np.arange(3), dtype=split.dtype, groups=groups)
+    dataset = Dataset.of(name, X, labels, X[:5], labels[:5], np.arange(3), dtype=split.dtype, groups=groups)
     model = FiniteAggregationClassifier(k=2, d=1, classes=range(3), split=split)
     run(dataset, model, tmp_path / "run", RunSettings(undefended=False))
     found = verify(tmp_path / "run", data=dataset, retrain=1)

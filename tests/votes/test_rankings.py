@@ -13,13 +13,7 @@ from sklearn.neighbors import NearestCentroid
 from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
-from poisonproof import (
-    FiniteAggregationClassifier,
-    Spread,
-    Votes,
-    certify,
-    data,
-)
+from poisonproof import FiniteAggregationClassifier, Spread, Votes, certify, load
 from poisonproof.cli.main import app
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.auto import AutoClassifier
@@ -165,7 +159,7 @@ def test_a_base_classifier_without_scores_gets_one_sentence(tmp_path):
     with pytest.raises(ValueError, match=message):
         model.certify(X, method="run-off")
     with pytest.raises(ValueError, match=message):
-        run(data.load("digits"), ensemble(OnlyVotes()), tmp_path / "run", RunSettings(rankings=True))
+        run(load("digits"), ensemble(OnlyVotes()), tmp_path / "run", RunSettings(rankings=True))
     assert not (tmp_path / "run").exists()
 
 
@@ -241,7 +235,7 @@ def test_a_run_keeps_rankings_and_the_command_line_certifies_them(tmp_path):
 
 
 def test_a_pooled_run_keeps_rankings_and_goes_on(tmp_path):
-    digits = data.load("digits")
+    digits = load("digits")
     model = ensemble(POOLED)
     run(digits, model, tmp_path / "run", RunSettings(votes_only=True, rankings=True))
     there = (tmp_path / "run/votes.rankings.npy").read_bytes()

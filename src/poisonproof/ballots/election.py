@@ -32,7 +32,7 @@ from poisonproof.ballots.maps import OWN, map_of, record_of
 from poisonproof.ballots.tallies import Ballots, Neighbours
 from poisonproof.core.split import Split
 from poisonproof.core.votes import labels_to_json, load_tallies
-from poisonproof.data import Dataset
+from poisonproof.data.dataset import Dataset
 from poisonproof.errors import DamagedFileError, PoisonproofError, WrongTypeError
 from poisonproof.estimators.prepared import split_of
 from poisonproof.learners.feature_maps import PublicMap

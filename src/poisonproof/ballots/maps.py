@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from poisonproof import registry
-from poisonproof.data import Dataset
+from poisonproof.data.dataset import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.learners.feature_maps import LONGEST, GlyphFeatures, PublicMap, VectorFeatures
 from poisonproof.samples.cells import canonical_cell, cell_key

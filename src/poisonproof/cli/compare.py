@@ -18,7 +18,8 @@ from poisonproof.errors import PoisonproofError
 if TYPE_CHECKING:
     from poisonproof.ballots.classifiers import SampleVoteClassifier
     from poisonproof.comparison import Comparison
-    from poisonproof.data import Dataset, ReadOptions
+    from poisonproof.data.dataset import Dataset
+    from poisonproof.data.options import ReadOptions
 
 EXAMPLES = (
     "Example: `poisonproof compare digits --k 20 --classifiers 160`; "

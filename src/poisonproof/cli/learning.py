@@ -10,7 +10,7 @@ from poisonproof.cli import encoding, output
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof.data import Dataset
+    from poisonproof.data.dataset import Dataset
 
 
 def with_learner(

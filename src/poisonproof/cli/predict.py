@@ -16,7 +16,7 @@ from poisonproof.errors import PoisonproofError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from poisonproof.data import ReadOptions
+    from poisonproof.data.options import ReadOptions
     from poisonproof.data.reading import RowBlock, RowStream
     from poisonproof.runs.answers import AnswerSummary, Question, SavedRun
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +12,9 @@ from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof.data import Dataset, ReadOptions
+    from poisonproof.data.dataset import Dataset
     from poisonproof.data.large_source import Source
+    from poisonproof.data.options import ReadOptions
 
 OWN = "Your own data"
 
@@ -137,6 +137,7 @@ def open_data(name: str, data_dir: Path | None, read: ReadOptions) -> Dataset:
     """A data set by its name, or from the user's own files."""
     from poisonproof import registry
     from poisonproof.data.named import load
+    from poisonproof.data.probe import check
     from poisonproof.data.reading import open_files
 
     known = registry.names("datasets")
@@ -145,11 +146,7 @@ def open_data(name: str, data_dir: Path | None, read: ReadOptions) -> Dataset:
             raise PoisonproofError(f"{words[0]} is for your own files; write ./{name} for a folder of that name.")
         with progress_bar(f"reading {name}"):
             return load(name, data_dir)
-    if not Path(name).exists():
-        raise PoisonproofError(
-            f"There is no data set '{name}' (there are {', '.join(known)}), and no file or folder of that "
-            f"name; {_what_else(name, known)}"
-        )
+    check(name, read)
     with progress_bar(f"reading {Path(name).name}"):
         dataset = open_files(Path(name), read)
     for note in dataset.notes:
@@ -167,11 +164,3 @@ def large_source(name: str, read: ReadOptions) -> Source | None:
     if name in registry.names("datasets") or not path.exists() or kind_of(path, read) != "table":
         return None
     return Source.of(path, read)
-
-
-def _what_else(name: str, known: Sequence[str]) -> str:
-    """What was probably meant, among the data sets and what lies in the current folder; or something to try."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, [*known, *sorted(item.name for item in Path().iterdir())], 1, 0.6)
-    return f"did you mean '{close[0]}'?" if close else "`poisonproof example table` writes a small one to try."

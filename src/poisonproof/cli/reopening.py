@@ -13,7 +13,8 @@ from poisonproof.cli.learning import with_learner
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof.data import Dataset, ReadOptions
+    from poisonproof.data.dataset import Dataset
+    from poisonproof.data.options import ReadOptions
     from poisonproof.runs.manifest import Manifest
     from poisonproof.runs.removal import LeftOut
 

@@ -17,7 +17,7 @@ from poisonproof.cli.reopening import Reopened, begun, checked_learner
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof.data import Dataset
+    from poisonproof.data.dataset import Dataset
     from poisonproof.data.large import Removal, StoredDataset
     from poisonproof.runs.removal import LeftOut
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from poisonproof import FiniteAggregationClassifier, Spread
     from poisonproof.ballots.classifiers import SampleVoteClassifier
     from poisonproof.core.certificate import Certificate
-    from poisonproof.data import Dataset, ReadOptions
+    from poisonproof.data.dataset import Dataset
     from poisonproof.data.large_source import Source
+    from poisonproof.data.options import ReadOptions
     from poisonproof.runs.outcome import Outcome
 
 EXAMPLES = (

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from poisonproof.data import ReadOptions
+    from poisonproof.data.options import ReadOptions
 
 EXAMPLES = (
     "Example: `poisonproof split train.npz --k 50 --d 16 --out subsets.npz`; "

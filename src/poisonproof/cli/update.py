@@ -12,7 +12,7 @@ from poisonproof.cli.output import progress_bar
 from poisonproof.cli.reopening_partitions import bound_of, reopen_partitions
 
 if TYPE_CHECKING:
-    from poisonproof.data import Dataset
+    from poisonproof.data.dataset import Dataset
     from poisonproof.runs.removal import LeftOut
 
 UNDEFENDED = ("undefended_accuracy", "strong_undefended_accuracy", "strong_undefended", "no_undefended")

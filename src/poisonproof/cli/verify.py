@@ -18,7 +18,7 @@ from poisonproof.display import percent
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof.data import Dataset
+    from poisonproof.data.dataset import Dataset
     from poisonproof.evidence.facts import Facts
     from poisonproof.evidence.gate import Baseline
     from poisonproof.verification import Verdict
@@ -540,7 +540,7 @@ def _learner_of(path: Path, learner: str | None, encoder: str | None) -> Any:
 
 def _data(path: Path, given: str | None, data_dir: Path | None, test: Path | None = None) -> Dataset:
     """The data at hand: of a run, read as the run read it; of a loose certificate, by name."""
-    from poisonproof.data import load
+    from poisonproof.data.named import load
 
     manifest = _manifest_of(path)
     if manifest.get("asked"):

@@ -14,7 +14,7 @@ from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.ballots.classifiers import SampleVoteClassifier
-    from poisonproof.data import Dataset
+    from poisonproof.data.dataset import Dataset
 
 PANEL = "Where training samples vote"
 ENSEMBLE, BALLOTS, NEIGHBOURS = "ensemble", "ballots", "neighbours"

@@ -22,6 +22,7 @@ from poisonproof.data.dataset import SPANS_LINES, Dataset, LabelledSamples, Read
 from poisonproof.data.files import Body, Opens, is_gzip
 from poisonproof.data.guessing import guess_schema
 from poisonproof.data.options import ReadOptions
+from poisonproof.data.probe import ending_of
 from poisonproof.data.tables import Batch, Folder, TableReader, table_batches
 from poisonproof.errors import PoisonproofError
 from poisonproof.premises import Premise, declared_if
@@ -105,8 +106,8 @@ class TableSource:
 
 def class_for(name: str) -> Any:
     """The class that reads files of this name; None if there is none."""
-    endings = [ending for ending in registry.names("readers") if name.lower().endswith(ending)]
-    return registry.find("readers", max(endings, key=len)) if endings else None
+    ending = ending_of(name)
+    return None if ending is None else registry.find("readers", ending)
 
 
 def kind_of(path: Path, how: ReadOptions | Schema | None = None) -> str:

@@ -13,7 +13,7 @@ from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread, resolve_spread
 from poisonproof.core.subsets import Subsets, subset_digests
 from poisonproof.core.votes import Votes
-from poisonproof.data import Dataset
+from poisonproof.data.dataset import Dataset
 from poisonproof.data.large import StoredDataset
 from poisonproof.data.store import StoredSource
 from poisonproof.errors import PoisonproofError, WrongTypeError

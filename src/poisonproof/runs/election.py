@@ -21,7 +21,7 @@ from poisonproof import registry
 from poisonproof.core.certify import Certificate, certify
 from poisonproof.core.split import Split
 from poisonproof.core.votes import Votes, rankings_file
-from poisonproof.data import Dataset
+from poisonproof.data.dataset import Dataset
 from poisonproof.data.store import StoredSamples, StoredSource
 from poisonproof.errors import WrongTypeError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, fitted_but_for_members

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.data import Dataset
+from poisonproof.data.dataset import Dataset
 
 SALT_BYTES = 16
 MARK_BYTES = 16

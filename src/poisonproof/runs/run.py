@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from poisonproof.core.certify import certify
-from poisonproof.data import Dataset
+from poisonproof.data.dataset import Dataset
 from poisonproof.data.large import StoredDataset
 from poisonproof.runs.election import election_of
 from poisonproof.runs.folder import (
