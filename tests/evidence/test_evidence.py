@@ -38,12 +38,13 @@ from typer.testing import CliRunner
 
 from poisonproof import FiniteAggregationClassifier, PremiseWarning, Votes, certify, load, verify
 from poisonproof.cli.main import app
+from poisonproof.core.metrics import Evaluation
 from poisonproof.data.dataset import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.evidence import gate as gates
 from poisonproof.evidence import signing
 from poisonproof.evidence.documents import bom, card, of_the_data, page, schema, violation
-from poisonproof.evidence.facts import figures, gather, half_of
+from poisonproof.evidence.facts import figures, gather
 from poisonproof.evidence.signing import ENVELOPES, PAYLOAD, check_signed, write
 from poisonproof.report.page import class_rows
 from poisonproof.report.summary import Summary
@@ -96,8 +97,8 @@ def test_every_figure_is_counted_again(made, digits):
         held = right & (certificate.radius >= size)
         assert found.certified[at] == held.sum()
         assert found.balanced[at] == pytest.approx(np.mean([held[y == c].mean() for c in range(10)]))
-        assert facts.certified_fraction(size) == Fraction(int(held.sum()), len(y))
-        assert float(facts.certified_fraction(size, balanced=True)) == pytest.approx(found.balanced[at])
+        assert facts.evaluation.exact_fraction(size) == Fraction(int(held.sum()), len(y))
+        assert float(facts.evaluation.exact_fraction(size, balanced=True)) == pytest.approx(found.balanced[at])
     assert found.majority_share == np.bincount(y).max() / len(y)
     assert found.majority_label == np.bincount(y).argmax()
     for row in found.acts:
@@ -121,29 +122,31 @@ def test_a_frequent_class_alone_makes_no_headline(made):
         certificate.prediction,
         np.where(radius > 3, certificate.prediction, (certificate.prediction + 1) % 10),
     ):
-        named = replace(facts, certificate=replace(certificate, radius=radius), truth=truth)
-        size = named.headline_size
-        shares = [(named.certified_fraction(s), named.certified_fraction(s, balanced=True)) for s in range(8)]
+        named = replace(facts, certificate=replace(certificate, radius=radius), y=truth)
+        size = named.evaluation.headline_size
+        shares = [
+            (named.evaluation.exact_fraction(s), named.evaluation.exact_fraction(s, balanced=True)) for s in range(8)
+        ]
         assert size == max([s for s, pair in enumerate(shares) if min(pair) * 2 >= 1], default=0)
     rare = np.where(np.arange(len(radius)) < 20, 1, 0)
-    named = replace(facts, certificate=replace(certificate, prediction=np.zeros_like(rare), radius=radius), truth=rare)
-    assert named.certified_fraction(3) > Fraction(1, 2) > named.certified_fraction(3, balanced=True)
-    assert named.headline_size == 0
-    assert named.caution.kind == "one answer"
+    named = replace(facts, certificate=replace(certificate, prediction=np.zeros_like(rare), radius=radius), y=rare)
+    assert named.evaluation.exact_fraction(3) > Fraction(1, 2) > named.evaluation.exact_fraction(3, balanced=True)
+    assert named.evaluation.headline_size == 0
+    assert named.evaluation.caution.kind == "one answer"
     assert "A constant answer is perfectly robust" in page(named)
     assert "A constant answer is perfectly robust" in card(named)
-    assert facts.caution is None
+    assert facts.evaluation.caution is None
 
 
 def test_labels_that_nobody_has_shown_count_as_wrong():
     from poisonproof import Spread
 
     votes = Votes([[0, 0], [1, 1], [0, 0]], Spread.random(2, 1), ["a", "b"], "content", classes_inferred=True)
-    found = figures(votes, certify(votes), np.array([0, 1, 2]), ["a", "b", "c"])
+    found = figures(votes, certify(votes), certify(votes).evaluate(["a", "b", "c"]))
     assert (found.right, found.n_test) == (2, 3)
     assert [(row.label, row.right) for row in found.classes] == [("a", 1), ("b", 1), ("c", 0)]
     assert found.balanced_accuracy == pytest.approx(2 / 3)
-    assert figures(votes, certify(votes), np.array([0, 2, 2]), ["a", "b", "c"]).half is None
+    assert figures(votes, certify(votes), certify(votes).evaluate(["a", "c", "c"])).half is None
 
 
 @pytest.fixture(scope="module")
@@ -175,18 +178,23 @@ def test_gate_evidence_and_pages_have_the_figures_of_the_run_where_test_labels_a
     rows = {one.label: (one.n_test, one.clean_accuracy) for one in summary.by_class}
     assert {row["label"]: (row["samples"], row["right"] / row["samples"]) for row in evaluation["classes"]} == rows
     assert {row.name: (row.n, row.right / row.n) for row in class_rows(outcome, 1)} == rows
-    assert facts.caution == outcome.certificate.evaluate(outcome.y_test).caution
+    assert facts.evaluation.caution == outcome.certificate.evaluate(outcome.y_test).caution
     for share, met in ((Fraction(2, 5), True), (Fraction(3, 5), False)):
         (row,) = gates.conditions(facts, gates.Thresholds(clean=share))
         assert row.met is met
     assert "balanced 20.0 %" in page(facts)
 
 
+def half_at(right, radius):
+    truth = np.zeros(len(radius), int)
+    return Evaluation(1 - np.array(right), radius, truth, np.array(right, bool), ["a", "b"]).half()
+
+
 def test_half_of_the_test_set_counts_those_that_are_wrong():
     radius = np.array([9, 5, 3, 1, 0])
     for right, half in (([0, 1, 1, 1, 0], 1), ([1, 1, 1, 1, 1], 3), ([1, 1, 0, 0, 0], None)):
-        assert half_of(np.array(right, bool), radius) == half
-    assert half_of(np.array([0, 1, 1, 1], bool), radius[:4]) == 3
+        assert half_at(right, radius) == half
+    assert half_at([0, 1, 1, 1], radius[:4]) == 3
 
 
 def test_statements_are_in_toto_statements_of_our_schema_and_of_a_vetted_one(made, tmp_path):
@@ -237,7 +245,9 @@ def test_the_bill_of_materials_is_valid_cyclonedx_and_holds_the_figures(made, tm
     metrics = {
         (m["type"], m["slice"]): m["value"] for m in model["modelCard"]["quantitativeAnalysis"]["performanceMetrics"]
     }
-    assert float(metrics["certified fraction (pointwise)", "attack size 1"]) == float(facts.certified_fraction(1))
+    assert float(metrics["certified fraction (pointwise)", "attack size 1"]) == float(
+        facts.evaluation.exact_fraction(1)
+    )
     assert float(metrics["clean accuracy", "test set"]) == facts.figures.clean_accuracy
     assert ("share of the largest class", "test set, a constant answer") in metrics
     limits = " ".join(model["modelCard"]["considerations"]["technicalLimitations"])
@@ -454,7 +464,7 @@ def test_attest_anew_without_a_key_removes_the_old_signature(signed):
 def test_a_gate_compares_exactly(made):
     _, facts = made
     asked = partial(gates.Thresholds, allow_constant=True)
-    share, balanced = facts.certified_fraction(1), facts.certified_fraction(1, balanced=True)
+    share, balanced = facts.evaluation.exact_fraction(1), facts.evaluation.exact_fraction(1, balanced=True)
     assert balanced != share
     for least, plain in ((share, True), (balanced, False)):
         above = least + Fraction(1, 10**9)
@@ -463,7 +473,7 @@ def test_a_gate_compares_exactly(made):
         assert [("balanced" in row.what) for row in found] == [not plain] * 3
     same = gates.conditions(facts, asked(((1, balanced),), baseline=gates.Baseline(facts, Fraction(0))))
     assert [row.met for row in same] == [True, True, True]
-    worse = replace(facts, truth=(facts.truth + 1) % 10)
+    worse = replace(facts, y=(facts.evaluation.truth + 1) % 10)
     less = gates.conditions(worse, asked(baseline=gates.Baseline(facts, Fraction(1, 100))))
     assert not any(row.met for row in less)
     elsewhere = replace(facts, digests={**facts.digests, "y_test": "0" * 64})
@@ -478,9 +488,9 @@ def test_a_gate_compares_exactly(made):
 def test_a_constant_answer_passes_no_gate_unless_it_is_allowed(made):
     """Every test sample is called "0": right on 87 %, of two classes 50 %, and no poison changes that."""
     _, facts = made
-    truth = (np.arange(len(facts.truth)) % 100 >= 87).astype(np.int64)
+    truth = (np.arange(len(facts.evaluation.truth)) % 100 >= 87).astype(np.int64)
     constant = replace(facts.certificate, prediction=np.zeros_like(truth), radius=np.full_like(truth, 99))
-    answers, asked = replace(facts, certificate=constant, truth=truth), ((9, Fraction(2, 5)),)
+    answers, asked = replace(facts, certificate=constant, y=truth), ((9, Fraction(2, 5)),)
     for plain in (False, True):
         rows = gates.conditions(answers, gates.Thresholds(asked, Fraction(0), plain))
         assert [row.met for row in rows] == [False, False]

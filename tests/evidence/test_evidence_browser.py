@@ -40,8 +40,8 @@ def test_the_page_opens_without_errors_or_network_and_says_what_the_facts_say(ev
     assert page.locator("#verdict").inner_text() == facts.verdict.word
     assert facts.verdict.word == ("CONSISTENT" if facts.certificate.election is None else "VERIFIED")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    size = facts.headline_size
-    held = ((facts.certificate.prediction == facts.truth) & (facts.certificate.radius >= size)).sum()
+    size = facts.evaluation.headline_size
+    held = (facts.evaluation.right & (facts.certificate.radius >= size)).sum()
     headline, beside = page.locator("h1").inner_text(), page.locator("#beside").inner_text()
     told = headline if facts.caution is None else beside
     assert f"{held:,} of {facts.figures.n_test:,} test samples are predicted right" in told

@@ -8,6 +8,7 @@ from poisonproof import (
     Votes,
     certify,
 )
+from poisonproof.premises import Premise
 from poisonproof.runs.election import threat_model
 from poisonproof.runs.manifest import Identity, Manifest
 from poisonproof.runs.outcome import Outcome
@@ -29,7 +30,7 @@ def outcome(folder, X, y, classes, *, votes=None, name="made up", split="content
         "complete",
         Identity({"name": name}, split.as_dict(), "made up", list(classes), True, spread.k, spread.d, spread.digest),
         {"poisonproof": "0"},
-        premises=("classes: as given (declared)",),
+        premises=(Premise("classes", "as given", declared=True),),
         notes=(),
         threat_model=threat_model(split),
         n_train=1234,

@@ -13,6 +13,7 @@ from outcomes import outcome
 from poisonproof import FiniteAggregationClassifier, certify, load
 from poisonproof.comparison import compare
 from poisonproof.display import percent, shown
+from poisonproof.premises import Premise
 from poisonproof.report.comparison_page import write_comparison
 from poisonproof.report.page import write_report
 from poisonproof.runs.manifest import RunSettings
@@ -153,7 +154,12 @@ def test_every_kind_of_sample_shows_as_text_or_picture(kind, look, tmp_path):
     n = 60
     y = [HOSTILE[at % 3] for at in range(n)]
     done = outcome(tmp_path, CASES[kind](n), y, HOSTILE, name=HOSTILE[1], classes_inferred=True)
-    done = replace(done, manifest=done.manifest.but(notes=HOSTILE, premises=HOSTILE))
+    done = replace(
+        done,
+        manifest=done.manifest.but(
+            notes=HOSTILE, premises=tuple(Premise("x", text, declared=True) for text in HOSTILE)
+        ),
+    )
     page = look(write_report(done))
     for width in (400, 1280):
         page.set_viewport_size({"width": width, "height": 800})

@@ -352,15 +352,15 @@ def card(facts: Facts) -> str:
 
 def page(facts: Facts) -> str:
     """The page. Names, labels and premises are data: they are shown and escaped wherever they stand."""
-    certificate, size = facts.certificate, facts.headline_size
-    right = certificate.prediction == facts.truth
+    certificate, size = facts.certificate, facts.evaluation.headline_size
+    right = facts.evaluation.right
     top, threats = int(certificate.radius.max(initial=0)) + 1, facts.threat_model
     given = {
         "size": size,
         "held": int((right & (certificate.radius >= size)).sum()),
-        "balanced": facts.certified_fraction(size, balanced=True),
-        "constant": facts.constant_share(balanced=True),
-        "caution": facts.caution,
+        "balanced": facts.evaluation.exact_fraction(size, balanced=True),
+        "constant": facts.evaluation.constant_share(balanced=True),
+        "caution": facts.evaluation.caution,
         "curve": survival(certificate.radius[right], len(certificate), top),
         "ticks": ticks(top),
         "covered": {act: cost for act, cost in threats.items() if cost != "not covered"},

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poisonproof.ballots.tallies import Ballots, Neighbours
 from poisonproof.core.certificate import Act, Certificate, attack_sizes
 from poisonproof.core.certify import certify, median_radii_against_targets
-from poisonproof.core.metrics import (
-    Caution,
-    balanced_shares,
-    caution,
-    counts_by_class,
-    labels_of_codes,
-    plain,
-    share_of_majority,
-)
-from poisonproof.core.votes import Votes, own_codes
+from poisonproof.core.metrics import Evaluation, number_that_withstand, plain
+from poisonproof.core.votes import Votes
 from poisonproof.data.dataset import Dataset
 from poisonproof.errors import PoisonproofError
 from poisonproof.runs.election import Election, election_named
@@ -179,7 +170,7 @@ class Facts:
     """Everything that evidence is made from.
 
     ``artefacts`` are the files of the run with their SHA-256, ``digests`` those of the data that were at hand,
-    ``truth`` the code of every test label (see `own_codes`), ``labels`` the label of each code.
+    ``y`` the labels of the test samples.
     """
 
     name: str
@@ -188,42 +179,13 @@ class Facts:
     figures: Figures
     artefacts: dict[str, str]
     digests: dict[str, str]
-    truth: NDArray[np.int64]
-    labels: list[Any]
+    y: Any
     verdict: Verdict
 
-    def certified_fraction(self, attack_size: int, *, balanced: bool = False) -> Fraction:
-        """Share of test samples that are right and have this radius (pointwise), or its mean over classes; exact."""
-        right = self.certificate.prediction == self.truth
-        _, counts, held = counts_by_class(self.truth, right, self.certificate.radius, attack_size)
-        if not balanced:
-            return Fraction(int(held.sum()), int(counts.sum()))
-        shares = [Fraction(*pair) for pair in zip(held.tolist(), counts.tolist(), strict=True)]
-        return sum(shares, Fraction(0)) / len(shares)
-
-    def constant_share(self, *, balanced: bool = False) -> Fraction:
-        """What always answering the most frequent class has of the same, whatever the attack size; exact."""
-        _, counts = np.unique(self.truth, return_counts=True)
-        return Fraction(1, len(counts)) if balanced else Fraction(int(counts.max()), len(self.truth))
-
-    @property
-    def headline_size(self) -> int:
-        """The largest attack size at which half is right and certified, of the test set and on average over classes.
-
-        0 if there is none: a frequent class alone makes no headline.
-        """
-        low, high = 0, int(self.certificate.radius.max(initial=0))
-        while low < high:
-            size = (low + high + 1) // 2
-            enough = min(self.certified_fraction(size), self.certified_fraction(size, balanced=True)) * 2 >= 1
-            low, high = (size, high) if enough else (low, size - 1)
-        return low
-
-    @property
-    def caution(self) -> Caution | None:
-        """What must be said before any figure: that a constant answer would do as well, or is what is given."""
-        prediction = self.certificate.prediction
-        return caution(prediction, self.truth, prediction == self.truth, self.labels)
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """What the certificate says about the test set."""
+        return self.certificate.evaluate(self.y)
 
     @property
     def dataset(self) -> str:
@@ -259,17 +221,14 @@ def gather(folder: Path, data: Dataset | None, verdict: Verdict) -> Facts:
         raise CheckFailed(f"The predictions and radii of {folder} do not follow from its votes.")
     if certificate.split is None:
         raise PoisonproofError(f"The votes of {folder} do not say how the training samples were split.")
-    truth = own_codes(data.test.labels, votes.classes, inferred=votes.classes_inferred)
-    labels = labels_of_codes(votes.classes, data.test.labels, truth)
     return Facts(
         folder.resolve().name,
         manifest,
         certificate,
-        figures(votes, certificate, truth, labels),
+        figures(votes, certificate, certificate.evaluate(data.test.labels)),
         artefacts,
         data.digests(),
-        truth,
-        labels,
+        data.test.labels,
         verdict,
     )
 
@@ -305,49 +264,34 @@ def artefacts_of(folder: Path, manifest: dict[str, Any]) -> dict[str, str]:
     return {MANIFEST: sha256_of(folder / MANIFEST), **dict(sorted(present.items()))}
 
 
-def figures(
-    votes: Votes | Ballots | Neighbours, certificate: Certificate, truth: NDArray[np.int64], labels: list[Any]
-) -> Figures:
-    """The figures of the certificate, as `poisonproof.core.metrics` counts them, from the code of every test
-    label (see `own_codes`) and the label of each code.
-    """
-    right, radius = certificate.prediction == truth, certificate.radius
+def figures(votes: Any, certificate: Certificate, found: Evaluation) -> Figures:
+    """The figures of the certificate, and how each class stands as a target."""
     sizes = attack_sizes(certificate)
-    codes, counts, held = counts_by_class(truth, right, radius, [0, *sizes])
-    counted = dict(zip(codes.tolist(), zip(counts.tolist(), held.tolist(), strict=True), strict=True))
     medians = dict(enumerate(median_radii_against_targets(votes, certificate)))
     classes = []
-    for code, label in enumerate(labels):
-        n_test, (n_right, *certified) = counted.get(code, (0, [0] * (1 + len(sizes))))
-        classes.append(ClassFigures(plain(label), n_test, n_right, tuple(certified), medians.get(code)))
-    n_right, *certified = held.sum(axis=0).tolist()
+    for code, label in enumerate(found.labels):
+        of_class = found.truth == code
+        radii = found.radius[of_class & found.right]
+        certified = tuple(number_that_withstand(radii, sizes).tolist())
+        classes.append(ClassFigures(plain(label), int(of_class.sum()), len(radii), certified, medians.get(code)))
+    against = {act: certificate.radius_against(act) for act in ACTS}
     return Figures(
         len(certificate),
-        n_right,
+        int(found.right.sum()),
         tuple(sizes),
-        tuple(certified),
-        tuple(balanced_shares(truth, right, radius, sizes).tolist()),
-        float(balanced_shares(truth, right, radius, 0)),
-        classes[int(codes[counts.argmax()])].label,
-        share_of_majority(truth),
-        _median(radius),
-        tuple(
-            ActFigures(act, _median(certificate.radius_against(act)), half_of(right, certificate.radius_against(act)))
-            for act in ACTS
-        ),
+        tuple(number_that_withstand(found.radius[found.right], sizes).tolist()),
+        tuple(found.certified_fraction_balanced(sizes).tolist()),
+        found.balanced_accuracy,
+        max(classes, key=lambda one: one.n_test).label,
+        found.majority_share,
+        _median(certificate.radius),
+        tuple(ActFigures(act, _median(radius), found.half(radius)) for act, radius in against.items()),
         tuple(classes),
     )
 
 
 def _median(radius: NDArray[np.int64]) -> int:
     return int(np.percentile(radius, 50, method="lower"))
-
-
-def half_of(right: NDArray[np.bool_], radius: NDArray[np.int64]) -> int | None:
-    """The largest radius that half of the test samples have and are right; None if fewer are right."""
-    held = np.sort(radius[right])[::-1]
-    needed = (len(right) + 1) // 2
-    return int(held[needed - 1]) if len(held) >= needed else None
 
 
 def folder_beside(run: Path) -> Path:

@@ -62,9 +62,9 @@ def conditions(facts: Facts, thresholds: Thresholds) -> list[Condition]:
     rows = []
     if thresholds.verified:
         rows.append(Condition("verdict", "VERIFIED", facts.verdict.word, facts.verdict.ok))
-    constant = facts.constant_share(balanced=not plain)
+    constant = facts.evaluation.constant_share(balanced=not plain)
     for size, what, least in shares:
-        share = facts.certified_fraction(size, balanced=not plain)
+        share = facts.evaluation.exact_fraction(size, balanced=not plain)
         if least > constant or thresholds.allow_constant:
             rows.append(_at_least(what, least, share))
         else:
@@ -95,7 +95,7 @@ def _against_baseline(facts: Facts, thresholds: Thresholds, baseline: Baseline) 
         )
     rows = []
     for size in (None, *(size for size, _ in thresholds.certified)):
-        then, now = (one.certified_fraction(size or 0, balanced=not plain) for one in (other, facts))
+        then, now = (one.evaluation.exact_fraction(size or 0, balanced=not plain) for one in (other, facts))
         rows.append(_at_least(f"{_measure(size, plain)}, against {other.name}", then - baseline.most, now))
     return rows
 
