@@ -1,6 +1,5 @@
 import subprocess
 import sys
-from io import BytesIO
 from zipfile import ZipFile
 
 import numpy as np
@@ -19,9 +18,8 @@ from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import TextClassifier
 from poisonproof.learners.trees import TreesClassifier
 from poisonproof.system.files import read_record, write_record
-from poisonproof.training.member_files import MEMBERS_PER_FILE, OWN_TYPES, dumped, load_state
+from poisonproof.training.member_files import MEMBERS_PER_FILE, dumped, load_state, plain_learner
 from poisonproof.training.model_files import FORMAT, RECORD
-from poisonproof.training.plain_learner import plain_schema, read_plain
 
 X, Y = load_wine(return_X_y=True)
 FRAME = pd.DataFrame(X[:, :4]).rename(columns=str).assign(kind=np.array(["dry", "sweet"])[(X[:, 0] > 13).astype(int)])
@@ -72,58 +70,43 @@ def test_types_nobody_vouched_for_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "learner",
+    ("learner", "is_plain"),
     [
-        None,
-        TableClassifier(),
-        TableClassifier(C=2, max_iter=7),
-        TreesClassifier("boosting", n_trees=3),
-        TextClassifier(),
-        AutoClassifier(),
-        TableClassifier().fit(X, Y),
+        (TableClassifier(), True),
+        (TableClassifier(C=2, max_iter=7), True),
+        (TreesClassifier("boosting", n_trees=3), True),
+        (TextClassifier(), False),
+        (AutoClassifier(), False),
+        (TableClassifier().fit(X, Y), False),
     ],
-    ids=["none", "default", "set", "trees", "text", "auto", "fitted"],
+    ids=["default", "set", "trees", "text", "auto", "fitted"],
 )
-def test_plain_learners_are_written_as_skops_writes_them(learner, tmp_path, monkeypatch):
-    plain = dumped(learner)
-    with ZipFile(BytesIO(plain)) as archive:
-        restored = read_plain(archive, OWN_TYPES)
-    is_plain = plain_schema(learner, OWN_TYPES) is not None
-    tuples = isinstance(learner, AutoClassifier | TextClassifier)
-    assert is_plain == (not hasattr(learner, "classes_") and not tuples)
-    assert (restored is not None) == is_plain
-    monkeypatch.setattr("poisonproof.training.member_files.plain_schema", lambda *_: None)
-    assert dumped(learner) == plain
-    (tmp_path / "learner.skops").write_bytes(plain)
-    monkeypatch.setattr("poisonproof.training.member_files.read_plain", lambda *_: None)
-    by_skops = load_state(tmp_path / "learner.skops")
-    assert type(by_skops) is type(learner)
-    assert learner is None or by_skops.get_params() == learner.get_params()
-    assert restored is None or repr(restored.learner) == repr(learner)
+def test_learners_with_plain_parameters_are_json_and_come_back(learner, is_plain, tmp_path):
+    assert (plain_learner(learner) is not None) == is_plain
+    (tmp_path / "learner.skops").write_bytes(dumped(learner))
+    back = load_state(tmp_path / "learner.skops")
+    assert type(back) is type(learner)
+    assert back.get_params() == learner.get_params()
+    assert dumped(back) == dumped(learner)
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "words"),
     [
-        ('"max_iter"', '"max_item"'),
-        ('"content": "200"', '"content": "[200]"'),
-        ('"TableClassifier"', '"Design"'),
-        ("poisonproof.learners.table", "builtins"),
-        ('"__id__": 3', '"__id__": 4'),
-        ("JsonNode", "FunctionNode"),
+        (('"max_iter"', '"max_item"'), "is damaged"),
+        (("200", "[200]"), "no learner with such parameters"),
+        (("table.TableClassifier", "table.linear_scores"), "not known to be safe"),
+        (("poisonproof.learners.table.TableClassifier", "builtins.exec"), "not known to be safe"),
+        (('"parameters"', '"parameter"'), "is damaged"),
     ],
-    ids=lambda change: change[1],
 )
-def test_what_only_looks_like_a_plain_learner_is_left_to_skops(change):
-    text = plain_schema(TableClassifier(), OWN_TYPES)
+def test_a_learner_that_was_altered_is_refused(change, words, tmp_path):
+    text = plain_learner(TableClassifier())
     assert change[0] in text
-    body = BytesIO()
-    with ZipFile(body, "w") as archive:
-        archive.writestr("schema.json", text.replace(*change))
-    with ZipFile(body) as archive:
-        assert read_plain(archive, OWN_TYPES) is None
-    with ZipFile(BytesIO(dumped(TableClassifier()))) as archive:
-        assert read_plain(archive, OWN_TYPES) is not None
+    with ZipFile(tmp_path / "learner.skops", "w") as archive:
+        archive.writestr("learner.json", text.replace(*change))
+    with pytest.raises(ValueError, match=words):
+        load_state(tmp_path / "learner.skops")
 
 
 def test_a_model_is_saved_and_opened_without_skops(tmp_path):

@@ -224,33 +224,6 @@ def test_bytes_that_were_changed_are_refused_or_harm_nobody(kind, tmp_path):
     assert n_refused > 50
 
 
-@pytest.mark.parametrize("kind", ["table", "numbers", "gaps", "sparse"])
-def test_files_of_before_words_were_stacked_are_read(kind, tmp_path):
-    members, test = some_members(kind, 2)
-    path = save_members(tmp_path / "members", members)
-    record = np.load(path)
-    text = json.loads(record[TEXT][0].tobytes())
-    text["learner"] = text["groups"][0]["learner"]["parameters"]
-    text["groups"] = [{name: fact for name, fact in facts.items() if name != "learner"} for facts in text["groups"]]
-    text["format"] = "poisonproof stack 1"
-    del text["choice"]
-    arrays = {name: record[name][0] for name in record.dtype.names if not name.endswith(" words")}
-    arrays |= {name: values.astype(np.int64) for name, values in arrays.items() if name.endswith(" lanes")}
-    arrays[TEXT] = np.frombuffer(json.dumps(text).encode(), np.uint8)
-    old = np.zeros(1, [(name, values.dtype, values.shape) for name, values in arrays.items()])
-    for name, values in arrays.items():
-        old[name][0] = values
-    np.save(path, old)
-    back = load_member_files([path])
-    assert isinstance(back, MappedMembers)
-    assert back.ask(test, N_CLASSES).tolist() == one_by_one(members, test).tolist()
-    for one, other in zip(members, back, strict=True):
-        assert all(same(getattr(one, field.name), getattr(other, field.name)) for field in fields(Member))
-    bent(path, "0 lanes", lambda lanes: lanes - 1 if len(lanes) else np.full(1, -1))
-    with pytest.raises(ValueError, match="is damaged"):
-        read_stack(path)
-
-
 def test_more_than_a_record_holds_is_kept_by_skops(tmp_path, monkeypatch):
     members, test = some_members("text", 0)
     monkeypatch.setattr(stacked_files, "MOST_BYTES", 1000)

@@ -30,7 +30,6 @@ from poisonproof.training.member import Member
 from poisonproof.training.stacked import Lot, Stacked, stacked
 
 FORMAT = "poisonproof stack 2"
-OF_TABLES_ALONE = "poisonproof stack 1"  # of before words were stacked
 TEXT = "text"
 NO_ARRAYS = ("kinds", "sparse", "names", "reading")
 OF_STACK = tuple(field.name for field in fields(TableStack) if field.name not in NO_ARRAYS)
@@ -155,8 +154,6 @@ def read_stack(path: str | Path) -> KeptStack:
             raise DamagedFileError(f"{path} is damaged: it holds no base classifiers.")
         text = json.loads(np.asarray(record[TEXT][0]).tobytes())
         arrays = {name: np.asarray(record[name][0]) for name in record.dtype.names or ()}
-        if text["format"] == OF_TABLES_ALONE:
-            text, arrays = _with_words(text, arrays)
         if text["format"] != FORMAT:
             raise DamagedFileError(f"{path} is of format {text['format']!r}, and {FORMAT!r} is read.")
         lots = tuple(_lot(facts, number, arrays) for number, facts in enumerate(text["groups"]))
@@ -165,20 +162,6 @@ def read_stack(path: str | Path) -> KeptStack:
         if wrong:
             raise DamagedFileError(f"{path} is damaged: {wrong}.")
         return KeptStack(Stacked(lots, fallbacks), text)
-
-
-def _with_words(
-    text: dict[str, Any], arrays: dict[str, NDArray[Any]]
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """A file of before words were stacked, as one of today."""
-    learner, more = {"name": "table", "parameters": text["learner"], "tuples": []}, {}
-    for number in range(len(text["groups"])):
-        lanes = arrays[f"{number} lanes"]
-        more[f"{number} words"] = np.zeros(0, np.int64)
-        if lanes.dtype == np.int64 and _within(lanes, 0, 1 << 16):
-            more[f"{number} lanes"] = lanes.astype(np.uint16)
-    lots = [{**facts, "learner": learner} for facts in text["groups"]]
-    return {**text, "format": FORMAT, "choice": None, "groups": lots}, arrays | more
 
 
 def _lot(facts: dict[str, Any], number: int, arrays: dict[str, NDArray[Any]]) -> Lot:
