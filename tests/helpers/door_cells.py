@@ -62,7 +62,7 @@ class CellCase(NamedTuple):
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else text_of(value, "a cell")
+    return str(value) if isinstance(value, str | bool | int) else text_of(value, "a cell")  # as `csv.writer` writes it
 
 
 def _csv(suffix: str, delimiter: str) -> Any:
