@@ -286,8 +286,8 @@ def plain_run() -> Start:
     from sklearn.naive_bayes import GaussianNB
 
     from poisonproof import Dataset, FiniteAggregationClassifier, load
-    from poisonproof.report.page import write_report
     from poisonproof.runs.manifest import RunSettings
+    from poisonproof.runs.report import write_report
     from poisonproof.runs.run import run
 
     digits = load("digits")
@@ -310,8 +310,8 @@ def pooled_run() -> Start:
     import poisonproof.training.pooled as pooled
     from poisonproof import Dataset, FiniteAggregationClassifier, Split
     from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-    from poisonproof.report.page import write_report
     from poisonproof.runs.manifest import RunSettings
+    from poisonproof.runs.report import write_report
     from poisonproof.runs.run import run
     from research.maps.digits import DigitFeatures
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from poisonproof.report.page import own_source, templates
+from poisonproof.display import own_source, templates
 from poisonproof.system.files import write_text
 from research.paper.figures import figures, save
 from research.paper.published import published_cell

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from poisonproof.auditing.audit import AuditReport, audit
     from poisonproof.ballots.classifiers import BallotClassifier, NeighborVoteClassifier
-    from poisonproof.comparison import Comparison, compare
     from poisonproof.core.certify import Certificate, TargetCertificate, certify
     from poisonproof.core.shared_attack import CertifiedAccuracy, certified_accuracy
     from poisonproof.core.split import Split
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from poisonproof.learners.presets import preset
     from poisonproof.learners.table import TableClassifier
     from poisonproof.learners.text import TextClassifier
+    from poisonproof.planning.compare import Comparison, compare
     from poisonproof.planning.plan import Plan, plan
     from poisonproof.premises import Premise, PremiseWarning
     from poisonproof.runs.outcome import Outcome
@@ -54,7 +54,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "Certificate": "core.certify",
     "CertifiedAccuracy": "core.shared_attack",
     "CertifiedBaggingClassifier": "stochastic.classifiers",
-    "Comparison": "comparison",
+    "Comparison": "planning.compare",
     "DamagedFileError": "errors",
     "Dataset": "data.dataset",
     "Encoder": "encoders.base",
@@ -86,7 +86,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "certify": "core.certify",
     "check_estimator_purity": "estimators.purity",
     "check_pipeline": "estimators.purity",
-    "compare": "comparison",
+    "compare": "planning.compare",
     "encoder": "encoders.base",
     "load": "data.named",
     "open_files": "data.reading",

@@ -22,6 +22,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -30,6 +32,7 @@ from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     import numpy as np
+    from jinja2 import Environment
     from numpy.typing import NDArray
 
     from poisonproof.premises import Premise
@@ -235,6 +238,32 @@ def _down(held: Any, n_test: int) -> str:
 
 def _short(number: float) -> str:
     return f"{number:.2f}".rstrip("0").rstrip(".")
+
+
+@cache
+def templates(folder: str = "templates") -> Environment:
+    """The templates in a folder of the package, each compiled once; whatever is put into them is shown and escaped."""
+    from jinja2 import Environment, PackageLoader, select_autoescape
+
+    environment = Environment(
+        loader=PackageLoader("poisonproof", folder),
+        autoescape=select_autoescape(["html", "j2"]),
+        finalize=lambda value: shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(percent=percent, count=lambda number: f"{number:,}")
+    return environment
+
+
+def render_page(template: str, folder: str = "templates", **values: Any) -> str:
+    """A page made of a template: text from data or files shown and escaped, markup of our own as it stands."""
+    return templates(folder).get_template(template).render(values)
+
+
+def own_source(name: str) -> Markup:
+    """A style sheet or a script of our own, as it stands."""
+    return Markup((Path(__file__).parent / "templates" / name).read_text("utf-8"))
 
 
 BOX = Markup(

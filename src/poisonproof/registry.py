@@ -34,8 +34,8 @@ LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
         "compare": ("poisonproof.cli.compare:command", "One table of what each method certifies on your data."),
         "split": ("poisonproof.cli.split:command", "The subsets to train base classifiers of your own on."),
         "spread": ("poisonproof.cli.spread:command", "Suggest designed spreads."),
-        "example": ("poisonproof.cli.example:command", "Write a small real data set to try the commands on."),
-        "doctor": ("poisonproof.cli.doctor:command", "What this machine offers, and what to type for the rest."),
+        "example": ("poisonproof.cli.tools:example", "Write a small real data set to try the commands on."),
+        "doctor": ("poisonproof.cli.tools:doctor", "What this machine offers, and what to type for the rest."),
     },
     # Pilots of planning beside that of base classifiers.
     "pilots": {"samples": "poisonproof.ballots.pilot:pilot"},

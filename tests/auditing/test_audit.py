@@ -23,7 +23,6 @@ from poisonproof import (
 from poisonproof.auditing import audit as auditing
 from poisonproof.auditing.attacks import ATTACKS
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-from poisonproof.report.figures import audit_scatter
 from refused import refused
 from research.maps.digits import DigitFeatures
 
@@ -191,13 +190,6 @@ def test_an_attack_can_be_repeated_alone():
     pick = next(attack for attack in one.attacks if attack.kind == "degenerate" and attack.target == 1)
     alone = audit(ensemble(), X, Y, TEST, targets=[4, 9], kinds=["degenerate"], sizes=[pick.size], seed=7)
     assert pick in alone.attacks
-
-
-def test_the_picture_shows_every_target():
-    report = audit(ensemble(), X, Y, TEST, targets=2, kinds=["insert"], seed=0)
-    drawing = audit_scatter(report)
-    assert drawing.startswith("<svg")
-    assert "certified radius" in drawing
 
 
 @pytest.mark.parametrize(

@@ -23,17 +23,19 @@ from poisonproof import (
 from poisonproof.ballots.maps import map_for
 from poisonproof.cli import output
 from poisonproof.cli.main import app
-from poisonproof.comparison import BY_SAMPLES, METHODS, compare, nearest_design
 from poisonproof.data.dataset import Dataset
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
-from poisonproof.planning.plan import best_of_each, plan
-from poisonproof.report.comparison import (
+from poisonproof.planning.compare import (
+    BY_SAMPLES,
+    METHODS,
     cells,
+    compare,
     header,
     markdown,
+    nearest_design,
     remarks,
 )
-from poisonproof.report.figures import LINES, comparison_curves
+from poisonproof.planning.plan import best_of_each, plan
 
 K, CLASSIFIERS = 7, 28
 
@@ -117,16 +119,6 @@ def test_the_record_and_the_table_say_the_same(blobs, compared):
     assert markdown(compared).count("\n| ") == len(METHODS) + 2
 
 
-def test_the_figure_has_a_line_for_each_row(compared):
-    assert set(LINES) == set(METHODS)
-    svg = comparison_curves(compared)
-    assert all(row.title in svg for row in compared.rows)
-    assert "with probability 99.9 %" in svg
-    assert svg == comparison_curves(compared)
-    proofs = replace(compared, rows=compared.rows[:3])
-    assert "probability" not in comparison_curves(proofs)
-
-
 def test_the_designed_spread_keeps_to_the_budget_and_a_larger_k_is_remarked(blobs):
     for k, d in ((50, 16), (20, 8), (20, 4), (7, 4), (300, 5)):
         design = nearest_design(k, d, k * d)
@@ -147,7 +139,6 @@ def test_what_does_not_apply_says_why(blobs):
     assert [one["why_not"] for one in found.as_dict()["rows"]] == [row.why_not for row in found.rows]
     assert sum("does not apply: " in remark for remark in remarks(found)) == 3
     assert cells(found, found.rows[0])[1:3] == ["does not apply", "—"]
-    assert comparison_curves(found).startswith("<svg")
     designed = compare(blobs, GaussianNB(), k=3, n_classifiers=6, rows=["designed"]).rows[0]
     assert "no design near k = 3 with at most 6 base classifiers" in designed.why_not
 
@@ -188,13 +179,15 @@ def test_a_pooled_learner_has_every_row(blobs):
         ({}, {"k": 201}, "k must lie in 1 … 200, the number of training samples.* Got 201"),
         ({}, {"k": 0}, "k must lie in 1 … 200"),
         ({}, {"k": 30}, "at least k = 30. Got 28"),
-        ({"x_test": np.zeros((0, 2)), "y_test": np.zeros(0, int)}, {}, "blobs has no test samples"),
+        ({"test": "none"}, {}, "blobs has no test samples"),
     ],
 )
 def test_bad_questions_get_one_sentence(blobs, changes, options, sentence):
     settings = {"k": K, "n_classifiers": CLASSIFIERS, **options}
     with pytest.raises(ValueError, match=sentence):
-        compare(replace(blobs, **changes), LogisticRegression(), **settings)
+        compare(
+            replace(blobs, test=blobs.test.take(np.arange(0))) if changes else blobs, LogisticRegression(), **settings
+        )
 
 
 def test_votes_of_other_draws_are_refused(blobs):
@@ -222,7 +215,6 @@ def test_the_command_prints_one_table_and_writes_only_where_it_is_told(table, tm
     assert [row["name"] for row in record["rows"]] == ["dpa", "finite-tight", "binomial"]
     assert record["attack_size"] == [0, 1]
     assert json.loads((tmp_path / "out" / "compare.json").read_text()) == record
-    assert "Finite Aggregation, tight" in (tmp_path / "out" / "compare.svg").read_text()
     assert "| DPA (d = 1) | proof |" in (tmp_path / "out" / "compare.md").read_text()
 
 
@@ -251,7 +243,7 @@ def test_a_narrow_terminal_gets_the_columns_in_two_tables(table, monkeypatch):
     assert (wide.count("DPA (d = 1)"), narrow.count("DPA (d = 1)")) == (1, 2)
     assert max(map(len, narrow.splitlines()[2:-1])) < max(map(len, wide.splitlines()[2:-1]))
     cells_of = [line.split()[5:] for line in narrow.splitlines() if "Theorem 2" in line]
-    assert [len(cells) for cells in cells_of] == [8, len(header_of_sizes(wide))]
+    assert [len(cells) for cells in cells_of] == [6, len(header_of_sizes(wide))]
 
 
 def header_of_sizes(printed):

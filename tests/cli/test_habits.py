@@ -25,18 +25,17 @@ from poisonproof import (
     Spread,
     Votes,
     certify,
-    doctor,
     registry,
 )
 from poisonproof.auditing.attacks import ATTACKS
-from poisonproof.cli import completion
+from poisonproof.cli import completion, tools
 from poisonproof.cli.main import app
 from poisonproof.cli.run import EnsembleOptions, prepare
-from poisonproof.comparison import METHODS
+from poisonproof.cli.tools import WRITERS, write_example
 from poisonproof.core.certify import Method
 from poisonproof.data.options import ReadOptions
 from poisonproof.data.reading import open_files
-from poisonproof.examples import EXAMPLES, write_example
+from poisonproof.planning.compare import METHODS
 from poisonproof.premises import Premise
 from poisonproof.system.determinism import in_threads
 from poisonproof.system.machine import memory
@@ -150,7 +149,7 @@ def test_bash_completes_commands_options_and_values(tmp_path):
         ("audit", "method", ("finite-aggregation", "tight")),
         ("audit", "kinds", ATTACKS),
         ("compare", "rows", METHODS),
-        ("example", "name", EXAMPLES),
+        ("example", "name", WRITERS),
         ("run", "split", ("content", "pixel-sum")),
         ("split", "dtype", ("float64", "uint8")),
     ],
@@ -301,7 +300,7 @@ def test_doctor_says_what_is_there_and_what_to_type_for_the_rest(monkeypatch):
 
 
 def test_doctor_refuses_an_installation_that_cannot_count(monkeypatch):
-    monkeypatch.setattr(doctor, "_toy", lambda: (2, 0.1))
+    monkeypatch.setattr(tools, "_toy", lambda: (2, 0.1))
     done = invoke("doctor", code=2)
     assert "believe no radius from this installation" in done.stderr
     assert "NOT 1" in done.stdout
@@ -320,7 +319,7 @@ def test_memory_with_and_without_linux(monkeypatch):
 # poisonproof example
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", WRITERS)
 def test_examples_are_the_same_each_time(tmp_path, name):
     def contents(folder):
         return {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
@@ -355,7 +354,7 @@ def test_example_texts_are_texts_of_several_topics(tmp_path):
 def test_example_lists_its_choices():
     text = invoke("example").stdout
     record = json.loads(invoke("example", "--json").stdout)
-    assert list(record["examples"]) == list(EXAMPLES)
+    assert list(record["examples"]) == list(WRITERS)
     for name, words in record["examples"].items():
         assert re.search(rf"^{name} +{re.escape(words)}$", text, re.MULTILINE)
         assert len(words) > 20

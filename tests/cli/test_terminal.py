@@ -32,10 +32,9 @@ from poisonproof import (
 from poisonproof.cli import completion, output
 from poisonproof.cli.main import app
 from poisonproof.cli.output import progress_bar
-from poisonproof.display import as_cell, in_latex, in_markdown, shown, shown_lines
+from poisonproof.display import as_cell, in_latex, in_markdown, shown, shown_lines, templates
 from poisonproof.estimators.base import warn
 from poisonproof.premises import Premise, PremiseWarning, to_records
-from poisonproof.report.page import templates
 from poisonproof.system.files import open_arrays, read_record, sha256_of, write_arrays, write_record
 from research.paper.figures import certified_curves, save
 from research.paper.tables import FORMATS, Table
@@ -191,9 +190,9 @@ def test_no_error_lets_a_control_character_through(words):
 
 def test_a_defect_of_ours_is_told_without_obeying_its_message(tmp_path):
     code = (
-        "import poisonproof.cli.doctor as room, poisonproof.doctor\n"
+        "import poisonproof.cli.tools as tools\n"
         f"def broken(folder): raise RuntimeError({HOSTILE!r})\n"
-        "poisonproof.doctor.examine = broken\n"
+        "tools.examine = broken\n"
         "from poisonproof.cli.main import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", code, "doctor"], capture_output=True, check=False, cwd=tmp_path)

@@ -16,8 +16,8 @@ from sklearn.naive_bayes import GaussianNB
 import poisonproof
 from poisonproof import Dataset, FiniteAggregationClassifier, Spread, Votes
 from poisonproof.cli.split import _arrays as read_for_split
-from poisonproof.report.page import write_report
 from poisonproof.runs.manifest import RunSettings
+from poisonproof.runs.report import write_report
 from poisonproof.runs.run import run
 from poisonproof.system.archives import map_npy, read_npz
 from poisonproof.system.files import reading, sha256_of, write_record

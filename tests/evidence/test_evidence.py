@@ -46,10 +46,10 @@ from poisonproof.evidence import signing
 from poisonproof.evidence.documents import bom, card, of_the_data, page, schema, violation
 from poisonproof.evidence.facts import figures, gather
 from poisonproof.evidence.signing import ENVELOPES, PAYLOAD, check_signed, write
-from poisonproof.report.page import class_rows
-from poisonproof.report.summary import Summary
 from poisonproof.runs.manifest import RunSettings
+from poisonproof.runs.report import class_rows
 from poisonproof.runs.run import run
+from poisonproof.runs.summary import Summary
 from poisonproof.system.files import read_record
 from poisonproof.verification.verdict import CheckFailed
 from refused import refused

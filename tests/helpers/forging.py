@@ -32,9 +32,9 @@ from poisonproof.learners.feature_maps import VectorFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.table import TableClassifier
 from poisonproof.premises import Premise, to_records
-from poisonproof.report.page import write_report
 from poisonproof.runs.election import threat_model
 from poisonproof.runs.manifest import RunSettings
+from poisonproof.runs.report import write_report
 from poisonproof.runs.run import run
 from poisonproof.system.files import (
     open_arrays,

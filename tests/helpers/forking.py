@@ -39,7 +39,7 @@ def _parent():
 def _serve():
     import poisonproof.cli.main
     import poisonproof.learners.presets
-    import poisonproof.report.page
+    import poisonproof.runs.report
     import poisonproof.runs.run  # noqa: F401
 
     for line in sys.stdin:

@@ -19,7 +19,6 @@ MAY = {  # how often, and why
     "research/paper/figures.py": 1,
     "src/poisonproof/stochastic/classifiers.py": 1,  # salts of draws and spreads: votes are what they were
     "src/poisonproof/core/spread.py": 1,
-    "src/poisonproof/report/figures.py": 1,
 }
 
 

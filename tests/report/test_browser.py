@@ -11,12 +11,11 @@ from sklearn.naive_bayes import GaussianNB
 from browsing import HOSTILE, browser, look, pytestmark  # noqa: F401
 from outcomes import outcome
 from poisonproof import FiniteAggregationClassifier, certify, load
-from poisonproof.comparison import compare
 from poisonproof.display import percent, shown
+from poisonproof.planning.compare import compare, write_comparison
 from poisonproof.premises import Premise
-from poisonproof.report.comparison_page import write_comparison
-from poisonproof.report.page import write_report
 from poisonproof.runs.manifest import RunSettings
+from poisonproof.runs.report import write_report
 from poisonproof.runs.run import run
 
 

@@ -11,14 +11,14 @@ from outcomes import outcome
 from poisonproof import certify
 from poisonproof.cli.output import print_table
 from poisonproof.display import histogram, shown, stairs, survival, ticks
-from poisonproof.report.gallery import (
+from poisonproof.runs.gallery import (
     PICTURES,
     ROWS,
     choose,
     pixels,
 )
-from poisonproof.report.page import headline_size, write_report
-from poisonproof.report.summary import Summary
+from poisonproof.runs.report import write_report
+from poisonproof.runs.summary import Summary, headline_size
 
 
 def test_a_large_run_fits_and_stands_alone(tmp_path):
@@ -91,7 +91,7 @@ def test_the_page_says_how_hard_it_is_to_turn_others_to_a_class(tmp_path, method
 
 
 def test_of_very_many_classes_targets_are_left_out_and_it_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr("poisonproof.report.page.MOST_TARGETS", 3)
+    monkeypatch.setattr("poisonproof.runs.report.MOST_TARGETS", 3)
     done = outcome(tmp_path, np.zeros((60, 2)), [0, 1, 2] * 20, range(4), k=20, d=2)
     assert "not worked out for more than 3 classes" in write_report(done).read_text()
 

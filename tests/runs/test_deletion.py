@@ -69,7 +69,7 @@ def stop(*rest, **more):
         "poisonproof.runs.vote_cache.write_block",
         "poisonproof.runs.run.certify",
         "poisonproof.runs.manifest.Manifest.write",
-        "poisonproof.report.page.write_report",
+        "poisonproof.runs.report.write_report",
     ],
 )
 def test_a_removal_that_was_interrupted_removes_the_same_rows_when_repeated(home, run, monkeypatch, place):

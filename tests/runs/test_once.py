@@ -6,7 +6,7 @@ from sklearn.naive_bayes import GaussianNB
 from poisonproof import FiniteAggregationClassifier, open_files
 from poisonproof.data import tables
 from poisonproof.data.options import ReadOptions
-from poisonproof.report.page import write_report
+from poisonproof.runs.report import write_report
 from poisonproof.runs.run import run
 from poisonproof.samples import convert as canonical
 

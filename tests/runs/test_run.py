@@ -23,10 +23,10 @@ from poisonproof.data.dataset import held_out
 from poisonproof.learners.inspection import describe
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.presets import preset
-from poisonproof.report.page import write_report
 from poisonproof.runs.election import threat_model
 from poisonproof.runs.folder import damage
 from poisonproof.runs.manifest import RunSettings
+from poisonproof.runs.report import write_report
 from poisonproof.runs.run import run
 from poisonproof.system.files import open_arrays, read_record, sha256_of
 from poisonproof.training.pooled import FEATURES, POOLED_FILES

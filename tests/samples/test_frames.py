@@ -18,10 +18,10 @@ from poisonproof import (
     verify,
 )
 from poisonproof.cli.main import app
+from poisonproof.cli.tools import write_example
 from poisonproof.data.dataset import Dataset
 from poisonproof.data.options import ReadOptions
 from poisonproof.data.reading import open_files, read
-from poisonproof.examples import write_example
 from poisonproof.runs.run import run
 from poisonproof.samples.convert import to_samples
 from poisonproof.samples.schema import TableSchema

@@ -17,9 +17,9 @@ from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.ballots.classifiers import SampleVoteClassifier
-    from poisonproof.comparison import Comparison
     from poisonproof.data.dataset import Dataset
     from poisonproof.data.options import ReadOptions
+    from poisonproof.planning.compare import Comparison
 
 EXAMPLES = (
     "Example: `poisonproof compare digits --k 20 --classifiers 160`; "
@@ -53,7 +53,7 @@ def command(
     ] = None,
     attack_size: options.AttackSizes = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for compare.html, compare.json, compare.md and compare.svg.")
+        Path | None, typer.Option("--out", help="Folder for compare.html, compare.json and compare.md.")
     ] = None,
     learner: options.Learner = None,
     encoder: encoding.Name = None,
@@ -79,8 +79,7 @@ def command(
     them. Samples vote with --n-neighbors and --near, or with what a pilot on training samples finds best at the middle
     one of the attack sizes (k / 4 unless you name some), which is a premise. Nothing is written without --out.
     """
-    from poisonproof.comparison import METHODS, compare
-    from poisonproof.report.comparison_page import FILES, write_comparison
+    from poisonproof.planning.compare import FILES, METHODS, compare, write_comparison
     from poisonproof.system.progress import watched
 
     output.warnings_as_notes()
@@ -140,7 +139,7 @@ def _voting(
 
 def _print(comparison: Comparison) -> None:
     """One table or, on a narrow terminal, its columns in two."""
-    from poisonproof.report import comparison as report
+    from poisonproof.planning import compare as report
 
     header, rows = report.header(comparison), [report.cells(comparison, row) for row in comparison.rows]
     sizes = [at for at, name in enumerate(header) if name.isdigit()]

@@ -49,16 +49,9 @@ def of_methods(incomplete: str) -> list[str]:
     return _starting(incomplete, get_args(Method))
 
 
-def of_examples(incomplete: str) -> list[str]:
-    """Examples by name."""
-    from poisonproof.examples import EXAMPLES
-
-    return _starting(incomplete, EXAMPLES)
-
-
 def of_rows(incomplete: str) -> list[str]:
     """Rows of a comparison, with commas between."""
-    from poisonproof.comparison import METHODS
+    from poisonproof.planning.compare import METHODS
 
     return _listed(incomplete, METHODS)
 

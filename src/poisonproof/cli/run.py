@@ -119,8 +119,8 @@ def command(
     proof. If a constant answer would do as well, that is said first.
     """
     with progress_bar("starting"):  # what is imported takes seconds
-        from poisonproof.report.page import write_report
         from poisonproof.runs.manifest import RunSettings
+        from poisonproof.runs.report import write_report
         from poisonproof.runs.run import run
         from poisonproof.system.progress import watched
 
@@ -248,15 +248,12 @@ def prepare_samples(
 def show(outcome: Outcome, report: Path, json: bool) -> None:
     """What came out, on stdout; on stderr first, if so it is, that a constant answer would do as well."""
     from poisonproof.core.certificate import attack_sizes
-    from poisonproof.report.page import asked_size, headline_size
-    from poisonproof.report.planned import beside_plan, broken_promise
-    from poisonproof.report.scarcity import Scarcity
-    from poisonproof.report.summary import Summary
+    from poisonproof.runs.summary import RareClass, Summary, asked_size, beside_plan, broken_promise, headline_size
 
     certificate, feared = outcome.certificate, asked_size(outcome)
     sizes = sorted({*attack_sizes(certificate), *([] if feared is None else [feared])})
     summary = Summary.of(outcome, sizes, feared)
-    scarcity, planned = Scarcity.of(outcome, headline_size(outcome)), beside_plan(outcome)
+    scarcity, planned = RareClass.of(outcome, headline_size(outcome)), beside_plan(outcome)
     if (broken := broken_promise(outcome)) is not None:
         output.note(f"WARNING: {broken}")
     if summary.warning is not None:

@@ -55,8 +55,8 @@ def command(
     Interrupted, the same command goes on, and so does `poisonproof update RUN`. Repeated, it changes nothing: rows are
     numbered as in the data itself, also after some of them were left out.
     """
-    from poisonproof.report.page import write_report
     from poisonproof.runs.manifest import RunSettings
+    from poisonproof.runs.report import write_report
     from poisonproof.runs.run import run as run_again
     from poisonproof.system.progress import watched
 

@@ -186,13 +186,12 @@ def audit(
 ) -> None:
     """Remove, insert, flip, rewrite, plant backdoors, flood; retrain; compare with what was certified.
 
-    Writes `audit.json` and `audit.svg` (certified radius against the smallest attack that worked) into the run.
+    Writes `audit.json` into the run.
     Exit code 3: an attack worked that the certificate excludes, and the case is printed.
     """
     import poisonproof
-    from poisonproof.report.figures import audit_scatter
     from poisonproof.runs.folder import only_writer
-    from poisonproof.system.files import write_record, write_text
+    from poisonproof.system.files import write_record
     from poisonproof.system.progress import watched
 
     output.warnings_as_notes()
@@ -214,7 +213,6 @@ def audit(
                 seed=seed,
             )
         write_record(run / "audit.json", report.as_dict())
-        write_text(run / "audit.svg", audit_scatter(report))
     if json:
         output.print_json(report.as_dict())
     else:
@@ -224,7 +222,6 @@ def audit(
             [[kind, *(str(count) for count in row.values())] for kind, row in report.by_kind().items()],
         )
         output.print_lines(str(report))
-        output.note(f"picture: {Path(run / 'audit.svg')}")
     if not report.ok:
         raise typer.Exit(VIOLATED)
 

@@ -36,7 +36,7 @@ from poisonproof.training.pooled import POOL, check_pooled
 CERTIFICATE = "certificate.npz"
 SCHEMA = "schema.json"
 REPORT = "report.html"
-AUDIT = ("audit.json", "audit.svg")
+AUDIT = ("audit.json",)
 LOCK = "run.lock"
 PARTITIONS = "partitions"
 FOLDERS = ("votes", "models", SCRATCH, PARTITIONS)

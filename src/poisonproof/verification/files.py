@@ -27,7 +27,7 @@ from poisonproof.verification.verdict import CheckFailed, CheckSkipped
 
 MODEL, SCHEMA, REPORT = "models/model.json", "schema.json", "report.html"
 CERTIFICATE_FORMAT, RUN_FORMAT = "poisonproof certificate 1", "poisonproof run 3"
-WITHOUT_DIGEST = ("manifest.json", REPORT, "run.lock", "audit.json", "audit.svg")
+WITHOUT_DIGEST = ("manifest.json", REPORT, "run.lock", "audit.json")
 MOST_FILES = 100_000
 FACTS = "facts"
 MOST_BYTES = 8 * 10**9

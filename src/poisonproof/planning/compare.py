@@ -6,15 +6,15 @@ Methods that only differ in their certificate share their base classifiers, whic
 
 from __future__ import annotations
 
+import json
 import logging
-import time
-import warnings
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from poisonproof import registry
@@ -26,14 +26,14 @@ from poisonproof.core.designs import Design
 from poisonproof.core.metrics import share_of_majority
 from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
-from poisonproof.core.votes import Votes
 from poisonproof.data.dataset import Dataset
+from poisonproof.display import in_markdown, own_source, percent, render_page, stairs, ticks
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.learners.inspection import describe
 from poisonproof.learners.table import TableClassifier
 from poisonproof.planning.plan import PARAMETERS, best_of_each, plan
-from poisonproof.premises import Premise, PremiseWarning, restated
+from poisonproof.premises import Premise, restated
 from poisonproof.samples.labels import read_labels
 from poisonproof.stochastic.certificate import StochasticCertificate
 from poisonproof.stochastic.classifiers import (
@@ -42,6 +42,7 @@ from poisonproof.stochastic.classifiers import (
     DrawnEnsembleClassifier,
     InfiniteAggregationClassifier,
 )
+from poisonproof.system.files import write_text
 from poisonproof.training.engine import engine_of
 
 PROOF = "proof"
@@ -86,9 +87,6 @@ class Row:
     k: float | None = None
     d: int | None = None
     n_classifiers: int | None = None
-    seconds_to_train: float | None = None
-    """To split, train and vote on all test samples; rows on the same base classifiers state the same."""
-    ms_per_sample: float | None = None
 
     @property
     def guarantee(self) -> str:
@@ -123,8 +121,6 @@ class Row:
             "certified_fraction": figures.certified_fraction(list(sizes)).tolist(),
             "certified_fraction_balanced": figures.certified_fraction_balanced(list(sizes)).tolist(),
             "warning": None if (caution := figures.caution) is None else caution.sentence,
-            "seconds_to_train": self.seconds_to_train,
-            "ms_per_sample": self.ms_per_sample,
             "premises": [str(premise) for premise in self.certificate.premises],
         }
 
@@ -211,8 +207,6 @@ def compare(
         estimator = TableClassifier()
         dataset = replace(dataset, premises=(*dataset.premises, Premise("learner", describe(estimator), declared=None)))
     bench = _Bench(dataset, estimator, k, n_classifiers, seed, n_jobs)
-    if any(name not in BY_SAMPLES for name in rows):
-        bench.start_workers()
     feared = sorted(sizes)[len(sizes) // 2] if sizes else k // VOTES_PER_POISON
     compared: dict[str, Row] = {
         name: bench.of_samples(name, (voters or {}).get(name), features, max(1, feared))
@@ -306,23 +300,18 @@ class _Bench:
     def spread_out(self, ensemble: str, names: Sequence[str]) -> list[Row]:
         """Rows with a proof, on one set of base classifiers."""
         data, spread = self.dataset, self._spread(ensemble)
-        started = time.perf_counter()
         model = self._fitted(spread)
         votes = model.votes(data.test.X, rankings=any(METHODS[name].certificate == "run-off" for name in names))
-        seconds = time.perf_counter() - started
         rows = []
         for name in names:
             how: Any = METHODS[name].certificate
-            certify(_first_of(votes), how)  # compiles
-            started = time.perf_counter()
-            certificate = certify(votes, how)
-            facts = (spread.k, spread.d, spread.n_subsets, seconds, _ms_since(started, len(certificate)))
-            rows.append(Row(name, METHODS[name].title, None, certificate, *facts))
+            facts = (spread.k, spread.d, spread.n_subsets)
+            rows.append(Row(name, METHODS[name].title, None, certify(votes, how), *facts))
         return rows
 
     def of_samples(self, name: str, given: SampleVoteClassifier | None, features: Any, feared: int) -> Row:
         """The row of training samples that vote, as given or by a pilot at the attack size that is feared."""
-        data, started = self.dataset, time.perf_counter()
+        data = self.dataset
         kind = registry.find("elections", name).classifier
         if given is not None and not isinstance(given, kind):
             raise PoisonproofError(f"The row '{name}' is of a {kind.__name__}. Got {type(given).__name__} instead.")
@@ -333,8 +322,6 @@ class _Bench:
         model.fit(data.train.X, data.train.labels, data.train.groups)
         model.premises_ = restated(model.premises_, data.premises)
         votes = model._votes_of(model._heard(data.test.X))
-        seconds = time.perf_counter() - started
-        started = time.perf_counter()
         certificate = certify(votes)
         if given is None:
             premises = (
@@ -343,8 +330,7 @@ class _Bench:
             certificate = replace(certificate, premises=tuple(premises))
         parameter = f"K = {model.n_neighbors}" if hasattr(model, "n_neighbors") else f"near = {model.near:g}"
         title = f"{METHODS[name].title}, {parameter}{'' if given else f', by a pilot at {feared}'}"
-        spent = (seconds, _ms_since(started, len(certificate)))
-        return Row(name, title, None, certificate, None, None, None, *spent)
+        return Row(name, title, None, certificate)
 
     def _by_pilot(self, name: str, attack_size: int, features: Any) -> SampleVoteClassifier:
         """The classifier of a method that certifies most at an attack size; one sentence if no pilot can be made."""
@@ -378,30 +364,19 @@ class _Bench:
                 self.estimator, subset_size=max(1, round(n_train / self.k)), **shared
             ),
         }
-        started = time.perf_counter()
         fitted = makers[names[0]]().fit(data.train.X, data.train.labels)
         of_size = [premise for premise in fitted.premises_ if premise.code == "draws" and ensemble == "bagging"]
         chosen = [replace(premise, declared=False) for premise in of_size]  # by the number of training samples
         fitted.premises_ = restated(fitted.premises_, (*data.premises, *chosen))
         matrix = fitted.vote_matrix(data.test.X)
-        seconds = time.perf_counter() - started
         rows = []
         for name in names:
             model = makers[name]()
             model.__dict__.update({what: value for what, value in vars(fitted).items() if what.endswith("_")})
-            model.certify_matrix(matrix[:1])  # compiles
-            started = time.perf_counter()
             certificate = model.certify_matrix(matrix)
-            facts = (self.k, None, self.n_classifiers, seconds, _ms_since(started, len(certificate)))
+            facts = (self.k, None, self.n_classifiers)
             rows.append(Row(name, METHODS[name].title, None, certificate, *facts))
         return rows
-
-    def start_workers(self) -> None:
-        """Train k base classifiers for nothing, so that no row is charged with starting worker processes."""
-        if engine_of(self.estimator).uses_workers and effective_n_jobs(self.n_jobs) > 1:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", PremiseWarning)
-                self._fitted(Spread.random(self.k, 1))
 
     def _fitted(self, spread: Spread) -> FiniteAggregationClassifier:
         data = self.dataset
@@ -424,13 +399,157 @@ class _Bench:
         return Spread.random(self.k, 1 if ensemble == "dpa" else self.d)
 
 
-def _first_of(votes: Votes) -> Votes:
-    """The same votes on the first test sample alone."""
-    ranked = None if votes.rankings is None else votes.rankings[:1]
-    return Votes(
-        votes.matrix[:1], votes.spread, votes.classes, classes_inferred=votes.classes_inferred, rankings=ranked
+def title(comparison: Comparison) -> str:
+    """What was compared, and what attack sizes count."""
+    return (
+        f"{comparison.dataset}, {comparison.learner.partition('(')[0]}: {comparison.n_train} training and "
+        f"{len(comparison.y_test)} test samples, k = {comparison.k}, up to {comparison.n_classifiers} base "
+        f"classifiers. Certified fraction (pointwise) in % at attack sizes, which count {comparison.unit}"
     )
 
 
-def _ms_since(started: float, n_samples: int) -> float:
-    return 1000 * (time.perf_counter() - started) / n_samples
+def header(comparison: Comparison) -> list[str]:
+    """The names of the columns."""
+    facts = ["", "holds", "classifiers", "k", "d", "clean, %", "balanced, %", "mean radius"]
+    return [*facts, *map(str, _sizes(comparison))]
+
+
+def cells(comparison: Comparison, row: Row) -> list[str]:
+    """One row as text, no number rounded to the better side."""
+    if row.certificate is None:
+        return [row.title, row.guarantee, *["—"] * (len(header(comparison)) - 2)]
+    figures = row.certificate.evaluate(comparison.y_test)
+    fractions = figures.certified_fraction(_sizes(comparison))
+    return [
+        row.title,
+        PROOF if row.proves else "99.9 %",
+        "—" if row.n_classifiers is None else str(row.n_classifiers),
+        "—" if row.k is None else f"{row.k:.4g}",
+        "—" if row.d is None else str(row.d),
+        percent(figures.clean_accuracy),
+        percent(figures.balanced_accuracy),
+        f"{math.floor(100 * row.certificate.radius.mean() + 1e-9) / 100:.2f}",
+        *map(percent, fractions),
+    ]
+
+
+def remarks(comparison: Comparison) -> list[str]:
+    """What a reader must know besides, one sentence each."""
+    sentences = [
+        f"Balanced: mean over classes. Always answering the most frequent class is right on "
+        f"{percent(comparison.majority_share)} % at every attack size."
+    ]
+    for row in comparison.rows:
+        if row.certificate is not None and (caution := row.certificate.evaluate(comparison.y_test).caution) is not None:
+            sentences.append(f"WARNING, {row.title}: {caution.sentence}.")
+    sentences += [f"{row.title} does not apply: {row.why_not}." for row in comparison.rows if row.why_not]
+    sentences += [
+        f"The designed spread has k = {row.k:.4g}, the nearest there is; a larger k alone gives larger radii."
+        for row in comparison.rows[::-1]
+        if row.k is not None and row.k > comparison.k
+    ][:1]
+    samples = [row for row in comparison.rows if row.name in BY_SAMPLES and row.certificate is not None]
+    if samples:
+        sentences.append(
+            f"In {' and '.join(row.name for row in samples)} the training samples vote through a fixed map, which is a "
+            "premise, and nothing is trained; parameters by a pilot were chosen from this data."
+        )
+    chancy = next((row for row in comparison.rows if row.certificate is not None and not row.proves), None)
+    if chancy is not None:
+        sentences.append(f"99.9 %: {chancy.guarantee}; an abstention counts as wrong and as radius 0.")
+    return sentences
+
+
+def markdown(comparison: Comparison) -> str:
+    """The table as Markdown."""
+    names = header(comparison)
+    rows = ([*map(in_markdown, cells(comparison, row))] for row in comparison.rows)
+    lines = [names, ["---", "---", *["--:"] * (len(names) - 2)], *rows]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n\n".join([f"{in_markdown(title(comparison))}.", table, *map(in_markdown, remarks(comparison))]) + "\n"
+
+
+def _sizes(comparison: Comparison) -> list[int]:
+    """The attack sizes with a column; at 0 the certified fraction is the clean accuracy."""
+    return [size for size in comparison.attack_sizes if size > 0]
+
+
+FILES = ("compare.json", "compare.md", "compare.html")
+HUES = {
+    "dpa": 210,
+    "finite": 155,
+    "designed": 280,
+    "infinite": 35,
+    "binomial": 330,
+    "bagging": 10,
+    "neighbours": 50,
+    "ballots": 190,
+}
+OTHER_HUES = (60, 185, 100, 245)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The certified fraction of one method as a path, and how it is drawn."""
+
+    title: str
+    path: str
+    hue: int
+    line: str
+
+
+def write_comparison(comparison: Comparison, folder: Path) -> None:
+    """Write the table as JSON and as Markdown, and with its curves as a page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = (
+        json.dumps(comparison.as_dict(), indent=1, ensure_ascii=False) + "\n",
+        markdown(comparison),
+        comparison_page(comparison),
+    )
+    for name, text in zip(FILES, texts, strict=True):
+        write_text(folder / name, text)
+
+
+def comparison_page(comparison: Comparison) -> str:
+    """The page as HTML; names are data and are escaped wherever they stand."""
+    certified = [row for row in comparison.rows if row.certificate is not None]
+    largest = max((int(row.certificate.radius.max(initial=0)) for row in certified if row.certificate), default=0)
+    top = largest + 1
+    sizes = np.arange(top + 1)
+    curves = []
+    for at, row in enumerate(certified):
+        assert row.certificate is not None
+        shares = row.certificate.evaluate(comparison.y_test).certified_fraction(sizes)
+        curves.append(Curve(row.title, stairs(shares), _hue(row, at), _line(row)))
+    return render_page(
+        "compare.html.j2",
+        name=comparison.dataset,
+        title=title(comparison),
+        unit=comparison.unit,
+        majority=comparison.majority_share,
+        curves=curves,
+        ticks=ticks(top),
+        header=header(comparison),
+        rows=[cells(comparison, row) for row in comparison.rows],
+        balanced=[(row.title, _balanced(row, comparison)) for row in certified],
+        sizes=comparison.attack_sizes,
+        remarks=remarks(comparison),
+        style=own_source("page.css"),
+    )
+
+
+def _balanced(row: Row, comparison: Comparison) -> list[float]:
+    assert row.certificate is not None
+    shares = row.certificate.evaluate(comparison.y_test).certified_fraction_balanced(list(comparison.attack_sizes))
+    return [float(share) for share in shares]
+
+
+def _hue(row: Row, at: int) -> int:
+    """One hue for the methods that share their base classifiers."""
+    return HUES.get(row.name.partition("-")[0], OTHER_HUES[at % len(OTHER_HUES)])
+
+
+def _line(row: Row) -> str:
+    if not row.proves:
+        return "chance"
+    return "thick" if row.name.endswith("tight") else "dashed" if row.name.endswith("run-off") else "plain"

@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from poisonproof.ballots.tallies import Ballots, Neighbours
 from poisonproof.core.certificate import UNSEEN
 from poisonproof.core.certify import Certificate
 from poisonproof.core.votes import Votes
@@ -77,7 +76,7 @@ def gallery(
     certificate: Certificate,
     truth: NDArray[np.int64],
     X: Any,
-    votes: Votes | Ballots | Neighbours,
+    votes: Any,
     dataset: str,
     samples: Samples | None = None,
     columns: Sequence[str] = (),
@@ -130,7 +129,7 @@ def gallery(
     return tuple(shelves)
 
 
-def tallied(votes: Votes | Ballots | Neighbours, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def tallied(votes: Any, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Votes by class for these test samples, and behind them the abstentions."""
     if isinstance(votes, Votes):
         abstention = len(votes.classes)

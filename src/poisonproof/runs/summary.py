@@ -1,4 +1,4 @@
-"""What a run came to, in a few lines: certified fractions as shares of samples and of classes, and the plain truth."""
+"""What a run came to, in a few lines: certified shares of samples and of classes, and the plain truth before them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from poisonproof.core.certify import Certificate
 from poisonproof.core.metrics import Caution, ClassShare
-from poisonproof.display import percent
+from poisonproof.display import percent, shown
 from poisonproof.runs.outcome import Outcome
 
 MOST_CLASSES = 20
@@ -169,3 +169,128 @@ def _few(sizes: Sequence[int], feared: int | None) -> list[int]:
     """Places of some attack sizes, evenly spaced, first and last among them, and of the one that is feared."""
     places = {round(at) for at in np.linspace(0, len(sizes) - 1, min(5, len(sizes)))}
     return sorted(places | {at for at, size in enumerate(sizes) if size == feared})
+
+
+FEW = 30  # samples of a class in a subset; with more it is not their number that base classifiers disagree for
+ENOUGH = 0.8  # certified share of a class that needs no explanation
+
+
+@dataclass(frozen=True)
+class RareClass:
+    """The class that has the fewest training samples, of those that the test set asks about."""
+
+    label: str
+    n_train: int
+    k: float
+    certified: float
+    size: int
+    unit: str
+
+    @classmethod
+    def of(cls, outcome: Outcome, size: int) -> RareClass | None:
+        """What is to be said of the rarest class; None where a base classifier has enough of every class."""
+        certificate, counts = outcome.certificate, outcome.train_counts
+        if certificate.spread is None or counts is None or certificate.spread.k < 4:
+            return None
+        shares = {str(one.label): one for one in outcome.figures.by_class([size])}
+        names = [str(label) for label in certificate.classes.tolist()]
+        rare = [(int(counts[code]), name) for code, name in enumerate(names) if name in shares]
+        if len(rare) < 2:
+            return None
+        n_train, label = min(rare)
+        k = float(certificate.spread.k)
+        if n_train / k >= FEW:
+            return None
+        certified = float(np.asarray(shares[label].certified_fraction)[0])
+        if certified >= ENOUGH:
+            return None
+        return cls(label, n_train, k, certified, size, certificate.unit)
+
+    @property
+    def sentence(self) -> str:
+        """Why, and what a smaller k would do."""
+        each, smaller = self.n_train / self.k, max(2, round(self.k / 2))
+        seen = f"about {each:.0f}" if each >= 1 else "fewer than one"
+        return (
+            f"Why so little of “{shown(self.label)}” is certified ({percent(self.certified)} % at attack size "
+            f"{self.size:,}): of its {self.n_train:,} training samples a base classifier sees 1/{self.k:g}, {seen}, so "
+            f"base classifiers disagree; with --k {smaller} each would see about {self.n_train / smaller:.0f}, and "
+            f"radii could reach about {smaller // 2:,} at the most."
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for a file."""
+        return {
+            "label": self.label,
+            "training_samples": self.n_train,
+            "training_samples_per_base_classifier": self.n_train / self.k,
+            "sentence": self.sentence,
+        }
+
+
+@dataclass(frozen=True)
+class PlannedFigure:
+    """One promised share beside the obtained one."""
+
+    name: str
+    what: str
+    predicted: float
+    obtained: float
+
+    def cells(self) -> list[str]:
+        """Both in words, and how far apart they are."""
+        points = 100 * (self.predicted - self.obtained)
+        return [f"{100 * self.predicted:.1f} %", f"{100 * self.obtained:.1f} %", f"{points:+.1f} points"]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for a file."""
+        return {"predicted": self.predicted, "obtained": self.obtained}
+
+
+def beside_plan(outcome: Outcome) -> list[PlannedFigure]:
+    """Clean accuracy and certified fractions, promised and obtained; nothing if no plan was followed."""
+    followed = (outcome.manifest.asked or {}).get("plan")
+    if followed is None:
+        return []
+    figures, size = outcome.figures, followed["attack_size"]
+    at, balanced = f"at attack size {size}", "the same, balanced (mean over classes)"
+    fraction = float(figures.certified_fraction([size])[0])
+    of_classes = float(figures.certified_fraction_balanced([size])[0])
+    return [
+        PlannedFigure("clean_accuracy", "clean accuracy", followed["clean"], figures.clean_accuracy),
+        PlannedFigure("certified_fraction", f"certified fraction (pointwise) {at}", followed["certified"], fraction),
+        PlannedFigure("certified_fraction_balanced", balanced, followed["certified_balanced"], of_classes),
+    ]
+
+
+def broken_promise(outcome: Outcome) -> str | None:
+    """One sentence if a run came to less than two standard errors below what its plan promised, with what to try."""
+    followed, figures = (outcome.manifest.asked or {}).get("plan"), beside_plan(outcome)
+    if followed is None:
+        return None
+    figure = figures[-1]
+    if figure.obtained >= figure.predicted - 2 * followed["error"]:
+        return None
+    other = f"; the next best was `{followed['next_best']}`" if followed["next_best"] else ""
+    return (
+        f"the plan promised {100 * figure.predicted:.1f} ± {100 * followed['error']:.1f} % certified on average over "
+        f"classes at attack size {followed['attack_size']}, and {100 * figure.obtained:.1f} % came out{other}"
+    )
+
+
+def headline_size(outcome: Outcome) -> int:
+    """The attack size that was asked about; else the largest at which half of the test set is right and certified.
+
+    Half of the samples, and half of them on average over classes: a frequent class alone makes no headline.
+    """
+    asked = asked_size(outcome)
+    if asked is not None:
+        return asked
+    return outcome.figures.headline_size
+
+
+def asked_size(outcome: Outcome) -> int | None:
+    """The attack size that the run was asked about, by --attack-size or by the plan that it follows."""
+    asked = outcome.manifest.asked or {}
+    size = asked.get("attack_size", (asked.get("plan") or {}).get("attack_size"))
+    return None if size is None else int(size)

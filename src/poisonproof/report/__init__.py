@@ -1,1 +1,0 @@
-"""The report: one HTML file that a person can open, without network."""
