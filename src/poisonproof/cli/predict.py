@@ -177,7 +177,7 @@ def types_vouched_for(run: Path, user_code: OwnCode) -> list[str]:
     from poisonproof.learners.presets import is_object_name, load_learner
     from poisonproof.runs.folder import check_plain
     from poisonproof.runs.manifest import FILE, Manifest
-    from poisonproof.training.member_files import types_of
+    from poisonproof.training.model_files import types_of
 
     check_plain(run)
     if not (run / FILE).exists():
