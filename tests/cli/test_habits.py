@@ -69,6 +69,32 @@ def test_help_imports_nothing_heavy():
         assert done.stderr.strip() == "[]"
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "no.csv", "--label", "y"], "There is no data set 'no.csv'"),
+        (["run", "my.csv", "--label", "z"], "my.csv has no column 'z'"),
+        (["plan", "no.csv", "--attack-size", "3"], "There is no data set 'no.csv'"),
+        (["compare", "no.csv"], "There is no data set 'no.csv'"),
+        (["predict", "no", "my.csv"], "no holds no run"),
+        (["update", "no"], "no holds no run"),
+        (["run", "my.csv", "--lable", "y"], "No such option: --lable"),
+    ],
+)
+def test_what_is_not_there_is_told_before_numpy_is_imported(tmp_path, words, said):
+    """In a fifth of a second."""
+    (tmp_path / "my.csv").write_text("x,y\n1,2\n")
+    code = (
+        "import sys; from poisonproof.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: print('numpy' in sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=tmp_path)
+    told, imported = done.stderr.splitlines()
+    assert told.startswith(f"poisonproof: {said}")
+    assert imported == "False"
+
+
 @pytest.mark.parametrize("method", ["finite-aggregation", "tight"])
 def test_votes_are_certified_without_scikit_learn_or_pandas(tmp_path, method):
     """Who brings votes need not wait for what trains."""

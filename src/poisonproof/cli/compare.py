@@ -79,6 +79,7 @@ def command(
     them. Samples vote with --n-neighbors and --near, or with what a pilot on training samples finds best at the middle
     one of the attack sizes (k / 4 unless you name some), which is a premise. Nothing is written without --out.
     """
+    reading.check(data, read)
     from poisonproof.planning.compare import FILES, METHODS, compare, write_comparison
     from poisonproof.system.progress import watched
 

@@ -51,6 +51,7 @@ def command(
     Recommends one, writes the plan and prints the command that follows it; that run then says how good the promise was.
     Test samples are not looked at. The same data and question get the same plan on any machine.
     """
+    reading.check(data, read)
     from poisonproof.planning.plan import DEGREES, plan
     from poisonproof.system.progress import watched
 

@@ -81,6 +81,7 @@ def command(
     more. Without `--out` the answers go to stdout (as JSON lines with `--json`), and the summary to stderr. If the file
     has the label column, the summary says what is right, beside what a constant answer would get.
     """
+    reading.check_run(run)
     from poisonproof.runs.answers import AnswerSummary, Question
     from poisonproof.system.files import write_whole
 

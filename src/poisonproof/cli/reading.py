@@ -133,6 +133,21 @@ def _size(text: str) -> tuple[int, int]:
     return int(width), int(height)
 
 
+def check(name: str, read: ReadOptions) -> None:
+    """Refuse a name that is no data, and columns that are not there, before anything heavy is imported."""
+    from poisonproof.data import probe
+
+    probe.check(name, read)
+
+
+def check_run(run: Path) -> None:
+    """Refuse a folder that holds no run, before anything heavy is imported."""
+    if not (run / "manifest.json").exists():
+        raise PoisonproofError(
+            f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.", code="run.missing"
+        )
+
+
 def open_data(name: str, data_dir: Path | None, read: ReadOptions) -> Dataset:
     """A data set by its name, or from the user's own files."""
     from poisonproof import registry

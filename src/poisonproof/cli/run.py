@@ -118,6 +118,7 @@ def command(
     boosting for tables, tf-idf with n-grams for texts, the encoder head or the preset for images): the price of the
     proof. If a constant answer would do as well, that is said first.
     """
+    reading.check(ensemble.data, read)
     with progress_bar("starting"):  # what is imported takes seconds
         from poisonproof.runs.manifest import RunSettings
         from poisonproof.runs.report import write_report

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from poisonproof.cli import encoding, options, output, predict, reopening
+from poisonproof.cli import encoding, options, output, predict, reading, reopening
 from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
 
@@ -39,6 +39,7 @@ def command(
     when what is being answered has been answered. There is no encryption and no password: for others than this machine
     put a proxy before it that has them.
     """
+    reading.check_run(run)
     from poisonproof.runs.answers import SavedRun
     from poisonproof.serving.app import ServeSettings, serve
 

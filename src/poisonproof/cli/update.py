@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poisonproof.cli import encoding, options, output, reopening
+from poisonproof.cli import encoding, options, output, reading, reopening
 from poisonproof.cli.output import progress_bar
 from poisonproof.cli.reopening_partitions import bound_of, reopen_partitions
 
@@ -55,6 +55,7 @@ def command(
     Interrupted, the same command goes on, and so does `poisonproof update RUN`. Repeated, it changes nothing: rows are
     numbered as in the data itself, also after some of them were left out.
     """
+    reading.check_run(run)
     from poisonproof.runs.manifest import RunSettings
     from poisonproof.runs.report import write_report
     from poisonproof.runs.run import run as run_again

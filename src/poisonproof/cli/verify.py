@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from poisonproof import registry
-from poisonproof.cli import completion, encoding, options, output, reopening
+from poisonproof.cli import completion, encoding, options, output, reading, reopening
 from poisonproof.cli.output import progress_bar
 from poisonproof.cli.reopening import Learner, Run, Test
 from poisonproof.display import percent
@@ -385,12 +385,11 @@ def _verified_facts(
     run: Path, dataset: str | None, data_dir: Path | None, retrain: int = 0, parts: CustomParts | None = None
 ) -> Facts:
     """The facts about a run; exit code 3, and the verdict on stderr, if something about it is false."""
+    reading.check_run(run)
     import poisonproof
     from poisonproof.evidence.facts import gather
     from poisonproof.verification.verdict import CheckFailed
 
-    if not (run / "manifest.json").exists():
-        raise PoisonproofError(f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.")
     learner, encoder, test = parts or CustomParts()
     data = _data_at_hand(run, dataset, data_dir, given=dataset is not None, needed=retrain > 0, test=test)
     with progress_bar("checking") as progress:
