@@ -19,11 +19,11 @@ import typer
 from poisonproof.cli import options, output
 from poisonproof.cli.main import OneSentence
 from poisonproof.cli.output import progress_bar
-from poisonproof.cli.reopening import check_same_data, reopen_data
 from poisonproof.core.certificate import Certificate
 from poisonproof.core.votes import Votes
 from poisonproof.errors import PoisonproofError
 from poisonproof.runs.manifest import Manifest
+from poisonproof.runs.recipe import reopen
 from poisonproof.system.files import write_text
 from poisonproof.system.progress import watched
 from research.datasets import load
@@ -207,14 +207,14 @@ class OpenedRun(NamedTuple):
 
 def opened_run(run: Path, data_dir: Path | None) -> OpenedRun:
     """A complete run, its test labels read from the data again."""
-    reopened = reopen_data(run, None, data_dir)
-    check_same_data(run, reopened)
+    reopened = reopen(run, None, data_dir)
+    reopened.check_same_data(run)
     manifest, y = reopened.manifest, reopened.dataset.test.labels
     certificate = Certificate.load(run / "certificate.npz")
     if manifest.settings.election is not None:
         return OpenedRun(run, manifest, certificate, y, None)
     measures = measure(Votes.load(run / "votes.npy"), certificate, y, manifest)
-    measures |= {"asked_learner": (manifest.asked or {}).get("learner"), "folder": run.name}
+    measures |= {"asked_learner": (manifest.recipe or {}).get("learner"), "folder": run.name}
     return OpenedRun(run, manifest, certificate, y, measures)
 
 

@@ -30,15 +30,15 @@ LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
         "attest": ("poisonproof.cli.verify:attest", "Write signed evidence of a run for others."),
         "gate": ("poisonproof.cli.verify:gate", "Pass or fail a run in a pipeline."),
         "certify": ("poisonproof.cli.certify:command", "Radii for votes that were made elsewhere."),
+        "accuracy": ("poisonproof.cli.accuracy:command", "The accuracy left under one attack on all test samples."),
         "compare": ("poisonproof.cli.compare:command", "One table of what each method certifies on your data."),
         "split": ("poisonproof.cli.split:command", "The subsets to train base classifiers of your own on."),
+        "spread": ("poisonproof.cli.spread:command", "Suggest designed spreads."),
         "example": ("poisonproof.cli.tools:example", "Write a small real data set to try the commands on."),
         "doctor": ("poisonproof.cli.tools:doctor", "What this machine offers, and what to type for the rest."),
     },
     # Pilots of planning beside that of base classifiers.
-    "pilots": {
-        "samples": "poisonproof.ballots.pilot:pilot",
-    },
+    "pilots": {"samples": "poisonproof.ballots.pilot:pilot"},
     # How base classifiers are trained, asked and saved.
     "engines": {
         "members": "poisonproof.training.members:MemberEngine",
@@ -85,9 +85,7 @@ LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
         ".npz": "poisonproof.encoders.embeddings:open_embeddings",
     },
     # What gives the name of the encoder that a kind of data gets if nobody names one, or None if it is not installed.
-    "usual encoders": {
-        "images": "poisonproof.encoders.packaged:usual_for_images",
-    },
+    "usual encoders": {"images": "poisonproof.encoders.packaged:usual_for_images"},
     # What the rest asks of the slice of encoders: one from what the user gave, and a learner with one in front of it.
     "encoding": {
         "encoder": "poisonproof.encoders.base:encoder",

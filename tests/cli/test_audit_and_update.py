@@ -97,7 +97,7 @@ def test_removed_rows_stay_removed(tmp_path):
     said = poisonproof("update", tmp_path / "run", "--remove", tmp_path / "numbers", "--n-jobs", 1).stdout
     assert "1412 training samples" in said
     manifest = read_record(tmp_path / "run" / "manifest.json")
-    assert len(manifest["asked"]["left_out"]["marks"]) == 3
+    assert manifest["recipe"]["left_out"]["rows"] == [3, 17, 0]
     assert [change["n_train"] for change in manifest["changes"]] == [1413, 1412]
     assert "0 of 8 base classifiers" not in said
     report = json.loads(
@@ -131,7 +131,7 @@ def test_a_violation_ends_with_exit_code_3(fish, monkeypatch):
     ("words", "message"),
     [
         (("update", "{fish}/none"), "holds no run; make one with `poisonproof run"),
-        (("update", "{fish}/run", "--remove", "a,b"), "neither row numbers like 3,17 nor a file"),
+        (("update", "{fish}/run", "--remove", "a,b"), "neither a row number nor the name of a picture"),
         (("update", "{fish}/run", "--remove", "900"), "rows of the training data, 0 … 159"),
         (("update", "{fish}/run", "{fish}/gone.csv"), "no file or folder of that name"),
         (("audit", "{fish}/run", "{fish}/test.csv"), "is not the data that the run"),

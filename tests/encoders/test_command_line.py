@@ -14,11 +14,11 @@ from PIL import Image
 import poisonproof as library
 from command_line import poisonproof
 from encoding import SMALL, network, pictures
-from poisonproof.cli import encoding
 from poisonproof.encoders import embeddings as embeddings
 from poisonproof.encoders import packaged
 from poisonproof.encoders.cache import EmbeddingCache, sample_keys
 from poisonproof.errors import PoisonproofError
+from poisonproof.runs import recipe
 from poisonproof.runs.answers import Question
 from poisonproof.runs.manifest import Manifest
 from poisonproof.system.files import read_record
@@ -64,7 +64,7 @@ def test_one_command_from_images_to_a_report(made, folder, tmp_path):
     assert f"premise: {premise}" in done.stderr
     assert digest in (run / "report.html").read_text()
     assert manifest["clean_accuracy"] > 0.8
-    assert manifest["asked"]["encoder"] == SMALL
+    assert manifest["recipe"]["encoder"] == SMALL
     again = poisonproof("run", folder, "--encoder", SMALL, *OPTIONS, "--out", run)
     assert "going on with the run" in again.stderr
     poisonproof("predict", run, folder / "1", "--out", tmp_path / "ones.csv", "--n-jobs", 1)
@@ -97,7 +97,7 @@ def test_removed_rows_lose_their_embeddings(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "shapes")
     poisonproof("run", tmp_path / "shapes", "--encoder", SMALL, *OPTIONS, "--out", run)
     data = library.open_files(tmp_path / "shapes", library.ReadOptions(classes=["0", "1", "2"]))
-    encoder = encoding.encoder_of(SMALL)
+    encoder = recipe.encoder_of(SMALL)
 
     keys = sample_keys(encoder.read(data.train.X))
     assert EmbeddingCache.of(encoder.cache, encoder.identity).holds(keys).all()
@@ -121,7 +121,7 @@ def test_samples_vote_through_an_encoder(folder, tmp_path, words):
     done = poisonproof("run", folder, "--method", *words, *options, "--out", run)
     assert "premise: encoder: efficientnet-lite0" in done.stderr
     assert read_record(run / "manifest.json")["clean_accuracy"] > 0.8
-    encoder = encoding.encoder_of(SMALL)
+    encoder = recipe.encoder_of(SMALL)
     data = library.open_files(folder, library.ReadOptions(classes=["0", "1", "2"]))
     keys = sample_keys(encoder.read(data.train.X))
     cache = EmbeddingCache.of(encoder.cache, encoder.identity)
@@ -136,18 +136,18 @@ def test_images_without_a_learner_get_the_encoder_or_a_map_of_images(folder, tmp
     monkeypatch.setattr(packaged, "USUAL_FOR_IMAGES", SMALL)
     done = poisonproof("run", folder, *OPTIONS, "--votes-only", "--out", tmp_path / "a")
     assert f"encoder: {SMALL}, ImageNet-1k, public; not covered by this proof; learner: head" in done.stderr
-    assert read_record(tmp_path / "a" / "manifest.json")["asked"]["encoder"] == SMALL
+    assert read_record(tmp_path / "a" / "manifest.json")["recipe"]["encoder"] == SMALL
     assert "VERIFIED" in poisonproof("verify", tmp_path / "a", "--retrain", 2).stdout
     monkeypatch.setattr(packaged, "find_spec", lambda name: None)
     from poisonproof.learners.presets import learner_for
     from poisonproof.samples.schema import ImageSchema
 
-    assert encoding.for_data(ImageSchema(8, 8, colour=True), None, None) is None
+    assert recipe.encoder_for(ImageSchema(8, 8, colour=True), None, None) is None
     with pytest.raises(PoisonproofError, match=r"pip install 'poisonproof\[encoders\]'"):
         learner_for(ImageSchema(8, 8, colour=True))
     assert learner_for(ImageSchema(8, 8, colour=False))[0] == "glyphs"
-    assert encoding.for_data(None, None, None) is None
-    assert encoding.for_data(ImageSchema(8, 8, colour=True), "none", None) is None
+    assert recipe.encoder_for(None, None, None) is None
+    assert recipe.encoder_for(ImageSchema(8, 8, colour=True), "none", None) is None
 
 
 def served(run, data, words, monkeypatch):
@@ -253,8 +253,8 @@ def test_embeddings_of_a_function_are_kept_where_it_states_what_it_is(tmp_path, 
         "def stated(X):\n    return helper(X)\n"
         "stated.record = EncoderRecord('mine', '3', 'me', 'mine', 'of version 3', 'none', 'nothing', 'anything')\n"
     )
-    assert encoding.encoder_of("helped:alone").cache is None
-    assert encoding.encoder_of("helped:stated").cache == str(tmp_path / "cache" / "embeddings")
+    assert recipe.encoder_of("helped:alone").cache is None
+    assert recipe.encoder_of("helped:stated").cache == str(tmp_path / "cache" / "embeddings")
 
 
 @pytest.mark.parametrize("method", [("--learner", "table"), ("--method", "neighbours", "--n-neighbors", 5)])
@@ -274,7 +274,7 @@ def test_no_file_is_opened_because_a_strangers_run_names_it(folder, tmp_path, mo
     assert "and nothing is opened because a run says so" in " ".join(done.stderr.split())
     assert "say so again: --encoder gpu.npz" in poisonproof("update", "run", "--remove", "1", code=2).stderr
     manifest = Manifest.read(Path("run"))
-    manifest.but(asked={**manifest.asked, "encoder": "wordllama"}).write(Path("run"))
+    manifest.but(recipe={**manifest.recipe, "encoder": "wordllama"}).write(Path("run"))
     poisonproof("update", "run", "--remove", "1", code=2)
     poisonproof("verify", "run", *again, code=3)
     assert opened == []

@@ -30,7 +30,7 @@ MODELS = {
     "ballots": lambda: BallotClassifier(map_for(FEW), near=2.1, classes=range(10)),
     "neighbours": lambda: NeighborVoteClassifier(map_for(FEW), n_neighbors=7, classes=range(10)),
 }
-UNUSED = ("asked", "changes", "environment", "environments", "made_in", "notes", "seconds")
+UNUSED = ("recipe", "changes", "environment", "environments", "made_in", "notes", "seconds")
 
 
 @pytest.fixture(scope="module", params=MODELS)

@@ -451,7 +451,7 @@ FORGERIES = (
     ),
     never(
         "how the data were read",
-        edited(lambda m: m.update(asked={"data": "other.csv", "options": {}, "learner": None})),
+        edited(lambda m: m.update(recipe={"data": "other.csv", "read": {}})),
         "how the data are said to have been read",
     ),
     never(

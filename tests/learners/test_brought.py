@@ -12,7 +12,7 @@ from command_line import as_process, poisonproof
 from fish import rows, write_rows
 from poisonproof.learners.presets import load_learner
 from poisonproof.system.files import read_record, write_record
-from poisonproof.training.model_files import types_of
+from poisonproof.training.member_files import types_of
 
 MODULE = '''
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -125,7 +125,7 @@ def test_a_run_with_a_learner_of_ones_own_is_made_reopened_and_verified(folder):
     premises = json.loads(done.stdout)["premises"]
     assert "learner: Mine(), given as my_learners:Mine (declared)" in premises
     manifest = read_record(folder / "run" / "manifest.json")
-    assert manifest["asked"]["learner"] == "my_learners:Mine"
+    assert manifest["recipe"]["learner"] == "my_learners:Mine"
     said = poisonproof("update", "run", "--remove", 3, code=2).stderr
     assert said.endswith("if its module is yours, say so again: --learner my_learners:Mine.\n")
     again = ("--learner", "my_learners:Mine")
@@ -207,7 +207,7 @@ def strange(tmp_path_factory):
     write_rows(folder / "fish.csv", rows(120))
     poisonproof("run", folder / "fish.csv", *SHAPE, "--out", folder / "run")
     manifest = read_record(folder / "run" / "manifest.json")
-    manifest["asked"]["learner"] = "evil:make"
+    manifest["recipe"]["learner"] = "evil:make"
     write_record(folder / "run" / "manifest.json", manifest)
     for place in (folder, folder / "run"):
         (place / "evil.py").write_text("import pathlib\npathlib.Path('ran').touch()\n")

@@ -229,7 +229,7 @@ def test_one_question_is_planned_alike_by_run_and_kept(table):
     words = ("run", table, "--label", "target", "--attack-size", 3, "--out", table.parent / "run", "--json")
     done = poisonproof(*words)
     manifest = read_record(table.parent / "run" / "manifest.json")
-    followed = manifest["asked"]["plan"]
+    followed = manifest["recipe"]["plan"]
     poisonproof("plan", table, "--label", "target", "--attack-size", 3, "--out", table.parent / "plan.json")
     assert followed == Plan.load(table.parent / "plan.json").followed()
     assert f"method: {followed['why']}" in done.stderr
@@ -350,7 +350,7 @@ def test_a_broken_promise_is_said_first(monkeypatch):
     followed = {"attack_size": 3, "certified_balanced": 0.8, "error": 0.02, "next_best": "--method ensemble --k 20"}
     figure = module.PlannedFigure("certified_fraction_balanced", "", 0.8, 0.75)
     monkeypatch.setattr(module, "beside_plan", lambda outcome: [figure])
-    outcome = type("Given", (), {"manifest": type("Kept", (), {"asked": {"plan": followed}})})
+    outcome = type("Given", (), {"manifest": type("Kept", (), {"recipe": {"plan": followed}})})
     said = module.broken_promise(outcome)
     assert "promised 80.0 ± 2.0 %" in said
     assert "75.0 % came out; the next best was `--method ensemble --k 20`" in said

@@ -246,7 +246,7 @@ def as_rgb(colour):
 @pytest.mark.parametrize("size", [0, 2, 40])
 def test_the_page_opens_at_the_attack_size_that_was_asked_about(size, look, tmp_path):
     done = outcome(tmp_path, np.zeros((90, 9, 9)), [0, 1, 2] * 30, range(3), k=20)
-    done = replace(done, manifest=done.manifest.but(asked={"attack_size": size}))
+    done = replace(done, manifest=done.manifest.but(recipe={"attack_size": size}))
     page = look(write_report(done))
     assert int(page.locator("#size").input_value()) == size
     check_state_at(page, done, size)
@@ -371,7 +371,7 @@ def test_an_unseen_label_as_runner_up_is_explained_where_it_stands(look, tmp_pat
 
 def test_why_a_rare_class_is_hardly_certified_is_said(look, tmp_path):
     done = outcome(tmp_path, np.zeros((60, 9, 9)), [0, 0, 1] * 20, [0, 1], k=20)
-    done = replace(done, train_counts=np.array([4000, 60]), manifest=done.manifest.but(asked={"attack_size": 9}))
+    done = replace(done, train_counts=np.array([4000, 60]), manifest=done.manifest.but(recipe={"attack_size": 9}))
     said = look(write_report(done), 400).locator("#scarcity").inner_text()
     assert "of its 60 training samples a base classifier sees 1/20, about 3, so base classifiers disagree" in said
     assert "with --k 10 each would see about 6, and radii could reach about 5 at the most" in said

@@ -8,8 +8,6 @@ import pytest
 
 from command_line import poisonproof
 from fish import HEADER, rows
-from poisonproof import Dataset
-from poisonproof.runs.removal import LeftOut, commitment, new_receipt
 from poisonproof.system.files import open_arrays, read_record
 
 REMOVED = (3, 17)
@@ -102,7 +100,6 @@ def test_repeating_a_removal_changes_nothing(home, run):
     before = read_record(run / "manifest.json")["changes"]
     again = update(run, "--remove", "17,3")
     assert "0 of 10 base classifiers were trained again" in again.stdout
-    assert "these rows were left out already" in again.stderr
     assert results(run) == results(home / "fresh")
     assert read_record(run / "manifest.json")["changes"] == before
 
@@ -115,18 +112,28 @@ def test_of_equal_rows_the_one_that_was_named_is_left_out(run):
     assert len(np.load(run / "split.npy")) == 158
 
 
-def test_rows_deleted_from_the_file_itself_need_no_marks(home, tmp_path):
+def test_rows_deleted_from_the_file_itself_are_no_longer_in_the_recipe(home, tmp_path):
     write(tmp_path / "fish.csv", rows(160))
     shutil.copy(home / "test.csv", tmp_path)
     poisonproof(*command(tmp_path, tmp_path / "run"))
     update(tmp_path / "run", "--remove", "3,17")
     write(tmp_path / "fish.csv", [row for at, row in enumerate(rows(160)) if at not in REMOVED])
     update(tmp_path / "run")
-    assert "left_out" not in read_record(tmp_path / "run" / "manifest.json")["asked"]
+    assert "left_out" not in read_record(tmp_path / "run" / "manifest.json")["recipe"]
+
+
+def test_rows_of_an_earlier_file_are_never_taken_for_those_of_another(home, tmp_path):
     write(tmp_path / "fish.csv", rows(150))
+    shutil.copy(home / "test.csv", tmp_path)
+    poisonproof(*command(tmp_path, tmp_path / "run"))
     update(tmp_path / "run", "--remove", "0")
     write(tmp_path / "fish.csv", rows(140))
-    assert "is not what it was when rows were removed" in poisonproof("update", tmp_path / "run", code=2).stderr
+    said = poisonproof("update", tmp_path / "run", code=2).stderr
+    assert "Rows 0 were left out of the earlier file; delete them in the file, or give --remove again" in said
+    update(tmp_path / "run", "--remove", "5")
+    assert read_record(tmp_path / "run" / "manifest.json")["recipe"]["left_out"]["rows"] == [5]
+    assert "140 training samples" in update(tmp_path / "run", "--remove", "").stdout
+    assert "left_out" not in read_record(tmp_path / "run" / "manifest.json")["recipe"]
 
 
 def texts_and_bytes(folder):
@@ -146,35 +153,19 @@ def test_nothing_of_the_old_data_stays_in_the_folder(home, run):
     update(run, "--remove", "3,17")
     manifest = read_record(run / "manifest.json")
     now = read_record(run / "models" / "model.json")["subset_digests"]
-    forbidden = {value.encode() for name, value in before["settings"]["dataset"].items() if "train" in name}
     subsets = [(old[at : at + 32], now[at : at + 32]) for at in range(0, len(old), 32)]
     gone = [one for one, other in subsets if one != other]
     assert len(gone) == manifest["changes"][0]["retrained"] > 0
-    forbidden |= {digest.encode() for digest in gone} | {bytes.fromhex(digest) for digest in gone}
+    forbidden = {digest.encode() for digest in gone} | {bytes.fromhex(digest) for digest in gone}
     forbidden |= {value.encode() for name, value in before["files"].items() if value != manifest["files"][name]}
     for name, body in texts_and_bytes(run):
         for secret in forbidden:
             assert secret not in body, name
     assert not (run / "audit.json").exists()
-    kept = json.dumps(manifest["asked"]) + json.dumps(manifest["changes"])
-    assert "3, 17" not in kept
-    assert "removed" not in kept
-    assert set(manifest["changes"][0]) == {"commitment", "n_train_before", "retrained", "n_train", "of", "when"}
-    assert set(manifest["asked"]["left_out"]) == {"salt", "marks"}
-
-
-def test_marks_say_nothing_of_the_label_and_differ_from_run_to_run():
-    X, y = np.array([[1.0], [2.0], [1.0]]), np.array([0, 1, 1])
-    one = Dataset.of("one", X, y, X, y, np.arange(2))
-    other = Dataset.of("other", X, 1 - y, X, y, np.arange(2))
-    left = LeftOut.nothing().and_rows(one, [2])
-    assert left.rows(one).tolist() == left.rows(other).tolist() == [2]
-    assert LeftOut.from_dict(json.loads(json.dumps(left.as_dict()))) == left
-    assert LeftOut.nothing().and_rows(one, [2]).marks.isdisjoint(left.marks)
-    assert left.and_rows(one, [0, 2]).rows(one).tolist() == [0, 2]
-    with pytest.raises(ValueError, match=r"rows of the training data, 0 … 2"):
-        left.and_rows(one, [3])
-    assert commitment(new_receipt(), one.digests()) != commitment(new_receipt(), one.digests())
+    assert set(manifest["changes"][0]) == {"n_train_before", "retrained", "n_train", "of", "when"}
+    digests = {name: value for name, value in before["settings"]["dataset"].items() if "train" in name}
+    assert manifest["recipe"].pop("left_out") == {"rows": [3, 17], "digests": digests}
+    assert not any(digest in json.dumps(manifest) for digest in digests.values()), "nor elsewhere"
 
 
 def test_no_undefended_figure_is_shown_of_other_data(run):

@@ -37,6 +37,7 @@ from poisonproof.errors import DamagedFileError, PoisonproofError, WrongTypeErro
 from poisonproof.estimators.prepared import split_of
 from poisonproof.learners.feature_maps import PublicMap
 from poisonproof.learners.inspection import describe
+from poisonproof.premises import Premise
 from poisonproof.runs.election import Election, Fitted, threat_model
 from poisonproof.runs.manifest import Identity, RunSettings
 from poisonproof.runs.undefended import Undefended
@@ -57,6 +58,8 @@ class SampleElection(Election):
     """Training samples that vote."""
 
     classifier: ClassVar[type[SampleVoteClassifier]]
+    premise: ClassVar[str]
+    """The code of the premise that states the parameter of the rule."""
 
     def __init__(self, dataset: Dataset, model: SampleVoteClassifier, settings: RunSettings) -> None:
         super().__init__(dataset, model, settings)
@@ -118,7 +121,13 @@ class SampleElection(Election):
 
     @classmethod
     def model_of(
-        cls, identity: Identity, classes: Sequence[Any] | None, *, encoder: PublicMap | None = None, **given: Any
+        cls,
+        folder: Path,
+        identity: Identity,
+        classes: Sequence[Any] | None,
+        *,
+        encoder: PublicMap | None = None,
+        **given: Any,
     ) -> SampleVoteClassifier:
         """The classifier of a run, not yet fitted; the map is the one on record, wherever its units came from.
 
@@ -128,6 +137,11 @@ class SampleElection(Election):
         return classifier_of(
             identity.election, split=Split.from_dict(identity.split), classes=classes, encoder=encoder, **given
         )
+
+    @classmethod
+    def chosen(cls, parameters: dict[str, Any]) -> list[Premise]:
+        """The parameter of the rule."""
+        return [Premise(cls.premise, value, declared=False) for value in parameters.values()]
 
 
 class FittedSamples(Fitted):
@@ -157,7 +171,7 @@ class FittedSamples(Fitted):
 class BallotElection(SampleElection):
     """Every training sample votes about every test sample."""
 
-    classifier = BallotClassifier
+    classifier, premise = BallotClassifier, "near"
     result = "ballots.npz"
     kept = (result, *(f"models/{name}" for name in FILES))
 
@@ -165,7 +179,7 @@ class BallotElection(SampleElection):
 class NeighborElection(SampleElection):
     """The nearest training samples vote."""
 
-    classifier = NeighborVoteClassifier
+    classifier, premise = NeighborVoteClassifier, "number-of-neighbors"
     result = "neighbours.npz"
     kept = (result, *(f"models/{name}" for name in FILES))
 

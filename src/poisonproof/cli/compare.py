@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poisonproof.cli import completion, encoding, options, output, reading
-from poisonproof.cli.learning import with_learner
+from poisonproof.cli import completion, options, output, reading
 from poisonproof.cli.output import progress_bar
 from poisonproof.cli.voters import BALLOTS, NEIGHBOURS, VoterOptions, map_of_options, voting_samples
 from poisonproof.errors import PoisonproofError
@@ -56,7 +55,7 @@ def command(
         Path | None, typer.Option("--out", help="Folder for compare.html, compare.json and compare.md.")
     ] = None,
     learner: options.Learner = None,
-    encoder: encoding.Name = None,
+    encoder: options.Encoder = None,
     data_dir: options.DataDir = None,
     seed: Annotated[
         int | None,
@@ -81,6 +80,7 @@ def command(
     """
     reading.check(data, read)
     from poisonproof.planning.compare import FILES, METHODS, compare, write_comparison
+    from poisonproof.runs.recipe import encoder_for, with_learner
     from poisonproof.system.progress import watched
 
     output.warnings_as_notes()
@@ -89,7 +89,7 @@ def command(
         raise PoisonproofError(f"{out} is a file; --out takes a folder.")
     wanted = tuple(METHODS) if rows is None else [name.strip() for name in rows.split(",")]
     samples = reading.open_data(data, data_dir, read)
-    chosen = encoding.for_data(samples.schema, encoder, learner)
+    chosen = encoder_for(samples.schema, encoder, learner)
     features, given = _voting(voters, samples, chosen, wanted, n_jobs)
     samples, estimator = with_learner(samples, learner, chosen)
     with progress_bar("working") as progress, watched(progress):

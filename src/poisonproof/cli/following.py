@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poisonproof.cli import encoding, output, reading
-from poisonproof.cli.learning import with_learner
+from poisonproof.cli import output, reading
 from poisonproof.cli.voters import AUTO, BALLOTS, ENSEMBLE, NEIGHBOURS, VoterOptions
 from poisonproof.errors import PoisonproofError
 
@@ -81,6 +80,7 @@ class Followed:
         methods: tuple[str, ...] | None,
     ) -> Followed:
         from poisonproof.planning.plan import METHODS, plan
+        from poisonproof.runs.recipe import encoder_for, encoder_of, with_learner
         from poisonproof.system.progress import watched
 
         output.warnings_as_notes()
@@ -89,7 +89,7 @@ class Followed:
         assert ensemble.out is not None
         if (earlier := _earlier(ensemble.out)) is not None:
             return cls(*_as_typed(ensemble, voters, earlier), earlier, None, samples)
-        encoder = encoding.for_data(samples.schema, ensemble.encoder, ensemble.learner)
+        encoder = encoder_for(samples.schema, ensemble.encoder, ensemble.learner)
         estimator = with_learner(samples, ensemble.learner, encoder, quiet=True)[1]
         with output.progress_bar("pilot") as progress, watched(progress):
             found = plan(
@@ -97,7 +97,7 @@ class Followed:
                 attack_size,
                 estimator,
                 methods=METHODS if methods is None else methods,
-                features=None if encoder is None else encoding.encoder_of(encoder),
+                features=None if encoder is None else encoder_of(encoder),
                 learner_name=ensemble.learner,
                 n_jobs=ensemble.n_jobs,
             )
@@ -107,20 +107,10 @@ class Followed:
             ensemble = replace(ensemble, encoder=encoder)
         return cls(*_as_typed(ensemble, voters, record), record, found, samples)
 
-    def checked(self, samples: Dataset, estimator: Any = None) -> Dataset:
-        """The data set with what the plan chose among its premises; refused if the plan is of other data."""
+    def check(self, samples: Dataset, estimator: Any = None) -> None:
+        """Refuse data that the plan was not made on."""
         if self.plan is not None:
             self.plan.check(samples, estimator)
-        return with_premises(samples, self.record)
-
-
-def with_premises(samples: Dataset, followed: dict[str, Any] | None) -> Dataset:
-    """The data set, with the premises of the plan that a run follows, if it follows one."""
-    if followed is None:
-        return samples
-    from poisonproof.planning.plan import premises_of
-
-    return replace(samples, premises=(*samples.premises, *premises_of(followed)))
 
 
 def _as_typed(
@@ -141,5 +131,5 @@ def _earlier(out: Path) -> dict[str, Any] | None:
 
     if not (out / FILE).exists():
         return None
-    followed = (Manifest.read(out).asked or {}).get("plan")
+    followed = (Manifest.read(out).recipe or {}).get("plan")
     return followed if isinstance(followed, dict) else None

@@ -70,11 +70,41 @@ SpreadName = Annotated[
         autocompletion=completion.of_spreads,
         help="FILE (of a spread, or what `split` wrote), `paper:K,D`, `random:K,D[,SEED]`, `dpa:K` (d = 1), or "
         "designed for the tight certificate: "
-        "`plane:Q,BLOCKS`, `quartic:P,BLOCKS`, `difference:V,BLOCKS,R1,R2,…` (`Spread.suggest(K, D)` in Python).",
+        "`plane:Q,BLOCKS`, `quartic:P,BLOCKS`, `difference:V,BLOCKS,R1,R2,…` (`poisonproof spread K D` suggests some).",
     ),
 ]
 SplitName = Annotated[
     str, typer.Option("--split", autocompletion=completion.of_splits, help="`content` or `pixel-sum`.")
+]
+Encoder = Annotated[
+    str | None,
+    typer.Option(
+        "--encoder",
+        autocompletion=completion.of_encoders,
+        help="A fixed map in front of the learner, a premise of every radius: `efficientnet-lite0` (also 1 and 2; "
+        "`@160` sets the pixels), `wordllama`, FILE.onnx with FILE.json beside it, embeddings.npz, your own "
+        "`MODULE:OBJECT`, or `none`.",
+    ),
+]
+Run = Annotated[Path, typer.Argument(help="Directory of a run.")]
+RunData = Annotated[
+    str | None,
+    data_argument("The data, if it is not where the run found it; read with the run's options."),
+]
+TestFile = Annotated[Path | None, typer.Option("--test", help="File or folder with the test samples.")]
+LearnerAgain = Annotated[
+    str | None,
+    typer.Option(
+        "--learner", help="The learner of your own that the run was made with, `MODULE:OBJECT`; its module is imported."
+    ),
+]
+EncoderAgain = Annotated[
+    str | None,
+    typer.Option(
+        "--encoder",
+        help="The encoder of your own that the run was made with: `MODULE:OBJECT` (it is imported), FILE.onnx or "
+        "embeddings.npz.",
+    ),
 ]
 CONTEXT = "context"
 MOST_CLASSES = 65_535

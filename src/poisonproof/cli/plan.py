@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from poisonproof.cli import encoding, options, output, reading
-from poisonproof.cli.learning import with_learner
+from poisonproof.cli import options, output, reading
 from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
 
@@ -38,7 +37,7 @@ def command(
         "plan.json"
     ),
     learner: options.Learner = None,
-    encoder: encoding.Name = None,
+    encoder: options.Encoder = None,
     data_dir: options.DataDir = None,
     n_jobs: options.Jobs = -1,
     json: options.Json = False,
@@ -53,6 +52,7 @@ def command(
     """
     reading.check(data, read)
     from poisonproof.planning.plan import DEGREES, plan
+    from poisonproof.runs.recipe import encoder_for, encoder_of, with_learner
     from poisonproof.system.progress import watched
 
     output.warnings_as_notes()
@@ -60,9 +60,9 @@ def command(
     ks = None if k is None else options.whole_numbers("--k", k)
     ds = DEGREES if d is None else options.whole_numbers("--d", d)
     dataset = reading.open_data(data, data_dir, read)
-    mapped_by = encoding.for_data(dataset.schema, encoder, learner)
+    mapped_by = encoder_for(dataset.schema, encoder, learner)
     dataset, estimator = with_learner(dataset, learner, mapped_by)
-    features = None if mapped_by is None else encoding.encoder_of(mapped_by)
+    features = None if mapped_by is None else encoder_of(mapped_by)
     with progress_bar("pilot") as progress, watched(progress):
         found = plan(
             dataset, attack_size, estimator, ks=ks, ds=ds, features=features, learner_name=learner, n_jobs=n_jobs

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import encoding, options, output, reading, reopening
+from poisonproof.cli import options, output, reading
 from poisonproof.cli.certify import named_class
 from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from poisonproof.data.options import ReadOptions
     from poisonproof.data.reading import RowBlock, RowStream
     from poisonproof.runs.answers import AnswerSummary, Question, SavedRun
+    from poisonproof.runs.recipe import UserCode
 
 EXAMPLES = (
     "Example: `poisonproof predict runs/my.csv-k20-d1 new.csv --out answers.csv`; "
@@ -61,8 +62,8 @@ def command(
             "samples vote.",
         ),
     ] = False,
-    learner: reopening.Learner = None,
-    encoder: encoding.Again = None,
+    learner: options.LearnerAgain = None,
+    encoder: options.EncoderAgain = None,
     json: options.Json = False,
     *,
     read: ReadOptions,
@@ -83,13 +84,14 @@ def command(
     """
     reading.check_run(run)
     from poisonproof.runs.answers import AnswerSummary, Question
+    from poisonproof.runs.recipe import UserCode
     from poisonproof.system.files import write_whole
 
     for name, number in (("--attack-size", attack_size), ("--min-radius", min_radius)):
         if number is not None and number < 0:
             raise PoisonproofError(f"{name} must be a whole number of 0 or more. Got {number}.")
     output.warnings_as_notes()
-    opened = open_run_and_data(run, data, read, n_jobs, OwnCode(learner, encoder))
+    opened = open_run_and_data(run, data, read, n_jobs, UserCode(learner, encoder))
     if votes:
         keep_votes(opened, data, out, json)
         return
@@ -127,14 +129,7 @@ class RunAndData(NamedTuple):
     stream: RowStream
 
 
-class OwnCode(NamedTuple):
-    """A learner and an encoder of the user's own, as they named them again; None where they named none."""
-
-    learner: str | None = None
-    encoder: str | None = None
-
-
-def open_run_and_data(run: Path, data: Path, read: ReadOptions, n_jobs: int, user_code: OwnCode) -> RunAndData:
+def open_run_and_data(run: Path, data: Path, read: ReadOptions, n_jobs: int, user_code: UserCode) -> RunAndData:
     """New samples, read by the schema of the run, and its base classifiers."""
     from poisonproof.data.reading import RowStream
     from poisonproof.runs.answers import SavedRun
@@ -173,24 +168,25 @@ def keep_votes(opened: RunAndData, data: Path, out: Path | None, json: bool) -> 
         )
 
 
-def types_vouched_for(run: Path, user_code: OwnCode) -> list[str]:
+def types_vouched_for(run: Path, user_code: UserCode) -> list[str]:
     """Types that the user vouches for by naming their own learner, or their own encoder, again."""
     from poisonproof.learners.presets import is_object_name, load_learner
     from poisonproof.runs.folder import check_plain
     from poisonproof.runs.manifest import FILE, Manifest
-    from poisonproof.training.model_files import types_of
+    from poisonproof.runs.recipe import encoder_named_again, encoder_of, is_own, learner_named_again
+    from poisonproof.training.member_files import types_of
 
     check_plain(run)
     if not (run / FILE).exists():
         return []
-    asked = Manifest.read(run).asked or {}
-    learner = reopening.checked_learner(run, asked.get("learner"), user_code.learner)
-    of_run = asked.get("encoder")
-    named = encoding.is_own(of_run) or user_code.encoder is not None  # of others, the saved model is opened
-    encoder = encoding.checked_again(run, of_run, user_code.encoder) if named else None
+    recipe = Manifest.read(run).recipe or {}
+    learner = learner_named_again(run, recipe.get("learner"), user_code.learner)
+    of_run = recipe.get("encoder")
+    named = is_own(of_run) or user_code.encoder is not None  # of others, the saved model is opened
+    encoder = encoder_named_again(run, of_run, user_code.encoder) if named else None
     types = types_of(load_learner(learner)) if learner is not None and is_object_name(learner) else []
-    if encoder is not None and encoding.is_own(encoder):
-        types += types_of(encoding.encoder_of(encoder, cached=False))
+    if encoder is not None and is_own(encoder):
+        types += types_of(encoder_of(encoder, cached=False))
     return types
 
 

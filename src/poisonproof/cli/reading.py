@@ -13,7 +13,6 @@ from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof.data.dataset import Dataset
-    from poisonproof.data.large_source import Source
     from poisonproof.data.options import ReadOptions
 
 OWN = "Your own data"
@@ -149,33 +148,16 @@ def check_run(run: Path) -> None:
 
 
 def open_data(name: str, data_dir: Path | None, read: ReadOptions) -> Dataset:
-    """A data set by its name, or from the user's own files."""
+    """A data set by its name, or from the user's own files; what was left out of them is noted."""
     from poisonproof import registry
-    from poisonproof.data.named import load
     from poisonproof.data.probe import check
-    from poisonproof.data.reading import open_files
 
-    known = registry.names("datasets")
-    if name in known:
-        if words := words_of(read):
-            raise PoisonproofError(f"{words[0]} is for your own files; write ./{name} for a folder of that name.")
-        with progress_bar(f"reading {name}"):
-            return load(name, data_dir)
-    check(name, read)
+    if name not in registry.names("datasets"):
+        check(name, read)
+    from poisonproof.runs import recipe
+
     with progress_bar(f"reading {Path(name).name}"):
-        dataset = open_files(Path(name), read)
+        dataset = recipe.open_data(name, read, data_dir)
     for note in dataset.notes:
         output.note(note)
     return dataset
-
-
-def large_source(name: str, read: ReadOptions) -> Source | None:
-    """A table of the user's own, to be read in one pass that does not hold it; None of any other data."""
-    from poisonproof import registry
-    from poisonproof.data.large_source import Source
-    from poisonproof.data.reading import kind_of
-
-    path = Path(name)
-    if name in registry.names("datasets") or not path.exists() or kind_of(path, read) != "table":
-        return None
-    return Source.of(path, read)

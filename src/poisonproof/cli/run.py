@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import encoding, following, options, output, reading
+from poisonproof.cli import following, options, output, reading
 from poisonproof.cli.following import Followed
-from poisonproof.cli.learning import with_learner
 from poisonproof.cli.output import progress_bar
 from poisonproof.cli.voters import VoterOptions, voting_samples
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof import FiniteAggregationClassifier, Spread
-    from poisonproof.ballots.classifiers import SampleVoteClassifier
     from poisonproof.core.certificate import Certificate
     from poisonproof.data.dataset import Dataset
-    from poisonproof.data.large_source import Source
     from poisonproof.data.options import ReadOptions
     from poisonproof.runs.outcome import Outcome
+    from poisonproof.runs.recipe import Recipe
 
 EXAMPLES = (
     "Example: `poisonproof run digits --k 50 --d 16 --out runs/digits`; `poisonproof run my.csv --label class --k 20`; "
@@ -44,7 +41,7 @@ class EnsembleOptions:
     out: Annotated[Path | None, typer.Option("--out", help="Run directory; an interrupted run goes on there.")] = None
     spread: options.SpreadName = None
     learner: options.Learner = None
-    encoder: encoding.Name = None
+    encoder: options.Encoder = None
     data_dir: options.DataDir = None
     split: options.SplitName = "content"
     n_jobs: options.Jobs = -1
@@ -132,51 +129,62 @@ def command(
     if followed is not None:
         ensemble, voters = followed.ensemble, followed.voters
         attack_size = followed.record["attack_size"] if attack_size is None else attack_size
-    asked = (prepare_samples if voters.by_samples else prepare)(ensemble, voters, read, followed)
-    if attack_size is not None:
-        asked.how["asked"]["attack_size"] = attack_size
-    settings = RunSettings(votes_only, rankings, undefended, resume, **asked.how)
+    made = (prepare_samples if voters.by_samples else prepare)(ensemble, voters, read, followed)
+    recipe = replace(made.recipe, attack_size=attack_size, plan=None if followed is None else followed.record)
+    settings = RunSettings(
+        votes_only, rankings, undefended, resume, recipe=recipe.as_dict(), max_memory=made.max_memory
+    )
     with progress_bar() as progress, watched(progress):
-        outcome = run(*asked.what, settings)
+        outcome = run(recipe.following(made.dataset), made.model, made.folder, settings)
     report = write_report(outcome)
     show(outcome, report, json)
 
 
-class Asked(NamedTuple):
-    """The data, the classifier and the folder of a run, and the rest that its function takes by name."""
+class Made(NamedTuple):
+    """The recipe of a run, its data and classifier, its folder, and the bytes that it may take."""
 
-    what: tuple[Dataset, FiniteAggregationClassifier | SampleVoteClassifier, Path]
-    how: dict[str, Any]
+    recipe: Recipe
+    dataset: Dataset
+    model: Any
+    folder: Path
+    max_memory: int | None = None
 
 
 def prepare(
     ensemble: EnsembleOptions, voters: VoterOptions, read: ReadOptions, followed: Followed | None = None
-) -> Asked:
+) -> Made:
     """Read the data, unless a pilot did, and put the ensemble together, as the command line says."""
     from poisonproof.core.split import Split
     from poisonproof.core.spread import Spread
     from poisonproof.display import bytes_of
     from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
+    from poisonproof.estimators.prepared import split_of
+    from poisonproof.runs.folder import refuse_another, refuse_strangers
+    from poisonproof.runs.recipe import NONE, Recipe, encoder_for, open_partitions, with_learner
+    from poisonproof.system.progress import watched
     from poisonproof.training.engine import engine_of
 
     output.warnings_as_notes()
     most = None if ensemble.max_memory is None else bytes_of(ensemble.max_memory)
     spread = options.parse_spread(ensemble.spread) if ensemble.spread else None
-    source = None if most is None else reading.large_source(ensemble.data, read)
+    source = None if most is None else Recipe(ensemble.data, read).table()
     if source is not None:
         samples = source.outline()
-        encoder = encoding.for_data(samples.schema, ensemble.encoder, ensemble.learner)
+        encoder = encoder_for(samples.schema, ensemble.encoder, ensemble.learner)
         samples, estimator = with_learner(samples, ensemble.learner, encoder)
         source = None if engine_of(estimator).pooled else source  # a pooled learner bounds its own memory
     if source is None:
         opened = None if followed is None else followed.samples
         samples = opened or reading.open_data(ensemble.data, ensemble.data_dir, read)
-        encoder = encoding.for_data(samples.schema, ensemble.encoder, ensemble.learner)
+        encoder = encoder_for(samples.schema, ensemble.encoder, ensemble.learner)
         samples, estimator = with_learner(samples, ensemble.learner, encoder)
-    asked: dict[str, Any] = {"data": ensemble.data, "learner": ensemble.learner, "options": read.as_dict()}
-    asked["encoder"] = encoding.NONE if encoder is None else encoder
-    if source is not None:
-        asked["max_memory"] = ensemble.max_memory
+    recipe = Recipe(
+        ensemble.data,
+        read,
+        ensemble.learner,
+        NONE if encoder is None else encoder,
+        max_memory=None if source is None else ensemble.max_memory,
+    )
     if samples.train.groups is not None and ensemble.split != "content":
         raise PoisonproofError(
             f"With a column of contributors the split is 'group'; leave --split {ensemble.split} out."
@@ -194,56 +202,33 @@ def prepare(
     spread = spread or Spread.random(ensemble.k, ensemble.d)
     name = f"{samples.name}-k{str(round(spread.k, 1)).removesuffix('.0')}-d{spread.d}"
     folder = ensemble.out or Path("runs") / name
-    if source is not None and most is not None:
-        samples = partitioned(source, samples, model, spread, folder, most)
+    if source is not None:
+        refuse_strangers(folder)
+        refuse_another(folder, spread)
+        with progress_bar("reading") as progress, watched(progress):
+            samples = open_partitions(recipe, source, samples, estimator, spread, split_of(model), folder)
+        for note in samples.notes:
+            output.note(note)
     if followed is not None:
-        samples, asked["plan"] = followed.checked(samples, estimator), followed.record
-    return Asked((samples, model, folder), {"asked": asked, "max_memory": most})
-
-
-def partitioned(
-    source: Source, outline: Dataset, model: FiniteAggregationClassifier, spread: Spread, folder: Path, max_memory: int
-) -> Dataset:
-    """The data set of a source, its training samples in partitions in the folder of a run, for an ensemble."""
-    from poisonproof.data.large import open_large
-    from poisonproof.estimators.base import accepts_nan
-    from poisonproof.estimators.prepared import split_of
-    from poisonproof.runs.folder import PARTITIONS, refuse_another, refuse_strangers
-    from poisonproof.system.progress import watched
-
-    refuse_strangers(folder)
-    refuse_another(folder, spread)
-    with progress_bar("reading") as progress, watched(progress):
-        dataset = open_large(
-            source,
-            split_of(model),
-            spread.n_partitions,
-            folder / PARTITIONS,
-            max_memory=max_memory,
-            answer_bytes=2 * spread.n_subsets,
-            complete_only=not accepts_nan(model.estimator),
-            outline=outline,
-        )
-    for note in dataset.notes:
-        output.note(note)
-    return dataset
+        followed.check(samples, estimator)
+    return Made(recipe, samples, model, folder, most)
 
 
 def prepare_samples(
     ensemble: EnsembleOptions, voters: VoterOptions, read: ReadOptions, followed: Followed | None = None
-) -> Asked:
+) -> Made:
     """Read the data, unless a pilot did, and put the classifier together in which its samples vote."""
+    from poisonproof.runs.recipe import NONE, Recipe
+
     output.warnings_as_notes()
     ensemble.refuse_for(f"--method {voters.method}")
     opened = None if followed is None else followed.samples
     samples = opened or reading.open_data(ensemble.data, ensemble.data_dir, read)
-    asked: dict[str, Any] = {"data": ensemble.data, "learner": None, "options": read.as_dict()}
-    asked["encoder"] = encoding.NONE if ensemble.encoder is None else ensemble.encoder
     if followed is not None:
-        samples, asked["plan"] = followed.checked(samples), followed.record
+        followed.check(samples)
     model = voting_samples(voters, samples, ensemble.learner, ensemble.n_jobs, ensemble.encoder)
     folder = ensemble.out or Path("runs") / f"{samples.name}-{voters.method}"
-    return Asked((samples, model, folder), {"asked": asked})
+    return Made(Recipe(ensemble.data, read, encoder=ensemble.encoder or NONE), samples, model, folder)
 
 
 def show(outcome: Outcome, report: Path, json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from poisonproof.cli import encoding, options, output, predict, reading, reopening
+from poisonproof.cli import options, output, predict, reading
 from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
 
@@ -28,8 +28,8 @@ def command(
     max_body: Annotated[float, typer.Option("--max-body", help="Megabytes of the body of one request.")] = 4.0,
     max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="Rows of one request.")] = 4096,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds for the body of a request to arrive.")] = 10.0,
-    learner: reopening.Learner = None,
-    encoder: encoding.Again = None,
+    learner: options.LearnerAgain = None,
+    encoder: options.EncoderAgain = None,
     json: options.Json = False,
 ) -> None:
     """Serve prediction, radius and runner-up over HTTP: `POST /predict` with JSON rows, CSV or images.
@@ -41,6 +41,7 @@ def command(
     """
     reading.check_run(run)
     from poisonproof.runs.answers import SavedRun
+    from poisonproof.runs.recipe import UserCode
     from poisonproof.serving.app import ServeSettings, serve
 
     for name, number in (("--max-body", max_body), ("--timeout", timeout)):
@@ -49,7 +50,7 @@ def command(
     output.warnings_as_notes()
     settings = ServeSettings(host, port, int(max_body * 1e6), max_rows, timeout)
     with progress_bar("opening"):
-        kept = SavedRun.open(run, predict.types_vouched_for(run, predict.OwnCode(learner, encoder)))
+        kept = SavedRun.open(run, predict.types_vouched_for(run, UserCode(learner, encoder)))
     if not settings.is_loopback:
         output.note(
             f"WARNING: other machines can ask this server on {host}, without encryption and without a password; put a "

@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poisonproof.cli import encoding, options, output, reading, reopening
+from poisonproof.cli import options, output, reading
 from poisonproof.cli.output import progress_bar
-from poisonproof.cli.reopening_partitions import bound_of, reopen_partitions
 
 if TYPE_CHECKING:
-    from poisonproof.data.dataset import Dataset
-    from poisonproof.runs.removal import LeftOut
+    from poisonproof.runs.recipe import Reopened
 
 UNDEFENDED = ("undefended_accuracy", "strong_undefended_accuracy", "strong_undefended", "no_undefended")
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+LONGEST_NAME = 255  # of a file, as most systems have it; a longer text is row numbers
 EXAMPLES = "Example: `poisonproof update runs/digits --remove 3,17`; `poisonproof update runs/my.csv-k20-d1 my.csv`"
 
 
 def command(
-    run: reopening.Run,
-    data: reopening.Data = None,
+    run: options.Run,
+    data: options.RunData = None,
     remove: Annotated[
         str | None,
         typer.Option(
             "--remove",
-            help="Training rows of the data to leave out, from 0: `3,17`, or a file of numbers. Those left out before "
-            "keep their numbers.",
+            help="Training rows of the data to leave out, from 0: `3,17` (pictures by their names), or a file with one "
+            "on each line. Those left out before keep their numbers; none are left out any more with `''`.",
         ),
     ] = None,
-    learner: reopening.Learner = None,
-    encoder: encoding.Again = None,
+    learner: options.LearnerAgain = None,
+    encoder: options.EncoderAgain = None,
     undefended: Annotated[
         bool,
         typer.Option(
@@ -56,41 +57,34 @@ def command(
     numbered as in the data itself, also after some of them were left out.
     """
     reading.check_run(run)
+    from poisonproof.display import bytes_of
     from poisonproof.runs.manifest import RunSettings
+    from poisonproof.runs.recipe import UserCode, reopen
     from poisonproof.runs.report import write_report
     from poisonproof.runs.run import run as run_again
     from poisonproof.system.progress import watched
 
     output.warnings_as_notes()
-    rows = [] if remove is None else reopening.row_numbers(remove)
-    stored = reopen_partitions(run, data, rows, n_jobs, learner, encoder)
-    reopened = stored or reopening.reopen(run, data, data_dir, n_jobs, learner, encoder)
-    before, settings = reopened.manifest.asked or {}, reopened.manifest.settings
-    kept = ("data", "learner", "encoder", "options", "plan", "attack_size", "max_memory")
-    asked: dict[str, Any] = {name: before[name] for name in kept if name in before}
-    if data is not None:
-        asked["data"] = data
-    dataset, left_out = reopened.dataset, reopened.left_out
-    if rows and stored is None:
-        dataset, left_out = _less(reopened, rows)
-    if left_out is not None:
-        asked["left_out"] = left_out.as_dict()
+    user_code = UserCode(learner, encoder)
+    with progress_bar("reading") as progress, watched(progress):
+        rows = None if remove is None else row_names(remove)
+        reopened = reopen(run, data, data_dir, user_code, remove=rows, stored=True)
+    for note in reopened.source.notes:
+        output.note(note)
+    recipe, before = reopened.recipe, reopened.manifest.settings
+    settings = RunSettings(
+        before.votes_only,
+        bool(before.rankings),
+        undefended,
+        update=True,
+        recipe=recipe.as_dict(),
+        max_memory=None if recipe.max_memory is None else bytes_of(recipe.max_memory),
+    )
+    dataset = replace(reopened.dataset, name=before.name)
     with progress_bar() as progress, watched(progress):
-        outcome = run_again(
-            replace(dataset, name=settings.name),
-            reopened.model,
-            run,
-            RunSettings(
-                settings.votes_only,
-                bool(settings.rankings),
-                undefended,
-                update=True,
-                asked=asked,
-                max_memory=None if stored is None else bound_of(before),
-            ),
-        )
-    if stored is None:
-        _forget(reopened, left_out)
+        model = reopened.model(run, user_code, n_jobs)
+        outcome = run_again(dataset, model, run, settings)
+    _delete_embeddings(model, reopened)
     write_report(outcome)
     changes = list(outcome.manifest.changes)
     if json:
@@ -110,24 +104,23 @@ def command(
     )
 
 
-def _forget(reopened: reopening.Reopened, left_out: LeftOut | None) -> None:
+def _delete_embeddings(model: Any, reopened: Reopened) -> None:
     """Delete the embeddings of rows that are left out, unless an equal row stays."""
-    from poisonproof.learners.inspection import public_map_of
-    from poisonproof.samples.convert import take_rows
+    import numpy as np
 
-    encoder = public_map_of(getattr(reopened.model, "estimator", reopened.model))
+    from poisonproof.learners.inspection import public_map_of
+
+    encoder, left_out = public_map_of(getattr(model, "estimator", model)), reopened.recipe.left_out
     if encoder is None or left_out is None:
         return
-    gone = encoder.forget(take_rows(reopened.source.train.X, left_out.rows(reopened.source)))
+    gone = encoder.forget(reopened.source.train.take(np.array(left_out.of(reopened.source), np.int64)).X)
     if gone:
         output.note(f"{gone} embeddings of removed rows were deleted from the cache")
 
 
-def _less(reopened: reopening.Reopened, rows: list[int]) -> tuple[Dataset, LeftOut]:
-    """The data without these rows of its source, and what is to be remembered of all that are left out."""
-    from poisonproof.runs.removal import LeftOut
-
-    left_out = (reopened.left_out or LeftOut.nothing()).and_rows(reopened.source, rows)
-    if reopened.left_out is not None and left_out.marks == reopened.left_out.marks:
-        output.note("these rows were left out already")
-    return reopened.source.without(left_out.rows(reopened.source)), left_out
+def row_names(text: str) -> list[int | str]:
+    """Rows named on the command line: numbers or names of pictures with commas between, or a file with one per line."""
+    if text and len(text) <= LONGEST_NAME and Path(text).is_file() and Path(text).suffix.lower() not in PICTURES:
+        text = ",".join(Path(text).read_text().split())
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    return [int(name) if name.lstrip("-").isdigit() else name for name in names]

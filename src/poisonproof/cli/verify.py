@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from poisonproof import registry
-from poisonproof.cli import completion, encoding, options, output, reading, reopening
+from poisonproof.cli import completion, options, output, reading
 from poisonproof.cli.output import progress_bar
-from poisonproof.cli.reopening import Learner, Run, Test
 from poisonproof.display import percent
 from poisonproof.errors import PoisonproofError
 
@@ -63,10 +62,10 @@ def verify(
     path: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory, or a certificate (.npz).")],
     data: DataToCheck = None,
     votes: Annotated[Path | None, typer.Option("--votes", help="The votes (.npy) of a loose certificate.")] = None,
-    test: Test = None,
+    test: options.TestFile = None,
     data_dir: options.DataDir = None,
-    learner: Learner = None,
-    encoder: encoding.Again = None,
+    learner: options.LearnerAgain = None,
+    encoder: options.EncoderAgain = None,
     sample: Annotated[
         int | None,
         typer.Option(
@@ -158,8 +157,8 @@ def verify(
 
 
 def audit(
-    run: Run,
-    data: reopening.Data = None,
+    run: options.Run,
+    data: options.RunData = None,
     targets: Annotated[int, typer.Option("--targets", min=1, help="How many test samples to attack.")] = 5,
     kinds: Annotated[
         str | None,
@@ -179,8 +178,8 @@ def audit(
         ),
     ] = "finite-aggregation",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of targets and attacks; the same gives the same.")] = 0,
-    learner: Learner = None,
-    encoder: encoding.Again = None,
+    learner: options.LearnerAgain = None,
+    encoder: options.EncoderAgain = None,
     data_dir: options.DataDir = None,
     json: options.Json = False,
 ) -> None:
@@ -191,17 +190,19 @@ def audit(
     """
     import poisonproof
     from poisonproof.runs.folder import only_writer
+    from poisonproof.runs.recipe import UserCode, reopen
     from poisonproof.system.files import write_record
     from poisonproof.system.progress import watched
 
     output.warnings_as_notes()
-    reopened = reopening.reopen(run, data, data_dir, learner=learner, encoder=encoder)
-    reopening.check_same_data(run, reopened)
-    dataset = reopened.dataset
+    user_code = UserCode(learner, encoder)
+    reopened = reopen(run, data, data_dir, user_code)
+    reopened.check_same_data(run)
+    dataset, model = reopened.dataset, reopened.model(run, user_code)
     with only_writer(run):
         with progress_bar("attacks on targets") as progress, watched(progress):
             report = poisonproof.audit(
-                reopened.model,
+                model,
                 dataset.train.X,
                 dataset.train.labels,
                 dataset.test.X,
@@ -227,7 +228,7 @@ def audit(
 
 
 def attest(
-    run: Run,
+    run: options.Run,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder to write into; by default RUN-evidence, beside the run.")
     ] = None,
@@ -236,10 +237,10 @@ def attest(
         typer.Option("--key", help="Private key (PEM; ed25519 or ECDSA) to sign with. See docs/evidence.md."),
     ] = None,
     dataset: DataToCheck = None,
-    test: Test = None,
+    test: options.TestFile = None,
     data_dir: options.DataDir = None,
-    learner: Learner = None,
-    encoder: encoding.Again = None,
+    learner: options.LearnerAgain = None,
+    encoder: options.EncoderAgain = None,
     retrain: Retrain = 0,
     json: options.Json = False,
 ) -> None:
@@ -269,7 +270,7 @@ def attest(
 
 
 def gate(
-    run: Run,
+    run: options.Run,
     attack_size: Annotated[
         list[int] | None, typer.Option("--attack-size", min=0, help="How many poisons; may be given several times.")
     ] = None,
@@ -303,10 +304,10 @@ def gate(
         ),
     ] = False,
     dataset: DataToCheck = None,
-    test: Test = None,
+    test: options.TestFile = None,
     data_dir: options.DataDir = None,
-    learner: Learner = None,
-    encoder: encoding.Again = None,
+    learner: options.LearnerAgain = None,
+    encoder: options.EncoderAgain = None,
     retrain: Retrain = 0,
     junit: Annotated[Path | None, typer.Option("--junit", help="Also write JUnit XML, one case per condition.")] = None,
     json: options.Json = False,
@@ -357,8 +358,8 @@ def _baseline(given: tuple[Path, str], dataset: str | None, data_dir: Path | Non
     from poisonproof.evidence.gate import Baseline
 
     other, most = given
-    share, asked = _share(most, "--max-drop-from"), _manifest_of(other).get("asked") or {}
-    named = {**asked, "test": parts.test if (asked.get("options") or {}).get("test") else None}
+    share, recipe = _share(most, "--max-drop-from"), _manifest_of(other).get("recipe") or {}
+    named = {**recipe, "test": parts.test if (recipe.get("read") or {}).get("test") else None}
     same = {name: value if named.get(name) == value else None for name, value in parts._asdict().items()}
     return Baseline(_verified_facts(other, dataset, data_dir, parts=CustomParts(**same)), share)
 
@@ -463,10 +464,12 @@ def _with_words(dataset: Dataset, source: str, test: Path | None = None) -> Data
 
 def _given(path: Path, data: str | None, data_dir: Path | None, test: Path | None) -> DataAtHand:
     """The data that were given, unless the run does not say how to read them: that is a fault of its files."""
+    from poisonproof.runs.recipe import saved_recipe
+
     why = "the data given were not read, because the run does not say how"
     try:
-        recipe = _manifest_of(path).get("asked")
-        own_tests = bool(recipe) and reopening.begun(path, strict=False)[2].test is not None
+        recipe = _manifest_of(path).get("recipe")
+        own_tests = bool(recipe) and saved_recipe(path, strict=False)[1].read.test is not None
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         return DataAtHand(None, f"{why} ({error})")
     try:
@@ -484,8 +487,8 @@ def _given(path: Path, data: str | None, data_dir: Path | None, test: Path | Non
 def _named_data(path: Path, data_dir: Path | None) -> Dataset | None:
     """The data that a manifest names, which may be anybody's; None if their digests are not those that it states."""
     manifest = _manifest_of(path)
-    asked = manifest.get("asked") or {}
-    for name in (asked.get("data"), *(asked.get("options", {}).get(option) for option in ("test", "schema"))):
+    recipe = manifest.get("recipe") or {}
+    for name in (recipe.get("data"), *(recipe.get("read", {}).get(option) for option in ("test", "schema"))):
         if name is not None:
             _refuse_odd_files(Path(name))
     named = _data(path, None, data_dir)
@@ -520,27 +523,29 @@ def _refuse_odd_files(path: Path) -> None:
 def _learner_of(path: Path, learner: str | None, encoder: str | None) -> Any:
     """The learner that a run names, where it takes more than a preset to make it; None where the checker finds it."""
     from poisonproof.learners.presets import HEAD, is_object_name, load_learner, preset
+    from poisonproof.runs.recipe import NONE, encoder_named_again, encoder_of, must_be_named
 
-    asked = _manifest_of(path).get("asked")
-    asked = asked if isinstance(asked, dict) else {}
-    of_run, name = asked.get("encoder"), asked.get("learner")
+    recipe = _manifest_of(path).get("recipe")
+    recipe = recipe if isinstance(recipe, dict) else {}
+    of_run, name = recipe.get("encoder"), recipe.get("learner")
     head = None if learner is None else load_learner(learner)
-    if encoder is None and (of_run in (None, encoding.NONE) or encoding.must_be_named(of_run)):
+    if encoder is None and (of_run in (None, NONE) or must_be_named(of_run)):
         return head
     if head is None and (is_object_name(name) or name not in (None, *registry.names("learners"))):
         return None
-    encoder = encoding.checked_again(path, of_run, encoder)
+    encoder = encoder_named_again(path, of_run, encoder)
     head = preset(name or HEAD) if head is None else head
-    return head if encoder is None else registry.in_front(encoding.encoder_of(encoder, cached=False), head)
+    return head if encoder is None else registry.in_front(encoder_of(encoder, cached=False), head)
 
 
 def _data(path: Path, given: str | None, data_dir: Path | None, test: Path | None = None) -> Dataset:
     """The data at hand: of a run, read as the run read it; of a loose certificate, by name."""
     from poisonproof.data.named import load
+    from poisonproof.runs.recipe import reopen
 
     manifest = _manifest_of(path)
-    if manifest.get("asked"):
-        return reopening.reopen_data(path, given, data_dir, test=test, strict=False).dataset
+    if manifest.get("recipe"):
+        return reopen(path, given, data_dir, test=test, strict=False).dataset
     name = given or manifest.get("settings", {}).get("dataset", {}).get("name")
     if name is None:
         raise PoisonproofError(f"{path} does not say which data it was made from; give DATA.")

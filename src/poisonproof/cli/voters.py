@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from poisonproof.cli import completion, encoding, output
+from poisonproof.cli import completion, output
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -189,11 +189,13 @@ def map_of_options(voters: VoterOptions, dataset: Dataset, learner: str | None, 
             )
         name = learner
     units = None if voters.units is None else column_units(voters.units)
-    if encoder in (None, encoding.NONE):
+    from poisonproof.runs.recipe import NONE, encoder_of
+
+    if encoder in (None, NONE):
         return map_for(dataset, name, unit=voters.unit, units=units)
     if name is not None or units is not None or voters.unit is not None:
         raise PoisonproofError(f"--encoder {encoder} is the map, too; leave --features and units out.")
-    return encoding.encoder_of(str(encoder))
+    return encoder_of(str(encoder))
 
 
 def class_sizes(text: str, dataset: Dataset) -> dict[Any, int]:

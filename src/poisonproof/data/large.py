@@ -1,7 +1,6 @@
 """Training data larger than memory: a data set whose training samples lie in partitions on disk.
 
-One pass over the files makes them (`poisonproof.data.partition_pass`); later the same folder is opened again, and rows
-that are to go are taken out of the partitions that hold them.
+One pass over the files makes them (`poisonproof.data.partition_pass`); later the same folder is opened again.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from poisonproof.core.split import Split
 from poisonproof.data.dataset import Dataset, LabelledSamples, ReadReport
@@ -20,7 +18,6 @@ from poisonproof.data.large_source import Source
 from poisonproof.data.partition_pass import Pass
 from poisonproof.data.reading import drop_undeclared_test_labels, note_labels, read_other, records_premise
 from poisonproof.data.store import FORMAT, PartitionStore, StoredSamples, empty_of, unpacked, unpacked_texts
-from poisonproof.data.store_removal import without_rows
 from poisonproof.data.store_writing import DIGESTED, TEST, emptied, identity_of
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.samples.labels import label_digests
@@ -100,41 +97,10 @@ def open_large(
     return _dataset(source, outline or source.outline(), store)
 
 
-@dataclass(frozen=True)
-class Removal:
-    """Partitions of a source from which rows are taken, in a folder that `open_large` made.
-
-    Attributes
-    ----------
-    source, split, n_partitions, folder, complete_only
-        As for `open_large`.
-    """
-
-    source: Source
-    split: Split
-    n_partitions: int
-    folder: Path
-    complete_only: bool
-
-    def opened(self, left_out: str | None, outline: Dataset) -> StoredDataset | None:
-        """The data set without the rows that this text stands for, if the folder holds that and nothing is damaged."""
-        store = _standing(self.folder, self._made_of(left_out))
-        return None if store is None or store.damaged() else _dataset(self.source, outline, store)
-
-    def less(self, dataset: StoredDataset, rows: NDArray[np.int64], left_out: str, outline: Dataset) -> StoredDataset:
-        """The data set without these rows of the data besides; the text stands for all that are left out now."""
-        with sole_writer(self.folder, LOCK):
-            store = without_rows(dataset.stored, rows, self._made_of(left_out), inferred=outline.classes is None)
-        return _dataset(self.source, outline, store)
-
-    def _made_of(self, left_out: str | None) -> str:
-        return _identity(self.source, self.split, self.n_partitions, self.complete_only, left_out)
-
-
-def _identity(source: Source, split: Split, n_partitions: int, complete_only: bool, left_out: str | None = None) -> str:
-    """What partitions are made of; rows that were taken out by ``left_out`` are a part of that."""
+def _identity(source: Source, split: Split, n_partitions: int, complete_only: bool) -> str:
+    """What partitions are made of."""
     facts = {"format": FORMAT, "split": split.as_dict(), "n_partitions": n_partitions, "complete_only": complete_only}
-    return identity_of({**source.made_of(), **facts, **({} if left_out is None else {"left_out": left_out})})
+    return identity_of({**source.made_of(), **facts})
 
 
 def _standing(folder: Path, made_of: str) -> PartitionStore | None:

@@ -32,7 +32,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.learners.inspection import describe
 from poisonproof.learners.table import TableClassifier
-from poisonproof.planning.plan import PARAMETERS, best_of_each, plan
+from poisonproof.planning.plan import best_of_each, plan
 from poisonproof.premises import Premise, restated
 from poisonproof.samples.labels import read_labels
 from poisonproof.stochastic.certificate import StochasticCertificate
@@ -325,7 +325,8 @@ class _Bench:
         certificate = certify(votes)
         if given is None:
             premises = (
-                replace(one, declared=False) if one.code == PARAMETERS[name] else one for one in certificate.premises
+                replace(one, declared=False) if one.code == registry.find("elections", name).premise else one
+                for one in certificate.premises
             )
             certificate = replace(certificate, premises=tuple(premises))
         parameter = f"K = {model.n_neighbors}" if hasattr(model, "n_neighbors") else f"near = {model.near:g}"

@@ -28,7 +28,7 @@ from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier
 from poisonproof.learners.inspection import describe
 from poisonproof.learners.table import TableClassifier
-from poisonproof.premises import Premise, PremiseWarning
+from poisonproof.premises import PremiseWarning
 from poisonproof.samples.cells import cell_codes
 from poisonproof.samples.hashing import hash_numbers
 from poisonproof.samples.labels import label_cells, one_by_one, read_labels
@@ -36,10 +36,8 @@ from poisonproof.system.files import read_record, write_record
 from poisonproof.system.progress import counted
 
 FORMAT = "poisonproof plan 4"
-PREMISE = "choice-of-method"
 ENSEMBLE = "ensemble"
 METHODS = (ENSEMBLE, "neighbours", "ballots")
-PARAMETERS = {"ballots": "near", "neighbours": "number-of-neighbors"}  # what states the parameter among the premises
 SEED = 0x70696C6F74
 FEWEST_SAMPLES = 60
 MOST_HELD_OUT = 2000
@@ -289,22 +287,6 @@ def best_of_each(candidates: Sequence[Candidate]) -> list[Candidate]:
     for one in sorted(candidates, key=lambda one: -one.certified_balanced):
         best.setdefault(one.method, one)
     return list(best.values())
-
-
-def premises_of(followed: dict[str, Any]) -> tuple[Premise, ...]:
-    """What a run that follows a plan takes as given: who could poison the pilot could change the choice.
-
-    So the parameters that it chose are not called declared, either.
-    """
-    from poisonproof.estimators.prepared import spread_premise
-
-    method, parameters = followed["method"], followed["parameters"]
-    if method == ENSEMBLE:
-        of_parameters = spread_premise(Spread.random(int(parameters["k"]), int(parameters["d"])), declared=False)
-    else:
-        (value,) = parameters.values()
-        of_parameters = Premise(PARAMETERS[method], f"{value:g}", declared=False)
-    return of_parameters, Premise(PREMISE, str(followed["why"]), declared=False)
 
 
 def _given_ks(ks: Sequence[int] | None, attack_size: int) -> list[int] | None:

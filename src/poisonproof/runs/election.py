@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 from poisonproof import registry
 from poisonproof.core.certify import Certificate, certify
 from poisonproof.core.split import Split
+from poisonproof.core.spread import Spread
 from poisonproof.core.votes import Votes, rankings_file
 from poisonproof.data.dataset import Dataset
 from poisonproof.data.store import StoredSamples, StoredSource
 from poisonproof.errors import WrongTypeError
 from poisonproof.estimators.finite_aggregation import FiniteAggregationClassifier, fitted_but_for_members
-from poisonproof.estimators.prepared import prepare_dataset
+from poisonproof.estimators.prepared import prepare_dataset, spread_premise
 from poisonproof.learners.inspection import describe
-from poisonproof.premises import PremiseWarning
+from poisonproof.premises import Premise, PremiseWarning
 from poisonproof.runs.manifest import Identity, RunSettings
 from poisonproof.runs.undefended import TOO_LARGE, Undefended
 from poisonproof.runs.vote_cache import VoteCache
@@ -35,8 +36,9 @@ from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import label_cells, places_of
 from poisonproof.system.files import read_record, write_whole
 from poisonproof.training.engine import Resources, VoteJob, engine_named, engine_of
+from poisonproof.training.member_files import ESTIMATOR
 from poisonproof.training.members import UnansweredError
-from poisonproof.training.model_files import ESTIMATOR, RECORD, save_model_record
+from poisonproof.training.model_files import RECORD, save_model_record
 
 ENSEMBLE = "ensemble"
 SCRATCH = "scratch"
@@ -134,8 +136,13 @@ class Election(ABC):
 
     @staticmethod
     @abstractmethod
-    def model_of(identity: Identity, classes: Sequence[Any] | None, **given: Any) -> Any:
+    def model_of(folder: Path, identity: Identity, classes: Sequence[Any] | None, **given: Any) -> Any:
         """The classifier of a run, not fitted."""
+
+    @staticmethod
+    @abstractmethod
+    def chosen(parameters: dict[str, Any]) -> list[Premise]:
+        """The premises of parameters that a pilot chose from the training data."""
 
 
 class Fitted(ABC):
@@ -318,9 +325,20 @@ class EnsembleElection(Election):
         return FittedEnsemble(model.set_params(n_jobs=n_jobs), method)
 
     @staticmethod
-    def model_of(identity: Identity, classes: Sequence[Any] | None, **given: Any) -> FiniteAggregationClassifier:
-        """An ensemble like that of a run; ``given`` are its estimator, spread and n_jobs."""
-        return FiniteAggregationClassifier(split=Split.from_dict(identity.split), classes=classes, **given)
+    def model_of(
+        folder: Path, identity: Identity, classes: Sequence[Any] | None, **given: Any
+    ) -> FiniteAggregationClassifier:
+        """An ensemble like that of a run; ``given`` are its estimator and n_jobs."""
+        spread, split = Spread.load(folder / "spread.npz"), Split.from_dict(identity.split)
+        return FiniteAggregationClassifier(spread=spread, split=split, classes=classes, **given)
+
+    @staticmethod
+    def chosen(parameters: dict[str, Any]) -> list[Premise]:
+        """The spread, if there was a pilot."""
+        if not parameters:
+            return []
+        spread = Spread.random(int(parameters["k"]), int(parameters["d"]))
+        return [spread_premise(spread, declared=False)]
 
 
 class FittedEnsemble(Fitted):

@@ -25,12 +25,11 @@ from poisonproof.core.spread import Spread
 from poisonproof.errors import DamagedFileError, PoisonproofError
 from poisonproof.runs.election import SCRATCH, Election, election_named
 from poisonproof.runs.manifest import FILE, Identity, Manifest, RunSettings
-from poisonproof.runs.removal import commitment, new_receipt
 from poisonproof.runs.vote_cache import other_environments
 from poisonproof.system.files import PART, open_arrays, reading, sha256_of, sole_writer
 from poisonproof.system.machine import environment
 from poisonproof.system.parallel import sweep_scratch
-from poisonproof.training.model_files import MEMBERS_PER_FILE, members_file
+from poisonproof.training.member_files import MEMBERS_PER_FILE, members_file
 from poisonproof.training.pooled import POOL, check_pooled
 
 CERTIFICATE = "certificate.npz"
@@ -42,7 +41,7 @@ PARTITIONS = "partitions"
 FOLDERS = ("votes", "models", SCRATCH, PARTITIONS)
 BLOCK_FILE = re.compile(r"votes/block-\d{5,}\.npz")
 CHANGEABLE = ("dataset", "classes")
-NOT_THE_QUESTION = ("data", "options", "choice", "left_out", "max_memory", "most_bytes")
+NOT_THE_QUESTION = ("data", "read", "left_out", "max_memory", "most_bytes")
 log = logging.getLogger(__name__)
 
 
@@ -68,7 +67,7 @@ def open_folder(folder: Path, identity: Identity, settings: RunSettings) -> Mani
     elif settings.update:
         raise PoisonproofError(f"{folder} holds no run to update; begin one with poisonproof run.")
     else:
-        manifest = Manifest("running", identity, environment(), settings.asked).write(folder)
+        manifest = Manifest("running", identity, environment(), settings.recipe).write(folder)
     for name in ("votes",) if identity.votes_only else ("votes", "models"):
         (folder / name).mkdir(exist_ok=True)
     return manifest
@@ -85,8 +84,8 @@ def _opened_again(folder: Path, identity: Identity, settings: RunSettings) -> Ma
         raise DamagedFileError(
             f"{error} Put back a copy, or remove it and run the same command again: whole blocks are kept."
         ) from None
-    if not settings.update and settings.asked is not None:
-        _check_same_question(folder, manifest.asked or {}, settings.asked)
+    if not settings.update and settings.recipe is not None:
+        _check_same_question(folder, manifest.recipe or {}, settings.recipe)
     differing = identity.differing(manifest.settings)
     for name in (name for name in differing if not (settings.update and name in CHANGEABLE)):
         raise PoisonproofError(
@@ -102,13 +101,13 @@ def _opened_again(folder: Path, identity: Identity, settings: RunSettings) -> Ma
             ", ".join(moved),
         )
     if differing:
-        return _begin_change(folder, manifest, identity, settings.asked)
+        return _begin_change(folder, manifest, identity, settings.recipe)
     log.info("going on with the run in %s", folder)
     if manifest.status == "changing":
         _forget_conclusions(folder)  # who was killed may have left some
     for name in altered(folder, manifest):
         log.warning("%s is altered or missing. It is written again.", folder / name)
-    return manifest if settings.asked is None else manifest.but(asked=settings.asked)
+    return manifest if settings.recipe is None else manifest.but(recipe=settings.recipe)
 
 
 def _check_same_question(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -126,36 +125,27 @@ def _check_same_question(folder: Path, before: dict[str, Any], now: dict[str, An
             )
 
 
-def _spoken(asked: dict[str, Any]) -> dict[str, Any]:
-    """What a run was asked, by the names of options."""
-    words = {**asked, "method": asked.get("choice", {}).get("why"), **asked.get("options", {})}
+def _spoken(recipe: dict[str, Any]) -> dict[str, Any]:
+    """The question of a recipe, by the names of options."""
+    words = {**recipe, **recipe.get("read", {})}
     return {name: value for name, value in words.items() if name not in NOT_THE_QUESTION and value is not None}
 
 
-def _begin_change(folder: Path, manifest: Manifest, identity: Identity, asked: dict[str, Any] | None) -> Manifest:
+def _begin_change(folder: Path, manifest: Manifest, identity: Identity, recipe: dict[str, Any] | None) -> Manifest:
     """Say in the manifest what the data is being changed to, and take away what was concluded from the old data.
 
     The data that is aimed at and how to read it are written at once, before anything else: whoever goes on after an
-    interruption, by whatever command, goes on to the same data. Of the old data only a commitment is kept.
+    interruption, by whatever command, goes on to the same data.
     """
-    receipt = new_receipt()
-    begun = {
-        "commitment": commitment(receipt, manifest.settings.dataset),
-        "n_train_before": manifest.n_train,
-    }
-    before = manifest.changing or begun
+    before = manifest.changing or {"n_train_before": manifest.n_train}
     changing = Manifest(
         "changing",
         identity,
         environment(),
-        asked if asked is not None else manifest.asked,
+        manifest.recipe if recipe is None else recipe,
         changes=manifest.changes,
-        changing={name: before.get(name) for name in begun},
+        changing={"n_train_before": before.get("n_train_before")},
     ).write(folder)
-    if before is begun:
-        log.info(
-            "receipt of this change: %s; it opens the manifest's commitment to the data before and is not kept", receipt
-        )
     _forget_conclusions(folder)
     return changing
 

@@ -36,8 +36,8 @@ class RunSettings:
     update : bool
         The folder may hold a run on other data: what is still true of this data stays, base classifiers whose
         subset changed are trained again, and everything that saw removed data is overwritten.
-    asked : dict, optional
-        How the command line was told to read the data; kept in the manifest, so that it can be read again.
+    recipe : dict, optional
+        How the run is made (`poisonproof.runs.recipe.Recipe`); kept in the manifest, so that it can be made again.
     max_memory : int, optional
         Bytes that the process may take with a pooled learner; too few are refused before any work is done.
     """
@@ -47,7 +47,7 @@ class RunSettings:
     undefended: bool = True
     resume: bool = True
     update: bool = False
-    asked: dict[str, Any] | None = None
+    recipe: dict[str, Any] | None = None
     max_memory: int | None = None
 
 
@@ -109,7 +109,7 @@ class Manifest:
     status: str
     settings: Identity
     environment: dict[str, Any]
-    asked: dict[str, Any] | None = None
+    recipe: dict[str, Any] | None = None
     environments: list[dict[str, Any]] | None = None
     made_in: list[Any] | None = None
     changes: tuple[dict[str, Any], ...] = ()

@@ -249,7 +249,7 @@ class PlannedFigure:
 
 def beside_plan(outcome: Outcome) -> list[PlannedFigure]:
     """Clean accuracy and certified fractions, promised and obtained; nothing if no plan was followed."""
-    followed = (outcome.manifest.asked or {}).get("plan")
+    followed = (outcome.manifest.recipe or {}).get("plan")
     if followed is None:
         return []
     figures, size = outcome.figures, followed["attack_size"]
@@ -265,7 +265,7 @@ def beside_plan(outcome: Outcome) -> list[PlannedFigure]:
 
 def broken_promise(outcome: Outcome) -> str | None:
     """One sentence if a run came to less than two standard errors below what its plan promised, with what to try."""
-    followed, figures = (outcome.manifest.asked or {}).get("plan"), beside_plan(outcome)
+    followed, figures = (outcome.manifest.recipe or {}).get("plan"), beside_plan(outcome)
     if followed is None:
         return None
     figure = figures[-1]
@@ -291,6 +291,6 @@ def headline_size(outcome: Outcome) -> int:
 
 def asked_size(outcome: Outcome) -> int | None:
     """The attack size that the run was asked about, by --attack-size or by the plan that it follows."""
-    asked = outcome.manifest.asked or {}
+    asked = outcome.manifest.recipe or {}
     size = asked.get("attack_size", (asked.get("plan") or {}).get("attack_size"))
     return None if size is None else int(size)

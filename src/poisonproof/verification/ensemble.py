@@ -424,7 +424,7 @@ class EnsembleChecks(VoterChecks):
             by_pilot=by_code.get("spread", [None, True])[1] is False,
         )
         picked, declared = by_code.get("learner", [None, True])
-        if same(picked, {"learner": settings["learner"], "given_as": (manifest.get("asked") or {}).get("learner")}):
+        if same(picked, {"learner": settings["learner"], "given_as": (manifest.get("recipe") or {}).get("learner")}):
             wanted["learner"] = (picked, True)
         chosen = picked.get("because") if isinstance(picked, dict) else None
         if "schema" in settings and same(picked, {"learner": settings["learner"], "because": chosen}):

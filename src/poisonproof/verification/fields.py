@@ -52,7 +52,7 @@ OF_A_MANIFEST: Mapping[str, Sequence[str]] = {
     "the environment": ("environment",),
     "where each base classifier was made": ("environments", "made_in"),
     "the change log": ("changes",),
-    "how the data are said to have been read (asked)": ("asked",),
+    "how the data are said to have been read (recipe)": ("recipe",),
 }
 OF_SETTINGS: Mapping[str, Sequence[str]] = {
     "spread": ("k", "d", "spread_digest"),
