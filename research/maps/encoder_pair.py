@@ -110,11 +110,11 @@ class EncoderPair(Encoder):
         first, second = (replace(one, cache=self.cache)._rows(samples) for one in (self.encoder, self.beside))
         return side_by_side(first, second, self.factor, self.record.length)
 
-    def forget(self, X: Any) -> int:
+    def delete(self, X: Any) -> int:
         """Delete the embeddings of these samples, of both; how many samples had some."""
         if self.cache is None:
             return 0
-        return max(one.cached(self.cache).forget(X) for one in (self.encoder, self.beside))
+        return max(one.cached(self.cache).delete(X) for one in (self.encoder, self.beside))
 
 
 def _record_of(first: Encoder, second: Encoder, factor: float) -> EncoderRecord:

@@ -76,8 +76,8 @@ def test_each_keeps_its_embeddings_and_both_forget_them(pair, images, rows, tmp_
     assert np.array_equal(kept(X[:10]), rows[:10])
     assert np.array_equal(kept(X[5:15]), rows[5:15])
     other = encoder_named(OTHER).cached(tmp_path)
-    assert kept.forget(X[:2]) == 2
-    assert alone.forget(X[:3]) == other.forget(X[:3]) == 1  # two are gone from both
+    assert kept.delete(X[:2]) == 2
+    assert alone.delete(X[:3]) == other.delete(X[:3]) == 1  # two are gone from both
     assert kept.encoder.cache is None
 
 

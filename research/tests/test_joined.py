@@ -94,7 +94,7 @@ def test_names_and_records(encoder, tmp_path):
     kept = encoder.cached(tmp_path)
     X, _ = colours(5)
     assert np.array_equal(kept(X), encoder(X))
-    assert kept.forget(X[:2]) == 2
+    assert kept.delete(X[:2]) == 2
 
 
 def test_every_classifier_takes_it_and_names_it(encoder, tmp_path):

@@ -104,14 +104,14 @@ def test_gone_means_gone(encoder):
     key = embedding_cache.sample_keys([X[3]])[0].tobytes()
     bytes_of = [rows[3, 0].astype("<i2").tobytes(), key]
     assert all(any(part in path.read_bytes() for path in files(encoder)) for part in bytes_of)
-    assert encoder.forget(X[[3, 3, 9]]) == 2
-    assert encoder.forget(X[[3]]) == 0
+    assert encoder.delete(X[[3, 3, 9]]) == 2
+    assert encoder.delete(X[[3]]) == 0
     assert not any(part in path.read_bytes() for path in files(encoder) for part in bytes_of)
     asked = Colours.asked
     opened_anew()
     assert np.array_equal(encoder(X), rows)
     assert Colours.asked == asked + 2
-    assert encoder.forget(X) == 30
+    assert encoder.delete(X) == 30
     assert files(encoder) == []
 
 

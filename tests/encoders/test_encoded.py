@@ -252,7 +252,7 @@ def test_no_answer_depends_on_what_a_memory_holds(name, use, elsewhere, tmp_path
     measured = encoder.measured(X[12:])
     for part in (X[::2], X[1::2], X[3:5]):
         encoders._memory.clear()
-        measured.remembered(part)
+        measured.memoised(part)
         assert answers(use, encoder) == expected, "in memory, half warm"
         kept = encoder.cached(tmp_path / f"{len(part)}")
         measured.cached(kept.cache)(part)
@@ -291,7 +291,7 @@ def test_no_prediction_changes_within_its_radius_whatever_a_memory_holds(functio
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted((X, y))
-        encoder.measured(X).remembered(X)
+        encoder.measured(X).memoised(X)
         certified = fitted((X, y), (strangers, np.zeros(30, int)))
         certificate = certified.certify(test)
         inserted = (random.normal(size=(1, 4)), np.array([0]))

@@ -113,7 +113,7 @@ def _delete_embeddings(model: Any, reopened: Reopened) -> None:
     encoder, left_out = public_map_of(getattr(model, "estimator", model)), reopened.recipe.left_out
     if encoder is None or left_out is None:
         return
-    gone = encoder.forget(reopened.source.train.take(np.array(left_out.of(reopened.source), np.int64)).X)
+    gone = encoder.delete(reopened.source.train.take(np.array(left_out.of(reopened.source), np.int64)).X)
     if gone:
         output.note(f"{gone} embeddings of removed rows were deleted from the cache")
 

@@ -187,10 +187,10 @@ class Encoder(PublicMap):
         """Embeddings (n, 1, width) of samples, whole numbers of length `scale`; of nothing recognised, zeros."""
         samples = self.read(X)
         if not samples:
-            raise PoisonproofError(f"The encoder {self.record.name} was given no samples.")
+            raise PoisonproofError(f"The encoder {self.record.name} was given no samples.", code="encoder.no-samples")
         return self._rows(samples)[:, None]
 
-    def remembered(self, X: Any) -> NDArray[np.int16]:
+    def memoised(self, X: Any) -> NDArray[np.int16]:
         """The same as a call gives; without a cache, this process remembers what it has encoded, if there is room.
 
         Embeddings by a function that has no record of its own are forgotten when the tasks under way are done: what it
@@ -209,11 +209,11 @@ class Encoder(PublicMap):
             memory.update(new)
         return rows[:, None]
 
-    def forget(self, X: Any) -> int:
+    def delete(self, X: Any) -> int:
         """Delete the embeddings of these samples from the cache, if there is one; how many there were."""
         if self.cache is None:
             return 0
-        return EmbeddingCache.of(self.cache, self.identity).forget(sample_keys(self.read(X)))
+        return EmbeddingCache.of(self.cache, self.identity).delete(sample_keys(self.read(X)))
 
     def checked(self, samples: Samples) -> Self:
         """The encoder for these training samples, measured on those with the smallest content hashes.
@@ -227,14 +227,19 @@ class Encoder(PublicMap):
         pictures = isinstance(one, NumberSamples) and one.values.ndim in (3, 4)
         kind = "images" if pictures else samples.kind
         if takes not in ("anything", kind):
-            raise PoisonproofError(f"The encoder {self.record.name} takes {takes}, and these samples are {kind}.")
+            raise PoisonproofError(
+                f"The encoder {self.record.name} takes {takes}, and these samples are {kind}.",
+                code="encoder.wrong-kind",
+            )
         order, error = np.argsort(samples.content_hashes, kind="stable"), None
         for start in range(0, len(order), MEASURED_ON):
             try:
                 return self.measured(samples.take(order[start : start + MEASURED_ON]))
             except UnreadableSampleError as first:
                 error = error or first
-        raise error or PoisonproofError(f"The encoder {self.record.name} was given no samples.")
+        raise error or PoisonproofError(
+            f"The encoder {self.record.name} was given no samples.", code="encoder.no-samples"
+        )
 
     def measured(self, X: Any) -> Self:
         """This encoder, with the width that most of these samples give (ties: the smaller) if nothing else says it.
@@ -253,7 +258,8 @@ class Encoder(PublicMap):
             if failed[0] != failed[1] or not (failed[0] or np.array_equal(answer, other)):  # type: ignore[arg-type]
                 raise PoisonproofError(
                     f"The encoder {self.record.name} gave other numbers when it was asked about the same sample again; "
-                    "it must be a fixed function of one sample: no random numbers, no dropout, nothing of the batch."
+                    "it must be a fixed function of one sample: no random numbers, no dropout, nothing of the batch.",
+                    code="encoder.no-function",
                 )
         return replace(self, **width_of_most([len(one) for one in given], len(samples))) if self.needs_width else self
 
@@ -290,7 +296,8 @@ class Encoder(PublicMap):
         """A sample that any such encoder can take."""
         raise PoisonproofError(
             f"How many numbers the encoder {self.record.name} gives is not known before it is fitted; declare it: "
-            "poisonproof.encoder(function, width=…)."
+            "poisonproof.encoder(function, width=…).",
+            code="encoder.width",
         )
 
     def _rows(self, samples: Sequence[Any]) -> NDArray[np.int16]:
@@ -414,7 +421,9 @@ class FunctionEncoder(Encoder):
     def of(cls, function: Callable[[Any], Any], name: str, digest: str, width: int | None = None) -> FunctionEncoder:
         """With what is known of it: its name, a digest of its code and of what it holds, and perhaps its width."""
         if width is not None and (isinstance(width, bool) or not isinstance(width, int) or width < 1):
-            raise PoisonproofError(f"The 'width' of an encoder must be a whole number ≥ 1. Got {width!r} instead.")
+            raise PoisonproofError(
+                f"The 'width' of an encoder must be a whole number ≥ 1. Got {width!r} instead.", code="encoder.width"
+            )
         stated = getattr(function, "record", None)
         record = EncoderRecord(
             name=name,
@@ -453,7 +462,10 @@ class FunctionEncoder(Encoder):
     def embed(self, sample: Any) -> NDArray[Any]:
         """What the function says of one sample."""
         if self.function is None:
-            raise PoisonproofError(f"The encoder {self.record.name} is a function that must be given again.")
+            raise PoisonproofError(
+                f"The encoder {self.record.name} is a function that must be given again.",
+                code="encoder.function-missing",
+            )
         batch = [sample] if isinstance(sample, str) else np.asarray(sample)[None]
         try:
             answer = np.asarray(self.function(batch))
@@ -492,7 +504,10 @@ def encoder(source: str | Path | Callable[[Any], Any], *, width: int | None = No
     if not isinstance(source, str | Path):
         return as_encoder(source, width)
     if width is not None:
-        raise PoisonproofError(f"The 'width' is of functions; how many numbers {source} gives is known. Leave it out.")
+        raise PoisonproofError(
+            f"The 'width' is of functions; how many numbers {source} gives is known. Leave it out.",
+            code="encoder.width",
+        )
     name = str(source)
     suffix = Path(name).suffix
     if suffix in registry.names("encoders"):

@@ -103,7 +103,7 @@ class EmbeddingCache:
                 rows = np.array([answers[at] for at in same], "<i2").reshape(len(same), width)
                 self._write(_bytes_of(keys[same]), rows.view(np.uint8).reshape(len(same), 2 * width))
 
-    def forget(self, keys: NDArray[np.void]) -> int:
+    def delete(self, keys: NDArray[np.void]) -> int:
         """Delete the embeddings of these samples: files that hold any are written anew without them, then removed."""
         gone, count = {key.tobytes() for key in keys}, 0
         with _lock:

@@ -76,7 +76,8 @@ class EmbeddingTable(Encoder):
                 if actual != self.record.weights:
                     raise PoisonproofError(
                         f"The embeddings at {self.place} have the SHA-256 {actual}, and the record says "
-                        f"{self.record.weights}; they are others, so nothing that was certified holds for them."
+                        f"{self.record.weights}; they are others, so nothing that was certified holds for them.",
+                        code="encoder.other-weights",
                     )
                 arrays, _ = open_arrays(self.place, ARRAYS)
                 keys, rows = arrays["keys"].tobytes(), arrays["rows"]
@@ -117,16 +118,22 @@ def write_embeddings(
         What vectors are brought to before they are rounded, from 1 to 4095: beyond it products are not exact.
     """
     if not 1 <= length <= LONGEST:
-        raise PoisonproofError(f"The 'length' of embeddings must be from 1 to {LONGEST}. Got {length!r} instead.")
+        raise PoisonproofError(
+            f"The 'length' of embeddings must be from 1 to {LONGEST}. Got {length!r} instead.", code="embeddings.length"
+        )
     samples, numbers = plain_samples(X), np.asarray(vectors)
     if numbers.ndim != 2 or len(numbers) != len(samples) or numbers.dtype.kind not in "iuf" or numbers.shape[1] == 0:
         raise PoisonproofError(
             f"Embeddings are one row of numbers for each of {len(samples)} samples. Got {numbers.dtype} of shape "
-            f"{numbers.shape}."
+            f"{numbers.shape}.",
+            code="embeddings.shape",
         )
     if not np.isfinite(numbers).all():
         bad = int((~np.isfinite(numbers).all(axis=1)).sum())
-        raise PoisonproofError(f"{bad} of {len(numbers)} embeddings hold NaN or infinity; compute them again.")
+        raise PoisonproofError(
+            f"{bad} of {len(numbers)} embeddings hold NaN or infinity; compute them again.",
+            code="embeddings.not-finite",
+        )
     rows = np.array([to_length(np.asarray(row, np.float64), length) for row in numbers], np.int16)
     keys = sample_keys(samples)
     table: dict[bytes, NDArray[np.int16] | None] = {}
@@ -136,7 +143,9 @@ def write_embeddings(
             table[key.tobytes()] = None  # no function of the sample: whoever has this content has no embedding
     kept = {key: row for key, row in sorted(table.items()) if row is not None}
     if not kept:
-        raise PoisonproofError("No sample has one embedding: equal samples came with different ones.")
+        raise PoisonproofError(
+            "No sample has one embedding: equal samples came with different ones.", code="embeddings.ambiguous"
+        )
     facts = {
         "format": FORMAT,
         "name": name,

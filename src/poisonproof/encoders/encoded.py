@@ -63,7 +63,7 @@ class EncodedClassifier(ClassifierMixin, BaseEstimator):
         raise AttributeError(f"{type(self).__name__} has no '{name}'")
 
     def _rows(self, X: Any) -> NDArray[np.float64]:
-        return self.encoder.remembered(X)[:, 0].astype(np.float64) / self.encoder.scale
+        return self.encoder.memoised(X)[:, 0].astype(np.float64) / self.encoder.scale
 
 
 def in_front(encoder: Any, learner: Any) -> Any:
@@ -73,11 +73,15 @@ def in_front(encoder: Any, learner: Any) -> Any:
         return learner  # whoever asked for it is told so
     if not isinstance(learner, KernelRidgeClassifier):
         if public_map_of(learner) is not None:
-            raise PoisonproofError(f"{describe(learner)} has an encoder of its own; leave one of the two out.")
+            raise PoisonproofError(
+                f"{describe(learner)} has an encoder of its own; leave one of the two out.",
+                code="encoder.learner-has-map",
+            )
         return EncodedClassifier(encoder, learner)
     if learner.features is not None:
         raise PoisonproofError(
             f"{type(learner).__name__} has a feature map of its own, {type(learner.features).__name__}, which takes "
-            "samples and not embeddings; leave it out, or the encoder."
+            "samples and not embeddings; leave it out, or the encoder.",
+            code="encoder.learner-has-map",
         )
     return clone(learner).set_params(features=encoder)

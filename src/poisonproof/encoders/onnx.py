@@ -69,15 +69,20 @@ class ImageInput:
     def __post_init__(self) -> None:
         if not all(isinstance(side, int) and 8 <= side <= LARGEST_SIDE for side in (self.height, self.width)):
             raise PoisonproofError(
-                f"Pictures for an encoder have sides from 8 to {LARGEST_SIDE} pixels. Got {self.height}×{self.width}."
+                f"Pictures for an encoder have sides from 8 to {LARGEST_SIDE} pixels. Got {self.height}×{self.width}.",
+                code="encoder.declaration",
             )
         if self.layout not in LAYOUTS:
-            raise PoisonproofError(f"The layout of pictures must be one of {list(LAYOUTS)}. Got {self.layout!r}.")
+            raise PoisonproofError(
+                f"The layout of pictures must be one of {list(LAYOUTS)}. Got {self.layout!r}.",
+                code="encoder.declaration",
+            )
         numbers = np.array([self.mean, self.scale], np.float64)
         if numbers.shape != (2, 3) or not np.isfinite(numbers).all() or not (numbers[1] != 0).all():
             raise PoisonproofError(
                 f"Mean and scale of an encoder's pictures are three numbers each, no scale 0. Got {self.mean!r} and "
-                f"{self.scale!r}."
+                f"{self.scale!r}.",
+                code="encoder.declaration",
             )
 
     def __str__(self) -> str:
@@ -158,7 +163,8 @@ class _Session:
         ):
             raise PoisonproofError(
                 f"The ONNX model of the encoder {name} takes {[(one.name, one.type, one.shape) for one in inputs]}; "
-                f"with the declared size and layout it would be given one float tensor of shape {shape}."
+                f"with the declared size and layout it would be given one float tensor of shape {shape}.",
+                code="encoder.other-shape",
             )
         self._input, self._output = inputs[0].name, outputs[0].name
 
@@ -177,13 +183,15 @@ def checked_weights(place: str, digest: str) -> bytes:
         content = read_whole(located(place), LARGEST_MODEL)
     except FileNotFoundError:
         raise PoisonproofError(
-            f"The weights of the encoder are not at {place}; put them there, or install them."
+            f"The weights of the encoder are not at {place}; put them there, or install them.",
+            code="encoder.weights-missing",
         ) from None
     actual = hashlib.sha256(content).hexdigest()
     if actual != digest:
         raise PoisonproofError(
             f"The weights at {place} have the SHA-256 {actual}, and the record of the encoder says {digest}; they are "
-            "others, so nothing that was certified holds for them."
+            "others, so nothing that was certified holds for them.",
+            code="encoder.other-weights",
         )
     return content
 
@@ -195,7 +203,10 @@ def located(place: str) -> Path:
     package, _, file = place.removeprefix(PACKAGE).partition("/")
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise PoisonproofError(f"The weights of the encoder come with the package {package}, which is not installed.")
+        raise PoisonproofError(
+            f"The weights of the encoder come with the package {package}, which is not installed.",
+            code="encoder.weights-missing",
+        )
     return Path(spec.submodule_search_locations[0]) / file
 
 
@@ -205,14 +216,16 @@ def images_of(X: Any, name: str) -> Sequence[NDArray[np.uint8]]:
     if array.dtype.kind not in "biuf" or array.ndim not in (3, 4):
         what = "texts or cells" if array.dtype.kind in "OUS" else f"an array of shape {array.shape}"
         raise PoisonproofError(
-            f"The encoder {name} takes pictures: arrays (n, height, width) or (n, height, width, colours). Got {what}."
+            f"The encoder {name} takes pictures: arrays (n, height, width) or (n, height, width, colours). Got {what}.",
+            code="encoder.wrong-kind",
         )
     if array.ndim == 3:
         array = array[..., None]
     if array.shape[3] not in (1, 3) or 0 in array.shape[1:]:
         raise PoisonproofError(
             f"The encoder {name} takes pictures of 1 or 3 colours. Got {array.shape[3]} in an array of shape "
-            f"{array.shape}."
+            f"{array.shape}.",
+            code="encoder.wrong-kind",
         )
     if array.dtype != np.uint8:  # each value by itself, so that no picture can stop the others
         with np.errstate(invalid="ignore"):
@@ -241,7 +254,9 @@ def opened_network(content: bytes, name: str, extra: str) -> Any:
     try:
         return onnxruntime.InferenceSession(content, settings, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise PoisonproofError(f"The encoder {name} is no ONNX model that onnxruntime opens ({error}).") from error
+        raise PoisonproofError(
+            f"The encoder {name} is no ONNX model that onnxruntime opens ({error}).", code="encoder.no-network"
+        ) from error
 
 
 def onnx_encoder(path: str | Path) -> ImageEncoder:
@@ -253,10 +268,11 @@ def onnx_encoder(path: str | Path) -> ImageEncoder:
     check_may_open(Path(path).absolute())
     model, beside = Path(path), Path(path).with_suffix(".json")
     if not model.is_file():
-        raise PoisonproofError(f"There is no ONNX file {model}.")
+        raise PoisonproofError(f"There is no ONNX file {model}.", code="encoder.no-file")
     if not beside.is_file():
         raise PoisonproofError(
-            f"How pictures enter {model.name} must be declared in {beside.name} beside it, such as {EXAMPLE}."
+            f"How pictures enter {model.name} must be declared in {beside.name} beside it, such as {EXAMPLE}.",
+            code="encoder.declaration",
         )
     with reading(beside, "is no JSON object that declares an encoder"):
         declared: dict[str, Any] = json.loads(read_whole(beside))
@@ -276,14 +292,19 @@ def onnx_encoder(path: str | Path) -> ImageEncoder:
 
 def _picture(declared: Any, beside: Path) -> ImageInput:
     if not isinstance(declared, dict) or "size" not in declared or "trained_on" not in declared:
-        raise PoisonproofError(f"{beside} must declare at least 'size' and 'trained_on', such as {EXAMPLE}.")
+        raise PoisonproofError(
+            f"{beside} must declare at least 'size' and 'trained_on', such as {EXAMPLE}.", code="encoder.declaration"
+        )
     if unknown := sorted(set(declared) - set(DECLARED)):
         raise PoisonproofError(
-            f"{beside} declares '{unknown[0]}', which no encoder has; it may say {', '.join(DECLARED)}."
+            f"{beside} declares '{unknown[0]}', which no encoder has; it may say {', '.join(DECLARED)}.",
+            code="encoder.declaration",
         )
     size = declared["size"]
     if not (isinstance(size, list) and len(size) == 2 and all(isinstance(side, int) for side in size)):
-        raise PoisonproofError(f"The 'size' in {beside} must be [width, height] in pixels. Got {size!r}.")
+        raise PoisonproofError(
+            f"The 'size' in {beside} must be [width, height] in pixels. Got {size!r}.", code="encoder.declaration"
+        )
     numbers = {name: _three(declared[name], name, beside) for name in ("mean", "scale") if name in declared}
     return ImageInput(size[1], size[0], **numbers, layout=str(declared.get("layout", "NCHW")))
 
@@ -293,7 +314,10 @@ def _three(value: Any, name: str, beside: Path) -> tuple[float, float, float]:
         isinstance(number, int | float) and not isinstance(number, bool) for number in value
     )
     if not numbers or len(value) != 3:
-        raise PoisonproofError(f"The '{name}' in {beside} must be three numbers, one for each colour. Got {value!r}.")
+        raise PoisonproofError(
+            f"The '{name}' in {beside} must be three numbers, one for each colour. Got {value!r}.",
+            code="encoder.declaration",
+        )
     return float(value[0]), float(value[1]), float(value[2])
 
 

@@ -175,7 +175,10 @@ def efficientnet(spec: str) -> EfficientNet:
     name, _, size = spec.partition("@")
     network = NETWORKS[name]
     if size and not (size.isdecimal() and 32 <= int(size) <= 1024):
-        raise PoisonproofError(f"After @ stands the side of a picture in pixels, from 32 to 1024. Got '{name}@{size}'.")
+        raise PoisonproofError(
+            f"After @ stands the side of a picture in pixels, from 32 to 1024. Got '{name}@{size}'.",
+            code="encoder.pixels",
+        )
     side = int(size) if size else network.size
     check_installed(name, "encoders", (network.package, "onnxruntime", "onnx"))
     picture = ImageInput(side, side)
@@ -394,7 +397,8 @@ def texts_of(X: Any, name: str) -> Sequence[str]:
     array = X if isinstance(X, list | tuple) else np.asarray(X)
     if not isinstance(array, list | tuple) and (array.ndim != 1 or array.dtype.kind not in "OUT"):
         raise PoisonproofError(
-            f"The encoder {name} takes texts: a list of strings. Got an array of {array.dtype} of shape {array.shape}."
+            f"The encoder {name} takes texts: a list of strings. Got an array of {array.dtype} of shape {array.shape}.",
+            code="encoder.wrong-kind",
         )
     return [_plain(text) if isinstance(text, str) else "" for text in array]  # none can stop the others
 

@@ -111,7 +111,7 @@ class PublicMap(ABC):
         """The map as it may be saved: where something lies on this machine is nobody else's business."""
 
     @abstractmethod
-    def forget(self, X: Any) -> int:
+    def delete(self, X: Any) -> int:
         """Delete what a cache holds of these samples; how many there were."""
 
     @abstractmethod
@@ -187,7 +187,8 @@ class VectorFeatures:
         """Features (n, 1, n_features) of rows (n, …)."""
         if not 1 <= self.limit <= LONGEST:
             raise PoisonproofError(
-                f"The 'limit' of vector features must be from 1 to {LONGEST}. Got {self.limit!r} instead."
+                f"The 'limit' of vector features must be from 1 to {LONGEST}. Got {self.limit!r} instead.",
+                code="map.parameter",
             )
         rows = np.asarray(X, dtype=np.float64)
         with np.errstate(over="ignore"):
@@ -257,10 +258,13 @@ class GlyphFeatures:
         if images.ndim == 4 and images.shape[3] == 1:
             images = images[:, :, :, 0]
         if images.ndim != 3:
-            raise PoisonproofError(f"Glyph features need grey images, (n, height, width). Got shape {images.shape}.")
+            raise PoisonproofError(
+                f"Glyph features need grey images, (n, height, width). Got shape {images.shape}.", code="map.wrong-kind"
+            )
         if self.copies not in WARPS:
             raise PoisonproofError(
-                f"The 'copies' of glyph features must be in {sorted(WARPS)}. Got {self.copies!r} instead."
+                f"The 'copies' of glyph features must be in {sorted(WARPS)}. Got {self.copies!r} instead.",
+                code="map.parameter",
             )
         warps = np.array(WARPS[self.copies if training else 1])
         cell = self.size / self.grid

@@ -194,7 +194,8 @@ def refuse_fitted(learner: Any, trusted: bool) -> None:
         raise PoisonproofError(
             f"A part of the learner arrives fitted: {words(parts)}; if it saw training samples, one poisoned sample "
             "reaches every base classifier and no radius holds; give it unfitted, or say trusted_state=True if it was "
-            "fitted on other data, which then is a premise."
+            "fitted on other data, which then is a premise.",
+            code="learner.fitted-part",
         )
 
 
@@ -205,7 +206,8 @@ def state_digest(value: Any) -> str:
     except Exception as error:
         raise PoisonproofError(
             f"The learner holds an object of type {type(value).__name__} that cannot be told from others of its type "
-            f"({type(error).__name__}: {error}); give the learner something that can be pickled instead."
+            f"({type(error).__name__}: {error}); give the learner something that can be pickled instead.",
+            code="learner.unpicklable",
         ) from None
 
 

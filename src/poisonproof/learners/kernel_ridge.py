@@ -139,17 +139,20 @@ class KernelRidgeClassifier(ClassifierMixin, BaseEstimator):
     def _check(self) -> None:
         if self.kernel not in KERNELS:
             raise PoisonproofError(
-                f"The 'kernel' parameter must be one of {list(KERNELS)}. Got {self.kernel!r} instead."
+                f"The 'kernel' parameter must be one of {list(KERNELS)}. Got {self.kernel!r} instead.",
+                code="learner.parameter",
             )
         if not (0 < self.gamma < math.inf and 0 < self.ridge < math.inf):
             raise PoisonproofError(
-                f"'gamma' and 'ridge' must be positive, finite numbers. Got {self.gamma!r} and {self.ridge!r} instead."
+                f"'gamma' and 'ridge' must be positive, finite numbers. Got {self.gamma!r} and {self.ridge!r} instead.",
+                code="learner.parameter",
             )
         scale = float(self._features.scale)
         if not SMALLEST_SCALE <= scale <= 1 / SMALLEST_SCALE:
             raise PoisonproofError(
                 f"The 'scale' of the features must be from {SMALLEST_SCALE} to {1 / SMALLEST_SCALE}, so that kernel "
-                f"values are finite. Got {scale!r} instead."
+                f"values are finite. Got {scale!r} instead.",
+                code="map.parameter",
             )
 
 
@@ -298,7 +301,8 @@ def squared_lengths(rows: NDArray[Any], *, mirrored: bool = False) -> NDArray[np
     if longest > EXACT:
         raise PoisonproofError(
             f"Features must be integers of squared length at most {EXACT}, so that products are exact; "
-            f"got {longest}: choose a coarser scale."
+            f"got {longest}: choose a coarser scale.",
+            code="map.too-long",
         )
     return lengths
 
@@ -474,7 +478,8 @@ def solve_in_place(matrix: NDArray[np.float64], targets: NDArray[np.float64]) ->
     n = len(targets)
     if n == 0 or matrix.shape != (n, n) or matrix.dtype != np.float64 or not matrix.flags.carray:
         raise PoisonproofError(
-            f"A system needs a square matrix of float64 in C order that may be overwritten. Got {matrix.shape}."
+            f"A system needs a square matrix of float64 in C order that may be overwritten. Got {matrix.shape}.",
+            code="learner.system",
         )
     factor, solve = _routines()
     solution = np.array(targets, np.float64, order="F")

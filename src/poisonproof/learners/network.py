@@ -116,7 +116,8 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):
             self.weights_ = {name: np.array(value.cpu().numpy()) for name, value in module.state_dict().items()}
         if not all(np.isfinite(weights).all() for weights in self.weights_.values()):
             raise PoisonproofError(
-                "The network's weights did not stay finite in training; choose a smaller learning_rate."
+                "The network's weights did not stay finite in training; choose a smaller learning_rate.",
+                code="learner.not-finite",
             )
         return self
 
@@ -125,7 +126,10 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, allow_nd=True, reset=False)
         if X.shape[1:] != self.sample_shape_:
-            raise PoisonproofError(f"The network takes samples of shape {self.sample_shape_}. Got {X.shape[1:]}.")
+            raise PoisonproofError(
+                f"The network takes samples of shape {self.sample_shape_}. Got {X.shape[1:]}.",
+                code="learner.wrong-shape",
+            )
         scores = np.empty((len(X), len(self.classes_)), np.float32)
         with settled(self.seed_, self.device) as torch, torch.inference_mode():
             module = self._built(torch)
@@ -137,7 +141,8 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):
         wrong = np.flatnonzero(~np.isfinite(scores).all(axis=1))
         if len(wrong):
             raise PoisonproofError(
-                f"The network's scores of sample {wrong[0]} are not finite: its values are too large."
+                f"The network's scores of sample {wrong[0]} are not finite: its values are too large.",
+                code="learner.not-finite",
             )
         return scores
 
@@ -206,11 +211,13 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
                 raise PoisonproofError(
-                    f"The '{name}' parameter of TorchClassifier must be a whole number ≥ 1. Got {value!r} instead."
+                    f"The '{name}' parameter of TorchClassifier must be a whole number ≥ 1. Got {value!r} instead.",
+                    code="learner.parameter",
                 )
         if (self.crop or self.mirror) and X.ndim < 3:
             raise PoisonproofError(
-                f"'crop' and 'mirror' move images, (n, height, width) or (n, height, width, channels). Got {X.shape}."
+                f"'crop' and 'mirror' move images, (n, height, width) or (n, height, width, channels). Got {X.shape}.",
+                code="learner.parameter",
             )
 
 

@@ -73,7 +73,9 @@ class TableClassifier(ClassifierOfTables):
     def fit(self, X: Any, y: Any) -> Self:
         """Train on numbers (n, …), sparse rows or a DataFrame."""
         if y is None:
-            raise PoisonproofError("TableClassifier requires y to be passed, but the target y is None.")
+            raise PoisonproofError(
+                "TableClassifier requires y to be passed, but the target y is None.", code="learner.no-labels"
+            )
         X = self._checked(X, reset=True)
         if not (isinstance(X, TableBatch) and is_plain_codes(y) and len(y) == len(X)):
             y = column_or_1d(y, warn=True)
@@ -94,7 +96,9 @@ class TableClassifier(ClassifierOfTables):
     def _fit_compact(self, cells: Cells, codes: NDArray[np.int64]) -> Regression:
         numbers, places, n_ones = self._encode_compact(cells)
         if not np.isfinite(numbers).all():
-            raise PoisonproofError("The numbers of a subset are too large to be standardised.")
+            raise PoisonproofError(
+                "The numbers of a subset are too large to be standardised.", code="learner.not-finite"
+            )
         return fit_logistic(Design.of(numbers, places, n_ones), codes, len(self.classes_), self.C, self.max_iter)
 
     def _fit_dense(self, X: Any, codes: NDArray[np.int64]) -> Regression:

@@ -204,7 +204,8 @@ class TextClassifier(_LinearClassifier):
         """Hashed words of all text columns, side by side."""
         if bool(self.texts) != is_table(X):
             raise PoisonproofError(
-                "TextClassifier takes a DataFrame if it names columns of texts, and texts if it does not."
+                "TextClassifier takes a DataFrame if it names columns of texts, and texts if it does not.",
+                code="learner.wrong-kind",
             )
         return self.readings[0].rows(X)
 
@@ -247,7 +248,7 @@ class _WordsClassifier(_LinearClassifier):
     def _encoded(self, X: Any) -> Any:
         """Each text as a vector of length 1: half of it for words and pairs, half for pieces of words."""
         if is_table(X):
-            raise PoisonproofError(f"{type(self).__name__} takes texts alone, not a table.")
+            raise PoisonproofError(f"{type(self).__name__} takes texts alone, not a table.", code="learner.wrong-kind")
         return self.readings[0].rows(X)
 
     @property

@@ -72,7 +72,8 @@ class TreesClassifier(ClassifierOfTables):
         """Train on numbers (n, …), sparse rows or a DataFrame."""
         if self.method not in ("forest", "boosting"):
             raise PoisonproofError(
-                f"The 'method' of trees must be 'forest' or 'boosting'. Got {self.method!r} instead."
+                f"The 'method' of trees must be 'forest' or 'boosting'. Got {self.method!r} instead.",
+                code="learner.parameter",
             )
         self.classes_, codes = classes_and_codes(self, y)
         self.table_ = TableClassifier()
@@ -146,7 +147,9 @@ class Trees:
     def scores(self, X: Any) -> NDArray[np.float64]:
         """The sum of what the leaves say, an array (n, scores); each sample walks down the trees alone."""
         if X.shape[1] != self.n_columns:
-            raise PoisonproofError(f"These trees know {self.n_columns} columns; got {X.shape[1]}.")
+            raise PoisonproofError(
+                f"These trees know {self.n_columns} columns; got {X.shape[1]}.", code="learner.wrong-shape"
+            )
         scores = np.tile(self.start, (X.shape[0], 1))
         step = max(1, CELLS_AT_ONCE // max(1, self.n_columns)) if sp.issparse(X) else max(1, X.shape[0])
         for first in range(0, X.shape[0], step):
@@ -155,7 +158,7 @@ class Trees:
                 kind = np.float64 if self.boosted else np.float32
                 numbers = np.ascontiguousarray(rows.toarray() if sp.issparse(rows) else rows, kind)
             if not (self.boosted or np.isfinite(numbers).all()):
-                raise PoisonproofError("A number is too large to be told apart by trees.")
+                raise PoisonproofError("A number is too large to be told apart by trees.", code="learner.not-finite")
             nodes = (self.columns, self.thresholds, self.below, self.above, self.values)
             _walk(numbers, self.ends, *nodes, scores[first : first + step])
         return scores
@@ -217,7 +220,9 @@ def forest_trees(X: Any, codes: NDArray[np.int64], n_trees: int, random_state: i
 def boosted_trees(X: NDArray[np.float64], codes: NDArray[np.int64], n_rounds: int, max_leaves: int) -> Trees:
     """Boosting on numbers (n, columns) and classes from 0 on, of which there are two or more."""
     if not np.isfinite(X).all():
-        raise PoisonproofError("The numbers of a subset are too large to be told apart by trees.")
+        raise PoisonproofError(
+            "The numbers of a subset are too large to be told apart by trees.", code="learner.not-finite"
+        )
     n_classes = int(codes.max()) + 1
     slots = 1 if n_classes == 2 else n_classes
     thresholds = [_thresholds(column) for column in X.T]
