@@ -17,7 +17,6 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from poisonproof import (
-    BinomialSelectionClassifier,
     CertifiedBaggingClassifier,
     FiniteAggregationClassifier,
     InfiniteAggregationClassifier,
@@ -55,7 +54,7 @@ def digits(n_draws: int) -> None:
         ),
         "Infinite Aggregation, margin only": InfiniteAggregationClassifier(learner, k=K, **drawn),
         "Infinite Aggregation, conditionals": InfiniteAggregationClassifier(learner, k=K, conditionals=True, **drawn),
-        "binomial selection": BinomialSelectionClassifier(learner, k=K, **drawn),
+        "binomial selection": InfiniteAggregationClassifier(learner, method="binomial-selection", k=K, **drawn),
         f"bagging, {size} samples": CertifiedBaggingClassifier(learner, subset_size=size, **drawn),
     }
     print(f"{len(given.train)} training and {len(given.test)} test samples; {n_draws} base classifiers each\n")

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from poisonproof.runs.run import run
     from poisonproof.stochastic.certificate import StochasticCertificate
     from poisonproof.stochastic.classifiers import (
-        BinomialSelectionClassifier,
         CertifiedBaggingClassifier,
         InfiniteAggregationClassifier,
     )
@@ -50,7 +49,6 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())  # quiet unless so
 HOMES = {  # of public names; after a colon the name that it has at home
     "AuditReport": "auditing.audit",
     "BallotClassifier": "ballots.classifiers",
-    "BinomialSelectionClassifier": "stochastic.classifiers",
     "Certificate": "core.certify",
     "CertifiedAccuracy": "core.shared_attack",
     "CertifiedBaggingClassifier": "stochastic.classifiers",
@@ -101,7 +99,6 @@ HOMES = {  # of public names; after a colon the name that it has at home
 __all__ = [
     "AuditReport",
     "BallotClassifier",
-    "BinomialSelectionClassifier",
     "Certificate",
     "CertifiedAccuracy",
     "CertifiedBaggingClassifier",

@@ -11,9 +11,9 @@ from sklearn.naive_bayes import GaussianNB
 from typer.testing import CliRunner
 
 from command_line import as_process as poisonproof
+from drawn import binomial
 from poisonproof import (
     BallotClassifier,
-    BinomialSelectionClassifier,
     CertifiedBaggingClassifier,
     FiniteAggregationClassifier,
     InfiniteAggregationClassifier,
@@ -59,7 +59,7 @@ def test_every_row_is_what_the_method_itself_gives(blobs, compared):
     spreads = {"dpa": Spread.random(K, 1), "finite": Spread.random(K, 4), "designed": Spread.planes(2, 3)}
     alone = {
         "infinite": InfiniteAggregationClassifier(GaussianNB(), k=K, **drawn),
-        "binomial": BinomialSelectionClassifier(GaussianNB(), k=K, **drawn),
+        "binomial": binomial(GaussianNB(), k=K, **drawn),
         "bagging": CertifiedBaggingClassifier(GaussianNB(), subset_size=29, **drawn),
     }
     assert [row.name for row in compared.rows] == list(METHODS)
@@ -191,7 +191,7 @@ def test_bad_questions_get_one_sentence(blobs, changes, options, sentence):
 
 
 def test_votes_of_other_draws_are_refused(blobs):
-    model = BinomialSelectionClassifier(GaussianNB(), k=3, n_draws=10).fit(blobs.train.X, blobs.train.labels)
+    model = binomial(GaussianNB(), k=3, n_draws=10).fit(blobs.train.X, blobs.train.labels)
     with pytest.raises(ValueError, match=r"a column for each of the 10 draws. Got \(4, 9\)"):
         model.certify_matrix(np.zeros((4, 9), np.uint8))
 

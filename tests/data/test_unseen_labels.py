@@ -7,8 +7,8 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 from typer.testing import CliRunner
 
+from drawn import binomial
 from poisonproof import (
-    BinomialSelectionClassifier,
     FiniteAggregationClassifier,
     Spread,
     Votes,
@@ -55,7 +55,7 @@ def test_a_shared_attack_and_a_stochastic_certificate_count_them_as_wrong():
     shared = certified_accuracy(model.votes(TEST), TRUTH, 1)
     assert (shared.clean_count, shared.n_test) == (5, 8)
     assert certify(model.votes(TEST)).evaluate(TRUTH).clean_accuracy == 5 / 8
-    drawn = BinomialSelectionClassifier(GaussianNB(), k=9, n_draws=60).fit(X, Y).certify(TEST)
+    drawn = binomial(GaussianNB(), k=9, n_draws=60).fit(X, Y).certify(TEST)
     assert drawn.classes_inferred
     assert drawn.evaluate(TRUTH).clean_accuracy <= 5 / 8
 

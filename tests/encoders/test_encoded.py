@@ -15,10 +15,10 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 import poisonproof
+from drawn import binomial
 from encoding import SMALL, pictures
 from poisonproof import (
     BallotClassifier,
-    BinomialSelectionClassifier,
     FiniteAggregationClassifier,
     KernelRidgeClassifier,
     NeighborVoteClassifier,
@@ -109,7 +109,7 @@ def test_certificates_name_the_encoder(encoder, data):
         ensemble(encoder),
         BallotClassifier(encoder, near=0.9, classes=range(3), split=IMAGES),
         NeighborVoteClassifier(encoder, n_neighbors=15, classes=range(3), split=IMAGES),
-        BinomialSelectionClassifier(preset("head"), k=3, n_draws=20, classes=range(3), dtype="uint8", encoder=encoder),
+        binomial(preset("head"), k=3, n_draws=20, classes=range(3), dtype="uint8", encoder=encoder),
     ):
         certificate = model.fit(X, y).certify(X[:20])
         (premise,) = [own for own in certificate.premises if own.code == "encoder"]

@@ -13,8 +13,8 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import enumerated
+from drawn import binomial
 from poisonproof import (
-    BinomialSelectionClassifier,
     CertifiedBaggingClassifier,
     DamagedFileError,
     InfiniteAggregationClassifier,
@@ -36,7 +36,7 @@ from poisonproof.stochastic.radii import (
 )
 from poisonproof.system.files import open_arrays, write_arrays
 
-ALL = (InfiniteAggregationClassifier, BinomialSelectionClassifier, CertifiedBaggingClassifier)
+ALL = (InfiniteAggregationClassifier, binomial, CertifiedBaggingClassifier)
 X, Y = load_iris(return_X_y=True)
 ORDER = np.random.default_rng(0).permutation(150)
 TRAIN, TEST = ORDER[:110], ORDER[110:]
@@ -95,7 +95,7 @@ def test_bagging_draws_uniformly_with_replacement():
 
 
 @pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
-@pytest.mark.parametrize("classifier", [BinomialSelectionClassifier, CertifiedBaggingClassifier])
+@pytest.mark.parametrize("classifier", [binomial, CertifiedBaggingClassifier])
 def test_votes_have_the_probabilities_that_enumeration_gives(classifier):
     """Six samples, a learner that says the most frequent class: the whole way from data to counts."""
     data, n_draws = (3, 2, 1), 1200
@@ -104,12 +104,12 @@ def test_votes_have_the_probabilities_that_enumeration_gives(classifier):
         return int(np.argmax(part)) if sum(part) else 3
 
     labels = np.repeat(np.arange(3), data)
-    options = {"k": 2} if classifier is BinomialSelectionClassifier else {"subset_size": 2}
+    options = {"k": 2} if classifier is binomial else {"subset_size": 2}
     model = classifier(DummyClassifier(), n_draws=n_draws, classes=range(3), seed=11, **options)
     model.fit(np.arange(6.0)[:, None], labels)
     p = (
         enumerated.bernoulli(data, 2, most_frequent, 3)
-        if classifier is BinomialSelectionClassifier
+        if classifier is binomial
         else enumerated.bagged(data, 2, most_frequent, 3)
     )
     counts = model._counts(model.vote_matrix([[0.0]]))[0]
@@ -179,9 +179,7 @@ def test_the_two_kinds_of_bounds_share_alpha(monkeypatch):
 def test_results_depend_on_neither_workers_nor_order_nor_parameters_set_later():
     def fitted(rows=TRAIN, **options):
         options = {"seed": 0, **options}
-        return BinomialSelectionClassifier(GaussianNB(), k=8, n_draws=60, classes=range(3), **options).fit(
-            X[rows], Y[rows]
-        )
+        return binomial(GaussianNB(), k=8, n_draws=60, classes=range(3), **options).fit(X[rows], Y[rows])
 
     model = fitted()
     certificate = model.certify(X[TEST])
@@ -207,9 +205,7 @@ def written_for(seed, n_rows=22, n_samples=1000, k=50, n_draws=1000):
 
 
 @pytest.mark.filterwarnings("ignore::poisonproof.PremiseWarning")
-@pytest.mark.parametrize(
-    ("classifier", "false"), [(InfiniteAggregationClassifier, 3), (BinomialSelectionClassifier, 5)]
-)
+@pytest.mark.parametrize(("classifier", "false"), [(InfiniteAggregationClassifier, 3), (binomial, 5)])
 def test_nobody_can_write_rows_for_the_draws_of_a_seed_that_nobody_knows(classifier, false):
     """The ideal classifier says A: most subsets, (1 - 1/50) ** 22 of them, hold none of the 22 rows that say B."""
     assert 0.98**22 > 0.64
@@ -246,12 +242,12 @@ def test_a_pooled_learner_serves_too():
     ("classifier", "options", "message"),
     [
         (InfiniteAggregationClassifier, {"alpha": 0}, "'alpha' parameter of InfiniteAggregationClassifier must lie"),
-        (BinomialSelectionClassifier, {"alpha": 1.0}, "strictly between 0 and 1. Got 1.0 instead"),
+        (binomial, {"alpha": 1.0}, "strictly between 0 and 1. Got 1.0 instead"),
         (CertifiedBaggingClassifier, {"alpha": float("nan")}, "Got nan instead"),
         (CertifiedBaggingClassifier, {"n_draws": 0}, "'n_draws' .* whole number, 1 … .* Got 0 instead"),
         (InfiniteAggregationClassifier, {"n_draws": 2.5}, "Got 2.5 instead"),
-        (BinomialSelectionClassifier, {"k": 0}, "'k' parameter"),
-        (BinomialSelectionClassifier, {"seed": -1}, "'seed' parameter"),
+        (binomial, {"k": 0}, "'k' parameter"),
+        (binomial, {"seed": -1}, "'seed' parameter"),
         (CertifiedBaggingClassifier, {"subset_size": 0}, "'subset_size' parameter"),
         (CertifiedBaggingClassifier, {"classes": [1]}, "at least two labels"),
         (InfiniteAggregationClassifier, {"estimator": StandardScaler()}, "must be a classifier"),
@@ -262,7 +258,7 @@ def test_wrong_parameters_are_named(classifier, options, message):
         classifier(**options).fit(X, Y)
 
 
-@pytest.mark.parametrize("classifier", [InfiniteAggregationClassifier, BinomialSelectionClassifier])
+@pytest.mark.parametrize("classifier", [InfiniteAggregationClassifier, binomial])
 def test_with_k_1_every_subset_is_everything_and_nothing_withstands_an_attack(classifier):
     certificate = classifier(GaussianNB(), k=1, n_draws=40, alpha=0.1, classes=range(3)).fit(X, Y).certify(X[::15])
     assert not certificate.abstained.any()
@@ -282,7 +278,7 @@ def test_it_abstains_where_draws_do_not_separate_and_two_classes_tie():
     points, labels = np.arange(8.0)[:, None], np.array([0, 1] * 4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PremiseWarning)
-        model = BinomialSelectionClassifier(DummyClassifier(strategy="uniform"), k=2, n_draws=100, classes=(0, 1))
+        model = binomial(DummyClassifier(strategy="uniform"), k=2, n_draws=100, classes=(0, 1))
         certificate = model.fit(points, labels).certify(points)
     assert certificate.abstained.all()
     assert certificate.radius.max() == 0
@@ -365,7 +361,7 @@ def test_scikit_learn_contract(estimator, check):
 
 def test_a_certificate_whose_facts_are_not_there_is_refused_in_one_sentence(tmp_path):
     """The seal of a file says that it is whole, not that it says what it must."""
-    model = BinomialSelectionClassifier(GaussianNB(), k=5, n_draws=20, alpha=0.01, classes=range(3)).fit(X, Y)
+    model = binomial(GaussianNB(), k=5, n_draws=20, alpha=0.01, classes=range(3)).fit(X, Y)
     path = tmp_path / "certificate.npz"
     model.certify(X[:3]).save(path)
     arrays, facts = open_arrays(path)

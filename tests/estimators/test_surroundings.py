@@ -11,9 +11,9 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from drawn import binomial
 from poisonproof import (
     BallotClassifier,
-    BinomialSelectionClassifier,
     CertifiedBaggingClassifier,
     FiniteAggregationClassifier,
     NeighborVoteClassifier,
@@ -61,7 +61,7 @@ ORIGINS = {
         {**OF_SAMPLES, "map": True, "near": True, "class-sizes": True, "number-of-features": False},
     ),
     "draws": (
-        BinomialSelectionClassifier(GaussianNB()),
+        binomial(GaussianNB()),
         {
             "fitted-before-the-split": None,
             **{"draws": None, "seed": None, "learner": True},

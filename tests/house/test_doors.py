@@ -29,9 +29,9 @@ from door_labels import ENTRY_POINTS, faults_of_labels, n_labels
 from door_rows import NUMBERS, ODD_LINES, D, honest_rows, odd_row, odd_rows
 from door_table import DOORS
 from doors import ACTS, MANY, PLACES, STOP, Case, change_of, faults_of, here, odd_names, read
+from drawn import binomial
 from poisonproof import (
     BallotClassifier,
-    BinomialSelectionClassifier,
     FiniteAggregationClassifier,
     NeighborVoteClassifier,
 )
@@ -395,7 +395,7 @@ ESTIMATORS = {
     "ensemble": lambda: FiniteAggregationClassifier(GAUSSIAN, k=5, d=2, classes=[0, 1]),
     "ballots": lambda: BallotClassifier(near=2.0, classes=[0, 1]),
     "neighbours": lambda: NeighborVoteClassifier(n_neighbors=3, classes=[0, 1]),
-    "stochastic": lambda: BinomialSelectionClassifier(GAUSSIAN, k=5, n_draws=10, seed=7, classes=[0, 1]),
+    "stochastic": lambda: binomial(GAUSSIAN, k=5, n_draws=10, seed=7, classes=[0, 1]),
 }
 
 

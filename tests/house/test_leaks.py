@@ -21,9 +21,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from drawn import binomial
 from poisonproof import (
     BallotClassifier,
-    BinomialSelectionClassifier,
     CertifiedBaggingClassifier,
     FiniteAggregationClassifier,
     InfiniteAggregationClassifier,
@@ -201,7 +201,7 @@ FAMILIES = {
     "contributors as neighbours": (NeighborVoteClassifier(n_neighbors=5, split="group"), [None]),
     "neighbours of categories": (NeighborVoteClassifier(UNITS, n_neighbors=5), [None]),
     "infinite aggregation": (InfiniteAggregationClassifier(NEAREST, **DRAWN), [None]),
-    "binomial selection": (BinomialSelectionClassifier(NEAREST, **DRAWN), [None]),
+    "binomial selection": (binomial(NEAREST, **DRAWN), [None]),
     "bagging": (CertifiedBaggingClassifier(NEAREST, subset_size=3, n_draws=150, alpha=0.05, seed=0), [None]),
 }
 STOCHASTIC = ("infinite aggregation", "binomial selection", "bagging")
@@ -365,7 +365,7 @@ INFERRED = {
     "classes of base classifiers": (finite(3, 1, GaussianNB()), X, "classes"),
     "classes of ballots": (BallotClassifier(near=1.0), X, "classes"),
     "classes of neighbours": (NeighborVoteClassifier(n_neighbors=3), X, "classes"),
-    "classes of drawn subsets": (BinomialSelectionClassifier(NEAREST, k=2, n_draws=2, seed=0), X, "classes"),
+    "classes of drawn subsets": (binomial(NEAREST, k=2, n_draws=2, seed=0), X, "classes"),
     "the length of rows": (finite(3, 1, GaussianNB()), [[1.0]] + [list(row) for row in X[1:]], "number-of-features"),
     "the length of rows that vote": (BallotClassifier(near=1.0), [[1.0]] + [list(row) for row in X[1:]],
                                      "number-of-features"),

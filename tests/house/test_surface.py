@@ -34,10 +34,9 @@ KEPT = {"certify", "update", "save", "load"}
 DRAWN = {"certify", "certify_matrix", "vote_matrix", "method"}
 OFFERED = {
     "FiniteAggregationClassifier": {*KEPT, "votes"},
-    "BallotClassifier": {*KEPT, "ballots", "method"},
-    "NeighborVoteClassifier": {*KEPT, "neighbours", "method"},
-    "InfiniteAggregationClassifier": DRAWN,
-    "BinomialSelectionClassifier": DRAWN,
+    "BallotClassifier": {*KEPT - {"update"}, "ballots", "method"},
+    "NeighborVoteClassifier": {*KEPT - {"update"}, "neighbours", "method"},
+    "InfiniteAggregationClassifier": DRAWN - {"method"},  # a parameter
     "CertifiedBaggingClassifier": DRAWN,
 }
 # Beyond scikit-learn's own: what engines ask of a learner, which one of your own may offer too.

@@ -37,7 +37,6 @@ from poisonproof.premises import Premise, restated
 from poisonproof.samples.labels import read_labels
 from poisonproof.stochastic.certificate import StochasticCertificate
 from poisonproof.stochastic.classifiers import (
-    BinomialSelectionClassifier,
     CertifiedBaggingClassifier,
     DrawnEnsembleClassifier,
     InfiniteAggregationClassifier,
@@ -360,7 +359,9 @@ class _Bench:
         }
         makers: dict[str, Callable[[], DrawnEnsembleClassifier]] = {
             "infinite": lambda: InfiniteAggregationClassifier(self.estimator, k=self.k, **shared),
-            "binomial": lambda: BinomialSelectionClassifier(self.estimator, k=self.k, **shared),
+            "binomial": lambda: InfiniteAggregationClassifier(
+                self.estimator, k=self.k, method="binomial-selection", **shared
+            ),
             "bagging": lambda: CertifiedBaggingClassifier(
                 self.estimator, subset_size=max(1, round(n_train / self.k)), **shared
             ),

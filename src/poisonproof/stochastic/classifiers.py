@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -66,7 +66,7 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
     were made, whatever parameters are set later.
     """
 
-    method: ClassVar[str]
+    method: str
     n_draws: int
     alpha: float
     seed: int | None
@@ -222,27 +222,14 @@ class DrawnEnsembleClassifier(EnsembleClassifier):
         )
 
 
-class _BernoulliClassifier(DrawnEnsembleClassifier):
-    k: int
-
-    def _draw(self, samples: Samples, labels: list[Cell], rank: NDArray[np.int64]) -> Draws:
-        self.k_ = operator.index(self.k)
-        return Draws.bernoulli(samples, labels, rank, self.k_, self.n_draws, self.seed_)
-
-    def _how_drawn(self) -> str:
-        return f"each training sample with probability 1/{self.k_}"
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self._check_whole("k", 1, MOST_K)
-
-
-class InfiniteAggregationClassifier(_BernoulliClassifier):
+class InfiniteAggregationClassifier(DrawnEnsembleClassifier):
     """Finite Aggregation with d → ∞, estimated: its radii hold with probability at least 1 − alpha.
 
     Each subset holds every training sample with probability 1/k (Definition 2 of Wang, Levine and Feizi 2022),
-    and radii come from their Theorem 3. `BinomialSelectionClassifier` is the same classifier with another
-    certificate, whose radii are larger on the same draws, but for what conditionals may add.
+    and radii come from their Theorem 3. With ``method="binomial-selection"`` the same classifier has another
+    certificate, that of randomised selection (Chen et al. 2020): it goes by the probability that a subset meets any
+    poison at all, and also counts a changed training sample as 1. Its radii are larger on the same draws, but for what
+    conditionals may add.
 
     Parameters
     ----------
@@ -260,9 +247,12 @@ class InfiniteAggregationClassifier(_BernoulliClassifier):
         data is fixed, and ``seed_`` keeps it. One that you give must have been a secret to whoever wrote training data,
         and either must be to whoever chooses test samples: someone who knows it can write data on which these very
         draws mislead.
+    method : "infinite-aggregation" or "binomial-selection"
+        The certificate.
     conditionals : bool
-        Whether to spend half of alpha on how the votes change with each training sample, as Theorem 3 allows.
-        That needs many draws that hold a sample (n_draws / k) to gain anything; otherwise it loses a little.
+        With "infinite-aggregation": whether to spend half of alpha on how the votes change with each training sample,
+        as Theorem 3 allows. That needs many draws that hold a sample (n_draws / k) to gain anything; otherwise it loses
+        a little.
     classes : sequence, optional
         The labels that may occur, as in `FiniteAggregationClassifier`.
     dtype : "float64" or "uint8"
@@ -281,8 +271,6 @@ class InfiniteAggregationClassifier(_BernoulliClassifier):
         A fixed map from one sample to numbers, in front of the learner; see `FiniteAggregationClassifier`.
     """
 
-    method = "infinite-aggregation"
-
     def __init__(
         self,
         estimator: Any = None,
@@ -291,6 +279,7 @@ class InfiniteAggregationClassifier(_BernoulliClassifier):
         n_draws: int = 1000,
         alpha: float = 0.001,
         seed: int | None = None,
+        method: Literal["infinite-aggregation", "binomial-selection"] = "infinite-aggregation",
         conditionals: bool = False,
         classes: Sequence[Any] | None = None,
         dtype: str = "float64",
@@ -305,6 +294,7 @@ class InfiniteAggregationClassifier(_BernoulliClassifier):
         self.n_draws = n_draws
         self.alpha = alpha
         self.seed = seed
+        self.method = method
         self.conditionals = conditionals
         self.classes = classes
         self.dtype = dtype
@@ -314,12 +304,28 @@ class InfiniteAggregationClassifier(_BernoulliClassifier):
         self.trusted_state = trusted_state
         self.encoder = encoder
 
+    def _draw(self, samples: Samples, labels: list[Cell], rank: NDArray[np.int64]) -> Draws:
+        self.k_ = operator.index(self.k)
+        return Draws.bernoulli(samples, labels, rank, self.k_, self.n_draws, self.seed_)
+
+    def _how_drawn(self) -> str:
+        return f"each training sample with probability 1/{self.k_}"
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._check_whole("k", 1, MOST_K)
+        if self.method not in (INFINITE, BINOMIAL):
+            self._refuse("method", f"be '{INFINITE}' or '{BINOMIAL}'")
+        if self.conditionals and self.method != INFINITE:
+            self._refuse("conditionals", f"be False with the method '{BINOMIAL}'")
+
     def _radii(self, votes: NDArray[Any], counts: NDArray[np.int64]) -> StochasticRadii:
         draws, k, unseen = self.draws_, self.k_, self.classes_inferred_
         if not self.conditionals:
-            return infinite_aggregation_radii(
-                bound_leads(counts, len(draws), self.alpha, unseen=unseen), k, draws.n_train
-            )
+            leads = bound_leads(counts, len(draws), self.alpha, unseen=unseen)
+            if self.method == BINOMIAL:
+                return binomial_selection_radii(leads, k)
+            return infinite_aggregation_radii(leads, k, draws.n_train)
         leads = bound_leads(counts, len(draws), self.alpha * (1 - CONDITIONAL_SHARE), unseen=unseen)
         held = np.asarray(draws.holding.sum(axis=1)).astype(np.int64)
         terms = bound_terms(self._conditional(votes), held, leads, self.alpha * CONDITIONAL_SHARE)
@@ -329,50 +335,6 @@ class InfiniteAggregationClassifier(_BernoulliClassifier):
         """For each test sample, the votes for each class among the draws that hold each training sample."""
         for row in votes:
             yield np.asarray(self.draws_.holding @ (row[:, None] == np.arange(len(self.classes_))).astype(np.int64))
-
-
-class BinomialSelectionClassifier(_BernoulliClassifier):
-    """Randomised selection (Chen et al. 2020): radii hold with probability at least 1 − alpha.
-
-    The same classifier as `InfiniteAggregationClassifier`, with which it shares its parameters (but for
-    ``conditionals``). Its certificate goes by the probability that a subset meets any poison at all, and also
-    counts a changed training sample as 1.
-    """
-
-    method = "binomial-selection"
-
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        k: int = 50,
-        n_draws: int = 1000,
-        alpha: float = 0.001,
-        seed: int | None = None,
-        classes: Sequence[Any] | None = None,
-        dtype: str = "float64",
-        n_features: int | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        trusted_state: bool = False,
-        encoder: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.k = k
-        self.n_draws = n_draws
-        self.alpha = alpha
-        self.seed = seed
-        self.classes = classes
-        self.dtype = dtype
-        self.n_features = n_features
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.trusted_state = trusted_state
-        self.encoder = encoder
-
-    def _radii(self, votes: NDArray[Any], counts: NDArray[np.int64]) -> StochasticRadii:
-        leads = bound_leads(counts, len(self.draws_), self.alpha, unseen=self.classes_inferred_)
-        return binomial_selection_radii(leads, self.k_)
 
 
 class CertifiedBaggingClassifier(DrawnEnsembleClassifier):
@@ -435,6 +397,7 @@ class CertifiedBaggingClassifier(DrawnEnsembleClassifier):
 
 
 LEARNER_SEEDS = 1 << 31
+INFINITE, BINOMIAL = "infinite-aggregation", "binomial-selection"
 
 
 @dataclass(frozen=True)
