@@ -98,66 +98,40 @@ class Prepared:
         return replace(self, premises=restated(self.premises, others))
 
 
-def prepare(model: Any, X: Any, y: Any, groups: Any = None) -> Prepared:
-    """All of `FiniteAggregationClassifier.fit` but the training itself; the model is read and stays as it is."""
+def prepare(model: Any, X: Any, y: Any = None, groups: Any = None) -> Prepared:
+    """All of `FiniteAggregationClassifier.fit` but the training itself; the model is read and stays as it is.
+
+    ``X`` may be a `Dataset`, alone: its samples are in canonical form already, or lie in partitions on disk, which are
+    left there.
+    """
     spread = resolve_spread(model.spread, model.k, model.d, unless=(DEFAULT_K, DEFAULT_D))
-    split = split_of(model)
-    data = read_training(model, X, y, split, groups)
-    partition = split.partitions(data.samples, spread.n_partitions, data.cells, groups)
-    rows = np.flatnonzero(data.codes >= 0)
-    n_dropped = len(data.codes) - len(rows)
-    samples, codes = (data.samples.subset(rows) if n_dropped else data.samples), data.codes[rows]
-    subsets = Subsets.of(samples, codes, partition[rows], spread)
-    tell(data, subsets)
-    return _prepared(
-        spread,
-        ArraySource(samples, codes, subsets),
-        data,
-        split,
-        premises_of(model, data, spread, split),
-        n_dropped,
-        model.classes is None,
-        subsets.contents(samples, codes),
-    )
-
-
-def prepare_stored(model: Any, dataset: StoredDataset) -> Prepared:
-    """The same on samples that lie in partitions on disk, which are left there."""
-    spread = resolve_spread(model.spread, model.k, model.d, unless=(DEFAULT_K, DEFAULT_D))
-    split, store = split_of(model), dataset.stored
-    if len(store) != spread.n_partitions:
-        raise PoisonproofError(
-            f"{store.folder} holds {len(store)} partitions, but the spread has {spread.n_partitions}; read the data "
-            "anew for this spread."
-        )
-    data = read_stored(model, store, dataset.test.samples)
-    source = StoredSource(spread, store.samples)
-    tell(data, source)
-    return _prepared(
-        spread,
-        source,
-        data,
-        split,
-        premises_of(model, replace(data, samples=dataset.test.samples), spread, split),
-        int(store.record["n_read"] - store.sizes.sum()),
-        model.classes is None,
-        source.contents(),
-    )
-
-
-def _prepared(
-    spread: Spread,
-    source: ArraySource | StoredSource,
-    data: TrainingData,
-    split: Split,
-    premises: tuple[Premise, ...],
-    n_dropped: int,
-    classes_inferred: bool,
-    contents: Sequence[bytes],
-) -> Prepared:
-    """An ensemble with the digests of its subsets."""
+    split, stated = split_of(model), X.premises if isinstance(X, Dataset) else ()
+    source: ArraySource | StoredSource
+    if isinstance(X, StoredDataset):
+        store, form = X.stored, X.test.samples
+        if len(store) != spread.n_partitions:
+            raise PoisonproofError(
+                f"{store.folder} holds {len(store)} partitions, but the spread has {spread.n_partitions}; read the "
+                "data anew for this spread."
+            )
+        data, source = read_stored(model, store, form), StoredSource(spread, store.samples)
+        n_dropped, contents = int(store.record["n_read"] - store.sizes.sum()), source.contents()
+    else:
+        if isinstance(X, Dataset):
+            X.check_schema(split.schema)
+            X, y, groups = split.samples(X.train.samples), X.train.labels, X.train.groups
+        data = read_training(model, X, y, split, groups)
+        partition = split.partitions(data.samples, spread.n_partitions, data.cells, groups)
+        rows = np.flatnonzero(data.codes >= 0)
+        n_dropped, form = len(data.codes) - len(rows), data.samples
+        samples, codes = (data.samples.subset(rows) if n_dropped else data.samples), data.codes[rows]
+        subsets = Subsets.of(samples, codes, partition[rows], spread)
+        source, contents = ArraySource(samples, codes, subsets), subsets.contents(samples, codes)
+    _tell(data, source)
+    premises = restated(premises_of(model, replace(data, samples=form), spread, split), stated)
     digests = subset_digests(spread, contents, common_to(data.samples, data.learner, data.classes))
-    return Prepared(data.learner, source, data, spread, split, digests, premises, n_dropped, classes_inferred)
+    inferred = model.classes is None
+    return Prepared(data.learner, source, data, spread, split, digests, premises, n_dropped, inferred)
 
 
 def common_to(samples: Samples, learner: Any, classes: NDArray[Any]) -> str:
@@ -167,25 +141,15 @@ def common_to(samples: Samples, learner: Any, classes: NDArray[Any]) -> str:
     return f"{samples.layout} {describe(learner)}{width} {classes.tolist()}"
 
 
-def tell(data: TrainingData, subsets: Subsets | StoredSource) -> None:
+def _tell(data: TrainingData, source: ArraySource | StoredSource) -> None:
     """Warn of what a reader of certificates must know about the training data."""
     for oddity in data.oddities:
         warn(f"{oddity}.")
-    if empty := int((subsets.sizes == 0).sum()):
+    if empty := int((source.sizes == 0).sum()):
         warn(
-            f"{empty} of {len(subsets)} subsets are empty, so their base classifiers abstain; "
+            f"{empty} of {len(source)} subsets are empty, so their base classifiers abstain; "
             "a smaller k·d would leave fewer."
         )
-
-
-def prepare_dataset(model: Any, dataset: Dataset) -> Prepared:
-    """The same on a data set, whose samples are put into canonical form once, whoever asks for them."""
-    if isinstance(dataset, StoredDataset):
-        return prepare_stored(model, dataset).with_premises(dataset.premises)
-    split = split_of(model)
-    dataset.check_schema(split.schema)
-    X = split.samples(dataset.train.samples)
-    return prepare(model, X, dataset.train.labels, dataset.train.groups).with_premises(dataset.premises)
 
 
 def split_of(model: Any) -> Split:
