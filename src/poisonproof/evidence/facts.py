@@ -26,15 +26,15 @@ class Voters:
     """One kind of voters in words and in fields.
 
     ``sentence`` opens a card; ``parameters`` are what decides an election, as plain values, and nothing that decides
-    nothing, because no checker could tell whether it is true; ``heard`` and ``unheard`` say what a verdict of VERIFIED,
-    and of no more than CONSISTENT, means for them.
+    nothing, because no checker could tell whether it is true; ``if_verified`` and ``if_consistent`` say what a verdict
+    of VERIFIED, and of no more than CONSISTENT, means for them.
     """
 
     sentence: str
     architecture: str
     parameters: dict[str, Any]
-    heard: str
-    unheard: str
+    if_verified: str
+    if_consistent: str
 
     @property
     def flat(self) -> dict[str, str]:
