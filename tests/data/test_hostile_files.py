@@ -21,7 +21,7 @@ from poisonproof.runs.report import write_report
 from poisonproof.runs.run import run
 from poisonproof.system.archives import map_npy, read_npz
 from poisonproof.system.files import reading, sha256_of, write_record
-from poisonproof.training.member_files import load_state
+from poisonproof.training.model_files import load_state
 from research import datasets
 from research.datasets import (
     CIFAR_ARCHIVE,

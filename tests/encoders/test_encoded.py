@@ -36,7 +36,7 @@ from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.feature_maps import GlyphFeatures, VectorFeatures
 from poisonproof.learners.inspection import public_map_of
 from poisonproof.samples.kinds import NumberSamples
-from poisonproof.training.member_files import types_of
+from poisonproof.training.model_files import types_of
 
 IMAGES = Split("content", "uint8")
 HEADS = {

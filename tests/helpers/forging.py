@@ -45,7 +45,7 @@ from poisonproof.system.files import (
     write_text,
     write_whole,
 )
-from poisonproof.training.member_files import dumped, load_members, members_file, save_members
+from poisonproof.training.model_files import dumped, load_members, members_file, save_members
 
 DIGITS = load("digits")
 DATA = Dataset.of(

@@ -28,7 +28,7 @@ from poisonproof.runs.vote_cache import read_block
 from poisonproof.system.archives import FREE
 from poisonproof.system.files import SEAL, open_arrays, read_record, sha256_of, write_arrays, write_record
 from poisonproof.training.engine import Block
-from poisonproof.training.member_files import dumped
+from poisonproof.training.model_files import dumped
 from research import datasets
 from research.datasets import CIFAR_ARCHIVE, GTSRB_ARCHIVES, MNIST_FILES
 from research.tests.official_files import GREY, TEN, write_cifar, write_gtsrb, write_mnist

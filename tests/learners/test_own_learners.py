@@ -12,7 +12,7 @@ from command_line import as_process, poisonproof
 from fish import rows, write_rows
 from poisonproof.learners.presets import load_learner
 from poisonproof.system.files import read_record, write_record
-from poisonproof.training.member_files import types_of
+from poisonproof.training.model_files import types_of
 
 MODULE = '''
 from sklearn.base import BaseEstimator, ClassifierMixin

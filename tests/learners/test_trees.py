@@ -21,7 +21,7 @@ from poisonproof.learners.trees import (
     boosted_trees,
     forest_trees,
 )
-from poisonproof.training.member_files import types_of
+from poisonproof.training.model_files import types_of
 
 DIGITS, WINE = load_digits(return_X_y=True), load_wine(return_X_y=True)
 

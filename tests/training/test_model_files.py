@@ -18,8 +18,7 @@ from poisonproof.learners.table import TableClassifier
 from poisonproof.learners.text import TextClassifier
 from poisonproof.learners.trees import TreesClassifier
 from poisonproof.system.files import read_record, write_record
-from poisonproof.training.member_files import MEMBERS_PER_FILE, dumped, load_state, plain_learner
-from poisonproof.training.model_files import FORMAT, RECORD
+from poisonproof.training.model_files import FORMAT, MEMBERS_PER_FILE, RECORD, dumped, load_state, plain_learner
 
 X, Y = load_wine(return_X_y=True)
 FRAME = pd.DataFrame(X[:, :4]).rename(columns=str).assign(kind=np.array(["dry", "sweet"])[(X[:, 0] > 13).astype(int)])

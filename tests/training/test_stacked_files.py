@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import GaussianNB
 
-import poisonproof.training.stacked_files as stacked_files
+import poisonproof.training.stacked as stacked_files
 from poisonproof import FiniteAggregationClassifier
 from poisonproof.samples.convert import to_samples
 from poisonproof.training.member import Member
-from poisonproof.training.member_files import load_members, save_members
 from poisonproof.training.members import MappedMembers, load_member_files
-from poisonproof.training.stacked_files import TEXT, read_stack, stack_bytes
+from poisonproof.training.model_files import load_members, save_members
+from poisonproof.training.stacked import TEXT, read_stack, stack_bytes
 from stacks import LEARNERS, N_CLASSES, TEXTS, kinds_of_samples, members_of, one_by_one
 
 

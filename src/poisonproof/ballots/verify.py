@@ -569,7 +569,7 @@ def _ask_model(checks: SampleChecks, features: Any) -> dict[str, NDArray[Any]]:
     from poisonproof.ballots.classifiers import BallotClassifier, NeighborVoteClassifier
     from poisonproof.core.split import Split
     from poisonproof.premises import PremiseWarning
-    from poisonproof.training.member_files import UntrustedTypesError
+    from poisonproof.training.model_files import UntrustedTypesError
 
     assert checks.files.folder is not None
     kind = BallotClassifier if checks.by_ballots else NeighborVoteClassifier

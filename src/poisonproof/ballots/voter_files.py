@@ -28,7 +28,7 @@ from poisonproof.system.files import (
     write_bytes,
     write_record,
 )
-from poisonproof.training.member_files import dumped, load_state
+from poisonproof.training.model_files import dumped, load_state
 
 FORMAT = "poisonproof voters 1"
 RECORD, VOTERS, MAP = "model.json", "voters.npz", "map.skops"

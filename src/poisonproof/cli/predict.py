@@ -174,7 +174,7 @@ def types_vouched_for(run: Path, user_code: UserCode) -> list[str]:
     from poisonproof.runs.folder import check_plain
     from poisonproof.runs.manifest import FILE, Manifest
     from poisonproof.runs.recipe import encoder_named_again, encoder_of, is_own, learner_named_again
-    from poisonproof.training.member_files import types_of
+    from poisonproof.training.model_files import types_of
 
     check_plain(run)
     if not (run / FILE).exists():

@@ -36,9 +36,8 @@ from poisonproof.samples.kinds import Samples
 from poisonproof.samples.labels import label_cells, places_of
 from poisonproof.system.files import read_record, write_whole
 from poisonproof.training.engine import Resources, VoteJob, engine_named, engine_of
-from poisonproof.training.member_files import ESTIMATOR
 from poisonproof.training.members import UnansweredError
-from poisonproof.training.model_files import RECORD, save_model_record
+from poisonproof.training.model_files import ESTIMATOR, RECORD, save_model_record
 
 ENSEMBLE = "ensemble"
 SCRATCH = "scratch"

@@ -29,7 +29,7 @@ from poisonproof.runs.vote_cache import other_environments
 from poisonproof.system.files import PART, open_arrays, reading, sha256_of, sole_writer
 from poisonproof.system.machine import environment
 from poisonproof.system.parallel import sweep_scratch
-from poisonproof.training.member_files import MEMBERS_PER_FILE, members_file
+from poisonproof.training.model_files import MEMBERS_PER_FILE, members_file
 from poisonproof.training.pooled import POOL, check_pooled
 
 CERTIFICATE = "certificate.npz"

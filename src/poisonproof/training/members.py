@@ -57,7 +57,7 @@ from poisonproof.training.member import (
     ranking_of,
     vote_of,
 )
-from poisonproof.training.member_files import (
+from poisonproof.training.model_files import (
     BY_SKOPS,
     MEMBERS_PER_FILE,
     STACK,
@@ -70,8 +70,7 @@ from poisonproof.training.member_files import (
     unknown_types,
 )
 from poisonproof.training.source import TrainingSource, source_with_texts, with_shared_texts
-from poisonproof.training.stacked import Read, Stacked, stacked
-from poisonproof.training.stacked_files import KeptStack, read_stack
+from poisonproof.training.stacked import KeptStack, Read, Stacked, read_stack, stacked
 
 log = logging.getLogger(__name__)
 BLOCKS_PER_JOB = 8

@@ -1,29 +1,39 @@
-"""Base classifiers that are sums of columns and words, asked all at once (`poisonproof.learners.table_stack`).
+"""Base classifiers that are sums of columns and words, asked all at once, and their file of plain arrays.
 
 What they say is what `vote_of` says of each alone, to the bit; where that cannot be promised (weights that are not
-finite), they are asked alone.
+finite), they are asked alone. The file is one npy array of one record: the arrays of each lot
+(`poisonproof.learners.table_stack`) as its fields, and a JSON text with all that is no array. What is read back is what
+was written, to the bit. It is mapped when it is opened; shapes, places and bounds are checked before a kernel relies on
+them, and nothing in it is run or unpickled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import io
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.core.votes import vote_dtype
-from poisonproof.errors import PoisonproofError
-from poisonproof.learners.lanes import chosen, is_sum, lane_of, reading_of
+from poisonproof.errors import DamagedFileError, PoisonproofError
+from poisonproof.learners.auto import AutoClassifier
+from poisonproof.learners.lanes import LEARNERS, NAMES, chosen, is_sum, lane_of, model_of, reading_of
 from poisonproof.learners.table_stack import CATEGORIES, NUMBERS, OBJECTS, TEXTS, TableStack, Words
 from poisonproof.learners.text import TextClassifier, WordReading
 from poisonproof.samples.batches import MISSING_NAME, can_be_read, name_of
 from poisonproof.samples.columns import NUMBER, OBJECT
 from poisonproof.samples.kinds import NumberSamples, Samples, SparseSamples, TableSamples, TextSamples
+from poisonproof.system.archives import map_npy
 from poisonproof.system.compiled import njit
 from poisonproof.system.determinism import in_threads
+from poisonproof.system.files import reading
 from poisonproof.training.member import Member
 
 LANES = 64
@@ -71,10 +81,10 @@ class Stacked:
                 return None
             alike.setdefault((kinds, reading_of(model), type(model), len(member.codes) > 2), []).append(place)
         lots = []
-        for (kinds, reading, _, _), places in alike.items():
+        for (kinds, way, _, _), places in alike.items():
             for start in range(0, len(places), LANES):
                 lanes = places[start : start + LANES]
-                lots.append(_lot([members[place] for place in lanes], lanes, kinds, reading))
+                lots.append(_lot([members[place] for place in lanes], lanes, kinds, way))
         fallbacks = [-1 if member.fallback is None else member.fallback for member in members]
         return cls(tuple(lots), np.array(fallbacks, np.int64))
 
@@ -108,8 +118,8 @@ class Stacked:
 
         def read(rows: NDArray[np.int64]) -> None:
             part = Read(samples.subset(rows))
-            for reading in readings:
-                part.words_of(reading)
+            for way in readings:
+                part.words_of(way)
 
         return can_be_read(read, np.arange(len(samples)))
 
@@ -275,3 +285,291 @@ class _Names(dict[int, tuple[list[str], NDArray[np.int32]]]):
         assert column.codes is not None
         self[at] = ([*map(name_of, column.cells.values), MISSING_NAME], column.codes)
         return self[at]
+
+
+FORMAT = "poisonproof stack 2"
+TEXT = "text"
+NO_ARRAYS = ("kinds", "sparse", "names", "reading")
+OF_STACK = tuple(field.name for field in fields(TableStack) if field.name not in NO_ARRAYS)
+OF_LOT = ("places", "codes")
+PLAIN = (type(None), bool, int, float, str, list, tuple)
+MOST_BYTES = (1 << 31) - 1  # of a record of NumPy
+
+
+@dataclass(frozen=True, eq=False)
+class KeptStack:
+    """Base classifiers as they lie in a file."""
+
+    stacked: Stacked
+    text: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.stacked)
+
+    @cached_property
+    def indices(self) -> list[int]:
+        """What each is seeded with."""
+        return list(self.text["indices"])
+
+    @cached_property
+    def failures(self) -> list[str | None]:
+        """What the learner raised on its subset, for each."""
+        return list(self.text["failures"])
+
+    @cached_property
+    def members(self) -> list[Member]:
+        """Each by itself, as it was fitted."""
+        text, models = self.text, dict[int, Any]()
+        for lot, facts in zip(self.stacked.lots, text["groups"], strict=True):
+            names = None if facts["feature_names"] is None else np.array(facts["feature_names"], object)
+            learner, kinds = facts["learner"], lot.stack.kinds or ()
+            others = [at for at, kind in enumerate(kinds) if kind != TEXTS]
+            for lane, place in enumerate(lot.places.tolist()):
+                models[place] = model_of(
+                    lot.stack.lane(lane), learner["name"], _parameters(learner), facts["n_features"], names, others
+                )
+        if text["choice"] is not None:
+            models = {place: _chooser(model, text["choice"], place) for place, model in models.items()}
+        return [
+            Member(
+                index,
+                models.get(place),
+                np.array(text["codes"][place], np.int64),
+                text["fallbacks"][place],
+                None if text["form_of"][place] is None else _form(text["forms"][text["form_of"][place]]),
+                text["failures"][place],
+            )
+            for place, index in enumerate(self.indices)
+        ]
+
+
+def stack_bytes(members: Sequence[Member]) -> bytes | None:
+    """The file of these base classifiers; None where they must be kept otherwise.
+
+    That is so for other learners, for weights that are not finite, for what JSON does not give back as it was, and for
+    more than 2 GB.
+    """
+    whole = stacked(members)
+    if whole is None or not whole.lots:
+        return None
+    choice = _choice(members)
+    if choice is not None and choice["parameters"] is None:
+        return None
+    forms = list(dict.fromkeys(member.form for member in members if member.form is not None))
+    lots = []
+    for lot in whole.lots:
+        asked = [chosen(members[place].model) for place in lot.places]
+        outlines = {_outline(model, lot.stack.kinds) for model in asked}
+        learner = _described(asked)
+        if len(outlines) != 1 or learner is None:
+            return None
+        n_features, names = outlines.pop()
+        stack = lot.stack
+        lots.append(
+            {"kinds": stack.kinds, "sparse": stack.sparse, "names": stack.names, "n_features": n_features,
+             "feature_names": names, "learner": {"name": NAMES[type(asked[0])], **learner}}
+        )  # fmt: skip
+    text = {
+        "format": FORMAT,
+        "choice": choice,
+        "indices": [member.index for member in members],
+        "codes": [member.codes.tolist() for member in members],
+        "fallbacks": [member.fallback for member in members],
+        "failures": [member.failure for member in members],
+        "forms": forms,
+        "form_of": [None if member.form is None else forms.index(member.form) for member in members],
+        "groups": lots,
+    }
+    try:
+        packed = json.dumps(text, allow_nan=False, sort_keys=True).encode()
+    except (TypeError, ValueError):
+        return None
+    if _tuples(json.loads(packed)) != _tuples(text):
+        return None
+    arrays = {
+        f"{number} {name}": np.ascontiguousarray(getattr(holder, name))
+        for number, lot in enumerate(whole.lots)
+        for holder, names in ((lot.stack, OF_STACK), (lot, OF_LOT))
+        for name in names
+    }
+    arrays[TEXT] = np.frombuffer(packed, np.uint8)
+    if sum(values.nbytes for values in arrays.values()) > MOST_BYTES:
+        return None
+    order = sorted(arrays, key=lambda name: -arrays[name].itemsize)  # so that every number lies where it may
+    record = np.zeros(1, [(name, arrays[name].dtype.newbyteorder("<"), arrays[name].shape) for name in order])
+    for name, values in arrays.items():
+        record[name][0] = values
+    file = io.BytesIO()
+    np.lib.format.write_array(file, record, version=(2, 0), allow_pickle=False)
+    return file.getvalue()
+
+
+def read_stack(path: str | Path) -> KeptStack:
+    """Map such a file; refuse one that is not whole, or whose arrays do not fit each other."""
+    with reading(path):
+        record = map_npy(path, private=True)
+        if record.shape != (1,) or TEXT not in (record.dtype.names or ()):
+            raise DamagedFileError(f"{path} is damaged: it holds no base classifiers.")
+        text = json.loads(np.asarray(record[TEXT][0]).tobytes())
+        arrays = {name: np.asarray(record[name][0]) for name in record.dtype.names or ()}
+        if text["format"] != FORMAT:
+            raise DamagedFileError(f"{path} is of format {text['format']!r}, and {FORMAT!r} is read.")
+        lots = tuple(_lot_of(facts, number, arrays) for number, facts in enumerate(text["groups"]))
+        fallbacks = np.array([-1 if code is None else code for code in text["fallbacks"]], np.int64)
+        wrong = _misfit(text, lots, len(fallbacks))
+        if wrong:
+            raise DamagedFileError(f"{path} is damaged: {wrong}.")
+        return KeptStack(Stacked(lots, fallbacks), text)
+
+
+def _lot_of(facts: dict[str, Any], number: int, arrays: dict[str, NDArray[Any]]) -> Lot:
+    kinds = None if facts["kinds"] is None else tuple(facts["kinds"])
+    learner = facts["learner"]
+    stack = TableStack(
+        kinds=kinds,
+        sparse=bool(facts["sparse"]),
+        names=tuple(map(tuple, facts["names"])),
+        reading=reading_of(LEARNERS[learner["name"]](**_parameters(learner))),
+        **{name: arrays[f"{number} {name}"] for name in OF_STACK},
+    )
+    return Lot(stack, *(arrays[f"{number} {name}"] for name in OF_LOT))
+
+
+def _misfit(text: dict[str, Any], lots: Sequence[Lot], n_members: int) -> str | None:
+    """What does not fit, in words."""
+    per_member = [text[name] for name in ("indices", "codes", "failures", "form_of")]
+    per_member += [] if text["choice"] is None else [text["choice"][name] for name in ("seeds", "scores")]
+    if any(len(facts) != n_members for facts in per_member):
+        return "it does not say the same of all its base classifiers"
+    places = np.concatenate([lot.places for lot in lots]) if lots else np.zeros(0, np.int64)
+    if (
+        places.ndim != 1
+        or places.dtype != np.int64
+        or len(np.unique(places)) != len(places)
+        or not _within(places, 0, n_members)
+    ):
+        return "two of its base classifiers have one place"
+    for lot, facts in zip(lots, text["groups"], strict=True):
+        for fits, words in _conditions(lot, facts):
+            if not fits():
+                return words
+    return None
+
+
+def _conditions(lot: Lot, facts: dict[str, Any]) -> list[tuple[Callable[[], bool], str]]:
+    """What kernels and `TableStack.lane` rely on; each holds only if those before it do."""
+    stack = lot.stack
+    lanes, n_features = len(lot.places), facts["n_features"]
+    kinds = stack.kinds
+    n_numbers = n_features if kinds is None else sum(kind == NUMBERS for kind in kinds)
+    n_scaled = 0 if stack.sparse else n_numbers
+    n_slots = stack.bias.shape[0] if stack.bias.ndim == 2 else 0
+    n_names, n_words, n_entries = sum(map(len, stack.names)), len(stack.words), len(stack.entries)
+    shapes = {
+        "slots": (lanes,), "bias": (n_slots, lanes), "mean": (n_scaled, lanes), "scale": (n_scaled, lanes),
+        "weights": (n_numbers, n_slots, lanes), "flags": (n_numbers, n_slots, lanes), "flagged": (n_scaled, lanes),
+        "words": (n_words,), "starts": (n_names + n_words + 1,), "lanes": (n_entries,),
+        "entries": (n_entries, n_slots), "iterations": (lanes,),
+    }  # fmt: skip
+    types = {"flagged": np.bool_, "lanes": np.uint16}
+    types |= dict.fromkeys(("slots", "words", "starts", "iterations"), np.int64)
+    texts = 0 if stack.reading is None else len(stack.reading.columns)
+    columns = [] if kinds is None else [kind for kind in kinds if kind not in (NUMBERS, TEXTS)]
+    names = facts["feature_names"]
+    return [
+        (lambda: kinds is None or len(kinds) == n_features, "its columns are not counted right"),
+        (lambda: set(columns) <= {OBJECTS, CATEGORIES} and len(columns) == len(stack.names), "a kind is unknown"),
+        (lambda: (kinds or ()).count(TEXTS) == texts, "its columns of texts are not named"),
+        (lambda: names is None or len(names) == n_features, "its columns are not named"),
+        (
+            lambda: all(
+                getattr(stack, name).shape == shape and getattr(stack, name).dtype == types.get(name, np.float64)
+                for name, shape in shapes.items()
+            ),
+            "its arrays do not fit each other",
+        ),
+        (lambda: lanes > 0 and _within(stack.slots, 1, n_slots + 1), "a base classifier has no score"),
+        (
+            lambda: lot.codes.dtype == np.int64 and lot.codes.ndim == 2 and len(lot.codes) == lanes
+            and lot.codes.shape[1] >= max(2, n_slots) and _within(lot.codes, 0, 1 << 16),
+            "a base classifier has no classes",
+        ),
+        (lambda: stack.reading is None or _is_known(stack.reading), "its words are read in no known way"),
+        (
+            lambda: _within(stack.words, 0, 0 if stack.reading is None else stack.reading.width)
+            and bool((np.diff(stack.words) > 0).all()),
+            "its words are in no order",
+        ),
+        (lambda: stack.starts[0] == 0 and stack.starts[-1] == n_entries, "its categories are not counted right"),
+        (lambda: bool((np.diff(stack.starts) >= 0).all()), "its categories are not counted right"),
+        (lambda: _within(stack.lanes, 0, lanes), "a category or word belongs to nobody"),
+        (lambda: stack.finite, "a weight is not finite"),
+    ]  # fmt: skip
+
+
+def _is_known(way: WordReading) -> bool:
+    return (
+        type(way.n_hashed) is int
+        and 0 < way.n_hashed < 1 << 31
+        and isinstance(way.weight, int | float)
+        and math.isfinite(way.weight)
+        and all(isinstance(name, str | int | float) for name in way.columns)
+    )
+
+
+def _within(values: NDArray[Any], least: int, end: int) -> bool:
+    return bool(values.min(initial=least) >= least and values.max(initial=end - 1) < end)
+
+
+def _outline(model: Any, kinds: tuple[str, ...] | None) -> tuple[int, tuple[str, ...] | None]:
+    if reading_of(model) is not None:
+        return len(kinds or ()), None
+    names = getattr(model, "feature_names_in_", None)
+    return int(model.n_features_in_), None if names is None else tuple(names.tolist())
+
+
+def _described(models: Sequence[Any], seed: str | None = None) -> dict[str, Any] | None:
+    """The parameters of models, but for what they are seeded by; None if they have not all the same, or odd ones."""
+    parameters = {name: value for name, value in models[0].get_params(deep=False).items() if name != seed}
+    if not all(isinstance(value, PLAIN) for value in parameters.values()):
+        return None
+    if any(getattr(model, name) != value for model in models for name, value in parameters.items()):
+        return None
+    return {"parameters": parameters, "tuples": sorted(k for k, value in parameters.items() if type(value) is tuple)}
+
+
+def _parameters(learner: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(v) if name in learner["tuples"] else v for name, v in learner["parameters"].items()}
+
+
+def _choice(members: Sequence[Member]) -> dict[str, Any] | None:
+    """What is to be known of base classifiers that chose their learner; None if there was no choice."""
+    choosers = [member.model for member in members if type(member.model) is AutoClassifier]
+    if not choosers:
+        return None
+    described = _described(choosers, "random_state") or {"parameters": None}
+    models = [member.model for member in members]
+    return {
+        **described,
+        "seeds": [None if model is None else model.random_state for model in models],
+        "scores": [None if model is None else model.scores_.tolist() for model in models],
+    }
+
+
+def _chooser(model: Any, choice: dict[str, Any], place: int) -> AutoClassifier:
+    """The base classifier that chose this model."""
+    chooser = AutoClassifier(**_parameters(choice), random_state=choice["seeds"][place])
+    chooser.classes_, chooser.chosen_ = model.classes_.copy(), model
+    chooser.scores_ = np.array(choice["scores"][place], np.float64)
+    return chooser
+
+
+def _form(form: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(tuple(column) if isinstance(column, list) else column for column in form)
+
+
+def _tuples(value: Any) -> Any:
+    """With tuples in place of lists, however deep."""
+    if isinstance(value, dict):
+        return {key: _tuples(part) for key, part in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value

@@ -30,7 +30,7 @@ from poisonproof.system.archives import map_npy
 from poisonproof.system.machine import environment
 from poisonproof.system.progress import watched
 from poisonproof.training.engine import Fitted, engine_named, engine_of
-from poisonproof.training.member_files import ESTIMATOR, UntrustedTypesError, load_state, types_of
+from poisonproof.training.model_files import ESTIMATOR, UntrustedTypesError, load_state, types_of
 from poisonproof.training.pooled import FEATURES
 from poisonproof.training.source import with_shared_texts
 from poisonproof.verification import claims
