@@ -38,7 +38,9 @@ LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
         "doctor": ("poisonproof.cli.tools:doctor", "What this machine offers, and what to type for the rest."),
     },
     # Pilots of planning beside that of base classifiers.
-    "pilots": {"samples": "poisonproof.ballots.pilot:pilot"},
+    "pilots": {
+        "samples": "poisonproof.ballots.pilot:pilot",
+    },
     # How base classifiers are trained, asked and saved.
     "engines": {
         "members": "poisonproof.training.members:MemberEngine",
@@ -85,7 +87,9 @@ LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
         ".npz": "poisonproof.encoders.embeddings:open_embeddings",
     },
     # What gives the name of the encoder that a kind of data gets if nobody names one, or None if it is not installed.
-    "usual encoders": {"images": "poisonproof.encoders.packaged:usual_for_images"},
+    "usual encoders": {
+        "images": "poisonproof.encoders.packaged:usual_for_images",
+    },
     # What the rest asks of the slice of encoders: one from what the user gave, and a learner with one in front of it.
     "encoding": {
         "encoder": "poisonproof.encoders.base:encoder",
