@@ -287,7 +287,7 @@ def files(tmp_path):
 
 
 def test_the_command_prints_both_bounds(files):
-    done = poisonproof("accuracy", *files, "--classes", 3, "--attack-size", "0,1,2")
+    done = poisonproof("certify", "--shared", *files, "--classes", 3, "--attack-size", "0,1,2")
     assert "fraction, % (pointwise)" in done.stdout
     assert "accuracy, % (one shared attack)" in done.stdout
     rows = [" ".join(line.split()) for line in done.stdout.splitlines()]
@@ -298,16 +298,18 @@ def test_the_command_prints_both_bounds(files):
     ):
         assert row in rows
     assert "attack size 1: exact" in done.stderr
-    record = json.loads(poisonproof("accuracy", *files, "--classes", 3, "--attack-size", "1", "--json").stdout)
+    record = json.loads(
+        poisonproof("certify", "--shared", *files, "--classes", 3, "--attack-size", "1", "--json").stdout
+    )
     assert record["accuracies"][0]["lower"] == 0.5
     assert record["accuracies"][0]["certified_fraction"] == 0.0
 
 
 def test_the_command_says_that_classes_were_inferred_and_refuses_wrong_sizes(files):
-    done = poisonproof("accuracy", *files, "--time-limit", 0)
+    done = poisonproof("certify", "--shared", *files, "--time-limit", 0)
     assert "chosen from this data" in done.stderr
     for wrong in ("-1", "1;2"):
-        done = poisonproof("accuracy", *files, f"--attack-size={wrong}", code=2)
+        done = poisonproof("certify", "--shared", *files, f"--attack-size={wrong}", code=2)
         assert "--attack-size must be whole numbers ≥ 0" in done.stderr
-    done = poisonproof("accuracy", *files, "--time-limit", "nan", code=2)
+    done = poisonproof("certify", "--shared", *files, "--time-limit", "nan", code=2)
     assert "'time_limit' must be a number of seconds ≥ 0" in done.stderr

@@ -138,12 +138,6 @@ def test_designed_spreads_by_name(tmp_path):
         assert json.loads(poisonproof(*words).stdout)["spread_digest"] == spread.digest
 
 
-def test_spread_suggests_designs():
-    record = json.loads(poisonproof("spread", "50", "5", "--json").stdout)["designs"][0]
-    assert (record["name"], record["n_subsets"], record["d"], record["overlap"]) == ("plane:4,12", 252, 5, 1)
-    assert "plane:4,12" in poisonproof("spread", "50", "5").stdout
-
-
 def test_saved_votes_know_their_spread(votes, tmp_path):
     _, matrix, spread = votes
     Votes(matrix, spread, ["a", "b", "c", "d"]).save(tmp_path / "own.npy")
@@ -313,7 +307,6 @@ def test_interrupt_leaves_a_run_that_goes_on(tmp_path):
         (("certify", "votes.npy", "--spread", "difference:13,2,0,1,3,8"), "not a difference set modulo 13"),
         (("certify", "votes.npy", "--spread", "plane:6,2"), "prime power q ≥ 2"),
         (("certify", "votes.npy", "--spread", "quartic:37"), "is not a spread"),
-        (("spread", "0", "5"), "'k' of a suggestion must be a number > 0"),
         (("certify", "votes.npy", "--spread", "nowhere.npz"), "neither a file nor a spread"),
         (
             ("certify", "votes.npy", "--spread", "votes.npy"),

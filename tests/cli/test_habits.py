@@ -171,7 +171,6 @@ def test_bash_completes_commands_options_and_values(tmp_path):
         ("run", "learner", registry.names("learners")),
         ("compare", "learner", registry.names("learners")),
         ("certify", "method", get_args(Method)),
-        ("accuracy", "method", ("finite-aggregation", "tight")),
         ("audit", "method", ("finite-aggregation", "tight")),
         ("audit", "kinds", ATTACKS),
         ("compare", "rows", METHODS),
@@ -274,7 +273,7 @@ def test_a_run_shows_something_before_it_reads_and_while_it_does(tmp_path):
 def test_every_long_command_has_a_bar():
     """Commands that may take minutes, by their source: each opens a bar around its work."""
     folder = Path(poisonproof.cli.__file__).parent
-    quick = {"split", "spread", "example", "doctor", "table", "plot"}
+    quick = {"split", "example", "doctor", "table", "plot"}
     for name in COMMANDS.keys() - quick:
         source = "verify" if name in ("audit", "attest", "gate") else name
         assert re.search(r"with (\w+\.)?progress_bar\(", (folder / f"{source}.py").read_text()), name

@@ -15,13 +15,14 @@ from poisonproof.errors import PoisonproofError
 OF_ONE_COMMAND = {
     "--out": set(COMMANDS),
     "--seed": set(COMMANDS),
-    "--method": {"audit", "accuracy", "run"},  # fewer methods; who votes
+    "--method": {"audit", "run"},  # fewer methods; who votes
     "--k": {"plan"},  # several
     "--d": {"plan"},
     "--attack-size": {"plan", "run", "gate", "predict"},  # one: to plan for, to show, of each condition or answer
     "--target": {"predict"},  # in a column of its own
     "--split": {"certify"},  # said of votes that were made elsewhere
     "--votes-only": {"plan"},
+    "--votes": {"verify"},  # a file; elsewhere, whether to keep them
     "--columns": {"plan"},  # how many; `predict` passes them through
     "--max-size": {"verify"},  # of a stranger's files in all
     "--undefended": {"update"},  # the same models, of the changed data; and what becomes of the figures without them

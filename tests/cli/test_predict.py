@@ -325,12 +325,12 @@ def test_a_run_on_digits_answers_arrays(tmp_path):
 
 def test_accuracy_of_a_run_finds_its_own_labels(made):
     run, _ = made
-    done = poisonproof("accuracy", run, "--attack-size", "0,1", "--json")
+    done = poisonproof("certify", "--shared", run, "--attack-size", "0,1", "--json")
     assert "--learner" not in done.stderr, "nothing is chosen any more"
     record = json.loads(done.stdout)
     manifest = json.loads((run / "manifest.json").read_text())
     first, second = record["accuracies"]
     assert first["lower_count"] / first["n_test"] == manifest["clean_accuracy"]
     assert second["lower_count"] <= first["lower_count"]
-    assert "leave --classes out" in poisonproof("accuracy", run, "--classes", 3, code=2).stderr
-    assert "give --labels FILE.npy" in poisonproof("accuracy", run / "votes.npy", code=2).stderr
+    assert "leave --classes out" in poisonproof("certify", "--shared", run, "--classes", 3, code=2).stderr
+    assert "give --labels FILE.npy" in poisonproof("certify", "--shared", run / "votes.npy", code=2).stderr

@@ -41,12 +41,14 @@ def parts_of(schema):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_certified_fraction_is_never_alone(name):
     schema = schema_of(name).schema
-    for part in parts_of(schema):
-        properties = part.get("properties", {})
-        if "certified_fraction" in properties and "test_samples" not in properties:  # a class has no majority
-            assert "certified_fraction_balanced" in part["dependentRequired"]["certified_fraction"]
-            at_hand = {*part["dependentRequired"]["certified_fraction"], *part["required"], *schema.get("required", ())}
-            assert {"majority_share", "balanced_accuracy"} <= at_hand
+    for whole in schema.get("anyOf", [schema]):
+        for part in parts_of(whole):
+            properties = part.get("properties", {})
+            if "certified_fraction" in properties and "test_samples" not in properties:  # a class has no majority
+                beside = part["dependentRequired"]["certified_fraction"]
+                assert "certified_fraction_balanced" in beside
+                at_hand = {*beside, *part["required"], *whole.get("required", ())}
+                assert {"majority_share", "balanced_accuracy"} <= at_hand
 
 
 @pytest.fixture(scope="module")

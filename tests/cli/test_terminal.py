@@ -179,7 +179,7 @@ def test_no_command_lets_a_control_character_through(hostile_run, tmp_path, word
         ["run", "digits", "more", HOSTILE],
         [HOSTILE],
         ["example", HOSTILE],
-        ["accuracy", "votes.npy", "--labels", "y.npy", "--attack-size", HOSTILE],
+        ["certify", "votes.npy", "--shared", "--labels", "y.npy", "--attack-size", HOSTILE],
         ["compare", "digits", "--rows", HOSTILE],
     ],
     ids=range(11),

@@ -346,10 +346,10 @@ def test_other_commands_answer_for_such_runs_or_say_why_not(wine):
         command(wine, method, out=method)
     ballots, neighbours = wine / "ballots", wine / "neighbours"
     poisonproof("gate", ballots, "--clean", "0.5", "--require-verified")
-    (one,) = json.loads(poisonproof("accuracy", ballots, "--attack-size", 3, "--json").stdout)["accuracies"]
+    (one,) = json.loads(poisonproof("certify", "--shared", ballots, "--attack-size", 3, "--json").stdout)["accuracies"]
     certificate = Certificate.load(ballots / "certificate.npz")
     right = certificate.labels == np.array([row["class"] for row in cells_of(wine / "test.csv")])
     assert one["certified_count"] == (right & (certificate.radius >= 3)).sum()
     assert one["certified_count"] <= one["lower_count"] <= one["upper_count"] <= right.sum()
-    done = poisonproof("accuracy", neighbours, code=2)
-    assert "for base classifiers and ballots only" in done.stderr
+    done = poisonproof("certify", "--shared", neighbours, code=2)
+    assert "(one shared attack) of neighbours is not known" in done.stderr

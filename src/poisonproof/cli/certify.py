@@ -1,24 +1,30 @@
-"""poisonproof certify: radii for votes that were made elsewhere, of base classifiers or of training samples."""
+"""poisonproof certify: radii for votes that were made elsewhere, of base classifiers or of training samples.
+
+With --shared: what one attack on the whole test set leaves of the accuracy.
+"""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poisonproof.cli import completion, options, output
+from poisonproof.cli import completion, options, output, reopening
 from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof import Certificate, Votes
+    from poisonproof import Certificate, CertifiedAccuracy, Votes
     from poisonproof.ballots.tallies import Ballots, Neighbours
+    from poisonproof.core.votes import Tallies
 
 EXAMPLES = (
     "Example: `poisonproof certify votes.npy --spread subsets.npz --classes 10 --labels y_test.npy`; `poisonproof "
-    "certify runs/my/ballots.npz --against label_flip`"
+    "certify runs/my/ballots.npz --against label_flip`; `poisonproof certify runs/digits --shared --attack-size 1,2,5`"
 )
+ATTACK_SIZES = "1,2,5,10"
 DEFAULT_METHOD = "finite-aggregation"
 
 CLASSES_INFERRED = "premise: the number of classes was read off the files (chosen from this data); give --classes"
@@ -29,7 +35,7 @@ def command(
         Path,
         typer.Argument(
             help=".npy matrix (test samples, base classifiers) of class indices, or what samples said in a run: "
-            "ballots.npz, neighbours.npz."
+            "ballots.npz, neighbours.npz. With --shared also the directory of a run, which knows its own labels."
         ),
     ],
     spread: options.SpreadName = None,
@@ -60,6 +66,15 @@ def command(
         str | None,
         typer.Option("--target", help="Radii against being turned to this class, as a backdoor wants it."),
     ] = None,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="How many test samples stay right when one attack faces them all.")
+    ] = False,
+    attack_size: options.AttackSizes = None,
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", help="With --shared: seconds for each attack size.")
+    ] = 60.0,
+    seed: Annotated[int, typer.Option("--seed", help="With --shared: seed of the search for an attack.")] = 0,
+    data_dir: options.DataDir = None,
     out: Annotated[Path | None, typer.Option("--out", help="Also write the certificate as .npz.")] = None,
     json: options.Json = False,
 ) -> None:
@@ -67,6 +82,9 @@ def command(
 
     With `--target LABEL`, the radius says how many poisons it takes at least until the prediction could become that
     class; within it the prediction may still become a third one.
+
+    With `--shared`, two bounds for each attack size: what is proved for every attack of that size, and what the best
+    attack found leaves. A time that runs out leaves them further apart, and as true.
 
     Column i must be base classifier i. Votes that poisonproof saved know their spread. Of votes made from subsets that
     `poisonproof split` wrote, that file holds spread and split (`--spread subsets.npz`). For any others the spread must
@@ -80,6 +98,16 @@ def command(
     from poisonproof import certify
     from poisonproof.system.progress import watched
 
+    if shared:
+        for option, value in (("--target", target), ("--against", against), ("--split", split), ("--out", out)):
+            if value is not None:
+                raise PoisonproofError(f"--shared asks about one attack on all test samples; leave {option} out.")
+        sizes = options.whole_numbers("--attack-size", attack_size or ATTACK_SIZES)
+        tallies, truth = _with_labels(votes, labels, spread, classes, data_dir)
+        _shared(tallies, truth, sizes, method or DEFAULT_METHOD, time_limit, seed, json)
+        return
+    if attack_size is not None:
+        raise PoisonproofError("--attack-size says how large the one attack of --shared is; give --shared too.")
     if target is not None and against is not None:
         raise PoisonproofError("--target asks about samples inserted and removed; leave --against out, or --target.")
     if votes.is_dir():
@@ -328,3 +356,85 @@ def _print(certificate: Certificate, truth: Any, json: bool, against: str | None
         output.print_line(f"Always answering the most frequent label is right on {percent(figures.majority_share)} %.")
     if certificate.classes_inferred:
         output.note(CLASSES_INFERRED)
+
+
+def _shared(
+    votes: Votes | Tallies, truth: Any, sizes: list[int], method: str, time_limit: float, seed: int, json: bool
+) -> None:
+    """Both bounds for every attack size."""
+    from poisonproof import certified_accuracy, certify
+    from poisonproof.display import percent as rounded
+
+    accuracies: list[CertifiedAccuracy] = []
+    with progress_bar("attack sizes") as progress:
+        for size in sizes:
+            progress(len(accuracies), len(sizes))
+            one = certified_accuracy(votes, truth, size, method=method, time_limit=time_limit, seed=seed)  # type: ignore[arg-type]
+            accuracies.append(one)
+            if not json:
+                output.note(f"attack size {size}: {one.proved} ({one.seconds:.1f} s)")
+    certificate = certify(votes, method)  # type: ignore[call-overload]
+    figures = certificate.evaluate(truth)
+    balanced = figures.certified_fraction_balanced(sizes).tolist()
+    if json:
+        records = [
+            {**one.as_dict(), "certified_fraction_balanced": share}
+            for one, share in zip(accuracies, balanced, strict=True)
+        ]
+        shares = {"majority_share": figures.majority_share, "balanced_accuracy": figures.balanced_accuracy}
+        output.print_json({**shares, "accuracies": records})
+        return
+    _print_shared(accuracies, balanced)
+    output.print_line(
+        f"Balanced: mean over classes; without an attack {rounded(figures.balanced_accuracy)} %. Always "
+        f"answering the most frequent class is right on {rounded(figures.majority_share)} % at every attack "
+        "size."
+    )
+    if certificate.classes_inferred:
+        output.note(CLASSES_INFERRED)
+
+
+def _with_labels(
+    votes: Path, labels: Path | None, spread: str | None, classes: str | None, data_dir: Path | None
+) -> tuple[Votes | Tallies, Any]:
+    """Votes and the labels of their test samples; a run's are read again from where it found its data."""
+    from poisonproof.runs.election import election_named
+
+    if not votes.is_dir():
+        if labels is None:
+            raise PoisonproofError(f"{votes} does not hold the labels of its test samples; give --labels FILE.npy.")
+        matrix = open_votes(votes, spread, labels, classes, None)
+        return matrix, open_labels(labels, matrix)
+    run = votes
+    given = {"--labels": labels, "--spread": spread, "--classes": classes}
+    for option in (option for option, value in given.items() if value is not None):
+        raise PoisonproofError(f"The run in {run} knows its own; leave {option} out.")
+    reopened = reopening.reopen_data(run, None, data_dir)
+    reopening.check_same_data(run, reopened)
+    settings = reopened.manifest.settings
+    election = election_named((settings.election or {}).get("method"))
+    if not (run / election.result).exists():
+        raise PoisonproofError(
+            f"The run in {run} is not complete; the `poisonproof run` command that began it goes on with it."
+        )
+    return election.tallies(run), reopened.dataset.test.labels
+
+
+def _print_shared(accuracies: list[CertifiedAccuracy], balanced: list[float]) -> None:
+    def percent(count: int, total: int, *, up: bool = False) -> str:
+        """With two digits; a bound is never rounded to the better side."""
+        return f"{(10000 * count + up * (total - 1)) // total / 100:.2f}"
+
+    header = ["attack size", "fraction, % (pointwise)", "balanced, %", "accuracy, % (one shared attack)"]
+    rows = [
+        [
+            str(one.attack_size),
+            f"≥ {percent(one.certified_count, one.n_test)}",
+            f"≥ {math.floor(10000 * share + 1e-9) / 100:.2f}",
+            f"≥ {percent(one.lower_count, one.n_test)}, ≤ {percent(one.upper_count, one.n_test, up=True)}",
+        ]
+        for one, share in zip(accuracies, balanced, strict=True)
+    ]
+    clean = percent(accuracies[0].clean_count, accuracies[0].n_test)
+    title = f"{accuracies[0].n_test} test samples, clean accuracy {clean} %. ≥ is certified, ≤ the best attack found"
+    output.print_table(title, header, rows)

@@ -31,9 +31,11 @@ OUR_MISTAKE = (
 )
 GOES_ON = "What was finished is kept, and the same command goes on from there."
 REMOVED = {  # commands that there were, and where their work is done now
+    "accuracy": "`poisonproof certify VOTES --shared` bounds the accuracy left under one attack on all test samples.",
     "growth": "What more rows would bring is not foretold any more; `poisonproof plan` tries the rows that there are.",
     "paper": "The paper's tables and figures are made in a checkout: `make paper`.",
     "plot": "`report.html` in the run's folder draws the curve; `make paper`, in a checkout, those of several runs.",
+    "spread": "In Python, `Spread.suggest(k, d)` lists designed spreads; a run takes one as `--spread plane:4,12`.",
     "train": "`poisonproof run` trains, votes and certifies, and an interrupted run goes on with the same command.",
     "vote": "`poisonproof predict RUN NEW --votes --out NAME` keeps votes on new samples; `poisonproof run` goes on.",
     "table": "`poisonproof run --json` prints the figures of a run; `make paper`, in a checkout, tables of several.",

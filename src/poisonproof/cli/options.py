@@ -70,7 +70,7 @@ SpreadName = Annotated[
         autocompletion=completion.of_spreads,
         help="FILE (of a spread, or what `split` wrote), `paper:K,D`, `random:K,D[,SEED]`, `dpa:K` (d = 1), or "
         "designed for the tight certificate: "
-        "`plane:Q,BLOCKS`, `quartic:P,BLOCKS`, `difference:V,BLOCKS,R1,R2,…` (`poisonproof spread K D` suggests some).",
+        "`plane:Q,BLOCKS`, `quartic:P,BLOCKS`, `difference:V,BLOCKS,R1,R2,…` (`Spread.suggest(K, D)` in Python).",
     ),
 ]
 SplitName = Annotated[
