@@ -77,7 +77,7 @@ def premises(
 def reachable(values: list[Any], n: int) -> NDArray[np.bool_]:
     """Which of n partitions the premises of that name, of which there may be one, say can be poisoned."""
     (value,) = values
-    places = value["partitions"]
+    places: Any = value.get("partitions") if isinstance(value, dict) else None
     whole = isinstance(places, list) and all(type(place) is int and 0 <= place < n for place in places)
     if not whole or places != sorted(set(places)) or not same(value, {"n": n, "partitions": places}):
         raise CheckFailed(f"the premise '{REACHABLE}' does not name partitions of {n}.")
