@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poisonproof.cli import completion, options, output, reopening
+from poisonproof.cli import completion, options, output
 from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
 
@@ -409,8 +409,10 @@ def _with_labels(
     given = {"--labels": labels, "--spread": spread, "--classes": classes}
     for option in (option for option, value in given.items() if value is not None):
         raise PoisonproofError(f"The run in {run} knows its own; leave {option} out.")
-    reopened = reopening.reopen_data(run, None, data_dir)
-    reopening.check_same_data(run, reopened)
+    from poisonproof.runs.recipe import reopen
+
+    reopened = reopen(run, None, data_dir)
+    reopened.check_same_data(run)
     settings = reopened.manifest.settings
     election = election_named((settings.election or {}).get("method"))
     if not (run / election.result).exists():
