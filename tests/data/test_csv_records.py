@@ -23,8 +23,8 @@ from poisonproof.data import csv as csvfile
 from poisonproof.data import csv_kernels, files
 from poisonproof.data.csv import CsvTable, TextCells, numbers_in
 from poisonproof.data.dataset import SPANS_LINES, ReadReport
-from poisonproof.data.large_source import Source
 from poisonproof.data.options import ReadOptions
+from poisonproof.data.out_of_core import Source
 from poisonproof.data.reading import RowStream, open_files, read
 from poisonproof.data.tables import Vocabulary
 from poisonproof.errors import PoisonproofError

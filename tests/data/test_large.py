@@ -9,10 +9,9 @@ import pytest
 
 from ensembles import FirstSeen, first_seen
 from poisonproof import FiniteAggregationClassifier, Split, Spread
-from poisonproof.data import store_writing
-from poisonproof.data.large import open_large
-from poisonproof.data.large_source import Source
+from poisonproof.data import out_of_core
 from poisonproof.data.options import ReadOptions
+from poisonproof.data.out_of_core import Source, open_large
 from poisonproof.data.reading import open_files
 from poisonproof.data.store import (
     PartitionMemory,
@@ -20,7 +19,6 @@ from poisonproof.data.store import (
     StoredSamples,
     StoredSource,
     bytes_of,
-    partition_file,
 )
 from poisonproof.errors import PoisonproofError
 from poisonproof.estimators.prepared import prepare
@@ -40,10 +38,10 @@ NOBODY = np.zeros(0, np.int64)
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     """Chunks of a few rows and spills of a few chunks, so that every border is crossed."""
-    monkeypatch.setattr("poisonproof.data.partition_pass.CELLS_PER_CHUNK", 150)
+    monkeypatch.setattr("poisonproof.data.out_of_core.CELLS_PER_CHUNK", 150)
     monkeypatch.setattr("poisonproof.data.csv.BLOCK", 700)
-    monkeypatch.setattr("poisonproof.data.partition_pass.SMALLEST_BUFFER", 1 << 12)
-    monkeypatch.setattr("poisonproof.data.partition_pass.SHARE_FOR_SPILL", ROOMY)
+    monkeypatch.setattr("poisonproof.data.out_of_core.SMALLEST_BUFFER", 1 << 12)
+    monkeypatch.setattr("poisonproof.data.out_of_core.SHARE_FOR_SPILL", ROOMY)
 
 
 def odd_rows(seed=0, rows=ROWS):
@@ -136,7 +134,7 @@ def test_rows_on_disk_are_fed_in_the_order_that_their_content_gives(tmp_path):
 def test_partitions_that_stay_in_memory_are_read_once_and_change_nothing(tmp_path, monkeypatch, share):
     path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 3), ReadOptions(schema=ROLES)
     store = large(path, tmp_path / "store", spread, options).stored
-    whole = sum(bytes_of(store.partition(j)[0]) for j in range(len(store)))
+    whole = sum(bytes_of(store.partition(j)) for j in range(len(store)))
     fed = [StoredSource(spread, StoredSamples(store)).subset(i) for i in range(12)]
     read, partition = [], PartitionStore.partition
     monkeypatch.setattr(PartitionStore, "partition", lambda self, j: read.append(j) or partition(self, j))
@@ -228,7 +226,7 @@ def test_a_file_changed_at_equal_size_and_time_is_read_again(tmp_path):
 def test_killed_after_any_write_it_ends_with_the_same_bytes(tmp_path, monkeypatch):
     path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 2), ReadOptions(schema=ROLES)
     large(path, tmp_path / "whole", spread, options)
-    whole = store_writing.write_whole
+    whole = out_of_core.write_whole
     left, killed = [0], 0
 
     def write_some(target, write, **how):
@@ -238,7 +236,7 @@ def test_killed_after_any_write_it_ends_with_the_same_bytes(tmp_path, monkeypatc
         whole(target, write, **how)
         left[0] -= 1
 
-    for module in ("data.store_writing", "system.files"):
+    for module in ("data.out_of_core", "system.files"):
         monkeypatch.setattr(f"poisonproof.{module}.write_whole", write_some)
     while True:
         left[0] = killed  # each time one write more than before, on top of what stands already
@@ -256,18 +254,17 @@ def test_a_damaged_partition_is_named_and_made_anew(tmp_path):
     folder = tmp_path / "store"
     store = large(path, folder, spread, options).stored
     before = files_in(folder)
-    damaged = folder / partition_file(3)
-    damaged.write_bytes(damaged.read_bytes()[:-200] + bytes(200))
-    with pytest.raises(
-        PoisonproofError, match=r"partition-00003\.npz is damaged: the same command again makes it anew"
-    ):
-        store.samples.of_partitions([1, 3])
-    (folder / partition_file(5)).unlink()
-    with pytest.raises(PoisonproofError, match=r"partition-00005\.npz is missing here"):
-        store.samples.of_partitions([5])
+    column = folder / "spill-00000.c3.npy"
+    column.write_bytes(column.read_bytes()[:-40] + bytes(40))
+    numbers = range(len(store))
+    with pytest.raises(PoisonproofError, match=r"partition \d+ is not what it was .* the same command again makes it"):
+        PartitionStore.open(folder).samples.of_partitions(numbers)
+    column.unlink()
+    with pytest.raises(PoisonproofError, match=r"spill-00000\.c3\.npy is missing here"):
+        PartitionStore.open(folder).samples.of_partitions(numbers)
     large(path, folder, spread, options)
     assert files_in(folder) == before
-    for name in ("rows-x.npy", "store.json"):
+    for name in ("rows-partition.npy", "store.json", "spill-00001.hash.npy"):
         (folder / name).write_bytes(b"nonsense")
         large(path, folder, spread, options)
         assert files_in(folder) == before
@@ -373,15 +370,15 @@ def test_bounds_are_told_before_they_are_passed(tmp_path, monkeypatch):
 
 def test_a_full_disk_in_the_middle_says_how_much_is_needed_and_goes_on(tmp_path, monkeypatch):
     path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 2), ReadOptions(schema=ROLES)
-    whole, left = store_writing.write_whole, [3]
+    whole, left = out_of_core.write_whole, [3]
 
-    def full(target, write):
+    def full(target, write, **how):
         left[0] -= 1
         if left[0] < 0:
             raise OSError(28, "No space left on device", str(target))
-        whole(target, write)
+        whole(target, write, **how)
 
-    monkeypatch.setattr("poisonproof.data.store_writing.write_whole", full)
+    monkeypatch.setattr("poisonproof.data.out_of_core.write_whole", full)
     with pytest.raises(
         PoisonproofError, match=r"no space left for the partitions .* of about [\d.]+ kB that they need"
     ):
@@ -408,9 +405,13 @@ def test_samples_on_disk_give_any_rows(tmp_path):
     path, spread, options = as_csv(tmp_path / "data.csv", odd_rows()), Spread.random(4, 2), ReadOptions(schema=ROLES)
     store = large(path, tmp_path / "store", spread, options).stored
     there, samples = open_files(path, options).train.samples, store.samples
-    rows = np.concatenate([store.partition(j)[1] for j in range(len(store))])
     assert len(samples) == len(there)
     assert samples.layout == there.layout
+    places = {}
+    for row, key in enumerate(there.each_key(np.arange(len(there)))):
+        places.setdefault(key, []).append(row)
+    parts = [store.partition(j).samples for j in range(len(store))]
+    rows = np.array([places[key].pop() for part in parts for key in part.each_key(np.arange(len(part)))])
     assert (samples.hashes() == there.content_hashes[rows]).all()
     assert (samples.hashes(7) == there.hashes(7)[rows]).all()
     chosen = np.array([200, 3, 3, 77, 0, len(rows) - 1])

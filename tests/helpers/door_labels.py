@@ -30,8 +30,7 @@ from poisonproof import (
     Votes,
     open_files,
 )
-from poisonproof.data.large import open_large
-from poisonproof.data.large_source import Source
+from poisonproof.data.out_of_core import Source, open_large
 from poisonproof.estimators.prepared import prepare
 from poisonproof.samples.labels import label_cells, places_of, read_labels
 from poisonproof.verification.content import places_among
@@ -119,7 +118,7 @@ def _out_of_core(labels: list[Any], classes: list[Any], folder: Path) -> list[in
     data = open_large(source, Split(), 10, folder / "parts", max_memory=4 * 10**9)
     codes = [-1] * len(labels)
     for number in range(10):
-        portion, _ = data.stored.partition(number)
+        portion = data.stored.partition(number)
         samples = portion.samples
         for row, code in zip(samples.values, portion.codes, strict=True):
             codes[int(row[0])] = int(code)

@@ -6,9 +6,8 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from poisonproof import FiniteAggregationClassifier, Split, Spread
-from poisonproof.data.large import open_large
-from poisonproof.data.large_source import Source
 from poisonproof.data.options import ReadOptions
+from poisonproof.data.out_of_core import Source, open_large
 from poisonproof.errors import PoisonproofError
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run

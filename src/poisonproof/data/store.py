@@ -1,14 +1,11 @@
-"""The partition store: training samples on disk, one file for each partition, so that nobody has to hold them all.
+"""Training samples on disk, so that nobody has to hold them all: rows that were spilled, sorted by partition.
 
-A file holds what base classifiers are fed of its partition: canonical samples in canonical order with the codes of
-their labels. A subset is the partitions of its spread, read when it is needed and put into the order that it would have
-in memory, so that votes are the same to the bit. Samples travel as the name of their folder.
+A partition is a slice of every column of every spill, mapped, read when it is needed and put into canonical order; a
+subset is the partitions of its spread, in the order that it would have in memory, so that votes are the same to the
+bit. Whoever reads a partition checks its digest. Samples travel as the name of their folder.
 
-Partitions that stay in memory once they were read: each is fed to d base classifiers, and read once if it fits.
-
-How much room there is, whoever declared a bound says. Which partitions are kept changes nothing but time.
-
-Samples as plain arrays and back, for files that hold a part of the training data; and parts put together again.
+Partitions stay in memory once they were read, as far as there is room: each is fed to d base classifiers. Which of them
+stay changes nothing but time.
 
 Cells of a table that are not numbers are written once each and named by their place, so that a column of categories
 takes 4 bytes a row. Nothing about a sample is lost: what comes back has the same content, hashes and form.
@@ -17,9 +14,8 @@ takes 4 bytes a row. Nothing about a sample is lost: what comes back has the sam
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -31,12 +27,12 @@ from poisonproof.core.spread import Spread
 from poisonproof.errors import DamagedFileError, PoisonproofError, check_format
 from poisonproof.samples.cells import utf8
 from poisonproof.samples.columns import MISSING, Column
-from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, TextSamples, TrainingSet
-from poisonproof.samples.partitions import canonical_rank
-from poisonproof.system.archives import read_whole
-from poisonproof.system.files import arrays_in, read_record, reading, sha256_of
+from poisonproof.samples.kinds import NumberSamples, Samples, TableSamples, TextSamples, TrainingSet, concat
+from poisonproof.samples.partitions import canonical_rank, partition_digest
+from poisonproof.system.archives import map_npy
+from poisonproof.system.files import read_record
 
-FORMAT = "poisonproof partitions 3"  # 1: digests of 64-bit hashes; 2: labels "1" and "1.0" were two
+FORMAT = "poisonproof partitions 4"
 RECORD = "store.json"
 
 
@@ -49,14 +45,14 @@ class Portion(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PartitionStore:
-    """A complete store: every partition is a file with the digest that the record states.
+    """A complete store, whose partitions have the digests that the record states.
 
     Attributes
     ----------
     folder : path
     record : dict
-        What ``store.json`` says: ``sizes`` and ``contents`` (a digest of all that base classifiers are fed) of each
-        partition, ``files`` with their SHA-256, ``form`` and ``layout`` of the samples, and what the pass found.
+        What ``store.json`` says: ``sizes``, ``bytes`` and ``contents`` (a digest of all that base classifiers are fed)
+        of each partition, ``files`` with their SHA-256, ``form`` and ``layout`` of the samples, and what was found.
     """
 
     folder: Path
@@ -79,7 +75,7 @@ class PartitionStore:
 
     @cached_property
     def bytes(self) -> NDArray[np.int64]:
-        """How many bytes each partition takes on disk."""
+        """About how many bytes each partition takes."""
         return np.array(self.record["bytes"], np.int64)
 
     @property
@@ -87,32 +83,31 @@ class PartitionStore:
         """All training samples, in the order of the store."""
         return StoredSamples(self)
 
-    def partition(self, number: int) -> tuple[Portion, NDArray[np.int64]]:
-        """The samples of one partition, and the row of the data that each of them was; damage is told by name."""
-        path = self.folder / partition_file(number)
-        try:
-            whole = path.stat().st_size == self.record["bytes"][number]
-            body = read_whole(path, self.record["bytes"][number]) if whole else b""
-        except FileNotFoundError:
-            raise DamagedFileError(
-                f"{path} is missing here: the same command again makes it anew, and workers on other machines must see "
-                "the folder of the run under the same name."
-            ) from None
-        if sha256(body).hexdigest() != self.record["files"][path.name]:
-            raise DamagedFileError(f"{path} is damaged: the same command again makes it anew from the data.")
-        arrays, facts = arrays_in(body, path, ("hash", "code", "row"))
-        with reading(path):
-            samples = unpacked(facts["form"], arrays)
-        return Portion(known_by(samples, arrays["hash"]), arrays["code"].astype(np.int64)), arrays["row"]
+    @cached_property
+    def spills(self) -> list[Spill]:
+        """What the pass spilled, in its order."""
+        return [Spill(self.folder, name) for name in self.record["spills"]]
 
-    def damaged(self) -> list[int]:
-        """The partitions whose files are not as they were written."""
-        stated = self.record["files"]
-        return [
-            j
-            for j in range(len(self))
-            if not (path := self.folder / partition_file(j)).exists() or sha256_of(path) != stated.get(path.name)
-        ]
+    def partition(self, number: int) -> Portion:
+        """The samples of one partition; damage is told."""
+        try:
+            portion = assembled(self.spills, number, self.record)
+        except FileNotFoundError as error:
+            raise DamagedFileError(
+                f"{error.filename} is missing here: the same command again makes it anew, and workers on other "
+                "machines must see the folder of the run under the same name."
+            ) from None
+        except Exception as error:  # bytes that were changed may make anything raise
+            raise self._damaged(number) from error
+        if content_of(portion) != self.record["contents"][number]:
+            raise self._damaged(number)
+        return portion
+
+    def _damaged(self, number: int) -> DamagedFileError:
+        return DamagedFileError(
+            f"{self.folder} is damaged: partition {number} is not what it was when it was written; the same command "
+            "again makes it anew from the data."
+        )
 
     def rows(self, what: str) -> NDArray[Any]:
         """Something about every training row, in the order of the data, mapped from its file."""
@@ -120,20 +115,85 @@ class PartitionStore:
         return array
 
 
+class Spill:
+    """Rows on disk, sorted by partition: one file for each column, mapped when it is asked for."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
+        self._arrays: dict[str, NDArray[Any]] = {}
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self._arrays:
+            self._arrays[name] = map_npy(self.path(name))
+        return self._arrays[name]
+
+    def __len__(self) -> int:
+        return len(self["label"])
+
+    def path(self, column: str) -> Path:
+        """The file of a column."""
+        return self.folder / f"{self.name}.{column}.npy"
+
+    def part(self, start: int, stop: int, form: Mapping[str, Any]) -> Samples:
+        """The samples from and up to a place."""
+
+        def texts(name: str, places: Sequence[int]) -> list[str]:
+            ends, body = self[f"{name}.ends"], self[f"{name}.bytes"]
+            return [bytes(body[ends[at - 1] if at else 0 : ends[at]]).decode() for at in places]
+
+        if form["kind"] == NumberSamples.kind:
+            return NumberSamples(np.array(self["values"][start:stop]))
+        if form["kind"] == TextSamples.kind:
+            cells = np.empty(stop - start, object)
+            cells[:] = texts("texts", range(start, stop))
+            return TextSamples(cells)
+        columns = []
+        for at, (name, plain, numeric, categorical) in enumerate(form["columns"]):
+            held = np.array(self[f"c{at}"][start:stop])
+            if plain:
+                columns.append(Column.of_numbers(name, held, numeric=numeric))
+                continue
+            different, codes = np.unique(held, return_inverse=True)
+            missing = int(len(different) > 0 and different[0] == MISSING)
+            cells_here = texts(f"c{at}", different[missing:].tolist())
+            columns.append(Column.of_codes(name, codes - missing, cells_here, categorical=categorical))
+        return TableSamples(tuple(columns), stop - start)
+
+
+def assembled(spills: Sequence[Spill], number: int, facts: Mapping[str, Any]) -> Portion:
+    """One partition out of all spills, in canonical order, less what base classifiers are not fed.
+
+    ``facts``: the ``form`` of samples, the ``codes`` of labels by their place, -1 for those to leave out, and whether
+    samples with missing numbers are left out, ``complete_only``.
+    """
+    parts, labels = [empty_of(facts["form"])], [np.zeros(0, np.int64)]
+    for spill in spills:
+        start, stop = spill["starts"][number : number + 2].tolist()
+        if start < stop:
+            samples = known_by(spill.part(start, stop, facts["form"]), np.array(spill["hash"][start:stop]))
+            parts.append(samples)
+            labels.append(np.array(spill["label"][start:stop], np.int64))
+    samples, codes = concat(parts[len(parts) > 1 :]), np.array(facts["codes"], np.int64)[np.concatenate(labels)]
+    stays = codes >= 0
+    if facts["complete_only"]:
+        stays &= samples.complete()
+    rows = np.flatnonzero(stays)
+    hashes = samples.content_hashes
+    samples, codes = known_by(samples.subset(rows), hashes[rows]), codes[rows]
+    order = np.argsort(canonical_rank(samples, codes))
+    return Portion(known_by(samples.subset(order), samples.content_hashes[order]), codes[order])
+
+
+def content_of(portion: Portion) -> str:
+    """The digest of all that base classifiers are fed of a partition."""
+    return partition_digest(portion.codes, [portion.samples.keys(np.arange(len(portion.codes)))]).hex()
+
+
 def put_together(parts: Sequence[Portion]) -> Portion:
     """The samples of several partitions, in the order that a subset of them has in memory."""
-    samples = known_by(
-        joined([part.samples for part in parts]),
-        np.concatenate([part.samples.content_hashes for part in parts]),
-    )
-    codes = np.concatenate([part.codes for part in parts])
+    samples, codes = concat([part.samples for part in parts]), np.concatenate([part.codes for part in parts])
     order = np.argsort(canonical_rank(samples, codes))
     return Portion(samples.subset(order), codes[order])
-
-
-def partition_file(number: int) -> str:
-    """The name of the file of a partition."""
-    return f"partition-{number:05d}.npz"
 
 
 def rows_file(what: str) -> str:
@@ -196,7 +256,7 @@ class StoredSamples(Samples):
             parts.append(self.memory.partition(int(j)).samples.subset(rows[here] - self._starts[j]))
             places[here] = np.arange(taken, taken + len(here))
             taken += len(here)
-        return joined(parts).subset(places)
+        return concat(parts).subset(places)
 
     def of_partitions(self, numbers: Iterable[int]) -> TrainingSet:
         """The samples of these partitions together, in canonical order, with the codes of their labels."""
@@ -314,7 +374,7 @@ class PartitionMemory:
         portion = self._kept.get(number)
         if portion is not None:
             return portion
-        portion = self.store.partition(number)[0]
+        portion = self.store.partition(number)
         size = bytes_of(portion) if self.bytes < self.most_bytes else 0
         with self._lock:
             if number not in self._kept and 0 < size <= self.most_bytes - self.bytes:
@@ -362,52 +422,19 @@ def packed(samples: Samples) -> Arrays:
     raise PoisonproofError(f"Only tables, numbers and texts are kept by partition. Got {samples.kind}.")
 
 
-def unpacked(form: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Samples:
-    """The samples that `packed` wrote."""
-    if form["kind"] == NumberSamples.kind:
-        values = arrays["values"]
-        if values.dtype.str != form["dtype"] or list(values.shape[1:]) != form["shape"]:
-            raise PoisonproofError(f"it holds numbers {values.dtype} {values.shape[1:]}")
-        return NumberSamples(values)
-    if form["kind"] == TextSamples.kind:
-        texts = np.empty(len(arrays["texts.ends"]), object)
-        texts[:] = unpacked_texts(arrays, "texts")
-        return TextSamples(texts)
-    columns = tuple(_unpacked_column(described, arrays, f"c{at}") for at, described in enumerate(form["columns"]))
-    lengths = {len(column) for column in columns}
-    if len(lengths) != 1:
-        raise PoisonproofError(f"its columns have {sorted(lengths)} rows")
-    return TableSamples(columns, lengths.pop())
-
-
 def empty_of(form: Mapping[str, Any]) -> Samples:
     """No samples, of this form."""
     if form["kind"] == NumberSamples.kind:
         return NumberSamples(np.empty((0, *form["shape"]), form["dtype"]))
     if form["kind"] == TextSamples.kind:
         return TextSamples(np.empty(0, object))
-    nothing = {
-        f"c{at}": np.empty(0, np.float64 if column[1] else np.int32) for at, column in enumerate(form["columns"])
-    }
-    texts = [packed_texts([], f"c{at}") for at in range(len(form["columns"]))]
-    return unpacked(form, nothing | {name: array for arrays in texts for name, array in arrays.items()})
-
-
-def joined(parts: Sequence[Samples]) -> Samples:
-    """The samples of several parts of one form, one part after the other."""
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    if isinstance(first, NumberSamples):
-        return NumberSamples(np.concatenate([part.values for part in parts]))  # type: ignore[attr-defined]
-    if isinstance(first, TextSamples):
-        return TextSamples(np.concatenate([part.texts for part in parts]))  # type: ignore[attr-defined]
-    assert isinstance(first, TableSamples)
-    columns = tuple(
-        _joined_columns([part.columns[at] for part in parts if isinstance(part, TableSamples)])
-        for at in range(first.n_features)
+    columns = (
+        Column.of_numbers(name, np.empty(0), numeric=numeric)
+        if plain
+        else Column.of_codes(name, np.empty(0, np.int32), [], categorical=categorical)
+        for name, plain, numeric, categorical in form["columns"]
     )
-    return TableSamples(columns, sum(map(len, parts)))
+    return TableSamples(tuple(columns), 0)
 
 
 def packed_texts(texts: Sequence[str], name: str) -> Arrays:
@@ -415,15 +442,6 @@ def packed_texts(texts: Sequence[str], name: str) -> Arrays:
     pieces = [utf8(text) for text in texts]
     ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
     return {f"{name}.bytes": np.frombuffer(b"".join(pieces), np.uint8), f"{name}.ends": ends}
-
-
-def unpacked_texts(arrays: Mapping[str, NDArray[Any]], name: str) -> list[str]:
-    """The texts that `packed_texts` wrote."""
-    body, start, texts = arrays[f"{name}.bytes"].tobytes(), 0, []
-    for end in arrays[f"{name}.ends"].tolist():
-        texts.append(body[start:end].decode("utf-8", "surrogatepass"))
-        start = end
-    return texts
 
 
 def _packed_column(column: Column, name: str) -> Arrays:
@@ -436,25 +454,3 @@ def _packed_column(column: Column, name: str) -> Arrays:
     if any(not isinstance(text, str) for text in texts):
         raise PoisonproofError(f"Column '{column.name}' holds numbers among texts; only texts are kept by partition.")
     return {name: (places - first).astype(np.int32), **packed_texts(texts, name)}
-
-
-def _unpacked_column(described: Sequence[Any], arrays: Mapping[str, NDArray[Any]], name: str) -> Column:
-    called, plain, numeric, categorical = described
-    if plain:
-        return Column.of_numbers(called, arrays[name], numeric=numeric)
-    return Column.of_codes(called, arrays[name], unpacked_texts(arrays, name), categorical=categorical)
-
-
-def _joined_columns(parts: Sequence[Column]) -> Column:
-    first = parts[0]
-    if first.codes is None:
-        return Column.of_numbers(first.name, np.concatenate([part.values for part in parts]), numeric=first.numeric)
-    codes = [part.codes for part in parts if part.codes is not None]
-    cells = [part.cells.values.tolist() for part in parts]
-    if all(one == cells[0] for one in cells):
-        return replace(first, codes=np.concatenate(codes), n_unreadable=0)
-    known: dict[Any, int] = {}
-    for at, one in enumerate(cells):
-        places = [*(known.setdefault(cell, len(known)) for cell in one), MISSING]
-        codes[at] = np.array(places, np.int32)[codes[at]]
-    return Column.of_codes(first.name, np.concatenate(codes), list(known), categorical=first.categorical)

@@ -14,7 +14,7 @@ from poisonproof.core.spread import Spread, resolve_spread
 from poisonproof.core.subsets import Subsets, subset_digests
 from poisonproof.core.votes import Votes
 from poisonproof.data.dataset import Dataset
-from poisonproof.data.large import StoredDataset
+from poisonproof.data.out_of_core import StoredDataset
 from poisonproof.data.store import StoredSource
 from poisonproof.errors import PoisonproofError, WrongTypeError
 from poisonproof.estimators.base import (

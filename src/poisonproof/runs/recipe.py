@@ -19,10 +19,9 @@ from poisonproof import registry
 from poisonproof.core.split import Split
 from poisonproof.core.spread import Spread
 from poisonproof.data.dataset import Dataset
-from poisonproof.data.large import open_large
-from poisonproof.data.large_source import Source
 from poisonproof.data.named import load
 from poisonproof.data.options import ReadOptions
+from poisonproof.data.out_of_core import Source, open_large
 from poisonproof.data.probe import check
 from poisonproof.data.reading import held_out_premise, kind_of, open_files
 from poisonproof.display import bytes_of

@@ -15,7 +15,7 @@ from typing import Any
 
 from poisonproof.core.certify import certify
 from poisonproof.data.dataset import Dataset
-from poisonproof.data.large import StoredDataset
+from poisonproof.data.out_of_core import StoredDataset
 from poisonproof.runs.election import election_of
 from poisonproof.runs.folder import (
     PARTITIONS,
