@@ -1,6 +1,7 @@
 """The command line as a person meets it: real processes, real files."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -211,9 +212,9 @@ def saved(votes, folder):
 
 def test_run_digits(tmp_path):
     done = poisonproof("run", "digits", "--k", 10, "--d", 2, "--out", "here", cwd=tmp_path)
-    assert "certified fraction" in done.stdout
+    assert "certified, %" in done.stdout
     assert "(pointwise)" in done.stdout
-    assert "premise: classes" in done.stderr
+    assert re.search(r"\d+ premises", done.stderr)
     assert (tmp_path / "here" / "report.html").exists()
     again = json.loads(
         poisonproof("run", "digits", "--k", 10, "--d", 2, "--out", "here", "--json", cwd=tmp_path).stdout

@@ -115,7 +115,7 @@ def hostile_run(tmp_path_factory):
 def test_run_tells_of_hostile_names_without_obeying_them(hostile_run):
     _, out, done = hostile_run
     assert r"\x1b[2K\r" in done.stdout
-    assert "[red]:smile:[/red]" in done.stderr
+    assert "[red]:smile:[/red]" in done.stdout
     page = (out / "report.html").read_text("utf-8")
     assert unsafe(page) == []
     tiles = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S).group(1)

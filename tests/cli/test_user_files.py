@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -38,12 +39,13 @@ def test_run_says_what_it_decided(made):
     said = done.stderr
     assert "learner: auto, because these are numbers and categories; --learner chooses another" in said
     assert "wine.csv: 1 rows with another number of cells than the header were left out" in said
-    assert "premise: schema: number: alcohol, malic_acid" in said
+    (short,) = re.findall(r"\d+ premises, \d+ of them chosen from this data \(([^)]*)\)", said)
+    assert {"schema", "learner"} <= {*short.split(", ")}
+    said = " ".join(in_words(read_record(folder / "run" / "manifest.json")))
+    assert "schema: number: alcohol, malic_acid" in said
     closest = "closest guess: column 'alcohol' as number; 4 odd contributors could have changed that"
     assert f"label: class; group: maker; {closest} (chosen from this data)" in said
-    assert (
-        "premise: learner: AutoClassifier(), because these are numbers and categories (chosen from this data)" in said
-    )
+    assert "learner: AutoClassifier(), because these are numbers and categories (chosen from this data)" in said
     assert "held out by a hash of their contributor" in said
     manifest = read_record(folder / "run" / "manifest.json")
     assert manifest["unit"] == "contributors"

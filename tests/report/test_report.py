@@ -117,7 +117,7 @@ def test_the_balanced_curve_is_the_balanced_certified_fraction():
 def test_a_summary_says_what_the_certificate_says(tmp_path):
     done = outcome(tmp_path, np.zeros((300, 8, 8), np.uint8), [0, 0, 0, 1, 2] * 60, range(4), k=20)
     certificate, y = done.certificate, done.y_test
-    summary = Summary.of(done, [0, 1, 2, 3, 4, 5, 6], feared=3)
+    summary = Summary.of(done, [0, 1, 2, 3, 4, 5, 6], requested=3)
     record = json.loads(json.dumps(summary.as_dict()))
     assert record["majority_share"] == 0.6
     assert (summary.caution, record["warning"]) == (None, None)
@@ -126,10 +126,8 @@ def test_a_summary_says_what_the_certificate_says(tmp_path):
         record["certified_fraction_balanced"] == certificate.evaluate(y).certified_fraction_balanced(range(7)).tolist()
     )
     assert [one["label"] for one in record["by_class"]] == [0, 1, 2]
-    header, rows = summary.classes_table()
-    assert header == ["class", "test samples", "at 0", "at 2", "at 3", "at 4", "at 6"]
-    assert rows[1][:2] == ["1", "60"]
-    assert "Always answering '0': 60.0 %, balanced 33.3 %" in summary.line
+    assert summary.table()[0] == ["attack size", "0", "2", "3", "4", "6"]
+    assert "always '0' alone 60.0, 33.3 at every attack size" in summary.line
     weak = outcome(tmp_path, done.x_test, y, range(4), votes=np.zeros((300, 40), np.uint8), k=20)
     warning = Summary.of(weak, [0]).warning
     assert "answers '0' to every test sample" in warning
@@ -142,41 +140,28 @@ def with_strong(done, words, undefended):
 
 
 @pytest.mark.parametrize("undefended", [0.9, None], ids=["base classifiers", "samples that vote"])
-def test_the_table_of_a_run_fits_a_hundred_columns(tmp_path, capsys, undefended):
-    """However long the words for the strong model are: they stand in a line of their own."""
+def test_what_a_run_prints_is_a_table_of_eighty_columns_and_one_line(tmp_path, capsys, undefended):
+    """However many attack sizes there are; what was trained without a guarantee stands in the line."""
     words = "tf-idf of words and pieces of words, logistic regression"
     made_up = outcome(tmp_path, np.zeros((300, 8, 8), np.uint8), [0, 1, 2] * 100, range(4), k=20)
-    summary = Summary.of(with_strong(made_up, words, undefended), [0, 1, 10_000])
-    print_table("made up", *summary.table())
-    assert max(map(len, capsys.readouterr().out.splitlines())) <= 100
-    header, rows = summary.table()
-    same = [] if undefended is None else ["90.0"]
-    assert rows[0][3:] == [*same, "95.0"]
-    assert rows[1][3:] == ["?"] * len(rows[0][3:])
-    assert header[3:] == (["undefended, %"] if undefended is None else ["undefended, %", "strong, %"])
-    models = f"undefended, {words}" if undefended is None else f"undefended, the same learner; strong, {words}"
-    assert summary.columns_line == (
-        f"Balanced: mean over classes. Trained on all data at once, without a guarantee: {models}."
-    )
+    summary = Summary.of(with_strong(made_up, words, undefended), [0, 1, 2, 5, 10, 20, 50, 100, 10_000], requested=2)
+    print_table("made up", *summary.table(), left=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 7
+    assert "2" in summary.table()[0]
+    same = "; undefended, the same learner, 90.0; strong, " if undefended else "; undefended, "
+    assert summary.line.endswith(f"{same}{words}, 95.0.")
 
 
-def test_a_table_without_undefended_models_has_no_columns_for_them(tmp_path):
-    done = outcome(tmp_path, np.zeros((300, 8, 8), np.uint8), [0, 1, 2] * 100, range(4), undefended=None)
-    summary = Summary.of(done, [0, 1])
-    header, rows = summary.table()
-    assert header == ["attack size", "certified fraction, % (pointwise)", "balanced, %"]
-    assert [len(row) for row in rows] == [3, 3]
-    assert summary.columns_line == "Balanced: mean over classes."
-
-
-def test_of_very_many_classes_the_worst_are_listed(tmp_path):
-    y = np.arange(400) % 50
-    done = outcome(tmp_path, np.zeros((400, 8, 8), np.uint8), y, range(50))
-    summary = Summary.of(done, [0, 1])
-    _, rows = summary.classes_table()
-    worst = sorted(summary.by_class, key=lambda one: one.clean_accuracy)[:20]
-    assert [row[0] for row in rows] == [str(one.label) for one in worst]
-    assert "the 20 of 50 with the lowest clean accuracy" in summary.classes_title
+def test_a_class_that_is_far_behind_is_named_and_no_other(tmp_path):
+    y = np.arange(400) % 4
+    votes = np.repeat(y[:, None], 40, axis=1).astype(np.uint8)
+    level = outcome(tmp_path, np.zeros((400, 8, 8), np.uint8), y, range(4), votes=votes, k=20)
+    assert Summary.of(level, [0, 1, 2]).behind is None
+    votes[y == 3] = 1
+    worse = outcome(tmp_path, np.zeros((400, 8, 8), np.uint8), y, range(4), votes=votes, k=20)
+    assert Summary.of(worse, [0, 1, 2]).behind == "Behind: '3', 0.0 % of 100 certified at attack size 1."
 
 
 @pytest.mark.parametrize("limits", [PICTURES, ROWS])

@@ -234,11 +234,19 @@ def prepare_samples(
 def show(outcome: Outcome, report: Path, json: bool) -> None:
     """What came out, on stdout; on stderr first, if so it is, that a constant answer would do as well."""
     from poisonproof.core.certificate import attack_sizes
-    from poisonproof.runs.summary import RareClass, Summary, asked_size, beside_plan, broken_promise, headline_size
+    from poisonproof.runs.summary import (
+        RareClass,
+        Summary,
+        asked_size,
+        beside_plan,
+        broken_promise,
+        headline_size,
+        premises_in_short,
+    )
 
-    certificate, feared = outcome.certificate, asked_size(outcome)
-    sizes = sorted({*attack_sizes(certificate), *([] if feared is None else [feared])})
-    summary = Summary.of(outcome, sizes, feared)
+    certificate, requested = outcome.certificate, asked_size(outcome)
+    sizes = sorted({*attack_sizes(certificate), *([] if requested is None else [requested])})
+    summary = Summary.of(outcome, sizes, requested)
     scarcity, planned = RareClass.of(outcome, headline_size(outcome)), beside_plan(outcome)
     if (broken := broken_promise(outcome)) is not None:
         output.note(f"WARNING: {broken}")
@@ -264,22 +272,16 @@ def show(outcome: Outcome, report: Path, json: bool) -> None:
             }
         )
         return
-    output.print_table(
-        f"{outcome.manifest.settings.name}: {len(certificate)} test samples, {_in_words(certificate)}",
-        *summary.table(),
-    )
-    output.print_line(summary.columns_line)
+    name = outcome.manifest.settings.name
+    output.print_table(f"{name}: {len(certificate)} test samples, {_in_words(certificate)}", *summary.table(), left=1)
     output.print_line(summary.line)
-    output.print_table(summary.classes_title, *summary.classes_table(), left=1)
+    if scarcity is None and summary.behind is not None:
+        output.print_line(summary.behind)
     if planned:
-        output.print_table(
-            "What the plan predicted (estimated) beside what came out",
-            ["", "predicted", "obtained", "difference"],
-            [[figure.what, *figure.cells()] for figure in planned],
-            left=1,
+        output.print_line(
+            f"Promised by the plan: {planned[-1].cells()[0]} balanced; came out: {planned[-1].cells()[1]}."
         )
-    for premise in outcome.manifest.premises or ():
-        output.note(f"premise: {premise}")
+    output.note(premises_in_short(outcome))
     output.note(f"report: {report}")
 
 

@@ -14,8 +14,7 @@ from poisonproof.core.metrics import Caution, ClassShare
 from poisonproof.display import percent, shown
 from poisonproof.runs.outcome import Outcome
 
-MOST_CLASSES = 20
-BALANCED = "Balanced: mean over classes."
+FAR_BEHIND = 0.2
 
 
 @dataclass(frozen=True)
@@ -41,13 +40,13 @@ class Summary:
     majority_label: str
     caution: Caution | None
     warning: str | None
-    feared: int | None = None
+    requested: int | None = None
     undefended: tuple[UndefendedColumn, ...] = ()
     """What was trained on all data at once, without a guarantee."""
 
     @classmethod
-    def of(cls, outcome: Outcome, attack_sizes: Sequence[int], feared: int | None = None) -> Summary:
-        """The summary of a run; ``feared`` is the attack size that must not be left out where there is little room."""
+    def of(cls, outcome: Outcome, attack_sizes: Sequence[int], requested: int | None = None) -> Summary:
+        """The summary of a run; ``requested`` is the attack size that is never left out."""
         found = outcome.figures
         by_class = found.by_class(list(attack_sizes))
         caution = found.caution
@@ -63,59 +62,41 @@ class Summary:
             str(most.label),
             caution,
             None if caution is None else f"{caution.sentence}; {what_to_try(outcome, caution)}",
-            feared,
+            requested,
             _undefended(outcome),
         )
 
     @property
     def line(self) -> str:
-        """What stands beneath the table: the figures without an attack, and those of a constant answer."""
+        """The figures without an attack, of a constant answer, and of what was trained without a guarantee."""
+        constant = f"'{self.majority_label}' alone {percent(self.majority_share)}, {percent(1 / len(self.by_class))}"
+        models = "".join(f"; {one.heading}, {one.words}, {percent(one.accuracy)}" for one in self.undefended)
         return (
-            f"Clean accuracy {percent(self.clean_accuracy)} %, balanced (mean over {len(self.by_class)} classes) "
-            f"{percent(self.balanced_accuracy)} %. Always answering '{self.majority_label}': "
-            f"{percent(self.majority_share)} %, balanced {percent(1 / len(self.by_class))} %, at every attack size."
+            f"Right without an attack, %: {percent(self.clean_accuracy)}, balanced {percent(self.balanced_accuracy)}; "
+            f"always {constant} at every attack size{models}."
         )
-
-    @property
-    def columns_line(self) -> str:
-        """What the short headings of the table stand for."""
-        if not self.undefended:
-            return BALANCED
-        models = "; ".join(f"{one.heading}, {one.words}" for one in self.undefended)
-        return f"{BALANCED} Trained on all data at once, without a guarantee: {models}."
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """One line for each attack size, at most 100 characters wide; without a guarantee nothing is known but at 0."""
-        header = ["attack size", "certified fraction, % (pointwise)", "balanced, %"]
-        figures = zip(self.attack_sizes, self.certified, self.balanced, strict=True)
-        rows = [
-            [str(size), percent(share), percent(mean)]
-            + [percent(one.accuracy) if size == 0 else "?" for one in self.undefended]
-            for size, share, mean in figures
+        """A column for each of at most six attack sizes, no wider than 80 characters."""
+        few = _few(self.attack_sizes, self.requested)
+        return ["attack size", *(f"{self.attack_sizes[at]:,}" for at in few)], [
+            ["certified, % (pointwise)", *(percent(self.certified[at]) for at in few)],
+            ["balanced, % (classes)", *(percent(self.balanced[at]) for at in few)],
         ]
-        return [*header, *(f"{one.heading}, %" for one in self.undefended)], rows
 
     @property
-    def classes_title(self) -> str:
-        """Which classes the second table lists."""
-        if len(self.by_class) <= MOST_CLASSES:
-            return "Certified fraction, % (pointwise), by class"
+    def behind(self) -> str | None:
+        """The class of which much less is certified than of all, at the requested or middle attack size."""
+        sizes = self.attack_sizes
+        at = len(sizes) // 2 if self.requested not in sizes else sizes.index(self.requested)
+        worst = min(self.by_class, key=lambda one: float(one.certified_fraction[at]))
+        share = float(worst.certified_fraction[at])
+        if self.balanced[at] - share < FAR_BEHIND:
+            return None
         return (
-            f"Certified fraction, % (pointwise), by class: the {MOST_CLASSES} of {len(self.by_class)} with the lowest "
-            "clean accuracy"
+            f"Behind: '{worst.label}', {percent(share)} % of {worst.n_test:,} certified at attack size "
+            f"{self.attack_sizes[at]:,}."
         )
-
-    def classes_table(self) -> tuple[list[str], list[list[str]]]:
-        """One line for each class; of very many, those that fare worst."""
-        few = _few(self.attack_sizes, self.feared)
-        listed = self.by_class
-        if len(listed) > MOST_CLASSES:
-            listed = tuple(sorted(listed, key=lambda one: one.clean_accuracy)[:MOST_CLASSES])
-        header = ["class", "test samples", *(f"at {self.attack_sizes[at]}" for at in few)]
-        return header, [
-            [str(one.label), str(one.n_test), *(percent(float(one.certified_fraction[at])) for at in few)]
-            for one in listed
-        ]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for a file."""
@@ -144,6 +125,14 @@ def _undefended(outcome: Outcome) -> tuple[UndefendedColumn, ...]:
     return tuple(models)
 
 
+def premises_in_short(outcome: Outcome) -> str:
+    """How many premises there are, which were chosen from the data, and where they stand."""
+    premises = outcome.manifest.premises or ()
+    chosen = [premise.code for premise in premises if premise.declared is False]
+    which = f", {len(chosen)} of them chosen from this data ({', '.join(chosen)})" if chosen else ""
+    return f"{len(premises)} premises{which}: in report.html, and with --json"
+
+
 def what_to_try(outcome: Outcome, caution: Caution) -> str:
     """What a person can do about it."""
     if caution.kind == "one label":
@@ -165,10 +154,10 @@ def _for_samples(certificate: Certificate) -> str:
     return "try another --near, --class-sizes from outside this data, or other --features"
 
 
-def _few(sizes: Sequence[int], feared: int | None) -> list[int]:
-    """Places of some attack sizes, evenly spaced, first and last among them, and of the one that is feared."""
+def _few(sizes: Sequence[int], requested: int | None) -> list[int]:
+    """Places of some attack sizes, evenly spaced, first and last among them, and of the one that was asked for."""
     places = {round(at) for at in np.linspace(0, len(sizes) - 1, min(5, len(sizes)))}
-    return sorted(places | {at for at, size in enumerate(sizes) if size == feared})
+    return sorted(places | {at for at, size in enumerate(sizes) if size == requested})
 
 
 FEW = 30  # samples of a class in a subset; with more it is not their number that base classifiers disagree for
