@@ -241,7 +241,7 @@ def test_a_fitted_network_is_kept_without_pickle(tmp_path):
         nin().set_params(epochs=1), k=2, d=1, split=Split(dtype="uint8"), classes=range(10)
     ).fit(IMAGES[:60], LABELS[:60])
     model.save(tmp_path)
-    back = FiniteAggregationClassifier.load(tmp_path)
+    back = FiniteAggregationClassifier.load(tmp_path, ["research.network_in_network.network_in_network"])
     assert all(same(one.model, two.model) for one, two in zip(model.members_, back.members_, strict=True))
     assert np.array_equal(back.votes(IMAGES[60:80]).matrix, model.votes(IMAGES[60:80]).matrix)
     own = FiniteAggregationClassifier(quick(), k=2, d=1, split=Split(dtype="uint8"), classes=range(10))
