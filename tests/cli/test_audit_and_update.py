@@ -49,8 +49,13 @@ def test_update_takes_the_file_as_it_is_now(fish, tmp_path):
     assert results(work, but_premises=True) == results(tmp_path / "fresh", but_premises=True)
 
 
-@pytest.mark.parametrize("bound", [(), ("--max-memory", "1000GB")])
-@pytest.mark.parametrize("how", ["grows", "shrinks", "--remove"])
+@pytest.mark.parametrize(
+    ("how", "bound"),
+    [
+        *((how, ()) for how in ("grows", "shrinks", "--remove")),
+        *((how, ("--max-memory", "1000GB")) for how in ("grows", "shrinks")),  # of partitions no row is taken out
+    ],
+)
 def test_an_update_reads_by_the_schema_of_the_run(tmp_path, how, bound):
     """One odd row turns what the column of lengths is: it had blocked updates, and stayed when it was removed."""
     table = rows(60)
@@ -135,7 +140,7 @@ def test_a_violation_ends_with_exit_code_3(fish, monkeypatch):
         (("update", "{fish}/run", "--remove", "900"), "rows of the training data, 0 … 159"),
         (("update", "{fish}/run", "{fish}/gone.csv"), "no file or folder of that name"),
         (("audit", "{fish}/run", "{fish}/test.csv"), "is not the data that the run"),
-        (("audit", "{fish}/run", "--kinds", "bribe"), "An attack is one of"),
+        (("audit", "{fish}/run", "--kinds", "bribe"), "is one of"),
     ],
 )
 def test_bad_input_gets_one_sentence_and_changes_nothing(fish, words, message):
