@@ -121,6 +121,8 @@ LINES: dict[str, dict[str, str | tuple[str, str] | Any]] = {
             "poisonproof.encoders.embeddings:EmbeddingTable",
         )
     },
+    # Options of a slice that commands take.
+    "options": {"voters": "poisonproof.ballots.options:VoterOptions"},
     # Who votes in a run, by what --method calls it (`poisonproof.runs.election`).
     "elections": {
         "ensemble": "poisonproof.runs.election:EnsembleElection",

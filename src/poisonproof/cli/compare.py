@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from poisonproof import registry
 from poisonproof.cli import completion, options, output, reading
 from poisonproof.cli.output import progress_bar
-from poisonproof.cli.voters import BALLOTS, NEIGHBOURS, VoterOptions, map_of_options, voting_samples
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
-    from poisonproof.ballots.classifiers import SampleVoteClassifier
-    from poisonproof.data.dataset import Dataset
+    from poisonproof.ballots.options import VoterOptions
     from poisonproof.data.options import ReadOptions
     from poisonproof.planning.compare import Comparison
 
@@ -32,7 +29,7 @@ OF_VOTERS = (
 )
 
 
-@options.taking("voters", VoterOptions, only=OF_VOTERS)
+@options.taking("voters", registry.find("options", "voters"), only=OF_VOTERS)
 @options.taking("read", reading.read_options)
 def command(
     data: options.Data,
@@ -90,7 +87,7 @@ def command(
     wanted = tuple(METHODS) if rows is None else [name.strip() for name in rows.split(",")]
     samples = reading.open_data(data, data_dir, read)
     chosen = encoder_for(samples.schema, encoder, learner)
-    features, given = _voting(voters, samples, chosen, wanted, n_jobs)
+    features, given = voters.of_rows(samples, chosen, wanted, n_jobs)
     samples, estimator = with_learner(samples, learner, chosen)
     with progress_bar("working") as progress, watched(progress):
         comparison = compare(
@@ -114,28 +111,6 @@ def command(
     _print(comparison)
     for premise in samples.premises:
         output.note(f"premise: {premise}")
-
-
-def _voting(
-    voters: VoterOptions, samples: Dataset, encoder: str | None, rows: Sequence[str], n_jobs: int
-) -> tuple[Any, dict[str, SampleVoteClassifier]]:
-    """The map for a pilot, None for the one of this kind of data, and the classifiers that options describe."""
-    parameters = {BALLOTS: voters.near, NEIGHBOURS: voters.n_neighbors}
-    for option in voters.given:
-        rows_of = [BALLOTS] if option in VoterOptions.OF_BALLOTS else list(parameters)
-        rows_of = [NEIGHBOURS] if option == "--n-neighbors" else rows_of
-        if not set(rows_of) & set(rows):
-            raise PoisonproofError(f"{option} is of the row '{rows_of[0]}', which is not among --rows.")
-        if option in VoterOptions.OF_BALLOTS and voters.near is None:
-            raise PoisonproofError(f"{option} goes with --near; a pilot of ballots tries plain ones only.")
-    models = {}
-    for method in (method for method, value in parameters.items() if value is not None):
-        plain: Any = {name: VoterOptions.__dataclass_fields__[name].default for name in VoterOptions.not_of(method)}
-        models[method] = voting_samples(replace(voters, method=method, **plain), samples, None, n_jobs, encoder)
-    named = (voters.features, voters.unit, voters.units)
-    if encoder is None and named == (None, None, None):
-        return None, models
-    return map_of_options(voters, samples, None, encoder), models
 
 
 def _print(comparison: Comparison) -> None:

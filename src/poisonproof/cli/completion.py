@@ -33,13 +33,6 @@ def of_encoders(incomplete: str) -> list[str]:
     return [*_starting(incomplete, named), *_files(incomplete, tuple(set(names) - set(named)))]
 
 
-def of_maps(incomplete: str) -> list[str]:
-    """Feature maps by name."""
-    from poisonproof.ballots.maps import MAPS
-
-    return _starting(incomplete, MAPS)
-
-
 def of_methods(incomplete: str) -> list[str]:
     """Certificates by name."""
     from typing import get_args

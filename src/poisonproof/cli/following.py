@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from poisonproof.cli import output, reading
-from poisonproof.cli.voters import AUTO, BALLOTS, ENSEMBLE, NEIGHBOURS, VoterOptions
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
+    from poisonproof.ballots.options import VoterOptions
     from poisonproof.cli.run import EnsembleOptions
     from poisonproof.data.dataset import Dataset
     from poisonproof.data.options import ReadOptions
@@ -22,6 +22,7 @@ PlanFile = Annotated[
     Path | None,
     typer.Option("--plan", help="Follow what `poisonproof plan` wrote: who votes and how; compare afterwards."),
 ]
+ENSEMBLE, AUTO = "ensemble", "auto"
 SAID_BY_PLAN = ("k", "d", "spread", "learner")
 
 
@@ -117,12 +118,9 @@ def _as_typed(
     ensemble: EnsembleOptions, voters: VoterOptions, followed: dict[str, Any]
 ) -> tuple[EnsembleOptions, VoterOptions]:
     method, parameters = followed["method"], followed["parameters"]
-    voters = replace(voters, method=method)
-    if method == BALLOTS:
-        return ensemble, replace(voters, near=parameters["near"])
-    if method == NEIGHBOURS:
-        return ensemble, replace(voters, n_neighbors=int(parameters["n_neighbors"]))
-    return replace(ensemble, k=int(parameters["k"]), d=int(parameters["d"])), voters
+    if method == ENSEMBLE:
+        ensemble = replace(ensemble, k=int(parameters["k"]), d=int(parameters["d"]))
+    return ensemble, voters.following(method, parameters)
 
 
 def _earlier(out: Path) -> dict[str, Any] | None:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from poisonproof import registry
 from poisonproof.cli import following, options, output, reading
 from poisonproof.cli.following import Followed
 from poisonproof.cli.output import progress_bar
-from poisonproof.cli.voters import VoterOptions, voting_samples
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
+    from poisonproof.ballots.options import VoterOptions
     from poisonproof.core.certificate import Certificate
     from poisonproof.data.dataset import Dataset
     from poisonproof.data.options import ReadOptions
@@ -71,7 +72,7 @@ class EnsembleOptions:
 
 
 @options.taking("ensemble", EnsembleOptions)
-@options.taking("voters", VoterOptions)
+@options.taking("voters", registry.find("options", "voters"))
 @options.taking("read", reading.read_options)
 def command(
     ensemble: EnsembleOptions,
@@ -226,7 +227,7 @@ def prepare_samples(
     samples = opened or reading.open_data(ensemble.data, ensemble.data_dir, read)
     if followed is not None:
         followed.check(samples)
-    model = voting_samples(voters, samples, ensemble.learner, ensemble.n_jobs, ensemble.encoder)
+    model = voters.classifier(samples, ensemble.learner, ensemble.n_jobs, ensemble.encoder)
     folder = ensemble.out or Path("runs") / f"{samples.name}-{voters.method}"
     return Made(Recipe(ensemble.data, read, encoder=ensemble.encoder or NONE), samples, model, folder)
 

@@ -1,15 +1,16 @@
-"""Options about who votes, and the classifier that they make where training samples do."""
+"""Options about who votes, which commands find in the registry, and the classifier that they make."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from poisonproof.cli import completion, output
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
@@ -21,6 +22,13 @@ ENSEMBLE, BALLOTS, NEIGHBOURS = "ensemble", "ballots", "neighbours"
 AUTO = "auto"
 METHODS = (ENSEMBLE, BALLOTS, NEIGHBOURS, AUTO)
 PICTURES = ("glyphs",)
+MAPS = ("numbers", "table", "words", *PICTURES)
+log = logging.getLogger(__name__)
+
+
+def _starting(names: Sequence[str]) -> Callable[[str], list[str]]:
+    """For completion: the names that begin with what was typed."""
+    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,7 @@ class VoterOptions:
         str | None,
         typer.Option(
             "--method",
-            autocompletion=completion.one_of(*METHODS),
+            autocompletion=_starting(METHODS),
             help="Who votes: `ensemble`, base classifiers (k, d); `ballots`, all training samples, near +1 and far -1; "
             "`neighbours`, the nearest training samples; `auto`, what a pilot on the training data finds best at "
             "--attack-size.",
@@ -80,7 +88,7 @@ class VoterOptions:
         str | None,
         typer.Option(
             "--features",
-            autocompletion=completion.of_maps,
+            autocompletion=_starting(MAPS),
             help="The map: `numbers`, `table`, `words`; of grey images `glyphs`. Otherwise the one for this kind "
             "of data.",
             rich_help_panel=PANEL,
@@ -136,66 +144,92 @@ class VoterOptions:
         if self.method == NEIGHBOURS and self.n_neighbors is None:
             raise PoisonproofError("--method neighbours needs --n-neighbors, how many of the nearest vote.")
 
+    def classifier(
+        self,
+        dataset: Dataset,
+        learner: str | None = None,
+        n_jobs: int = -1,
+        encoder: str | None = None,
+    ) -> SampleVoteClassifier:
+        """The classifier in which the training samples vote as the options say, not yet fitted."""
+        from poisonproof import BallotClassifier, NeighborVoteClassifier, Split
 
-def voting_samples(
-    voters: VoterOptions,
-    dataset: Dataset,
-    learner: str | None = None,
-    n_jobs: int = -1,
-    encoder: str | None = None,
-) -> SampleVoteClassifier:
-    """The classifier in which the training samples vote as the options say, not yet fitted."""
-    from poisonproof import BallotClassifier, NeighborVoteClassifier, Split
+        self.check()
+        near, n_neighbors = self.near, self.n_neighbors
+        features = self.map(dataset, learner, encoder)
+        common: dict[str, Any] = {
+            "split": Split("content" if dataset.train.groups is None else "group", dataset.dtype, dataset.n_features),
+            "classes": None if dataset.classes is None else dataset.classes.tolist(),
+            "n_jobs": n_jobs,
+        }
+        if n_neighbors is not None:
+            return NeighborVoteClassifier(features, n_neighbors=n_neighbors, **common)
+        assert near is not None
+        if self.voices is not None and dataset.train.groups is None:
+            raise PoisonproofError("--voices are those of contributors; give --group-column too.")
+        sizes = None if self.class_sizes is None else class_sizes(self.class_sizes, dataset)
+        if self.class_sizes_from is not None and sizes is None:
+            raise PoisonproofError("--class-sizes-from says where declared sizes come from; give --class-sizes too.")
+        if sizes is not None:
+            common["classes"] = None  # they are the keys
+        return BallotClassifier(
+            features,
+            near=near,
+            class_sizes=sizes,
+            class_sizes_from=self.class_sizes_from,
+            one_sided=self.one_sided,
+            voices=1 if self.voices is None else self.voices,
+            **common,
+        )
 
-    voters.check()
-    near, n_neighbors = voters.near, voters.n_neighbors
-    features = map_of_options(voters, dataset, learner, encoder)
-    common: dict[str, Any] = {
-        "split": Split("content" if dataset.train.groups is None else "group", dataset.dtype, dataset.n_features),
-        "classes": None if dataset.classes is None else dataset.classes.tolist(),
-        "n_jobs": n_jobs,
-    }
-    if n_neighbors is not None:
-        return NeighborVoteClassifier(features, n_neighbors=n_neighbors, **common)
-    assert near is not None
-    if voters.voices is not None and dataset.train.groups is None:
-        raise PoisonproofError("--voices are those of contributors; give --group-column too.")
-    sizes = None if voters.class_sizes is None else class_sizes(voters.class_sizes, dataset)
-    if voters.class_sizes_from is not None and sizes is None:
-        raise PoisonproofError("--class-sizes-from says where declared sizes come from; give --class-sizes too.")
-    if sizes is not None:
-        common["classes"] = None  # they are the keys
-    return BallotClassifier(
-        features,
-        near=near,
-        class_sizes=sizes,
-        class_sizes_from=voters.class_sizes_from,
-        one_sided=voters.one_sided,
-        voices=1 if voters.voices is None else voters.voices,
-        **common,
-    )
+    def map(self, dataset: Dataset, learner: str | None, encoder: str | None) -> Any:
+        """The map that the options name, or the one for this kind of data."""
+        from poisonproof.ballots.maps import map_for
 
+        name = self.features
+        if learner is not None:
+            if learner not in PICTURES or name not in (None, learner):
+                raise PoisonproofError(
+                    f"--learner is of base classifiers, and training samples vote; leave --learner {learner} out "
+                    "(--features chooses a map)."
+                )
+            name = learner
+        units = None if self.units is None else column_units(self.units)
+        from poisonproof.runs.recipe import NONE, encoder_of
 
-def map_of_options(voters: VoterOptions, dataset: Dataset, learner: str | None, encoder: str | None) -> Any:
-    """The map that the options name, or the one for this kind of data."""
-    from poisonproof.ballots.maps import map_for
+        if encoder in (None, NONE):
+            return map_for(dataset, name, unit=self.unit, units=units)
+        if name is not None or units is not None or self.unit is not None:
+            raise PoisonproofError(f"--encoder {encoder} is the map, too; leave --features and units out.")
+        return encoder_of(str(encoder))
 
-    name = voters.features
-    if learner is not None:
-        if learner not in PICTURES or name not in (None, learner):
-            raise PoisonproofError(
-                f"--learner is of base classifiers, and training samples vote; leave --learner {learner} out "
-                "(--features chooses a map)."
-            )
-        name = learner
-    units = None if voters.units is None else column_units(voters.units)
-    from poisonproof.runs.recipe import NONE, encoder_of
+    def following(self, method: str, parameters: dict[str, float]) -> VoterOptions:
+        """As if a method and its parameters had been typed; those of base classifiers are none of these."""
+        if method == BALLOTS:
+            return replace(self, method=method, near=parameters["near"])
+        if method == NEIGHBOURS:
+            return replace(self, method=method, n_neighbors=int(parameters["n_neighbors"]))
+        return replace(self, method=method)
 
-    if encoder in (None, NONE):
-        return map_for(dataset, name, unit=voters.unit, units=units)
-    if name is not None or units is not None or voters.unit is not None:
-        raise PoisonproofError(f"--encoder {encoder} is the map, too; leave --features and units out.")
-    return encoder_of(str(encoder))
+    def of_rows(
+        self, dataset: Dataset, encoder: str | None, rows: Sequence[str], n_jobs: int
+    ) -> tuple[Any, dict[str, SampleVoteClassifier]]:
+        """The map for a pilot, None for the one of this kind of data, and the classifiers of a comparison's rows."""
+        parameters = {BALLOTS: self.near, NEIGHBOURS: self.n_neighbors}
+        for option in self.given:
+            rows_of = [BALLOTS] if option in self.OF_BALLOTS else list(parameters)
+            rows_of = [NEIGHBOURS] if option == "--n-neighbors" else rows_of
+            if not set(rows_of) & set(rows):
+                raise PoisonproofError(f"{option} is of the row '{rows_of[0]}', which is not among --rows.")
+            if option in self.OF_BALLOTS and self.near is None:
+                raise PoisonproofError(f"{option} goes with --near; a pilot of ballots tries plain ones only.")
+        models = {}
+        for method in (method for method, value in parameters.items() if value is not None):
+            plain: Any = {name: type(self).__dataclass_fields__[name].default for name in self.not_of(method)}
+            models[method] = replace(self, method=method, **plain).classifier(dataset, None, n_jobs, encoder)
+        if encoder is None and (self.features, self.unit, self.units) == (None, None, None):
+            return None, models
+        return self.map(dataset, None, encoder), models
 
 
 def class_sizes(text: str, dataset: Dataset) -> dict[Any, int]:
@@ -221,7 +255,7 @@ def class_sizes(text: str, dataset: Dataset) -> dict[Any, int]:
             raise PoisonproofError(sentence) from None
     unseen = [name for cell, name in cells.items() if cell not in known]
     if unseen:
-        output.note(f"no training sample has the label '{unseen[0]}' that --class-sizes names")
+        log.warning("no training sample has the label '%s' that --class-sizes names", unseen[0])
     return sizes
 
 
