@@ -21,7 +21,6 @@ OF_ONE_COMMAND = {
     "--attack-size": {"plan", "run", "gate", "predict"},  # one: to plan for, to show, of each condition or answer
     "--target": {"predict"},  # in a column of its own
     "--split": {"certify"},  # said of votes that were made elsewhere
-    "--votes": {"verify"},  # of a loose certificate
     "--votes-only": {"plan"},
     "--votes": {"verify"},  # a file; elsewhere, whether to keep them
     "--columns": {"plan"},  # how many; `predict` passes them through
