@@ -7,33 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from poisonproof.samples.kinds import Samples
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingSet:
-    """What one base classifier is fed: these rows of these samples, in canonical order.
-
-    Attributes
-    ----------
-    samples : Samples
-    codes : array
-        The code of each sample's label, -1 where it has none.
-    rows : array
-        Those that the base classifier is fed, in the order in which it is.
-    """
-
-    samples: Samples
-    codes: NDArray[np.int64]
-    rows: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
 
 def canonical_rank(samples: Samples, labels: NDArray[np.int64]) -> NDArray[np.int64]:
