@@ -458,7 +458,7 @@ def _infinities(count: int) -> tuple[str, ...]:
 def _all_finite(values: NDArray[Any]) -> NDArray[np.bool_]:
     if values.dtype.kind != "f":
         return np.ones(len(values), np.bool_)
-    return ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
+    return ~np.isnan(values).any(axis=tuple(range(1, values.ndim)))
 
 
 def _in_blocks(n_rows: int, n_features: int, cells: int | None = None, rows: int = 1) -> Iterator[slice]:
