@@ -5,7 +5,6 @@ import pytest
 
 from encoding import SMALL, network, pictures
 from poisonproof import FiniteAggregationClassifier, NeighborVoteClassifier, PoisonproofError, Split
-from poisonproof.ballots.maps import map_of, record_of
 from poisonproof.encoders.base import Encoder
 from research.maps.encoder_pair import EncoderPair
 from research.maps.joined import side_by_side
@@ -58,7 +57,6 @@ def test_names_and_records(pair):
     assert isinstance(pair, EncoderPair)
     assert encoder_named(pair.spec) == pair
     assert EncoderPair.of(pair.encoder, pair.beside, 1).spec == f"{SMALL}+1.0*{OTHER}"
-    assert map_of(record_of(pair)) == pair
     others = [f"{SMALL}+0.4*{OTHER}", f"{OTHER}+0.5*{SMALL}", SMALL, OTHER, f"{SMALL}+0.5*efficientnet-lite1@49"]
     assert len({encoder_named(name).record.digest for name in (NAME, *others)}) == 6
     for part in (encoder_named(name).record for name in (SMALL, OTHER)):
@@ -99,7 +97,7 @@ def test_classifiers_take_it_name_both_and_come_back(pair, images, tmp_path):
     X, y = images
     for model in (
         FiniteAggregationClassifier(k=3, d=2, classes=range(3), split=IMAGES, encoder=pair),
-        NeighborVoteClassifier(encoder=pair, n_neighbors=9, classes=range(3), split=IMAGES),
+        NeighborVoteClassifier(pair, n_neighbors=9, classes=range(3), split=IMAGES),
     ):
         certificate = model.fit(X[10:], y[10:]).certify(X[:10])
         assert pair.record.premise in certificate.premises

@@ -78,7 +78,7 @@ def test_a_picture_without_an_embedding_is_zeros_whatever_the_map_says(tmp_path)
 
 def test_names_and_records(encoder, tmp_path):
     assert joined_parts(NAME) == (SMALL, "signs", 2.0)
-    assert joined_parts("a+b.onnx+0.5*digits") == ("a+b.onnx", "digits", 0.5)
+    assert joined_parts("a+b.onnx+0.5*objects") == ("a+b.onnx", "objects", 0.5)
     assert joined_parts("c++") is None
     assert encoder_named(encoder.spec) == encoder
     assert encoder.record.digest != encoder_named(f"{SMALL}+2.0000001*signs").record.digest
@@ -101,7 +101,7 @@ def test_every_classifier_takes_it_and_names_it(encoder, tmp_path):
     X, y = colours(60)
     for model in (
         FiniteAggregationClassifier(k=3, d=2, classes=range(3), split=IMAGES, encoder=encoder),
-        NeighborVoteClassifier(encoder=encoder, n_neighbors=9, classes=range(3), split=IMAGES),
+        NeighborVoteClassifier(encoder, n_neighbors=9, classes=range(3), split=IMAGES),
         BallotClassifier(TrustedFeatures.of(encoder, X[:10], directions=4, exponent=0.3), near=1.0, classes=range(3)),
     ):
         certificate = model.fit(X[10:], y[10:]).certify(X[:10])
@@ -119,7 +119,6 @@ def test_every_classifier_takes_it_and_names_it(encoder, tmp_path):
         ("wordllama+signs", "takes texts, and beside it the map 'signs' takes images"),
         (f"{SMALL}+0*signs", "must be from 0.01 to 100"),
         (f"{SMALL}+1000*signs", "must be from 0.01 to 100"),
-        (f"{SMALL}+digits", "one of our maps of colour pictures, signs or objects"),
         (f"{SMALL}+words", "There is no encoder|pixels"),
         ("resnet+signs", "There is no encoder 'resnet'"),
     ],
