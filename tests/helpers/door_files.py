@@ -180,13 +180,13 @@ def of_commands(write: Any, how: dict[str, Any], *, grouped: bool = False) -> An
     """Files read as `poisonproof run` reads them: what stands behind the command, in this process."""
 
     def bring(rows: tuple[Row, ...], folder: Path) -> Brought:
+        from poisonproof.ballots.options import VoterOptions
         from poisonproof.cli.run import EnsembleOptions, prepare
 
         options = {"held_out": SHARE, "classes": ["0", "1"], **how, **({"group_column": "maker"} if grouped else {})}
         path = str(write(rows, folder))
-        asked = prepare(EnsembleOptions(path, k=K, d=D, n_jobs=1), ReadOptions(**options))
-        dataset, model, _ = asked.what
-        return _brought(dataset, model)
+        made = prepare(EnsembleOptions(path, k=K, d=D, n_jobs=1), VoterOptions(), ReadOptions(**options))
+        return _brought(made.dataset, made.model)
 
     return bring
 
