@@ -60,7 +60,7 @@ def accepted(program: Path, folder: Path, write) -> np.ndarray:
     path = folder / "witness"
     with path.open("wb") as file:
         write(file)
-    return ask_checker(program, path).accepted
+    return ask_checker(program, path)
 
 
 def spread_map(spread: Spread):
