@@ -94,7 +94,7 @@ def test_shown_output_is_compared():
 
 
 def test_there_are_the_tutorials_that_were_promised():
-    promised = {"tabular", "text", "images", "votes-from-pytorch", "contributors", "unlearning", "dask"}
+    promised = {"tabular", "text", "images", "votes-from-pytorch", "contributors", "unlearning"}
     promised |= {"encoder-images", "encoder-texts", "embeddings-from-a-gpu"}
     assert promised <= {page.stem for page in PAGES}
     for name in promised:
