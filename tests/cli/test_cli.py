@@ -241,11 +241,9 @@ def test_run_images_from_files(tmp_path):
     )
     words = (
         "run",
-        "mnist",
-        "--data-dir",
-        tmp_path,
+        tmp_path / "mnist.npz",
         "--learner",
-        "digits",
+        "glyphs",
         "--k",
         5,
         "--d",
@@ -256,7 +254,7 @@ def test_run_images_from_files(tmp_path):
     record = json.loads(poisonproof(*words, "--json").stdout)
     assert record["clean_accuracy"] > 0.85
     assert record["undefended_accuracy"] > 0.9
-    assert any("DigitFeatures(" in premise and "copies=3" in premise for premise in record["premises"])
+    assert any("GlyphFeatures(" in premise and "copies=3" in premise for premise in record["premises"])
     assert any("content, uint8" in premise for premise in record["premises"])
 
 

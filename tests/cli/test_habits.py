@@ -28,6 +28,7 @@ from poisonproof import (
     registry,
 )
 from poisonproof.auditing.attacks import ATTACKS
+from poisonproof.ballots.options import VoterOptions
 from poisonproof.cli import completion, tools
 from poisonproof.cli.main import app
 from poisonproof.cli.run import EnsembleOptions, prepare
@@ -155,21 +156,21 @@ def test_bash_completes_commands_options_and_values(tmp_path):
         [POISONPROOF, "--show-completion", "bash"], capture_output=True, text=True, env=env, check=True
     )
     assert "complete -o default -F _poisonproof_completion poisonproof" in shown.stdout
-    (tmp_path / "mine.csv").touch()
+    (tmp_path / "diabetes.csv").touch()
     assert complete("poisonproof doc", tmp_path) == ["doctor"]
-    assert set(complete("poisonproof run m", tmp_path)) == {"mnist", "mine.csv"}
+    assert set(complete("poisonproof run di", tmp_path)) == {"digits", "diabetes.csv"}
     assert complete("poisonproof run digits --learner ta", tmp_path) == ["table"]
 
 
 @pytest.mark.parametrize(
     ("command", "option", "known"),
     [
-        ("run", "data", ["digits"]),
-        ("compare", "data", ["digits"]),
-        ("verify", "data", ["digits"]),
-        ("update", "data", ["digits"]),
-        ("run", "learner", registry.names("learners")),
-        ("compare", "learner", registry.names("learners")),
+        ("run", "data", registry.LINES["datasets"]),
+        ("compare", "data", registry.LINES["datasets"]),
+        ("verify", "data", registry.LINES["datasets"]),
+        ("update", "data", registry.LINES["datasets"]),
+        ("run", "learner", registry.LINES["learners"]),
+        ("compare", "learner", registry.LINES["learners"]),
         ("certify", "method", get_args(Method)),
         ("audit", "method", ("finite-aggregation", "tight")),
         ("audit", "kinds", ATTACKS),
@@ -195,7 +196,7 @@ def test_spreads_files_and_lists_complete(tmp_path, monkeypatch):
         (tmp_path / name).touch()
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "b.parquet").touch()
-    assert completion.of_data("") == ["digits", "a.csv", "runs/", "s.npz"]
+    assert completion.of_data("") == [*registry.names("datasets"), "a.csv", "runs/", "s.npz"]
     assert completion.of_data("runs/") == ["runs/b.parquet"]
     assert completion.of_data(".h") == [".hidden.csv"]
     assert completion.of_data("nowhere/") == []
@@ -476,5 +477,5 @@ def test_stochastic_certificates_and_models_say_the_probability():
     ("k", "d", "spread", "name"), [(20, 3, None, "digits-k20-d3"), (50, 16, "plane:4,12", "digits-k50.4-d5")]
 )
 def test_a_run_without_a_folder_is_named_after_what_it_trains(k, d, spread, name):
-    asked = prepare(EnsembleOptions("digits", k, d, spread=spread), ReadOptions())
-    assert asked.what[2] == Path("runs") / name
+    made = prepare(EnsembleOptions("digits", k, d, spread=spread), VoterOptions(), ReadOptions())
+    assert made.folder == Path("runs") / name

@@ -20,6 +20,7 @@ from poisonproof.data.options import ReadOptions
 from poisonproof.data.reading import RowStream, in_place, read_other
 from poisonproof.premises import PremiseWarning
 from poisonproof.runs.answers import AnswerSummary, Question, SavedRun
+from poisonproof.runs.election import FittedEnsemble
 from poisonproof.samples.schema import ArraySchema, ImageSchema, SparseSchema, read_schema
 from poisonproof.training.members import UnansweredError
 from tables import wine_rows, write_csv
@@ -196,10 +197,11 @@ def test_a_sample_that_nobody_can_answer_stops_no_stream(tmp_path):
     with pytest.raises(UnansweredError, match="could answer any of the 1 samples"):
         model.votes(asked[:1])
     for n_jobs in (1, None):
-        saved = SavedRun(tmp_path, None, None, model.set_params(n_jobs=n_jobs))
+        saved = SavedRun(tmp_path, None, None, FittedEnsemble(model.set_params(n_jobs=n_jobs)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PremiseWarning)
-            assert (saved.votes(asked[:1]).matrix == company.matrix[:1]).all()
+            assert (saved.fitted.ask(asked[:1]) == company.matrix[:1]).all()
+            assert len(saved.answers(asked[:1])) == 1
 
 
 # Every kind of file, in blocks, is what it is when it is read whole

@@ -72,7 +72,7 @@ def _header(path: Path, ending: str, options: ReadOptions) -> list[str] | None:
         return None
     names = [name.strip() for name in names]
     numbers = [name for name in names if name.replace(".", "", 1).isdigit()]
-    return names if len(names) > 1 and not numbers else None
+    return names if len(names) > 1 and not numbers and "\0" not in line else None
 
 
 def _what_else(name: str, known: Sequence[str]) -> str:

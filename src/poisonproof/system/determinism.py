@@ -32,7 +32,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from joblib import parallel_config
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from poisonproof.errors import PoisonproofError, missing_extra
@@ -368,6 +367,8 @@ def reproducible(index: int) -> Iterator[None]:
     not raise, whatever the caller has set. These settings belong to the process, so in threads one
     base classifier runs at a time; processes run side by side.
     """
+    from joblib import parallel_config  # votes are certified without it
+
     with (
         _settings,
         warnings.catch_warnings(),
