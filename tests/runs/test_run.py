@@ -20,6 +20,7 @@ from poisonproof import Certificate, Dataset, FiniteAggregationClassifier, Sprea
 from poisonproof.core.certificate import attack_sizes
 from poisonproof.core.split import Split
 from poisonproof.data.dataset import held_out
+from poisonproof.learners.feature_maps import GlyphFeatures
 from poisonproof.learners.inspection import describe
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.learners.presets import preset
@@ -30,8 +31,8 @@ from poisonproof.runs.report import write_report
 from poisonproof.runs.run import run
 from poisonproof.system.files import open_arrays, read_record, sha256_of
 from poisonproof.training.pooled import FEATURES, POOLED_FILES
-from research.maps.digits import DigitFeatures
 from tests.helpers.premises import in_words
+from tests.helpers.refused import refused
 
 DIGITS = load("digits")
 RESULTS = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.npy")
@@ -60,8 +61,9 @@ def test_hold_out_is_by_content():
     assert 300 < len(DIGITS.test) < 420
     again = held_out(np.vstack([DIGITS.test.X, DIGITS.train.X[:5]]), 0.2)
     assert again.tolist() == [True] * len(DIGITS.test) + [False] * 5
-    with pytest.raises(ValueError, match="no data set 'cats'"):
+    with refused("registry.unknown") as caught:
         load("cats")
+    assert "There is no 'cats' among the datasets; there are digits." in str(caught.value)
 
 
 def test_a_run_holds_what_the_estimator_says(whole):
@@ -250,7 +252,7 @@ def test_a_pooled_run_goes_on_by_test_samples_and_mends_damage(votes_only, tmp_p
     images = load_digits().images[:300].astype(np.uint8) * 15
     labels = load_digits().target[:300]
     dataset = Dataset.of("tiny", images[:240], labels[:240], images[240:], labels[240:], np.arange(10), dtype="uint8")
-    learner = KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0)
+    learner = KernelRidgeClassifier(GlyphFeatures(copies=3), gamma=2.0)
     monkeypatch.setattr("poisonproof.training.pooled.KERNEL_BYTES", 1)
     monkeypatch.setattr("poisonproof.training.pooled.SAMPLES_PER_BLOCK", 16)
 

@@ -17,17 +17,17 @@ from heard import heard
 from poisonproof import Dataset, FiniteAggregationClassifier, Split, Votes
 from poisonproof.display import bytes_of
 from poisonproof.estimators.prepared import prepare
+from poisonproof.learners.feature_maps import GlyphFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
-from research.maps.digits import DigitFeatures
 
 IMAGES, LABELS = load_digits().images[:200].astype(np.uint8) * 15, load_digits().target[:200]
 TINY = Dataset.of("tiny", IMAGES[:150], LABELS[:150], IMAGES[150:], LABELS[150:], np.arange(10), dtype="uint8")
 FLAT = Dataset.of(
     "flat", IMAGES[:150].reshape(150, -1), LABELS[:150], IMAGES[150:].reshape(50, -1), LABELS[150:], np.arange(10)
 )
-POOLED = KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0)
+POOLED = KernelRidgeClassifier(GlyphFeatures(copies=3), gamma=2.0)
 
 
 def ensemble(dataset):
@@ -109,7 +109,7 @@ def test_the_estimate_is_above_what_is_taken(tmp_path):
 import resource, sys
 import numpy as np
 from poisonproof import Dataset, FiniteAggregationClassifier, Split
-from research.maps.digits import DigitFeatures
+from poisonproof.learners.feature_maps import GlyphFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.training.pooled import pooled_memory
 from poisonproof.estimators.prepared import prepare
@@ -119,7 +119,7 @@ rng = np.random.default_rng(0)
 X, y = rng.integers(0, 256, (4000, 8, 8), dtype=np.uint8), rng.integers(0, 10, 4000)
 dataset = Dataset.of("noise", X, y, X[:200], y[:200], np.arange(10), dtype="uint8")
 model = FiniteAggregationClassifier(
-    KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0),
+    KernelRidgeClassifier(GlyphFeatures(copies=3), gamma=2.0),
     k=20, d=2, classes=range(10), split=Split(dtype="uint8"),
 )
 run(Dataset.of("few", X[:60], y[:60], X[:9], y[:9], np.arange(10), dtype="uint8"), model, sys.argv[1] + "-few")

@@ -17,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from heard import heard
 from poisonproof import Dataset, FiniteAggregationClassifier
 from poisonproof.core.split import Split
+from poisonproof.learners.feature_maps import GlyphFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier, Pool
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
@@ -24,7 +25,6 @@ from poisonproof.runs.undefended import Lesson
 from poisonproof.samples.convert import count_rows, join_rows, take_rows
 from poisonproof.system.files import read_record, sha256_of
 from poisonproof.training.members import train_and_vote
-from research.maps.digits import DigitFeatures
 
 X, Y = load_wine(return_X_y=True)
 WORDS = np.array([f"{'red' if row[0] > 13 else 'white'} {row[1]:.0f} {row[6]:.1f} {row[9]:.0f}" for row in X])
@@ -40,7 +40,7 @@ KINDS = {
     "pooled": (
         IMAGES,
         DIGITS,
-        KernelRidgeClassifier(DigitFeatures(copies=1, hand=None), gamma=2.0),
+        KernelRidgeClassifier(GlyphFeatures(copies=1), gamma=2.0),
         {"classes": range(10), "split": Split(dtype="uint8")},
     ),
 }

@@ -11,12 +11,12 @@ from sklearn.naive_bayes import GaussianNB
 from heard import heard
 from poisonproof import Dataset, FiniteAggregationClassifier, Split
 from poisonproof.estimators.prepared import prepare
+from poisonproof.learners.feature_maps import GlyphFeatures
 from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.run import run
 from poisonproof.system.files import open_arrays, read_record
 from poisonproof.system.machine import environment
-from research.maps.digits import DigitFeatures
 
 X, Y = load_wine(return_X_y=True)
 WINE = Dataset.of("wine", X[::2], Y[::2], X[1::2], Y[1::2], np.arange(3))
@@ -29,7 +29,7 @@ def plain():
 
 
 def pooled():
-    learner = KernelRidgeClassifier(DigitFeatures(copies=1, hand=None), gamma=2.0)
+    learner = KernelRidgeClassifier(GlyphFeatures(copies=1), gamma=2.0)
     return FiniteAggregationClassifier(learner, k=6, d=2, classes=range(10), split=Split(dtype="uint8"))
 
 
