@@ -333,6 +333,11 @@ WHOSE = {
         "spread, learner, test samples, classes",
         "rows, split, fitted before the split",
     ),
+    "grey images": (
+        ("grey", "--encoder", "none", "--k", 4, "--d", 1),
+        "spread",
+        "split, test samples, learner, fitted before the split",
+    ),
     "neighbours": (
         ("t.csv", "--label", "y", "--method", "neighbours", "--n-neighbors", 3),
         "number of neighbors",
@@ -345,7 +350,11 @@ WHOSE = {
 def test_a_run_calls_declared_what_was_typed_and_nothing_else(tmp_path, case):
     words, declared, by_default = WHOSE[case]
     (tmp_path / "t.csv").write_bytes(lines("x,z,y", *(f"{i},{i % 7},{'ab'[i % 3 == 0]}" for i in range(60))))
-    words = [tmp_path / "t.csv" if word == "t.csv" else word for word in words]
+    for i in range(40):
+        (tmp_path / "grey" / "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng(i).integers(0, 256, (8, 8), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "grey" / "ab"[i % 2] / f"{i}.png")
+    words = [tmp_path / word if word in ("t.csv", "grey") else word for word in words]
     poisonproof("run", *words, "--no-undefended", "--n-jobs", 1, "--out", tmp_path / "run")
     premises = in_words(read_record(tmp_path / "run" / "manifest.json"))
     said = {

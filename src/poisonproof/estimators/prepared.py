@@ -106,6 +106,7 @@ def prepare(model: Any, X: Any, y: Any = None, groups: Any = None) -> Prepared:
     """
     spread = resolve_spread(model.spread, model.k, model.d, unless=(DEFAULT_K, DEFAULT_D))
     split, stated = split_of(model), X.premises if isinstance(X, Dataset) else ()
+    usual = ("content", X.dtype if isinstance(X, Dataset) else "float64", False)
     source: ArraySource | StoredSource
     if isinstance(X, StoredDataset):
         store, form = X.stored, X.test.samples
@@ -128,7 +129,8 @@ def prepare(model: Any, X: Any, y: Any = None, groups: Any = None) -> Prepared:
         subsets = Subsets.of(samples, codes, partition[rows], spread)
         source, contents = ArraySource(samples, codes, subsets), subsets.contents(samples, codes)
     _tell(data, source)
-    premises = restated(premises_of(model, replace(data, samples=form), spread, split), stated)
+    chosen = (split.kind, split.dtype, split.hash_labels) != usual
+    premises = restated(premises_of(model, replace(data, samples=form), spread, split, declared_if(chosen)), stated)
     digests = subset_digests(spread, contents, common_to(data.samples, data.learner, data.classes))
     inferred = model.classes is None
     return Prepared(data.learner, source, data, spread, split, digests, premises, n_dropped, inferred)
@@ -182,15 +184,13 @@ def votes_of(
     )
 
 
-def premises_of(model: EnsembleClassifier, data: TrainingData, spread: Spread, split: Split) -> tuple[Premise, ...]:
-    """What every certificate of an ensemble takes as given."""
+def premises_of(
+    model: EnsembleClassifier, data: TrainingData, spread: Spread, split: Split, declared: bool | None
+) -> tuple[Premise, ...]:
+    """What every certificate of an ensemble takes as given; ``declared``: whose word the split is."""
     return (
         spread_premise(spread),
-        Premise(
-            "split",
-            split.facts,
-            declared=declared_if((split.kind, split.dtype, split.hash_labels) != ("content", "float64", False)),
-        ),
+        Premise("split", split.facts, declared=declared),
         *shared_premises(model, data, split),
     )
 
