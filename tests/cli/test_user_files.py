@@ -336,7 +336,7 @@ WHOSE = {
     "grey images": (
         ("grey", "--encoder", "none", "--k", 4, "--d", 1),
         "spread",
-        "split, test samples, learner, fitted before the split",
+        "split, test samples, fitted before the split",
     ),
     "neighbours": (
         ("t.csv", "--label", "y", "--method", "neighbours", "--n-neighbors", 3),
