@@ -15,6 +15,7 @@ from sklearn.naive_bayes import GaussianNB
 from command_line import poisonproof
 from poisonproof import FiniteAggregationClassifier
 from poisonproof.runs.answers import SavedRun
+from poisonproof.runs.election import FittedEnsemble
 from poisonproof.samples.schema import ArraySchema, ImageSchema, SparseSchema
 from poisonproof.serving.bodies import BodyReader
 from tables import wine_rows, write_csv
@@ -263,7 +264,7 @@ def test_pages_say_what_there_is(kept):
 def small(X, y, schema):
     learner = GaussianNB() if X.ndim == 2 else None
     model = FiniteAggregationClassifier(learner, k=3, d=1, classes=[0, 1], n_jobs=1).fit(X, y)
-    return SavedRun(None, MANIFEST, schema, model)
+    return SavedRun(None, MANIFEST, schema, FittedEnsemble(model))
 
 
 def test_numbers_and_pixels(tmp_path):
