@@ -43,9 +43,9 @@ def test_the_page_opens_without_errors_or_network_and_says_what_the_facts_say(ev
     size = facts.evaluation.headline_size
     held = (facts.evaluation.right & (facts.certificate.radius >= size)).sum()
     headline, beside = page.locator("h1").inner_text(), page.locator("#beside").inner_text()
-    told = headline if facts.caution is None else beside
+    told = headline if facts.evaluation.caution is None else beside
     assert f"{held:,} of {facts.figures.n_test:,} test samples are predicted right" in told
-    assert facts.caution is None or headline == facts.caution.headline
+    assert facts.evaluation.caution is None or headline == facts.evaluation.caution.headline
     assert (
         f"would have {percent(facts.figures.majority_share)} %, balanced 10.0 %" in page.locator("#beside").inner_text()
     )

@@ -242,7 +242,12 @@ def _same(certificate: Certificate, stated: Certificate) -> bool:
 
 
 def _election_of(manifest: dict[str, Any]) -> type[Election]:
-    return election_named((manifest["settings"].get("election") or {}).get("method"))
+    """Who voted in a run; `CheckFailed` for voters that are not known here, whose verification only saw digests."""
+    election = manifest["settings"].get("election")
+    try:
+        return election_named(None if election is None else str(election["method"]))
+    except PoisonproofError as error:
+        raise CheckFailed(str(error)) from None
 
 
 def threats_of(certificate: Certificate, manifest: dict[str, Any]) -> dict[str, int | str]:
