@@ -207,7 +207,7 @@ def test_blocks_are_not_taken_for_ballots_in_one_map(digits: tuple[np.ndarray, n
     few = Dataset.of("few", X, y, digits[0][60:70], digits[1][60:70], classes=range(10))
     with pytest.raises(PoisonproofError, match=r"is of a BallotClassifier\. Got BlockBallotClassifier"):
         compare(few, rows=["ballots"], voters={"ballots": model()})
-    with pytest.raises(PoisonproofError, match="which a run cannot keep yet"):
+    with pytest.raises(PoisonproofError, match=r"among ballots, neighbours\. Got BlockBallotClassifier"):
         run(few, model(), tmp_path / "run")
 
 

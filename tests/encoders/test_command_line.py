@@ -1,6 +1,7 @@
 """--encoder as a person meets it: run, predict, update, verify, audit, plan, compare; and what goes wrong."""
 
 import csv
+import html
 import importlib
 import json
 import shutil
@@ -118,9 +119,12 @@ def test_real_attacks_through_the_encoder(made):
 def test_samples_vote_through_an_encoder(folder, tmp_path, words):
     run = tmp_path / "run"
     options = ("--encoder", SMALL, "--classes", "0,1,2", "--n-jobs", 1)
-    done = poisonproof("run", folder, "--method", *words, *options, "--out", run)
-    assert "encoder" in done.stderr
-    assert read_record(run / "manifest.json")["clean_accuracy"] > 0.8
+    poisonproof("run", folder, "--method", *words, *options, "--out", run)
+    manifest = read_record(run / "manifest.json")
+    (premise,) = [words for words in in_words(manifest) if words.startswith("encoder: ")]
+    assert packaged.NETWORKS["efficientnet-lite0"].digest in premise
+    assert premise in html.unescape((run / "report.html").read_text())
+    assert manifest["clean_accuracy"] > 0.8
     encoder = recipe.encoder_of(SMALL)
     data = library.open_files(folder, library.ReadOptions(classes=["0", "1", "2"]))
     keys = sample_keys(encoder.read(data.train.X))

@@ -219,8 +219,7 @@ def strange(tmp_path_factory):
     [
         ("update run --remove 1", 2),
         ("audit run", 2),
-        ("vote run", 2),
-        ("vote run fish.csv --out new.npy", 2),
+        ("predict run fish.csv --votes --out new.npy", 2),
         ("predict run fish.csv --out new.csv", 2),
         ("verify run --retrain 1", 0),  # by the learner that was kept, which is ours
         ("verify run", 0),
