@@ -27,7 +27,7 @@ test-oldest: $(VENV)-oldest/.tests  ## the tests with the lowest declared versio
 
 # Files of tests that name none of the optional libraries; the README shows a table, so it needs one.
 BARE = $(filter-out tests/house/test_readme.py, \
-  $(shell grep -rLE --include='test_*.py' 'pandas|pyarrow|PIL|dask|distributed|torch|mkdocs|playwright|cryptography|jsonschema|test_browser|from (browsing|encoding|stacks) import' tests))
+  $(shell grep -rLE --include='test_*.py' 'pandas|pyarrow|PIL|dask|distributed|torch|mkdocs|playwright|cryptography|jsonschema|test_browser|from (browsing|encoding|every_learner|stacks) import' tests))
 test-bare: $(VENV)-bare/.tests  ## the tests that need no extras, in .venv-bare, where there are none
 	PATH="$(CURDIR)/$(VENV)-bare/bin:$$PATH" $(VENV)-bare/bin/python -m pytest -n auto $(or $(TESTS),$(BARE))
 
