@@ -307,15 +307,15 @@ def pooled_run() -> Start:
 
     import poisonproof.training.pooled as pooled
     from poisonproof import Dataset, FiniteAggregationClassifier, Split
+    from poisonproof.learners.feature_maps import GlyphFeatures
     from poisonproof.learners.kernel_ridge import KernelRidgeClassifier
     from poisonproof.runs.manifest import RunSettings
     from poisonproof.runs.report import write_report
     from poisonproof.runs.run import run
-    from research.maps.digits import DigitFeatures
 
     images, labels = load_digits().images[:150].astype(np.uint8) * 15, load_digits().target[:150]
     tiny = Dataset.of("tiny", images[:110], labels[:110], images[110:], labels[110:], np.arange(10), dtype="uint8")
-    learner = KernelRidgeClassifier(DigitFeatures(copies=3, hand=None), gamma=2.0)
+    learner = KernelRidgeClassifier(GlyphFeatures(copies=3), gamma=2.0)
     pooled.KERNEL_BYTES = 1  # many blocks from few samples
 
     def start(folder: Path, say: Callable[[str], None] = silent) -> None:
