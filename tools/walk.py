@@ -1,6 +1,6 @@
 """How many files and functions one CSV row passes on its way to a certificate and to a report: a profile of one run.
 
-    python benchmarks/walk.py [PACKAGE] [--list]
+    python tools/walk.py [PACKAGE] [--list]
 
 Counts, in this process and its threads, which files of ours are entered while a table is read, split, trained on,
 certified and reported, how many functions of theirs run, and from how many files to how many others they are called:
@@ -75,7 +75,7 @@ def main() -> None:
     names = [word for word in sys.argv[1:] if not word.startswith("--")]
     package = names[0] if names else "poisonproof"
     walk = Walk(str(Path(str(importlib.import_module(package).__file__)).parent))
-    command = importlib.import_module(f"{package}.cli").app
+    command = importlib.import_module(f"{package}.cli.main").app
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "table.csv"
         write_table(table)
