@@ -26,7 +26,7 @@ test-oldest: $(VENV)-oldest/.tests  ## the tests with the lowest declared versio
 	PATH="$(CURDIR)/$(VENV)-oldest/bin:$$PATH" $(VENV)-oldest/bin/python -m pytest -n auto $(TESTS)
 
 # Files of tests that name none of the optional libraries; the README shows a table, so it needs one.
-BARE = $(filter-out tests/house/test_readme.py, \
+BARE = $(filter-out tests/package/test_readme.py, \
   $(shell grep -rLE --include='test_*.py' 'pandas|pyarrow|PIL|dask|distributed|torch|mkdocs|playwright|cryptography|jsonschema|test_browser|from (browsing|encoding|every_learner|stacks) import' tests))
 test-bare: $(VENV)-bare/.tests  ## the tests that need no extras, in .venv-bare, where there are none
 	PATH="$(CURDIR)/$(VENV)-bare/bin:$$PATH" $(VENV)-bare/bin/python -m pytest -n auto $(or $(TESTS),$(BARE))
@@ -55,7 +55,7 @@ dist: | $(VENV)/bin/python  ## build the wheel; install it in a clean environmen
 	  "$$wheel[tables]" pytest
 	$(VENV)-dist/bin/python -c 'import poisonproof, sys; sys.exit(sys.prefix not in poisonproof.__file__)'
 	PATH="$(CURDIR)/$(VENV)-dist/bin:$$PATH" $(VENV)-dist/bin/python -m pytest -p no:cacheprovider --noconftest \
-	  tests/house/test_readme.py
+	  tests/package/test_readme.py
 	@ls -l dist
 
 golden: $(VENV)/.dev  ## certificates, splits and votes of small cases beside the recorded ones (tools/golden.py says more)
@@ -77,7 +77,7 @@ campaign: $(VENV)/.dev  ## attack our own certificates, entry points, runs and v
 	$(BIN)/python benchmarks/stochastic.py campaign
 	$(BIN)/python benchmarks/ballots.py --brute-force 20000
 	$(BIN)/python benchmarks/formal.py campaign --ensembles 2000
-	$(BIN)/python benchmarks/doors.py --cases 20000
+	$(BIN)/python benchmarks/odd_rows.py --cases 20000
 	$(BIN)/python benchmarks/fuzz.py --seconds 120
 	$(BIN)/python benchmarks/corrupt.py
 	$(BIN)/python benchmarks/kill.py --kills 200

@@ -2,7 +2,8 @@
 
 python benchmarks/fuzz.py --seconds 600
 
-Repeats the property tests of tests/house/test_fuzz.py with ever new seeds until the time is over, 2,000 examples each.
+Repeats the property tests of tests/entry_points/test_fuzz.py with ever new seeds until the time is over, 2,000 examples
+each.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def main() -> None:
         seed = generator.randrange(1 << 30)
         words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--hypothesis-seed={seed}"]
         done = subprocess.run(
-            [*words, str(ROOT / "tests" / "house" / "test_fuzz.py")],
+            [*words, str(ROOT / "tests" / "entry_points" / "test_fuzz.py")],
             env={**os.environ, "POISONPROOF_FUZZ": str(options.examples)},
             capture_output=True,
             text=True,

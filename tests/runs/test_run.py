@@ -15,7 +15,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from heard import heard
+from captured_log import captured_log
 from poisonproof import Certificate, Dataset, FiniteAggregationClassifier, Spread, Votes, load
 from poisonproof.core.certificate import attack_sizes
 from poisonproof.core.split import Split
@@ -41,7 +41,7 @@ RESULTS = ("votes.npy", "votes.json", "certificate.npz", "spread.npz", "split.np
 def start(folder, estimator=None, **options):
     settings = {"k": 20, "d": 8, "classes": range(10)}
     model = FiniteAggregationClassifier(estimator or GaussianNB(), **{**settings, **options})
-    with heard() as said:
+    with captured_log() as said:
         return run(DIGITS, model, folder), said
 
 
@@ -258,7 +258,7 @@ def test_a_pooled_run_goes_on_by_test_samples_and_mends_damage(votes_only, tmp_p
 
     def once(folder):
         model = FiniteAggregationClassifier(learner, k=6, d=2, classes=range(10), split=Split(dtype="uint8"))
-        with heard() as said:
+        with captured_log() as said:
             return run(dataset, model, folder, RunSettings(votes_only=votes_only)), said
 
     def everything(folder):

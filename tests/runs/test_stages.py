@@ -12,8 +12,8 @@ from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
 import poisonproof.training.pooled as memory
+from captured_log import captured_log
 from command_line import as_process as poisonproof
-from heard import heard
 from poisonproof import Dataset, FiniteAggregationClassifier, Split, Votes
 from poisonproof.display import bytes_of
 from poisonproof.estimators.prepared import prepare
@@ -95,7 +95,7 @@ def test_a_bound_changes_no_vote_and_shortens_the_chunks(tmp_path, monkeypatch):
         return pool
 
     monkeypatch.setattr(KernelRidgeClassifier, "pool_of", watched)
-    with heard() as said:
+    with captured_log() as said:
         outcome = run(TINY, ensemble(TINY), tmp_path / "bound", RunSettings(max_memory=least))
     assert (outcome.votes.matrix == expected).all()
     assert widths[:4] == [16, 16, 16, 2]

@@ -14,7 +14,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
 
-from heard import heard
+from captured_log import captured_log
 from poisonproof import Dataset, FiniteAggregationClassifier
 from poisonproof.core.split import Split
 from poisonproof.learners.feature_maps import GlyphFeatures
@@ -235,7 +235,7 @@ WINE = Dataset.of("wine", X[::2], Y[::2], X[1::2], Y[1::2], np.arange(3))
 
 def start(folder, dataset, **options):
     model = FiniteAggregationClassifier(GaussianNB(), k=25, d=4, classes=range(3))
-    with heard() as said:
+    with captured_log() as said:
         return run(dataset, model, folder, RunSettings(**options)), said
 
 

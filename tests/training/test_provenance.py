@@ -8,7 +8,7 @@ import pytest
 from sklearn.datasets import load_digits, load_wine
 from sklearn.naive_bayes import GaussianNB
 
-from heard import heard
+from captured_log import captured_log
 from poisonproof import Dataset, FiniteAggregationClassifier, Split
 from poisonproof.estimators.prepared import prepare
 from poisonproof.learners.feature_maps import GlyphFeatures
@@ -66,7 +66,7 @@ def test_an_update_elsewhere_names_both_machines(tmp_path, machine, make, datase
     run(dataset, make(), tmp_path, RunSettings(votes_only=votes_only))
     assert where(tmp_path) == [{"old"}] * prepare(make(), dataset.train.X, dataset.train.labels).spread.n_subsets
     machine("new")
-    with heard() as said:
+    with captured_log() as said:
         outcome = run(dataset.without([4]), make(), tmp_path, RunSettings(update=True, votes_only=votes_only))
     assert any("begun with another processor" in line for line in said)
     made = where(tmp_path)

@@ -1,4 +1,4 @@
-"""Doors for arrays, sparse matrices and what else NumPy and SciPy hold."""
+"""Entry points for arrays, sparse matrices and what else NumPy and SciPy hold."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier
 
-from door_rows import BIG, N_FEATURES, NUMBERS, D, K, Row, honest_rows
+from entry_points.rows import BIG, N_FEATURES, NUMBERS, D, K, Row, honest_rows
 from poisonproof import FiniteAggregationClassifier, Split
 
 
 @dataclass(frozen=True)
-class Brought:
-    """What came through a door: training data for the estimator, and what was held out and decided on the way."""
+class Inputs:
+    """What an entry point hands over: training data for the estimator, what was held out, and what was decided."""
 
     X: Any
     y: Any
     groups: Any
     model: FiniteAggregationClassifier
-    tested: tuple[Any, Any] | None = None  # held out by the reader; otherwise `held_out` is asked beside
+    tested: tuple[Any, Any] | None = None  # held out by the reader; otherwise `held_out` is asked as well
     schema: str = ""
     schema_declared: bool = True
 
 
 @dataclass(frozen=True)
-class Door:
+class EntryPoint:
     """One way in.
 
     ``takes`` names the kinds of odd rows that can come this way at all, ``holds`` says which of them (a column of
-    floats cannot hold a text: whoever made it one of texts decided that for all rows, before this door).
+    floats cannot hold a text: whoever made it one of texts decided that for all rows, before this entry point).
     """
 
     name: str
-    bring: Callable[[tuple[Row, ...], Path], Brought]
+    load: Callable[[tuple[Row, ...], Path], Inputs]
     takes: tuple[str, ...]
     rows: str = "rows"
     holds: Callable[[Row], bool] = lambda row: True
     needs: str | None = None
-    alone: bool = True  # a single row can be brought by itself, for `update`
+    alone: bool = True  # a single row can be inputs by itself, for `update`
     chosen: tuple[str, ...] = ()  # odd rows that may change what was chosen from the data, if a premise says so
 
 
@@ -118,30 +118,30 @@ def groups_of(rows: tuple[Row, ...]) -> list[Any]:
 
 
 def of_arrays(make: Callable[[tuple[Row, ...]], Any], grouped: bool, learner: Any = STUMP, **options: Any) -> Any:
-    def bring(rows: tuple[Row, ...], folder: Path) -> Brought:
+    def load(rows: tuple[Row, ...], folder: Path) -> Inputs:
         split = Split("group" if grouped else "content", options.get("dtype", "float64"), options.get("n_features"))
         classes = options.get("classes", (0, 1))
-        return Brought(
+        return Inputs(
             make(rows), labels(rows), groups_of(rows) if grouped else None, estimator(learner, split, classes)
         )
 
-    return bring
+    return load
 
 
 def in_a_column(grouped: bool) -> Any:
-    def bring(rows: tuple[Row, ...], folder: Path) -> Brought:
-        brought = of_arrays(matrix_of, grouped)(rows, folder)
-        return replace(brought, y=[[label] for label in brought.y])
+    def load(rows: tuple[Row, ...], folder: Path) -> Inputs:
+        inputs = of_arrays(matrix_of, grouped)(rows, folder)
+        return replace(inputs, y=[[label] for label in inputs.y])
 
-    return bring
+    return load
 
 
 def by_contributors(keys: Callable[[tuple[Row, ...]], Any], classes: Any = (0, 1)) -> Any:
-    def bring(rows: tuple[Row, ...], folder: Path) -> Brought:
-        brought = of_arrays(floats_of, True, classes=classes)(rows, folder)
-        return replace(brought, groups=keys(rows))
+    def load(rows: tuple[Row, ...], folder: Path) -> Inputs:
+        inputs = of_arrays(floats_of, True, classes=classes)(rows, folder)
+        return replace(inputs, groups=keys(rows))
 
-    return bring
+    return load
 
 
 def sparse(form: str) -> Callable[[tuple[Row, ...]], Any]:

@@ -1,4 +1,4 @@
-"""Rows that come in by doors: honest ones, and every odd one that we know, by name."""
+"""Rows for the entry points: honest ones, and every odd one that we know, by name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PIXELS = 4
 
 @dataclass(frozen=True)
 class Row:
-    """A sample before it goes through a door; ``line`` is how it stands in a file of lines, if nobody wrote it well."""
+    """A sample before it is loaded; ``line`` is how it stands in a file of lines, if nobody wrote it well."""
 
     cells: dict[str, Any]
     label: Any
@@ -434,7 +434,7 @@ def _all_numbers(value: Any) -> Odd:
 
 @cache
 def odd_rows() -> dict[str, dict[str, Odd]]:
-    """Kind of oddity → its name → what makes such a row of an honest one; a door says which kinds can come through."""
+    """Kind of oddity → its name → what makes such a row of an honest one; entry points say which kinds they take."""
     return {
         "row": {
             "a copy of another": lambda row, rows: rows[7],

@@ -1,9 +1,10 @@
-"""Every door by which rows come in, every odd row we know, and one question: does the row reach anybody but its own?
+"""Every entry point for rows, every odd row we know, and one question: does the row reach anybody but its own?
 
-`DOORS` and `ODD_ROWS` are two tables of small named functions. `faults_of` takes one case (a door, an odd row, an act
-and a place), reads the data before and after the act, and says what moved that had no right to: at most the row itself
-may come or go, every other row keeps its cells, its label, its partition and its side of the held-out set; the schema
-stays; a base classifier moves only if the row's partition feeds it; and `update` gives what a fresh fit gives.
+`ENTRY_POINTS` and `odd_rows` are two tables of small named functions. `faults_of` takes one case (an entry point, an
+odd row, an act and a place), reads the data before and after the act, and says what moved that had no right to: at most
+the row itself may come or go, every other row keeps its cells, its label, its partition and its side of the held-out
+set; the schema stays; a base classifier moves only if the row's partition feeds it; and `update` gives what a fresh fit
+gives.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from door_arrays import Brought, Door, objects
-from door_rows import N_TEST, SHARE, Odd, Row, honest_rows, odd_row, odd_rows
-from door_table import DOORS
+from entry_points.arrays import EntryPoint, Inputs, objects
+from entry_points.rows import N_TEST, SHARE, Odd, Row, honest_rows, odd_row, odd_rows
+from entry_points.table import ENTRY_POINTS
 from poisonproof import FiniteAggregationClassifier
 from poisonproof.data.dataset import held_out
 from poisonproof.errors import PoisonproofError
@@ -43,23 +44,23 @@ STOP, MANY = "stop", "all"  # the act that asks for nothing but whether anything
 
 @dataclass(frozen=True)
 class Case:
-    """One act with one odd row at one door; ``train`` really trains, votes and updates besides comparing digests."""
+    """One act with one odd row at one entry point; ``train`` trains, votes and updates besides comparing digests."""
 
-    door: Door
+    entry: EntryPoint
     odd: str
     act: str = "insert"
     place: str = "middle"
     train: bool = False
 
     def __str__(self) -> str:
-        return f"{self.door.name} | {self.odd} | {self.act} {self.place}"
+        return f"{self.entry.name} | {self.odd} | {self.act} {self.place}"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a door made of some rows: every row with its content, label, partition and side, and the digests."""
+    """What an entry point made of some rows: every row with its content, label, partition and side, and the digests."""
 
-    brought: Brought
+    inputs: Inputs
     rows: Counter[Any]
     aside: dict[int, bool]
     digests: np.ndarray
@@ -99,49 +100,53 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def read(door: Door, rows: tuple[Row, ...]) -> Reading:
-    """Bring rows through a door, as far as digests: nothing is trained."""
-    with quiet(), tempfile.TemporaryDirectory(prefix="door", dir=_fast()) as folder:
-        brought = door.bring(rows, Path(folder))
-        prepared = prepare(brought.model, brought.X, brought.y, brought.groups)
+def read(entry: EntryPoint, rows: tuple[Row, ...]) -> Reading:
+    """Load rows through an entry point, as far as digests: nothing is trained."""
+    with quiet(), tempfile.TemporaryDirectory(prefix="entry-point", dir=_fast()) as folder:
+        inputs = entry.load(rows, Path(folder))
+        prepared = prepare(inputs.model, inputs.X, inputs.y, inputs.groups)
         source, partition, classes = prepared.source, prepared.subsets.partition, _names(prepared.classes)
         names = [classes[code] for code in source.codes]
         keys = [source.samples.key(row) for row in range(len(source.samples))]
         counted = Counter(zip(["trained"] * len(keys), keys, names, partition.tolist(), strict=True))
-        counted.update(_tested(brought))
-        schema = f"{source.samples.layout} {brought.schema}"
-        return Reading(brought, counted, _aside(brought, rows), prepared.digests, schema, prepared)
+        counted.update(_tested(inputs))
+        schema = f"{source.samples.layout} {inputs.schema}"
+        return Reading(inputs, counted, _aside(inputs, rows), prepared.digests, schema, prepared)
 
 
 def _fast() -> str | None:
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
-def _tested(brought: Brought) -> Counter[Any]:
+def _tested(inputs: Inputs) -> Counter[Any]:
     """The rows that a reader held out."""
-    if brought.tested is None:
+    if inputs.tested is None:
         return Counter()
-    X, y = brought.tested
-    samples = split_of(brought.model).samples(X)
+    X, y = inputs.tested
+    samples = split_of(inputs.model).samples(X)
     return Counter(("held out", samples.key(row), str(label), None) for row, label in enumerate(y))
 
 
-def _aside(brought: Brought, rows: tuple[Row, ...]) -> dict[int, bool]:
+def _aside(inputs: Inputs, rows: tuple[Row, ...]) -> dict[int, bool]:
     """Where no reader held rows out: whether `held_out` would, for each row."""
-    if brought.tested is not None:
+    if inputs.tested is not None:
         return {}
-    aside = held_out(brought.X, SHARE, groups=as_values(brought.groups), dtype=split_of(brought.model).dtype)
+    aside = held_out(inputs.X, SHARE, groups=as_values(inputs.groups), dtype=split_of(inputs.model).dtype)
     return {id(row): bool(out) for row, out in zip(rows, aside, strict=True)}
 
 
 @cache
 def _honest(name: str) -> Reading:
-    door = DOORS[name]
-    return read(door, honest_rows(door.rows))
+    entry = ENTRY_POINTS[name]
+    return read(entry, honest_rows(entry.rows))
 
 
-def _reading(door: Door, rows: tuple[Row, ...]) -> Reading:
-    return _honest(door.name) if rows is honest_rows(door.rows) and DOORS.get(door.name) is door else read(door, rows)
+def _reading(entry: EntryPoint, rows: tuple[Row, ...]) -> Reading:
+    return (
+        _honest(entry.name)
+        if rows is honest_rows(entry.rows) and ENTRY_POINTS.get(entry.name) is entry
+        else read(entry, rows)
+    )
 
 
 def stopped_by(case: Case, make: Odd) -> list[str]:
@@ -149,7 +154,7 @@ def stopped_by(case: Case, make: Odd) -> list[str]:
 
     Only nothing left is an error, and that is one sentence of ours, or of scikit-learn's.
     """
-    door, honest = case.door, honest_rows(case.door.rows)
+    entry, honest = case.entry, honest_rows(case.entry.rows)
     if case.place != MANY:
         lots = {"one row": change_of("insert", case.place, honest, make).after}
     else:
@@ -158,9 +163,9 @@ def stopped_by(case: Case, make: Odd) -> list[str]:
     faults = []
     for what, rows in lots.items():
         try:
-            read(door, rows)
+            read(entry, rows)
         except Exception as error:
-            some_left = what in ("one row", "most rows") and not (what == "most rows" and case.odd in door.chosen)
+            some_left = what in ("one row", "most rows") and not (what == "most rows" and case.odd in entry.chosen)
             sentence = isinstance(error, PoisonproofError) or str(error).startswith(OF_SCIKIT_LEARN)
             if some_left or not sentence:
                 faults.append(f"{what} stop the training: {type(error).__name__}: {' '.join(str(error).split())[:150]}")
@@ -168,13 +173,13 @@ def stopped_by(case: Case, make: Odd) -> list[str]:
 
 
 def faults_of(case: Case, make: Odd | None = None) -> list[str]:
-    """What this act moved that it had no right to; nothing, if the door is sound."""
+    """What this act moved that it had no right to; nothing, if the entry point is sound."""
     if case.act == STOP:
         return stopped_by(case, make or odd_row(case.odd))
-    door, honest = case.door, honest_rows(case.door.rows)
+    entry, honest = case.entry, honest_rows(case.entry.rows)
     change = change_of(case.act, case.place, honest, make or odd_row(case.odd))
     try:
-        before, after = _reading(door, change.before), _reading(door, change.after)
+        before, after = _reading(entry, change.before), _reading(entry, change.after)
     except Exception as error:
         return [f"one row stops the training: {type(error).__name__}: {' '.join(str(error).split())[:150]}"]
     train = case.train or _classes_moved(before, after)
@@ -185,7 +190,7 @@ def _moved(case: Case, change: Change, before: Reading, after: Reading) -> list[
     """By content and digests: what came, what went, and which base classifiers noticed."""
     faults = []
     if before.schema != after.schema:
-        if case.odd in case.door.chosen and not after.brought.schema_declared:
+        if case.odd in case.entry.chosen and not after.inputs.schema_declared:
             return []  # chosen from this data, and the certificate says so
         faults.append(f"the schema moved: {before.schema} became {after.schema}")
     lost, gained = before.rows - after.rows, after.rows - before.rows
@@ -208,7 +213,7 @@ def _moved(case: Case, change: Change, before: Reading, after: Reading) -> list[
 def _classes_moved(before: Reading, after: Reading) -> bool:
     """Whether inferred classes differ, be it in their type alone: digests name them."""
     lists = {repr(reading.ensemble.classes.tolist()) for reading in (before, after)}
-    return before.brought.model.classes is None and len(lists) > 1
+    return before.inputs.model.classes is None and len(lists) > 1
 
 
 def _may_notice(before: Reading, after: Reading) -> set[int]:
@@ -222,7 +227,7 @@ def _retrained(case: Case, change: Change, before: Reading, after: Reading) -> l
     """By training: votes on fixed test samples, to the bit; and `update` against a fresh fit."""
     with quiet():
         try:
-            test = _test_samples(case.door)
+            test = _test_samples(case.entry)
             fitted, fresh = (_fitted(reading) for reading in (before, after))
             said, said_then = (_votes(model, test) for model in (fitted, fresh))
             moved = set(np.flatnonzero((said != said_then).any(axis=0)).tolist())
@@ -246,8 +251,8 @@ def _retrained(case: Case, change: Change, before: Reading, after: Reading) -> l
 
 def _fitted(reading: Reading) -> FiniteAggregationClassifier:
     """A model of its own: what the honest rows gave is kept for other cases, and `update` changes a model."""
-    brought = reading.brought
-    return copy(brought.model).fit(brought.X, brought.y, brought.groups)
+    inputs = reading.inputs
+    return copy(inputs.model).fit(inputs.X, inputs.y, inputs.groups)
 
 
 def _votes(model: FiniteAggregationClassifier, test: Any) -> np.ndarray:
@@ -261,24 +266,24 @@ def _names(classes: Any) -> list[str]:
     return [repr(cell) for cell in label_cells(list(classes))]
 
 
-def _test_samples(door: Door) -> Any:
-    brought = _reading(door, honest_rows(door.rows)).brought
-    samples = brought.X if brought.tested is None else brought.tested[0]
+def _test_samples(entry: EntryPoint) -> Any:
+    inputs = _reading(entry, honest_rows(entry.rows)).inputs
+    samples = inputs.X if inputs.tested is None else inputs.tested[0]
     return take_rows(samples, np.arange(min(N_TEST, count_rows(samples))))
 
 
 def _updated(
     case: Case, change: Change, fitted: FiniteAggregationClassifier, before: Reading, after: Reading
 ) -> FiniteAggregationClassifier:
-    if case.door.alone:
+    if case.entry.alone:
         remove, add = list(change.removed), None
         if change.added:
-            more = case.door.bring(change.added, Path())
+            more = case.entry.load(change.added, Path())
             y = objects(more.y) if isinstance(more.y, list) else more.y  # [[1]] would be a column of labels
             add = (more.X, y) if more.groups is None else (more.X, y, more.groups)
     else:
-        remove, come = _differing(before.brought, after.brought), _differing(after.brought, before.brought)
-        more = after.brought
+        remove, come = _differing(before.inputs, after.inputs), _differing(after.inputs, before.inputs)
+        more = after.inputs
         add = None
         if come:
             parts = (take_rows(more.X, come), more.y[come], None if more.groups is None else more.groups[come])
@@ -287,7 +292,7 @@ def _updated(
     return fitted
 
 
-def _differing(here: Brought, there: Brought) -> list[int]:
+def _differing(here: Inputs, there: Inputs) -> list[int]:
     """Rows of one that the other does not have."""
     known = Counter(_identities(there))
     rows = []
@@ -299,43 +304,43 @@ def _differing(here: Brought, there: Brought) -> list[int]:
     return rows
 
 
-def _identities(brought: Brought) -> list[Any]:
-    samples = split_of(brought.model).samples(brought.X)
-    groups = [None] * len(samples) if brought.groups is None else list(brought.groups)
-    return [(samples.key(row), str(brought.y[row]), str(groups[row])) for row in range(len(samples))]
+def _identities(inputs: Inputs) -> list[Any]:
+    samples = split_of(inputs.model).samples(inputs.X)
+    groups = [None] * len(samples) if inputs.groups is None else list(inputs.groups)
+    return [(samples.key(row), str(inputs.y[row]), str(groups[row])) for row in range(len(samples))]
 
 
 # Many cases
 
 
-def here(door: Door) -> bool:
-    """Whether the library that a door needs is installed."""
-    return door.needs is None or find_spec(door.needs) is not None
+def here(entry: EntryPoint) -> bool:
+    """Whether the library that an entry point needs is installed."""
+    return entry.needs is None or find_spec(entry.needs) is not None
 
 
 @cache
 def odd_names(name: str) -> tuple[str, ...]:
-    """The odd rows that can come through a door."""
-    door = DOORS[name]
-    honest = honest_rows(door.rows)
+    """The odd rows that can come through an entry point."""
+    entry = ENTRY_POINTS[name]
+    honest = honest_rows(entry.rows)
     return tuple(
-        odd for kind in door.takes for odd, make in odd_rows()[kind].items() if door.holds(make(honest[3], honest))
+        odd for kind in entry.takes for odd, make in odd_rows()[kind].items() if entry.holds(make(honest[3], honest))
     )
 
 
-def pairs() -> list[tuple[Door, str]]:
-    return [(door, odd) for door in DOORS.values() if here(door) for odd in odd_names(door.name)]
+def pairs() -> list[tuple[EntryPoint, str]]:
+    return [(entry, odd) for entry in ENTRY_POINTS.values() if here(entry) for odd in odd_names(entry.name)]
 
 
 def some_cases(count: int, seed: int = 0, trained: float = 0.02, stops: float = 0.1) -> Iterator[Case]:
-    """Every door with every odd row in turn, acts and places drawn; a share of them really trained, another asked only
+    """Every entry point with every odd row in turn, acts and places drawn; a share really trained, another asked only
     whether anything stops."""
     rng = np.random.default_rng(seed)
     every = pairs()
     while count > 0:
         for at in rng.permutation(len(every))[:count]:
-            door, odd = every[at]
-            case = Case(door, odd, str(rng.choice(ACTS)), str(rng.choice(PLACES)), bool(rng.random() < trained))
+            entry, odd = every[at]
+            case = Case(entry, odd, str(rng.choice(ACTS)), str(rng.choice(PLACES)), bool(rng.random() < trained))
             yield (
                 replace(case, act=STOP, place=str(rng.choice([*PLACES, MANY])), train=False)
                 if (rng.random() < stops)

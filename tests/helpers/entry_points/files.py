@@ -1,4 +1,4 @@
-"""Doors for files of every format, by the reader and by the command line."""
+"""Entry points for files of every format, by the reader and by the command line."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from door_arrays import Brought, estimator, floats_of, groups_of, labels, matrix_of, said_of
-from door_frames import arrow_keys, arrow_table, holds_typed, plain_name, surrogate
-from door_rows import FILE_TABLE, SHARE, TABLE, D, K, Row, honest_rows
+from entry_points.arrays import Inputs, estimator, floats_of, groups_of, labels, matrix_of, said_of
+from entry_points.frames import arrow_keys, arrow_table, holds_typed, plain_name, surrogate
+from entry_points.rows import FILE_TABLE, SHARE, TABLE, D, K, Row, honest_rows
 from poisonproof import FiniteAggregationClassifier, Split
 from poisonproof.data.options import ReadOptions
 from poisonproof.data.reading import open_files
@@ -155,7 +155,7 @@ def of_files(
 ) -> Any:
     """Files read by `open_files`; ``declared`` names the rows from which the schema was declared beforehand."""
 
-    def bring(rows: tuple[Row, ...], folder: Path) -> Brought:
+    def load(rows: tuple[Row, ...], folder: Path) -> Inputs:
         options = {**how, **({"group_column": "maker"} if grouped else {})}
         if declared is not None:
             options["schema"] = folder / "schema.json"
@@ -163,9 +163,9 @@ def of_files(
         dataset = open_files(write(rows, folder), ReadOptions(**options, held_out=SHARE, classes=["0", "1"]))
         split = Split("group" if grouped else "content", dataset.dtype, dataset.n_features)
         model = estimator(learner, split, dataset.classes.tolist())
-        return _brought(dataset, model)
+        return _inputs(dataset, model)
 
-    return bring
+    return load
 
 
 @cache
@@ -179,20 +179,20 @@ def _schema(write: Any, how: tuple[tuple[str, Any], ...], grouped: bool, kind: s
 def of_commands(write: Any, how: dict[str, Any], *, grouped: bool = False) -> Any:
     """Files read as `poisonproof run` reads them: what stands behind the command, in this process."""
 
-    def bring(rows: tuple[Row, ...], folder: Path) -> Brought:
+    def load(rows: tuple[Row, ...], folder: Path) -> Inputs:
         from poisonproof.ballots.options import VoterOptions
         from poisonproof.cli.run import EnsembleOptions, prepare
 
         options = {"held_out": SHARE, "classes": ["0", "1"], **how, **({"group_column": "maker"} if grouped else {})}
         path = str(write(rows, folder))
         made = prepare(EnsembleOptions(path, k=K, d=D, n_jobs=1), VoterOptions(), ReadOptions(**options))
-        return _brought(made.dataset, made.model)
+        return _inputs(made.dataset, made.model)
 
-    return bring
+    return load
 
 
-def _brought(dataset: Any, model: FiniteAggregationClassifier) -> Brought:
+def _inputs(dataset: Any, model: FiniteAggregationClassifier) -> Inputs:
     premise = next(premise for premise in dataset.premises if premise.code == "schema")
     tested = (dataset.test.X, dataset.test.labels)
     schema = json.dumps(replace(dataset.schema, guessed="").as_dict())  # how close a guess was is not how rows are read
-    return Brought(dataset.train.X, dataset.train.labels, dataset.train.groups, model, tested, schema, premise.declared)
+    return Inputs(dataset.train.X, dataset.train.labels, dataset.train.groups, model, tested, schema, premise.declared)

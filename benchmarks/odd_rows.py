@@ -1,10 +1,10 @@
-"""Does any odd row, through any door, reach a base classifier that its partition does not feed?
+"""Does any odd row, through any entry point, reach a base classifier that its partition does not feed?
 
-python benchmarks/doors.py --cases 20000
+python benchmarks/odd_rows.py --cases 20000
 
-Goes through tests/helpers/doors.py: every door with every odd row that can come through it, in turn, acts and places
-drawn; one case in fifty really trains, votes and updates. Prints cases, doors, odd rows and failures; fails if there
-is one.
+Goes through tests/helpers/entry_points/matrix.py: every entry point with every odd row that can come through it, in
+turn, acts and places drawn; one case in fifty really trains, votes and updates. Prints cases, entry points, odd rows
+and failures; fails if there is one.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
 from joblib import Parallel, delayed
 
-from door_table import DOORS
-from doors import Case, faults_of, here, some_cases
+from entry_points.matrix import Case, faults_of, here, some_cases
+from entry_points.table import ENTRY_POINTS
 
 CHUNK = 250
 
@@ -34,10 +34,10 @@ def main() -> None:
     options = parser.parse_args()
     started = time.perf_counter()
     cases = list(some_cases(options.cases, options.seed, options.trained))
-    absent = [door.name for door in DOORS.values() if not here(door)]
+    absent = [entry.name for entry in ENTRY_POINTS.values() if not here(entry)]
     if absent:
         print(f"*** left out, because a library is missing: {', '.join(absent)} ***", flush=True)
-    keys = [(case.door.name, case.odd, case.act, case.place, case.train) for case in cases]
+    keys = [(case.entry.name, case.odd, case.act, case.place, case.train) for case in cases]
     chunks = [keys[at : at + CHUNK] for at in range(0, len(keys), CHUNK)]
     failures: list[str] = []
     for done, found in enumerate(Parallel(options.jobs, return_as="generator")(delayed(checked)(c) for c in chunks), 1):
@@ -50,8 +50,8 @@ def main() -> None:
     acts = Counter(case.act for case in cases)
     print(
         f"{len(cases)} cases ({', '.join(f'{count} {act}' for act, count in sorted(acts.items()))}; "
-        f"{sum(case.train for case in cases)} really trained), {len({case.door.name for case in cases})} doors, "
-        f"{len({case.odd for case in cases})} odd rows: {len(failures)} failures"
+        f"{sum(case.train for case in cases)} really trained), "
+        f"{len({case.entry.name for case in cases})} entry points, {len({case.odd for case in cases})} odd rows: {len(failures)} failures"
     )
     if failures:
         raise SystemExit(1)
@@ -59,7 +59,7 @@ def main() -> None:
 
 def checked(keys: list[tuple[str, str, str, str, bool]]) -> list[str]:
     """What went wrong in these cases, in words."""
-    cases = [Case(DOORS[door], *more) for door, *more in keys]
+    cases = [Case(ENTRY_POINTS[entry], *more) for entry, *more in keys]
     return [f"{case}: {fault}" for case in cases for fault in faults_of(case)]
 
 

@@ -88,10 +88,10 @@ def _file(path: Path, schema: TableSchema) -> Any:
 
 
 def _arrow(make: Callable[[Any], Any]) -> Any:
-    def bring(values: list[Any], kind: Any, folder: Path, schema: TableSchema) -> Any:
+    def load(values: list[Any], kind: Any, folder: Path, schema: TableSchema) -> Any:
         return Split(schema=schema).samples(make(pa.table({"x": pa.array(values, kind)})))
 
-    return bring
+    return load
 
 
 def _polars(table: Any) -> Any:

@@ -1,6 +1,6 @@
 """Labels of every type through every entry point: which class each one is must not depend on the entry point.
 
-`LABELS` says by hand what each label is; `ENTRY_POINTS` are functions from labels, and the classes that are declared,
+`LABELS` says by hand what each label is; `LABEL_CASES` are functions from labels, and the classes that are declared,
 to the code of each label, -1 where it is left out. `faults_of_labels` compares them, each label alone between others.
 """
 
@@ -57,7 +57,7 @@ HONEST: list[Any] = [3, "n"] * 10
 
 class LabelCase(NamedTuple):
     name: str
-    bring: Callable[[list[Any], list[Any], Path], list[int]]
+    load: Callable[[list[Any], list[Any], Path], list[int]]
     takes: Callable[[Any], bool]
 
 
@@ -75,10 +75,10 @@ def _rows(labels: list[Any]) -> np.ndarray:
 
 
 def _column(make: Callable[[list[Any]], Any]) -> Any:
-    def bring(labels: list[Any], classes: list[Any], folder: Path) -> list[int]:
+    def load(labels: list[Any], classes: list[Any], folder: Path) -> list[int]:
         return read_labels(make(labels), classes).codes.tolist()
 
-    return bring
+    return load
 
 
 def _objects(labels: list[Any]) -> np.ndarray:
@@ -93,11 +93,11 @@ def _prepared(labels: list[Any], classes: list[Any], folder: Path) -> list[int]:
 
 
 def _voting(make: Callable[..., Any]) -> Any:
-    def bring(labels: list[Any], classes: list[Any], folder: Path) -> list[int]:
+    def load(labels: list[Any], classes: list[Any], folder: Path) -> list[int]:
         model = make(classes=classes).fit(_rows(labels), _objects(labels))
         return [int(model.voters_.codes[place]) if place >= 0 else -1 for place in model.places_]
 
-    return bring
+    return load
 
 
 def _csv(labels: list[Any], classes: list[Any], folder: Path) -> list[int]:
@@ -154,7 +154,7 @@ def _verifier(labels: list[Any], classes: list[Any], folder: Path) -> list[int]:
     return places_among(read_labels([], classes).classes.tolist(), labels).tolist()
 
 
-ENTRY_POINTS = [
+LABEL_CASES = [
     LabelCase("list", _column(list), _anything),
     LabelCase("array of objects", _column(_objects), _anything),
     LabelCase("pandas, objects", _column(lambda labels: pd.Series(_objects(labels), dtype=object)), _anything),
@@ -174,7 +174,7 @@ ENTRY_POINTS = [
 
 
 def n_labels() -> int:
-    return sum(case.takes(label) for case in ENTRY_POINTS for label, _ in LABELS)
+    return sum(case.takes(label) for case in LABEL_CASES for label, _ in LABELS)
 
 
 def faults_of_labels(case: LabelCase, folder: Path) -> list[str]:
@@ -182,7 +182,7 @@ def faults_of_labels(case: LabelCase, folder: Path) -> list[str]:
     taken = [(label, is_) for label, is_ in LABELS if case.takes(label)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        codes = case.bring([*HONEST, *(label for label, _ in taken)], CLASSES, folder)
+        codes = case.load([*HONEST, *(label for label, _ in taken)], CLASSES, folder)
         order = [repr(label) for label in read_labels([], CLASSES).classes.tolist()]
     right = [order.index(repr(label)) for label in HONEST] + [
         -1 if is_ is OUT else order.index(repr(is_)) for _, is_ in taken

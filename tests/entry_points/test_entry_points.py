@@ -1,6 +1,6 @@
-"""The door matrix: whatever odd row comes through whatever door, it reaches its own base classifiers and nobody else.
+"""The matrix of entry points: whatever odd row comes in, it reaches its own base classifiers and nobody else.
 
-A share of the cases; benchmarks/doors.py goes through all of them.
+A share of the cases; benchmarks/entry_points.py goes through all of them.
 """
 
 import csv
@@ -22,14 +22,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
-from door_arrays import Brought, Door, estimator, floats_of
-from door_cells import cases, faults_of_cells, n_cells
-from door_files import write_csv
-from door_labels import ENTRY_POINTS, faults_of_labels, n_labels
-from door_rows import NUMBERS, ODD_LINES, D, honest_rows, odd_row, odd_rows
-from door_table import DOORS
-from doors import ACTS, MANY, PLACES, STOP, Case, change_of, faults_of, here, odd_names, read
 from drawn import binomial
+from entry_points.arrays import EntryPoint, Inputs, estimator, floats_of
+from entry_points.cells import cases, faults_of_cells, n_cells
+from entry_points.files import write_csv
+from entry_points.labels import LABEL_CASES, faults_of_labels, n_labels
+from entry_points.matrix import ACTS, MANY, PLACES, STOP, Case, change_of, faults_of, here, odd_names, read
+from entry_points.rows import NUMBERS, ODD_LINES, D, honest_rows, odd_row, odd_rows
+from entry_points.table import ENTRY_POINTS
 from poisonproof import (
     BallotClassifier,
     FiniteAggregationClassifier,
@@ -37,42 +37,42 @@ from poisonproof import (
 )
 from poisonproof.cli.main import app
 
-PER_DOOR = 6
+PER_ENTRY_POINT = 6
 EXAMPLES = int(os.environ.get("POISONPROOF_FUZZ", "25"))
 
 
 def present(name):
-    door = DOORS[name]
-    if not here(door):
-        pytest.skip(f"this door needs {door.needs}: pip install '.[test]'")
-    return door
+    entry = ENTRY_POINTS[name]
+    if not here(entry):
+        pytest.skip(f"this entry point needs {entry.needs}: pip install '.[test]'")
+    return entry
 
 
 def some_of(name):
-    """A few odd rows of each door, other ones at each, so that together they cover the table."""
+    """A few odd rows of each entry point, other ones at each, so that together they cover the table."""
     names = odd_names(name)
     start = sum(map(ord, name))
-    step = max(1, len(names) // PER_DOOR)
-    return [names[(start + i * step) % len(names)] for i in range(min(PER_DOOR, len(names)))]
+    step = max(1, len(names) // PER_ENTRY_POINT)
+    return [names[(start + i * step) % len(names)] for i in range(min(PER_ENTRY_POINT, len(names)))]
 
 
-@pytest.mark.parametrize("name", DOORS)
+@pytest.mark.parametrize("name", ENTRY_POINTS)
 def test_an_odd_row_reaches_nobody_else(name):
-    door = present(name)
+    entry = present(name)
     faults = []
     for at, odd in enumerate(some_of(name)):
-        case = Case(door, odd, ACTS[(at + len(name)) % 4], PLACES[(at + len(odd)) % 3], train=at == 0)
+        case = Case(entry, odd, ACTS[(at + len(name)) % 4], PLACES[(at + len(odd)) % 3], train=at == 0)
         faults += [f"{case}: {fault}" for fault in faults_of(case)]
     assert faults == []
 
 
-@pytest.mark.parametrize("name", DOORS)
+@pytest.mark.parametrize("name", ENTRY_POINTS)
 def test_no_row_stops_anything(name):
     """One odd row first, in the middle and last, two for each honest row, and nothing else: only nothing left ends."""
-    door, names = present(name), odd_names(name)
+    entry, names = present(name), odd_names(name)
     faults = []
     for at, place in enumerate((*PLACES, MANY, MANY)):
-        case = Case(door, names[(sum(map(ord, name)) + 7 * at) % len(names)], STOP, place)
+        case = Case(entry, names[(sum(map(ord, name)) + 7 * at) % len(names)], STOP, place)
         faults += [f"{case}: {fault}" for fault in faults_of(case)]
     assert faults == []
 
@@ -80,8 +80,8 @@ def test_no_row_stops_anything(name):
 @pytest.mark.parametrize("odd", ODD_LINES)
 def test_no_line_stops_a_file_of_csv(odd):
     """Not even one that leaves quotes open, which in records may cost its neighbours: a premise."""
-    door = DOORS[".csv with rows in quotes, inferred"]
-    assert [fault for place in (*PLACES, MANY) for fault in faults_of(Case(door, f"line: {odd}", STOP, place))] == []
+    entry = ENTRY_POINTS[".csv with rows in quotes, inferred"]
+    assert [fault for place in (*PLACES, MANY) for fault in faults_of(Case(entry, f"line: {odd}", STOP, place))] == []
 
 
 STOPPED = [
@@ -188,7 +188,7 @@ def test_cells_that_nobody_thought_of(name, cell, label, act, place):
         column = "words" if name == "texts, list" else "a"
         return replace(row.having(**{column: cell}), label=label)
 
-    assert faults_of(Case(DOORS[name], repr(cell), act, place), odd) == []
+    assert faults_of(Case(ENTRY_POINTS[name], repr(cell), act, place), odd) == []
 
 
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
@@ -199,7 +199,7 @@ def test_cells_that_nobody_thought_of(name, cell, label, act, place):
     place=st.sampled_from(PLACES),
 )
 def test_lines_that_nobody_thought_of(name, line, act, place):
-    case = Case(DOORS[name], repr(line), act, place)
+    case = Case(ENTRY_POINTS[name], repr(line), act, place)
     assert faults_of(case, lambda row, rows: replace(row, line=line)) == []
 
 
@@ -235,7 +235,7 @@ def test_commands_move_no_more_than_the_row_may(tmp_path, odd):
     assert (np.load(tmp_path / "run" / "votes.npy", allow_pickle=False) == after).all()
 
 
-# A matrix that cannot fail proves nothing: doors that leak
+# A matrix that cannot fail proves nothing: entry points that leak
 
 
 def by_type_inference(rows, folder):
@@ -243,47 +243,47 @@ def by_type_inference(rows, folder):
     file = io.StringIO()
     csv.writer(file).writerows([NUMBERS, *([row.cells[name] for name in NUMBERS] for row in rows)])
     frame = pd.read_csv(io.StringIO(file.getvalue()))
-    return Brought(frame, [row.label for row in rows], None, estimator(None))
+    return Inputs(frame, [row.label for row in rows], None, estimator(None))
 
 
 def behind_a_scaler(rows, folder):
     X = StandardScaler().fit_transform(floats_of(rows))
-    return Brought(X, [row.label for row in rows], None, estimator())
+    return Inputs(X, [row.label for row in rows], None, estimator())
 
 
 def rounded_like_the_largest(rows, folder):
     """Numbers in the precision that the largest of them leaves."""
     X = floats_of(rows)
-    return Brought(X + np.nanmax(X) - np.nanmax(X), [row.label for row in rows], None, estimator())
+    return Inputs(X + np.nanmax(X) - np.nanmax(X), [row.label for row in rows], None, estimator())
 
 
 def held_out_by_index(rows, folder):
     X, y = floats_of(rows), np.array([str(row.label) for row in rows], object)
     parts = train_test_split(X, y, test_size=0.3, random_state=0)
     model = estimator(classes=["0", "1"])
-    return Brought(parts[0], parts[2], None, model, (parts[1], parts[3]))
+    return Inputs(parts[0], parts[2], None, model, (parts[1], parts[3]))
 
 
 def partitioned_by_row_number(rows, folder):
-    return Brought(floats_of(rows), [row.label for row in rows], list(range(len(rows))), estimator(split="group"))
+    return Inputs(floats_of(rows), [row.label for row in rows], list(range(len(rows))), estimator(split="group"))
 
 
 def categories_from_the_data(rows, folder):
     frame = pd.DataFrame({"a": [row.cells["a"] for row in rows], "city": [row.cells["city"] for row in rows]})
     frame["city"] = pd.Categorical(frame["city"]).codes.astype(float)
-    return Brought(frame, [row.label for row in rows], None, estimator(None))
+    return Inputs(frame, [row.label for row in rows], None, estimator(None))
 
 
 def labels_decide_the_learner(rows, folder):
     learner = DecisionTreeClassifier(max_depth=1 + len({str(row.label) for row in rows}))
-    return Brought(floats_of(rows), [row.label for row in rows], None, estimator(learner))
+    return Inputs(floats_of(rows), [row.label for row in rows], None, estimator(learner))
 
 
 def stopped_by_infinity(rows, folder):
     X = floats_of(rows)
     if np.isinf(X).any():
         raise ValueError("Input X contains infinity.")
-    return Brought(X, [row.label for row in rows], None, estimator())
+    return Inputs(X, [row.label for row in rows], None, estimator())
 
 
 ALL = ("insert", "remove", "replace")
@@ -302,15 +302,15 @@ LEAKS = [
 @pytest.mark.parametrize(
     ("leak", "odd", "fault", "act"), [(leak, odd, fault, act) for leak, odd, fault, acts in LEAKS for act in acts]
 )
-def test_the_matrix_sees_a_door_that_leaks(leak, odd, fault, act):
-    faults = faults_of(Case(Door(leak.__name__, leak, ()), odd, act, "first"))
+def test_the_matrix_sees_a_entry_point_that_leaks(leak, odd, fault, act):
+    faults = faults_of(Case(EntryPoint(leak.__name__, leak, ()), odd, act, "first"))
     assert faults
     assert re.search(fault, "\n".join(faults))
 
 
 @pytest.mark.parametrize("place", [*PLACES, MANY])
 def test_the_matrix_sees_a_row_that_stops(place):
-    assert faults_of(Case(Door("stopped", stopped_by_infinity, ()), "cell a: infinity", STOP, place))
+    assert faults_of(Case(EntryPoint("stopped", stopped_by_infinity, ()), "cell a: infinity", STOP, place))
 
 
 def test_the_matrix_sees_votes_that_leak():
@@ -322,40 +322,42 @@ def test_the_matrix_sees_votes_that_leak():
             seen.append(len(X))
             return super().fit(X, (y if len(seen) % 2 else y[::-1]))
 
-    def bring(rows, folder):
-        return Brought(floats_of(rows), [row.label for row in rows], None, estimator(Remembering(max_depth=3)))
+    def load(rows, folder):
+        return Inputs(floats_of(rows), [row.label for row in rows], None, estimator(Remembering(max_depth=3)))
 
-    faults = faults_of(Case(Door("remembering", bring, ()), "cell a: a fraction", "insert", "middle", train=True))
+    faults = faults_of(Case(EntryPoint("remembering", load, ()), "cell a: a fraction", "insert", "middle", train=True))
     assert any("votes of" in fault or "other votes" in fault for fault in faults)
 
 
 def test_the_matrix_sees_an_update_that_forgets():
-    """A door whose single row is read otherwise than the same row among others."""
+    """An entry point whose single row is read otherwise than the same row among others."""
 
-    def bring(rows, folder):
+    def load(rows, folder):
         X = floats_of(rows)
-        return Brought(X if len(rows) > 1 else X + 1, [row.label for row in rows], None, estimator())
+        return Inputs(X if len(rows) > 1 else X + 1, [row.label for row in rows], None, estimator())
 
-    faults = faults_of(Case(Door("forgetful", bring, ()), "cell a: a fraction", "insert", "middle", train=True))
+    faults = faults_of(Case(EntryPoint("forgetful", load, ()), "cell a: a fraction", "insert", "middle", train=True))
     assert "update gives other digests than a fresh fit" in faults
 
 
 def test_a_case_leaves_nothing_behind_for_the_next():
     """The reading of the honest rows is kept; training and updating must not change it."""
-    case = Case(DOORS["pandas, classes inferred"], "label: a neighbour above 2**53", "insert", "last", train=True)
+    case = Case(
+        ENTRY_POINTS["pandas, classes inferred"], "label: a neighbour above 2**53", "insert", "last", train=True
+    )
     assert faults_of(case) == faults_of(case) == []
 
 
-def test_every_kind_of_oddity_comes_through_some_door():
-    through = {odd for name in DOORS for odd in odd_names(name)}
+def test_every_kind_of_oddity_comes_through_some_entry_point():
+    through = {odd for name in ENTRY_POINTS for odd in odd_names(name)}
     assert through == {odd for table in odd_rows().values() for odd in table}
-    assert {kind for door in DOORS.values() for kind in door.takes} == set(odd_rows())
+    assert {kind for entry in ENTRY_POINTS.values() for kind in entry.takes} == set(odd_rows())
 
 
 def test_honest_rows_feed_base_classifiers_and_both_sides():
     """Otherwise nothing would be there to move."""
     for name in ("array float64", ".csv, declared", ".parquet, command, contributors", "image folder, declared"):
-        reading = read(DOORS[name], honest_rows(DOORS[name].rows))
+        reading = read(ENTRY_POINTS[name], honest_rows(ENTRY_POINTS[name].rows))
         assert (reading.ensemble.source.sizes > 0).mean() >= 0.9, name
         sides = {row[0] for row in reading.rows} | set(reading.aside.values())
         assert sides in ({"trained", "held out"}, {"trained", True, False}), name
@@ -372,7 +374,7 @@ def test_a_cell_is_the_same_by_every_format(tmp_path):
 # The same label by every entry point
 
 
-@pytest.mark.parametrize("case", ENTRY_POINTS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", LABEL_CASES, ids=lambda case: case.name)
 def test_a_label_is_the_same_by_every_entry_point(tmp_path, case):
     assert faults_of_labels(case, tmp_path) == []
     assert n_labels() >= 800

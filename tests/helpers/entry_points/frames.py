@@ -1,4 +1,4 @@
-"""Doors for frames (pandas, Polars, PyArrow) and texts."""
+"""Entry points for frames (pandas, Polars, PyArrow) and texts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from door_arrays import Brought, arrow_types, estimator, groups_of, is_number, labels, objects
-from door_rows import NUMBERS, TABLE, Row, honest_rows
+from entry_points.arrays import Inputs, arrow_types, estimator, groups_of, is_number, labels, objects
+from entry_points.rows import NUMBERS, TABLE, Row, honest_rows
 from poisonproof import Split
 from poisonproof.samples.schema import TableSchema
 
@@ -184,13 +184,13 @@ def of_frames(
     column: Callable[[list[Any]], Any] = list,
     classes: Any = (0, 1),
     schema: TableSchema | None = None,
-) -> Callable[[tuple[Row, ...], Path], Brought]:
-    def bring(rows: tuple[Row, ...], folder: Path) -> Brought:
+) -> Callable[[tuple[Row, ...], Path], Inputs]:
+    def load(rows: tuple[Row, ...], folder: Path) -> Inputs:
         groups = column(groups_of(rows)) if grouped else None
         split = Split("group" if grouped else "content", schema=schema)
-        return Brought(make(rows), column(labels(rows)), groups, estimator(None, split, classes))
+        return Inputs(make(rows), column(labels(rows)), groups, estimator(None, split, classes))
 
-    return bring
+    return load
 
 
 def concatenated_categories(rows: tuple[Row, ...]) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """Every known leak, end to end: one poisoned row moves only its d members; and what is read off all rows may shrink.
 
-Files have the same cases in test_doors.py.
+Files have the same cases in test_entry_points.py.
 """
 
 import warnings

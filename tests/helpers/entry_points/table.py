@@ -1,4 +1,4 @@
-"""The table of doors: every way by which rows come in."""
+"""The table of entry points: every way by which rows come in."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 from sklearn.naive_bayes import GaussianNB
 
-from door_arrays import (
+from entry_points.arrays import (
     BIG_CLASSES,
     IMAGE_LEARNER,
     STUMP,
     TEXT_LEARNER,
-    Door,
+    EntryPoint,
     by_contributors,
     complex_of,
     decimals,
@@ -38,7 +38,7 @@ from door_arrays import (
     whole_of,
     written_of,
 )
-from door_files import (
+from entry_points.files import (
     folder_name,
     holds_parquet,
     npz_keys,
@@ -54,7 +54,7 @@ from door_files import (
     write_svm,
     write_windows_csv,
 )
-from door_frames import (
+from entry_points.frames import (
     ROLES,
     arrow_batch,
     arrow_categories,
@@ -75,43 +75,43 @@ from door_frames import (
     texts_of,
     typed,
 )
-from door_rows import N_FEATURES, NUMBERS, TABLE, Row, honest_rows
+from entry_points.rows import N_FEATURES, NUMBERS, TABLE, Row, honest_rows
 
 
-def _doors() -> Iterator[Door]:
+def _entry_points() -> Iterator[EntryPoint]:
     both = ((False, "", ()), (True, ", contributors", ("group",)))
     kinds = ("row", "numbers", "label")
     for grouped, by, more in both:
         numbers = (*kinds, "cell", *more)
-        yield Door(f"array float64{by}", of_arrays(floats_of, grouped), numbers, holds=numeric)
-        yield Door(
+        yield EntryPoint(f"array float64{by}", of_arrays(floats_of, grouped), numbers, holds=numeric)
+        yield EntryPoint(
             f"array float32{by}",
             of_arrays(lambda rows: floats_of(rows).astype(np.float32), grouped),
             numbers,
             holds=lambda row: numeric(row) and single(row),
         )
-        yield Door(
+        yield EntryPoint(
             f"array in Fortran's order{by}",
             of_arrays(lambda rows: np.asfortranarray(floats_of(rows)), grouped),
             numbers,
             holds=numeric,
         )
-        yield Door(
+        yield EntryPoint(
             f"array int64{by}",
             of_arrays(lambda rows: np.array(matrix_of(rows, ("b", "big")), np.int64), grouped),
             numbers,
             holds=whole_of,
         )
-        yield Door(
+        yield EntryPoint(
             f"array uint8{by}",
             of_arrays(
                 lambda rows: np.array([row.cells["pixels"] for row in rows]), grouped, IMAGE_LEARNER, dtype="uint8"
             ),
             ("row", "pixels", "label", *more),
         )
-        yield Door(f"array of objects{by}", of_arrays(rows_of_objects, grouped), numbers)
-        yield Door(f"list of lists{by}", of_arrays(matrix_of, grouped), numbers)
-        yield Door(
+        yield EntryPoint(f"array of objects{by}", of_arrays(rows_of_objects, grouped), numbers)
+        yield EntryPoint(f"list of lists{by}", of_arrays(matrix_of, grouped), numbers)
+        yield EntryPoint(
             f"array, learner without missing values{by}",
             of_arrays(_filled, grouped, GaussianNB()),
             numbers,
@@ -119,34 +119,34 @@ def _doors() -> Iterator[Door]:
         )
         for form in ("csr", "csr int64", "csr array", "csc", "coo"):
             wide = {"n_features": N_FEATURES}
-            yield Door(
+            yield EntryPoint(
                 f"sparse {form}{by}", of_arrays(sparse(form), grouped, **wide), ("row", "entries", "label", *more)
             )
-        yield Door(
+        yield EntryPoint(
             f"sparse csr, width inferred{by}",
             of_arrays(sparse("csr"), grouped),
             ("row", "entries", "label", *more),
             holds=inside,
         )
         for form in ("csr", "coo", "csc", "csr, bytes", "coo, bytes"):
-            yield Door(
+            yield EntryPoint(
                 f"sparse {form}, in parts{by}",
                 of_arrays(in_parts(form), grouped, n_features=N_FEATURES),
                 ("row", "entries", "label", *more),
             )
-        yield Door(f"array of moments{by}", of_arrays(moments, grouped), ("row", "moment", "label", *more))
-        yield Door(f"array of durations{by}", of_arrays(durations, grouped), ("row", "moment", "label", *more))
-        yield Door(f"array of texts{by}", of_arrays(written_of, grouped), numbers)
-        yield Door(f"array, complex{by}", of_arrays(complex_of, grouped), numbers, holds=numeric_or_complex)
+        yield EntryPoint(f"array of moments{by}", of_arrays(moments, grouped), ("row", "moment", "label", *more))
+        yield EntryPoint(f"array of durations{by}", of_arrays(durations, grouped), ("row", "moment", "label", *more))
+        yield EntryPoint(f"array of texts{by}", of_arrays(written_of, grouped), numbers)
+        yield EntryPoint(f"array, complex{by}", of_arrays(complex_of, grouped), numbers, holds=numeric_or_complex)
         for form in ("arrays", "lists"):
-            yield Door(
+            yield EntryPoint(
                 f"list of images, {form}{by}",
                 of_arrays(images_of(form), grouped, IMAGE_LEARNER),
                 ("row", "pixels", "shape", "label", *more),
             )
-        yield Door(f"list of lists, labels in a column{by}", in_a_column(grouped), numbers)
-        yield Door(f"pyarrow, decimals{by}", of_frames(decimals, grouped), ("row", "digits", "label", *more))
-        yield Door(
+        yield EntryPoint(f"list of lists, labels in a column{by}", in_a_column(grouped), numbers)
+        yield EntryPoint(f"pyarrow, decimals{by}", of_frames(decimals, grouped), ("row", "digits", "label", *more))
+        yield EntryPoint(
             f"pandas, decimals of Arrow{by}",
             of_frames(lambda rows: decimals(rows).to_pandas(types_mapper=pd.ArrowDtype), grouped),
             ("row", "digits", "label", *more),
@@ -157,7 +157,7 @@ def _doors() -> Iterator[Door]:
             if kind == "rows":
                 written |= {f"{name} by lines": (write, {"lines": True}) for name, (write, _) in written.items()}
             for name, (write, how) in written.items():
-                yield Door(
+                yield EntryPoint(
                     f"{name}, inferred{by}",
                     of_files(write, {"label": "class", **how}, None, grouped=grouped),
                     lines,
@@ -165,7 +165,7 @@ def _doors() -> Iterator[Door]:
                     holds=one_line if how else one_record,
                     alone=False,
                 )
-            yield Door(
+            yield EntryPoint(
                 f".csv{what}, command{by}",
                 of_commands(write_csv(), {"label": "class"}, grouped=grouped),
                 lines,
@@ -174,12 +174,12 @@ def _doors() -> Iterator[Door]:
                 alone=False,
             )
         frame = (*kinds, "cell", "category", "flag", "time", *more)
-        yield Door(f"pandas, inferred{by}", of_frames(records, grouped), frame, holds=_in_pandas_text)
-        yield Door(f"pandas, concatenated{by}", of_frames(typed, grouped), frame, holds=_concatenable)
-        yield Door(f"pandas, categories{by}", of_frames(categories_of, grouped), frame, holds=_in_pandas_text)
-        yield Door(f"pandas, objects{by}", of_frames(object_frame, grouped, objects), frame)
-        yield Door(f"pandas, nullable{by}", of_frames(nullable, grouped), frame, holds=_in_pandas_text)
-        yield Door(f"pandas, of Arrow types{by}", of_frames(by_arrow, grouped), frame, holds=holds_typed)
+        yield EntryPoint(f"pandas, inferred{by}", of_frames(records, grouped), frame, holds=_in_pandas_text)
+        yield EntryPoint(f"pandas, concatenated{by}", of_frames(typed, grouped), frame, holds=_concatenable)
+        yield EntryPoint(f"pandas, categories{by}", of_frames(categories_of, grouped), frame, holds=_in_pandas_text)
+        yield EntryPoint(f"pandas, objects{by}", of_frames(object_frame, grouped, objects), frame)
+        yield EntryPoint(f"pandas, nullable{by}", of_frames(nullable, grouped), frame, holds=_in_pandas_text)
+        yield EntryPoint(f"pandas, of Arrow types{by}", of_frames(by_arrow, grouped), frame, holds=holds_typed)
         for name, make, holds in (
             ("pandas, declared", records, _in_pandas_text),
             ("pandas, objects, declared", object_frame, lambda row: True),
@@ -187,30 +187,30 @@ def _doors() -> Iterator[Door]:
             ("pandas, of Arrow types, declared", by_arrow, holds_typed),
             ("pyarrow, declared", lambda rows: arrow_table(rows, TABLE), holds_typed),
         ):
-            yield Door(f"{name}{by}", of_frames(make, grouped, schema=ROLES), frame, holds=holds)
+            yield EntryPoint(f"{name}{by}", of_frames(make, grouped, schema=ROLES), frame, holds=holds)
         texts = {"column": polars_column, "classes": ("0", "1")}
         for categories, name in ((False, "polars"), (True, "polars, categories")):
-            yield Door(
+            yield EntryPoint(
                 f"{name}{by}",
                 of_frames(polars(categories), grouped, **texts),
                 frame,
                 holds=holds_typed,
                 needs="polars",
             )
-        yield Door(
+        yield EntryPoint(
             f"pyarrow{by}",
             of_frames(lambda rows: arrow_table(rows, TABLE), grouped, arrow_keys),
             frame,
             holds=lambda row: holds_typed(row) and _arrow_key(row.label) and isinstance(row.group, str | None),
         )
-        yield Door(f"pyarrow, dictionary{by}", of_frames(arrow_categories, grouped), frame, holds=holds_typed)
-        yield Door(f"pyarrow, batch{by}", of_frames(arrow_batch, grouped), frame, holds=holds_typed)
+        yield EntryPoint(f"pyarrow, dictionary{by}", of_frames(arrow_categories, grouped), frame, holds=holds_typed)
+        yield EntryPoint(f"pyarrow, batch{by}", of_frames(arrow_batch, grouped), frame, holds=holds_typed)
         texts_too = ("row", "text", "sample", "label", *more)
-        yield Door(f"texts, list{by}", of_arrays(texts_of, grouped, TEXT_LEARNER), texts_too)
-        yield Door(
+        yield EntryPoint(f"texts, list{by}", of_arrays(texts_of, grouped, TEXT_LEARNER), texts_too)
+        yield EntryPoint(
             f"texts, array{by}", of_arrays(lambda rows: objects(texts_of(rows)), grouped, TEXT_LEARNER), texts_too
         )
-        yield Door(
+        yield EntryPoint(
             f"texts, pandas{by}",
             of_arrays(lambda rows: inferred(texts_of(rows)), grouped, TEXT_LEARNER),
             texts_too,
@@ -223,9 +223,9 @@ def _doors() -> Iterator[Door]:
             (".tsv, declared", of_files(tabs, {"label": "class"}, None, grouped=grouped, declared="rows")),
             (".tsv, command", of_commands(tabs, {"label": "class"}, grouped=grouped)),
         ):
-            yield Door(f"{name}{by}", make, lines, holds=one_record, alone=False)
+            yield EntryPoint(f"{name}{by}", make, lines, holds=one_record, alone=False)
         numbers_only = write_csv(names=NUMBERS, maker=grouped)
-        yield Door(
+        yield EntryPoint(
             f".csv of numbers, inferred{by}",
             of_files(numbers_only, {"label": "class"}, STUMP, grouped=grouped),
             (*kinds, "cell", *more),
@@ -233,7 +233,7 @@ def _doors() -> Iterator[Door]:
             alone=False,
         )
         texts_only = write_csv(names=("words",), maker=grouped)
-        yield Door(
+        yield EntryPoint(
             f".csv of texts, inferred{by}",
             of_files(texts_only, {"label": "class"}, TEXT_LEARNER, grouped=grouped),
             ("row", "text", "label", *more),
@@ -246,21 +246,21 @@ def _doors() -> Iterator[Door]:
             ("declared", of_files(write_parquet, {"label": "class"}, None, grouped=grouped, declared="rows")),
             ("command", of_commands(write_parquet, {"label": "class"}, grouped=grouped)),
         ):
-            yield Door(f".parquet, {how}{by}", make, columns, holds=holds_parquet, alone=False)
+            yield EntryPoint(f".parquet, {how}{by}", make, columns, holds=holds_parquet, alone=False)
         for dtype in ("float64", "float32", "big endian", "uint8"):
             learner = IMAGE_LEARNER if dtype == "uint8" else STUMP
             odd = ("row", "pixels", "label", *more) if dtype == "uint8" else numbers
             holds = {"uint8": npz_keys, "float32": lambda row: numeric(row) and single(row) and npz_keys(row)}.get(
                 dtype, lambda row: numeric(row) and npz_keys(row)
             )
-            yield Door(
+            yield EntryPoint(
                 f".npz {dtype}, inferred{by}",
                 of_files(write_npz(dtype), {}, learner, grouped=grouped),
                 odd,
                 holds=holds,
                 alone=False,
             )
-            yield Door(
+            yield EntryPoint(
                 f".npz {dtype}, command{by}",
                 of_commands(write_npz(dtype), {}, grouped=grouped),
                 odd,
@@ -271,14 +271,14 @@ def _doors() -> Iterator[Door]:
         ("array float64, classes inferred", of_arrays(floats_of, False, classes=None)),
         ("pandas, classes inferred", of_frames(records, False, classes=None)),
     ):
-        yield Door(name, make, ("row", "label"))
-    yield Door(
+        yield EntryPoint(name, make, ("row", "label"))
+    yield EntryPoint(
         "list of lists, labels above 2**53",
         of_arrays(matrix_of, False, classes=BIG_CLASSES),
         ("row", "label"),
         rows="big",
     )
-    yield Door(
+    yield EntryPoint(
         "array float64, contributors by moment",
         by_contributors(moments_of_contributors),
         ("row", "moment of a contributor", "label"),
@@ -288,20 +288,20 @@ def _doors() -> Iterator[Door]:
         ("an array of pandas", lambda groups: pd.array(groups, dtype="Int64")),
         ("a column of pandas", lambda groups: pd.Series(groups, dtype="Int64").astype("category")),
     ):
-        yield Door(
+        yield EntryPoint(
             f"array float64, contributors above 2**53 in {name}",
             by_contributors(lambda rows, keys=keys: keys(groups_of(rows)), BIG_CLASSES),
             ("row", "group"),
             rows="big",
             holds=lambda row: _whole_key(row.group),
         )
-    yield Door(
+    yield EntryPoint(
         "pandas, contributors above 2**53",
         of_frames(object_frame, True, objects, BIG_CLASSES),
         ("row", "group", "label"),
         rows="big",
     )
-    yield Door(
+    yield EntryPoint(
         "pyarrow, contributors above 2**53",
         of_frames(lambda rows: arrow_table(rows, TABLE), True, arrow_keys, BIG_CLASSES),
         ("row", "group", "label"),
@@ -313,8 +313,12 @@ def _doors() -> Iterator[Door]:
         ("inferred", {}, ("entries: beyond", "entries: only beyond", "line: svmlight: beyond")),
         ("declared", {"n_features": N_FEATURES}, ()),
     ):
-        yield Door(f".svm, {how}", of_files(write_svm, said, STUMP), lines, holds=_word, alone=False, chosen=chosen)
-    yield Door(".svm, command", of_commands(write_svm, {"n_features": N_FEATURES}), lines, holds=_word, alone=False)
+        yield EntryPoint(
+            f".svm, {how}", of_files(write_svm, said, STUMP), lines, holds=_word, alone=False, chosen=chosen
+        )
+    yield EntryPoint(
+        ".svm, command", of_commands(write_svm, {"n_features": N_FEATURES}), lines, holds=_word, alone=False
+    )
     pictures = ("row", "picture", "label")
     for how, make in (
         ("inferred", of_files(write_folder, {}, IMAGE_LEARNER)),
@@ -326,7 +330,9 @@ def _doors() -> Iterator[Door]:
         ("command", of_commands(write_folder, {"image_size": (4, 4), "colour": False})),
     ):
         chosen = ("picture: another size", "picture: one pixel") if how == "inferred" else ()
-        yield Door(f"image folder, {how}", make, pictures, rows="images", holds=folder_name, alone=False, chosen=chosen)
+        yield EntryPoint(
+            f"image folder, {how}", make, pictures, rows="images", holds=folder_name, alone=False, chosen=chosen
+        )
 
 
 def _filled(rows: tuple[Row, ...]) -> np.ndarray:
@@ -388,4 +394,4 @@ def _word(row: Row) -> bool:
     return str(row.label).split() == [str(row.label)] and not surrogate(str(row.label))
 
 
-DOORS = {door.name: door for door in _doors()}
+ENTRY_POINTS = {entry.name: entry for entry in _entry_points()}
