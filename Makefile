@@ -40,7 +40,7 @@ check: $(VENV)/.dev  ## style (ruff) and types (mypy)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(VENV)/.dev  ## put the code into the house style
+format: $(VENV)/.dev  ## put the code into this project's style
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 

@@ -51,7 +51,8 @@ def main() -> None:
     print(
         f"{len(cases)} cases ({', '.join(f'{count} {act}' for act, count in sorted(acts.items()))}; "
         f"{sum(case.train for case in cases)} really trained), "
-        f"{len({case.entry.name for case in cases})} entry points, {len({case.odd for case in cases})} odd rows: {len(failures)} failures"
+        f"{len({case.entry.name for case in cases})} entry points, {len({case.odd for case in cases})} odd rows: "
+        f"{len(failures)} failures"
     )
     if failures:
         raise SystemExit(1)
