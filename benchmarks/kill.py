@@ -339,10 +339,10 @@ def update_run(place: Path) -> Start:
                 copied.parent.mkdir(parents=True, exist_ok=True)
                 if source.is_file():
                     shutil.copyfile(source, copied)
-        from poisonproof.cli.update import command
+        from poisonproof.cli.run import update
 
         with Path(os.devnull).open("w") as sink, redirect_stdout(sink), redirect_stderr(sink):
-            command(folder, remove="3,17", n_jobs=1)
+            update(folder, remove="3,17", n_jobs=1)
 
     return start
 

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from poisonproof.planning.compare import Comparison, compare
     from poisonproof.planning.plan import Plan, plan
     from poisonproof.premises import Premise, PremiseWarning
-    from poisonproof.runs.outcome import Outcome
-    from poisonproof.runs.run import run
+    from poisonproof.runs.run import Outcome, run
     from poisonproof.stochastic.certificate import StochasticCertificate
     from poisonproof.stochastic.classifiers import (
         CertifiedBaggingClassifier,
@@ -61,7 +60,7 @@ HOMES = {  # of public names; after a colon the name that it has at home
     "InfiniteAggregationClassifier": "stochastic.classifiers",
     "KernelRidgeClassifier": "learners.kernel_ridge",
     "MissingExtraError": "errors",
-    "Outcome": "runs.outcome",
+    "Outcome": "runs.run",
     "Plan": "planning.plan",
     "PoisonproofError": "errors",
     "Premise": "premises",

@@ -7,7 +7,7 @@ from collections import defaultdict
 import pytest
 
 from command_line import COMMANDS
-from poisonproof.cli import options, reading
+from poisonproof.cli import options
 from poisonproof.data.options import ReadOptions
 from poisonproof.errors import PoisonproofError
 
@@ -79,7 +79,7 @@ def test_data_is_an_argument_and_its_folder_may_come_from_the_environment():
 @pytest.mark.parametrize("name", ["run", "plan", "compare"])
 def test_every_command_that_reads_files_takes_all_options_about_them(name):
     about_files = {parameter.name for parameter in COMMANDS[name].params}
-    assert set(inspect.signature(reading.read_options).parameters) <= about_files
+    assert set(inspect.signature(options.read_options).parameters) <= about_files
 
 
 def test_a_run_keeps_how_its_files_were_read_and_nothing_is_lost():
@@ -87,8 +87,8 @@ def test_a_run_keeps_how_its_files_were_read_and_nothing_is_lost():
     again = ReadOptions.from_dict(record)
     assert again.as_dict() == record
     assert {name for name, value in vars(again).items() if value is None} == set()
-    assert reading.words_of(again)[-7:] == ["--image-size", "8x9", "--grey", "--n-features", "12", "--max-size", "2.5"]
-    assert (ReadOptions().as_dict(), reading.words_of(ReadOptions())) == ({}, [])
+    assert options.words_of(again)[-7:] == ["--image-size", "8x9", "--grey", "--n-features", "12", "--max-size", "2.5"]
+    assert (ReadOptions().as_dict(), options.words_of(ReadOptions())) == ({}, [])
     with pytest.raises(PoisonproofError) as refused:
         ReadOptions.from_dict({"pickle": "x"})
     assert refused.value.code == "options.unknown"

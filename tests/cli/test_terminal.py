@@ -29,7 +29,7 @@ from poisonproof import (
     Votes,
     certify,
 )
-from poisonproof.cli import completion, output
+from poisonproof.cli import options, output
 from poisonproof.cli.main import app
 from poisonproof.cli.output import progress_bar
 from poisonproof.display import as_cell, in_latex, in_markdown, shown, shown_lines, templates
@@ -305,7 +305,7 @@ def test_only_one_module_of_the_command_line_prints():
 def test_a_shell_is_offered_no_file_that_it_would_obey(tmp_path):
     for name in ("good.csv", f"{NAME[:40]}.csv"):
         (tmp_path / name).write_text("")
-    assert completion.of_data(f"{tmp_path}/") == [f"{tmp_path}/good.csv"]
+    assert options.complete_data(f"{tmp_path}/") == [f"{tmp_path}/good.csv"]
 
 
 def test_tables_and_bars_take_cells_for_text(capsys):

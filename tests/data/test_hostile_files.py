@@ -15,7 +15,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import poisonproof
 from poisonproof import Dataset, FiniteAggregationClassifier, Spread, Votes
-from poisonproof.cli.split import _arrays as read_for_split
+from poisonproof.cli.certify import _arrays as read_for_split
 from poisonproof.runs.manifest import RunSettings
 from poisonproof.runs.report import write_report
 from poisonproof.runs.run import run

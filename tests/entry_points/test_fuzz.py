@@ -20,7 +20,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from poisonproof import Certificate, Dataset, FiniteAggregationClassifier, Spread, Votes
 from poisonproof.cli.certify import _array as read_npy
-from poisonproof.cli.split import _arrays as read_for_split
+from poisonproof.cli.certify import _arrays as read_for_split
 from poisonproof.runs.folder import damage, open_folder
 from poisonproof.runs.manifest import Manifest, RunSettings
 from poisonproof.runs.run import run

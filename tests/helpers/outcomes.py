@@ -11,7 +11,7 @@ from poisonproof import (
 from poisonproof.premises import Premise
 from poisonproof.runs.election import threat_model
 from poisonproof.runs.manifest import Identity, Manifest
-from poisonproof.runs.outcome import Outcome
+from poisonproof.runs.run import Outcome
 
 
 def outcome(folder, X, y, classes, *, votes=None, name="made up", split="content", undefended=0.9, k=10, d=2, **more):

@@ -21,7 +21,7 @@ from typer.main import get_command_from_info
 from typer.models import CommandInfo
 
 from poisonproof import __version__, registry
-from poisonproof.cli import output
+from poisonproof.cli import options, output
 from poisonproof.errors import PoisonproofError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -45,12 +45,20 @@ REMOVED = {  # commands that there were, and where their work is done now
 def load(name: str) -> TyperCommand:
     """A command with its options; its module is imported here."""
     function = registry.find("commands", name)
-    examples = import_module(function.__module__).EXAMPLES
-    epilog = examples if isinstance(examples, str) else examples[name]  # of one command, or of several in one file
-    info = CommandInfo(name=name, callback=function, epilog=epilog)
+    epilog = import_module(function.__module__).EXAMPLES[name]
+    info = CommandInfo(name=name, cls=Loaded, callback=function, epilog=epilog)
     command = get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
     assert isinstance(command, TyperCommand)
     return command
+
+
+class Loaded(TyperCommand):
+    """A command with its options, which its body may ask which of them were typed."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it."""
+        options.running.set(ctx)
+        return super().invoke(ctx)
 
 
 class OneSentence(TyperGroup):

@@ -1,4 +1,6 @@
-"""Options that several commands share: one name and one meaning each."""
+"""Options that several commands share: one name and one meaning each; what the shell may complete after them; and the
+data that they open.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +14,121 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poisonproof.cli import completion
+from poisonproof import registry
+from poisonproof.cli import output
 from poisonproof.errors import PoisonproofError
 
 if TYPE_CHECKING:
     from poisonproof import Spread
+    from poisonproof.data.dataset import Dataset
+    from poisonproof.data.options import ReadOptions
+
+OWN = "Your own data"
+MOST_CLASSES = 65_535
+ABOUT_CLASSES = (
+    "The labels that may occur, `a,b,c`, or their number N if they are 0 … N - 1. Otherwise they are read off the "
+    "data, which is a premise."
+)
+FORMS = "paper:K,D, random:K,D,SEED, dpa:K, plane:Q,BLOCKS, quartic:P,BLOCKS or difference:V,BLOCKS,R1,R2,…"
+SPLITS = ("content", "pixel-sum")
+SPREADS = ("paper:", "random:", "dpa:", "plane:", "quartic:", "difference:")
 
 
-def classes_option(panel: str | None = None) -> Any:
-    """`--classes`, which means the same everywhere."""
-    return typer.Option(
-        "--classes",
-        help="The labels that may occur, `a,b,c`, or their number N if they are 0 … N - 1. Otherwise they are read off "
-        "the data, which is a premise.",
-        rich_help_panel=panel,
-    )
+# What the shell may complete: the values that the command would accept, read where they are defined, by the tab key
+
+
+def complete_data(incomplete: str) -> list[str]:
+    """Data sets by name, folders, and files that may be a user's own data."""
+    return [*_starting(incomplete, registry.names("datasets")), *_files(incomplete, tuple(registry.names("readers")))]
+
+
+def complete_learners(incomplete: str) -> list[str]:
+    """Learners by name."""
+    return _starting(incomplete, registry.names("learners"))
+
+
+def complete_encoders(incomplete: str) -> list[str]:
+    """Encoders by name, and files that may be one."""
+    names = registry.names("encoders")
+    named = [name for name in names if not name.startswith(".")]
+    return [*_starting(incomplete, named), *_files(incomplete, tuple(set(names) - set(named)))]
+
+
+def complete_methods(incomplete: str) -> list[str]:
+    """Certificates by name."""
+    from typing import get_args
+
+    from poisonproof.core.certify import Method
+
+    return _starting(incomplete, get_args(Method))
+
+
+def complete_rows(incomplete: str) -> list[str]:
+    """Rows of a comparison, with commas between."""
+    from poisonproof.planning.compare import METHODS
+
+    return _listed(incomplete, METHODS)
+
+
+def complete_attacks(incomplete: str) -> list[str]:
+    """Kinds of attacks, with commas between."""
+    from poisonproof.auditing.attacks import ATTACKS
+
+    return _listed(incomplete, ATTACKS)
+
+
+def complete_splits(incomplete: str) -> list[str]:
+    """Splits that need no contributors."""
+    return _starting(incomplete, SPLITS)
+
+
+def complete_spreads(incomplete: str) -> list[str]:
+    """Spreads by kind, and files that may hold one."""
+    return [*_starting(incomplete, SPREADS), *_files(incomplete, (".npz",))]
+
+
+def one_of(*names: str) -> Callable[[str], list[str]]:
+    """One of these."""
+
+    def complete(incomplete: str) -> list[str]:
+        return _starting(incomplete, names)
+
+    return complete
+
+
+def _starting(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _listed(incomplete: str, names: Iterable[str]) -> list[str]:
+    before, comma, last = incomplete.rpartition(",")
+    return [before + comma + name for name in _starting(last, names) if name not in before.split(",")]
+
+
+def _files(incomplete: str, suffixes: tuple[str, ...]) -> list[str]:
+    """Files with these endings, and folders, that begin with what was typed."""
+    head = incomplete[: incomplete.rfind("/") + 1]
+    start = incomplete[len(head) :]
+    try:
+        items = sorted(Path(head).iterdir())
+    except OSError:
+        return []
+    return [
+        f"{head}{item.name}{'/' if item.is_dir() else ''}"
+        for item in items
+        if item.name.startswith(start)
+        and item.name.isprintable()  # a shell would print the rest as it stands
+        and (start or not item.name.startswith("."))
+        and (item.is_dir() or item.name.lower().endswith(suffixes))
+    ]
+
+
+# Options
 
 
 def data_argument(help: str) -> Any:
     """DATA, by name or a file or folder of the user's own."""
-    return typer.Argument(metavar="DATA", autocompletion=completion.of_data, help=help)
+    return typer.Argument(metavar="DATA", autocompletion=complete_data, help=help)
 
 
 Data = Annotated[
@@ -45,7 +142,7 @@ Learner = Annotated[
     str | None,
     typer.Option(
         "--learner",
-        autocompletion=completion.of_learners,
+        autocompletion=complete_learners,
         help="`auto` (for tables and texts: each base classifier chooses in its own subset), `table`, `boosting`, "
         "`forest`, `text`, `bayes`, `ridge`; for grey images `glyphs`; or your own, `MODULE:OBJECT`, imported "
         "from this folder: a scikit-learn classifier, or what makes one.",
@@ -55,7 +152,7 @@ AttackSizes = Annotated[
     str | None,
     typer.Option("--attack-size", help="Attack sizes (poisons), with commas between: `1,2,5`."),
 ]
-Classes = Annotated[str | None, classes_option()]
+Classes = Annotated[str | None, typer.Option("--classes", help=ABOUT_CLASSES)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of words and tables.")]
 K = Annotated[int, typer.Option("--k", help="Inverse sensitivity: a sample reaches 1/k of the base classifiers.")]
 D = Annotated[int, typer.Option("--d", help="Spread degree: how many base classifiers a sample reaches.")]
@@ -67,20 +164,18 @@ SpreadName = Annotated[
     str | None,
     typer.Option(
         "--spread",
-        autocompletion=completion.of_spreads,
+        autocompletion=complete_spreads,
         help="FILE (of a spread, or what `split` wrote), `paper:K,D`, `random:K,D[,SEED]`, `dpa:K` (d = 1), or "
         "designed for the tight certificate: "
         "`plane:Q,BLOCKS`, `quartic:P,BLOCKS`, `difference:V,BLOCKS,R1,R2,…` (`Spread.suggest(K, D)` in Python).",
     ),
 ]
-SplitName = Annotated[
-    str, typer.Option("--split", autocompletion=completion.of_splits, help="`content` or `pixel-sum`.")
-]
+SplitName = Annotated[str, typer.Option("--split", autocompletion=complete_splits, help="`content` or `pixel-sum`.")]
 Encoder = Annotated[
     str | None,
     typer.Option(
         "--encoder",
-        autocompletion=completion.of_encoders,
+        autocompletion=complete_encoders,
         help="A fixed map in front of the learner, a premise of every radius: `efficientnet-lite0` (also 1 and 2; "
         "`@160` sets the pixels), `wordllama`, FILE.onnx with FILE.json beside it, embeddings.npz, your own "
         "`MODULE:OBJECT`, or `none`.",
@@ -106,59 +201,6 @@ EncoderAgain = Annotated[
         "embeddings.npz.",
     ),
 ]
-CONTEXT = "context"
-MOST_CLASSES = 65_535
-FORMS = "paper:K,D, random:K,D,SEED, dpa:K, plane:Q,BLOCKS, quartic:P,BLOCKS or difference:V,BLOCKS,R1,R2,…"
-
-
-_running: ContextVar[typer.Context | None] = ContextVar("running", default=None)
-
-
-def typed(name: str) -> bool:
-    """Whether an option of the command that is running was typed, even if it says what it says by itself."""
-    context = _running.get()
-    source = None if context is None else context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def taking(name: str, make: Callable[..., Any], only: Sequence[str] = ()) -> Callable[..., Callable[..., None]]:
-    """A decorator: instead of the parameter of this name, a command has the options that ``make`` takes.
-
-    The command is given the record that ``make`` makes of them; ``only`` these of its options if they are named.
-    """
-    fields = [_with_type(parameter, make) for at, parameter in _taken(make) if not only or at in only]
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        parameters: list[inspect.Parameter] = []
-        for at, parameter in _taken(command):
-            parameters += fields if at == name else [_with_type(parameter, command)]
-        passed_on = any(parameter.name == CONTEXT for parameter in parameters)
-        if not passed_on:
-            parameters.append(inspect.Parameter(CONTEXT, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
-
-        @functools.wraps(command)
-        def wrapped(**given: Any) -> None:
-            _running.set(given[CONTEXT] if passed_on else given.pop(CONTEXT))
-            record = make(**{field.name: given.pop(field.name) for field in fields})
-            command(**given, **{name: record})
-
-        wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return wrapped
-
-    return decorate
-
-
-def _taken(command: Callable[..., Any]) -> Iterable[tuple[str, inspect.Parameter]]:
-    return inspect.signature(command).parameters.items()
-
-
-def _with_type(parameter: inspect.Parameter, owner: Callable[..., Any]) -> inspect.Parameter:
-    """The parameter with its type instead of the text of it; a record's own, which stands for options, is no type."""
-    hint, kind = parameter.annotation, inspect.Parameter.KEYWORD_ONLY
-    if isinstance(hint, str) and not hint.endswith("Options"):
-        hint = eval(hint, vars(sys.modules[owner.__module__]))
-    return parameter.replace(annotation=hint, kind=kind)
 
 
 def named_classes(text: str) -> list[str]:
@@ -168,6 +210,17 @@ def named_classes(text: str) -> list[str]:
     if int(text) > MOST_CLASSES:
         raise PoisonproofError(f"--classes may be {MOST_CLASSES} at the most. Got {text}.")
     return [str(label) for label in range(int(text))]
+
+
+def named_class(text: str, classes: Any) -> Any:
+    """The class that a word of the command line names; one sentence if there is none."""
+    from poisonproof.samples.labels import label_cells, places_of
+
+    code = int(places_of(label_cells([text]), label_cells(classes.tolist()))[0])
+    if code < 0:
+        known = ", ".join(str(label) for label in classes.tolist()[:10]) + (", …" if len(classes) > 10 else "")
+        raise PoisonproofError(f"--target '{text}' must name one of the {len(classes)} classes ({known}).")
+    return classes.tolist()[code]
 
 
 def whole_numbers(option: str, text: str) -> list[int]:
@@ -209,3 +262,172 @@ def parse_spread(text: str) -> Spread:
     if not Path(text).exists():
         raise PoisonproofError(f"'{text}' is neither a file nor a spread: give {FORMS}.")
     return Spread.load(text)
+
+
+# Options that become one record
+
+
+running: ContextVar[typer.Context | None] = ContextVar("running", default=None)
+"""The context of the command that is running."""
+
+
+def typed(name: str) -> bool:
+    """Whether an option of the command that is running was typed, even if it says what it says by itself."""
+    context = running.get()
+    source = None if context is None else context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def taking(name: str, make: Callable[..., Any], only: Sequence[str] = ()) -> Callable[..., Callable[..., None]]:
+    """A decorator: instead of the parameter of this name, a command has the options that ``make`` takes.
+
+    The command is given the record that ``make`` makes of them; ``only`` these of its options if they are named.
+    """
+    fields = [_with_type(parameter, make) for at, parameter in _taken(make) if not only or at in only]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        parameters: list[inspect.Parameter] = []
+        for at, parameter in _taken(command):
+            parameters += fields if at == name else [_with_type(parameter, command)]
+
+        @functools.wraps(command)
+        def wrapped(**given: Any) -> None:
+            record = make(**{field.name: given.pop(field.name) for field in fields})
+            command(**given, **{name: record})
+
+        wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return wrapped
+
+    return decorate
+
+
+def _taken(command: Callable[..., Any]) -> Iterable[tuple[str, inspect.Parameter]]:
+    return inspect.signature(command).parameters.items()
+
+
+def _with_type(parameter: inspect.Parameter, owner: Callable[..., Any]) -> inspect.Parameter:
+    """The parameter with its type instead of the text of it; a record's own, which stands for options, is no type."""
+    hint, kind = parameter.annotation, inspect.Parameter.KEYWORD_ONLY
+    if isinstance(hint, str) and not hint.endswith("Options"):
+        hint = eval(hint, vars(sys.modules[owner.__module__]))
+    return parameter.replace(annotation=hint, kind=kind)
+
+
+# A user's own files
+
+
+def own(name: str, help: str) -> Any:
+    """An option about the user's own data."""
+    return typer.Option(name, help=help, rich_help_panel=OWN)
+
+
+def read_options(
+    *,
+    label: Annotated[str | None, own("--label", "Column of a table that holds the labels.")] = None,
+    test: Annotated[Path | None, own("--test", "File or folder with the test samples.")] = None,
+    held_out: Annotated[
+        float | None,
+        own("--held-out", "Otherwise the share of samples to test on, by a hash of their content."),
+    ] = None,
+    schema: Annotated[
+        Path | None, own("--schema", "How to read the files: a run's schema.json, perhaps edited.")
+    ] = None,
+    group_column: Annotated[
+        str | None, own("--group-column", "Column of contributors' ids; the radius then counts contributors.")
+    ] = None,
+    classes: Annotated[str | None, own("--classes", ABOUT_CLASSES)] = None,
+    delimiter: Annotated[
+        str | None, own("--delimiter", "What separates the cells of CSV; `,` unless you say otherwise.")
+    ] = None,
+    lines: Annotated[
+        bool,
+        own(
+            "--lines",
+            "CSV: every line is a row, whatever quotes it holds. For files to which others append raw lines.",
+        ),
+    ] = False,
+    image_size: Annotated[str | None, own("--image-size", "`WIDTHxHEIGHT` to resize images to.")] = None,
+    colour: Annotated[
+        bool | None, own("--colour/--grey", "What images are read as; otherwise as most of them are.")
+    ] = None,
+    n_features: Annotated[int | None, own("--n-features", "Number of features of svmlight rows.")] = None,
+    max_size: Annotated[
+        float | None,
+        own("--max-size", "How many GB may be read, after expansion; 4 unless you say otherwise."),
+    ] = None,
+) -> ReadOptions:
+    """How the files are to be read, as the command line says it."""
+    from poisonproof.data.options import ReadOptions
+
+    if max_size is not None and not max_size > 0:
+        raise PoisonproofError(f"--max-size must be above 0. Got {max_size}.")
+    if held_out is not None and not 0 < held_out < 1:
+        raise PoisonproofError(f"--held-out must lie between 0 and 1. Got {held_out}.", code="data.held-out")
+    return ReadOptions(
+        label=label,
+        group_column=group_column,
+        test=test,
+        held_out=held_out,
+        schema=schema,
+        classes=None if classes is None else named_classes(classes),
+        delimiter=delimiter,
+        lines=lines,
+        image_size=None if image_size is None else _size(image_size),
+        colour=colour,
+        n_features=n_features,
+        most_bytes=None if max_size is None else int(max_size * 1e9),
+    )
+
+
+def words_of(read: ReadOptions) -> list[str]:
+    """What to type to the same effect."""
+    words: list[str] = []
+    for name, value in read.as_dict().items():
+        if name == "colour":
+            words.append("--colour" if value else "--grey")
+        elif name == "lines":
+            words.append("--lines")
+        elif name == "most_bytes":
+            words += ["--max-size", f"{value / 1e9:g}"]
+        else:
+            text = (
+                "x".join(map(str, value)) if name == "image_size" else ",".join(value) if name == "classes" else value
+            )
+            words += [f"--{name.replace('_', '-')}", str(text)]
+    return words
+
+
+def _size(text: str) -> tuple[int, int]:
+    width, _, height = text.lower().partition("x")
+    if not (width.isdigit() and height.isdigit() and int(width) and int(height)):
+        raise PoisonproofError(f"'{text}' is not a size of images: give WIDTHxHEIGHT, such as 32x32.")
+    return int(width), int(height)
+
+
+def check_data(name: str, read: ReadOptions) -> None:
+    """Refuse a name that is no data, and columns that are not there, before anything heavy is imported."""
+    from poisonproof.data import probe
+
+    probe.check(name, read)
+
+
+def check_run(run: Path) -> None:
+    """Refuse a folder that holds no run, before anything heavy is imported."""
+    if not (run / "manifest.json").exists():
+        raise PoisonproofError(
+            f"{run} holds no run; make one with `poisonproof run DATA --out {run}`.", code="run.missing"
+        )
+
+
+def open_data(name: str, data_dir: Path | None, read: ReadOptions) -> Dataset:
+    """A data set by its name, or from the user's own files; what was left out of them is noted."""
+    if name not in registry.names("datasets"):
+        check_data(name, read)
+    from poisonproof.runs import recipe
+
+    with output.progress_bar(f"reading {Path(name).name}"):
+        dataset = recipe.open_data(name, read, data_dir)
+    for note in dataset.notes:
+        output.note(note)
+    return dataset

@@ -1,15 +1,15 @@
-"""poisonproof predict: a saved run answers for new data, each answer with its radius."""
+"""poisonproof predict and serve: a saved run answers for new data, each answer with its radius; files, or HTTP."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from poisonproof.cli import options, output, reading
-from poisonproof.cli.certify import named_class
+from poisonproof.cli import options, output
 from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
 
@@ -21,15 +21,18 @@ if TYPE_CHECKING:
     from poisonproof.runs.answers import AnswerSummary, Question, SavedRun
     from poisonproof.runs.recipe import UserCode
 
-EXAMPLES = (
-    "Example: `poisonproof predict runs/my.csv-k20-d1 new.csv --out answers.csv`; "
-    "`poisonproof predict runs/my.csv-k20-d1 new.csv --attack-size 3 | less`"
-)
+EXAMPLES = {
+    "predict": "Example: `poisonproof predict runs/my.csv-k20-d1 new.csv --out answers.csv`; "
+    "`poisonproof predict runs/my.csv-k20-d1 new.csv --attack-size 3 | less`",
+    "serve": "Example: `poisonproof serve runs/digits`, then "
+    "`curl -s localhost:8000/predict -H 'content-type: application/json' -d @rows.json`",
+}
+HOST, PORT = "127.0.0.1", 8000
 SAMPLE = "sample"
 
 
-@options.taking("read", reading.read_options, only=("max_size",))
-def command(
+@options.taking("read", options.read_options, only=("max_size",))
+def predict(
     run: Annotated[Path, typer.Argument(help="Directory of a complete run that saved its base classifiers.")],
     data: Annotated[Path, typer.Argument(help="New samples, of the kind that the run was trained on.")],
     out: Annotated[
@@ -82,7 +85,7 @@ def command(
     more. Without `--out` the answers go to stdout (as JSON lines with `--json`), and the summary to stderr. If the file
     has the label column, the summary says what is right, beside what a constant answer would get.
     """
-    reading.check_run(run)
+    options.check_run(run)
     from poisonproof.runs.answers import AnswerSummary, Question
     from poisonproof.runs.recipe import UserCode
     from poisonproof.system.files import write_whole
@@ -95,7 +98,7 @@ def command(
     if votes:
         keep_votes(opened, data, out, json)
         return
-    target_class = None if target is None else named_class(target, opened.saved.model.classes_)
+    target_class = None if target is None else options.named_class(target, opened.saved.model.classes_)
     question = Question(target_class, attack_size, min_radius)
     summary = AnswerSummary(question, opened.saved.unit)
     as_json = out.suffix == ".jsonl" if out is not None else json
@@ -290,3 +293,50 @@ def _summarise(summary: AnswerSummary, saved: SavedRun, data: Path, out: Path | 
     else:
         rows = [[name.replace("_", " "), str(value)] for name, value in record.items()]
         output.print_table(f"{data.name} → {out.name}", ["of the answers", ""], rows, left=1)
+
+
+def serve(
+    run: Annotated[Path, typer.Argument(help="Directory of a complete run that kept its base classifiers.")],
+    host: Annotated[
+        str, typer.Option("--host", help="Where to listen; other machines can ask only if you say so.")
+    ] = HOST,
+    port: Annotated[int, typer.Option("--port", min=0, help="Port to listen on; 0 lets the system choose.")] = PORT,
+    max_body: Annotated[float, typer.Option("--max-body", help="Megabytes of the body of one request.")] = 4.0,
+    max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="Rows of one request.")] = 4096,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds for the body of a request to arrive.")] = 10.0,
+    learner: options.LearnerAgain = None,
+    encoder: options.EncoderAgain = None,
+    json: options.Json = False,
+) -> None:
+    """Serve prediction, radius and runner-up over HTTP: `POST /predict` with JSON rows, CSV or images.
+
+    Answers are those of `poisonproof predict`, to the bit. `/schema` says how rows are read,
+    `/premises` what every radius takes as given, `/health` and `/metrics` are for machines. Ctrl-C or SIGTERM ends it
+    when what is being answered has been answered. There is no encryption and no password: for others than this machine
+    put a proxy before it that has them.
+    """
+    options.check_run(run)
+    from poisonproof.runs.answers import SavedRun
+    from poisonproof.runs.recipe import UserCode
+    from poisonproof.serving import app
+
+    for name, number in (("--max-body", max_body), ("--timeout", timeout)):
+        if not number > 0:
+            raise PoisonproofError(f"{name} must be above 0. Got {number}.")
+    output.warnings_as_notes()
+    settings = app.ServeSettings(host, port, int(max_body * 1e6), max_rows, timeout)
+    with progress_bar("opening"):
+        kept = SavedRun.open(run, types_vouched_for(run, UserCode(learner, encoder)))
+    if not settings.is_loopback:
+        output.note(
+            f"WARNING: other machines can ask this server on {host}, without encryption and without a password; put a "
+            "proxy before it that has them, or leave --host out"
+        )
+
+    def ready(address: str) -> None:
+        if json:
+            output.print_json({"address": address, "run": str(run), "pid": os.getpid()})
+        else:
+            output.print_line(f"{address} answers for {run}; {address}/schema says how rows are read.")
+
+    app.serve(kept, settings, ready)

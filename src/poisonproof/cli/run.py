@@ -1,4 +1,4 @@
-"""poisonproof run: from a data set to a certificate and a report."""
+"""poisonproof run and update: from a data set to a certificate and a report, and again when the data change."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from poisonproof import registry
-from poisonproof.cli import following, options, output, reading
-from poisonproof.cli.following import Followed
+from poisonproof.cli import options, output
 from poisonproof.cli.output import progress_bar
 from poisonproof.errors import PoisonproofError
 
@@ -19,15 +18,21 @@ if TYPE_CHECKING:
     from poisonproof.core.certificate import Certificate
     from poisonproof.data.dataset import Dataset
     from poisonproof.data.options import ReadOptions
-    from poisonproof.runs.outcome import Outcome
-    from poisonproof.runs.recipe import Recipe
+    from poisonproof.planning.plan import Plan
+    from poisonproof.runs.recipe import Recipe, Reopened
+    from poisonproof.runs.run import Outcome
 
-EXAMPLES = (
-    "Example: `poisonproof run digits --k 50 --d 16 --out runs/digits`; `poisonproof run my.csv --label class --k 20`; "
-    "`poisonproof run mnist.npz --learner glyphs --k 1200 --d 16`; `poisonproof run my.csv --label class "
-    "--method neighbours --n-neighbors 200`"
-)
-
+EXAMPLES = {
+    "run": "Example: `poisonproof run digits --k 50 --d 16 --out runs/digits`; `poisonproof run my.csv --label class "
+    "--k 20`; `poisonproof run mnist.npz --learner glyphs --k 1200 --d 16`; `poisonproof run my.csv --label class "
+    "--method neighbours --n-neighbors 200`",
+    "update": "Example: `poisonproof update runs/digits --remove 3,17`; `poisonproof update runs/my.csv-k20-d1 my.csv`",
+}
+ENSEMBLE, AUTO = "ensemble", "auto"
+SAID_BY_PLAN = ("k", "d", "spread", "learner")
+UNDEFENDED = ("undefended_accuracy", "strong_undefended_accuracy", "strong_undefended", "no_undefended")
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+LONGEST_NAME = 255  # of a file, as most systems have it; a longer text is row numbers
 DEFAULT_K = 20
 OF_BASE_CLASSIFIERS = ("k", "d", "spread", "split", "max_memory", "plan", "learner")
 
@@ -54,7 +59,10 @@ class EnsembleOptions:
             "partitions on disk, in OUT/partitions, and base classifiers read their own.",
         ),
     ] = None
-    plan: following.PlanFile = None
+    plan: Annotated[
+        Path | None,
+        typer.Option("--plan", help="Follow what `poisonproof plan` wrote: who votes and how; compare afterwards."),
+    ] = None
 
     def refuse_for(self, what: str) -> None:
         """Refuse options that are about base classifiers, where there are none."""
@@ -73,8 +81,8 @@ class EnsembleOptions:
 
 @options.taking("ensemble", EnsembleOptions)
 @options.taking("voters", registry.find("options", "voters"))
-@options.taking("read", reading.read_options)
-def command(
+@options.taking("read", options.read_options)
+def run(
     ensemble: EnsembleOptions,
     voters: VoterOptions,
     votes_only: Annotated[
@@ -116,11 +124,11 @@ def command(
     boosting for tables, tf-idf with n-grams for texts, the encoder head or the preset for images): the price of the
     proof. If a constant answer would do as well, that is said first.
     """
-    reading.check(ensemble.data, read)
+    options.check_data(ensemble.data, read)
     with progress_bar("starting"):  # what is imported takes seconds
+        from poisonproof.runs import run as runs
         from poisonproof.runs.manifest import RunSettings
         from poisonproof.runs.report import write_report
-        from poisonproof.runs.run import run
         from poisonproof.system.progress import watched
 
     if attack_size is not None and attack_size < 0:
@@ -136,7 +144,7 @@ def command(
         votes_only, rankings, undefended, resume, recipe=recipe.as_dict(), max_memory=made.max_memory
     )
     with progress_bar() as progress, watched(progress):
-        outcome = run(recipe.following(made.dataset), made.model, made.folder, settings)
+        outcome = runs.run(recipe.following(made.dataset), made.model, made.folder, settings)
     report = write_report(outcome)
     show(outcome, report, json)
 
@@ -176,7 +184,7 @@ def prepare(
         source = None if engine_of(estimator).pooled else source  # a pooled learner bounds its own memory
     if source is None:
         opened = None if followed is None else followed.samples
-        samples = opened or reading.open_data(ensemble.data, ensemble.data_dir, read)
+        samples = opened or options.open_data(ensemble.data, ensemble.data_dir, read)
         encoder = encoder_for(samples.schema, ensemble.encoder, ensemble.learner)
         samples, estimator = with_learner(samples, ensemble.learner, encoder)
     recipe = Recipe(
@@ -224,7 +232,7 @@ def prepare_samples(
     output.warnings_as_notes()
     ensemble.refuse_for(f"--method {voters.method}")
     opened = None if followed is None else followed.samples
-    samples = opened or reading.open_data(ensemble.data, ensemble.data_dir, read)
+    samples = opened or options.open_data(ensemble.data, ensemble.data_dir, read)
     if followed is not None:
         followed.check(samples)
     model = voters.classifier(samples, ensemble.learner, ensemble.n_jobs, ensemble.encoder)
@@ -299,3 +307,222 @@ def _in_words(certificate: Certificate) -> str:
     if spread is None:
         return certificate.voters
     return f"{spread.n_subsets} base classifiers (k = {spread.k:g}, d = {spread.d})"
+
+
+# A run that follows a plan
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What a run takes from a plan: the options as if its choice had been typed, and what the manifest keeps of it.
+
+    ``plan`` is None where an interrupted run goes on with the choice that it had; ``samples`` are the data, if they
+    were read for the pilot.
+    """
+
+    ensemble: EnsembleOptions
+    voters: VoterOptions
+    record: dict[str, Any]
+    plan: Plan | None = None
+    samples: Dataset | None = None
+
+    @classmethod
+    def of(
+        cls, ensemble: EnsembleOptions, voters: VoterOptions, read: ReadOptions, attack_size: int | None
+    ) -> Followed | None:
+        """The plan that the options ask for; None if they say themselves who votes and how."""
+        if ensemble.plan is not None:
+            return cls._from_file(ensemble.plan, ensemble, voters)
+        methods = {AUTO: None, ENSEMBLE: (ENSEMBLE,)}
+        own = [name for name in ensemble.given_of_base_classifiers if name != "learner"]
+        if voters.method == AUTO:
+            ensemble.refuse_for("--method auto")
+        elif voters.method not in (None, ENSEMBLE) or not attack_size or {"k", "spread"} & {*own}:
+            return None
+        if not attack_size:
+            raise PoisonproofError("--method auto needs --attack-size: how many poisons predictions should withstand.")
+        if "max_memory" in own:
+            raise PoisonproofError("With --max-memory no pilot is made; say --k, or give a --plan of the same data.")
+        return cls._by_pilot(ensemble, voters, read, attack_size, methods.get(voters.method or AUTO))
+
+    @classmethod
+    def _from_file(cls, path: Path, ensemble: EnsembleOptions, voters: VoterOptions) -> Followed:
+        from poisonproof.planning.plan import Plan
+
+        plan = Plan.load(path)
+        twice = [name for name in SAID_BY_PLAN if name in ensemble.given_of_base_classifiers]
+        twice += ["method"] * (voters.method is not None)
+        if twice:
+            raise PoisonproofError(f"--plan says what --{twice[0]} is; leave one of them out.")
+        ensemble = replace(ensemble, learner=plan.learner_name)
+        return cls(*_as_typed(ensemble, voters, plan.followed()), plan.followed(), plan)
+
+    @classmethod
+    def _by_pilot(
+        cls,
+        ensemble: EnsembleOptions,
+        voters: VoterOptions,
+        read: ReadOptions,
+        attack_size: int,
+        methods: tuple[str, ...] | None,
+    ) -> Followed:
+        from poisonproof.planning.plan import METHODS, plan
+        from poisonproof.runs.recipe import encoder_for, encoder_of, with_learner
+        from poisonproof.system.progress import watched
+
+        output.warnings_as_notes()
+        samples = options.open_data(ensemble.data, ensemble.data_dir, read)
+        ensemble = replace(ensemble, out=ensemble.out or Path("runs") / f"{samples.name}-attack-size-{attack_size}")
+        assert ensemble.out is not None
+        if (earlier := _earlier(ensemble.out)) is not None:
+            return cls(*_as_typed(ensemble, voters, earlier), earlier, None, samples)
+        encoder = encoder_for(samples.schema, ensemble.encoder, ensemble.learner)
+        estimator = with_learner(samples, ensemble.learner, encoder, quiet=True)[1]
+        with output.progress_bar("pilot") as progress, watched(progress):
+            found = plan(
+                samples,
+                attack_size,
+                estimator,
+                methods=METHODS if methods is None else methods,
+                features=None if encoder is None else encoder_of(encoder),
+                learner_name=ensemble.learner,
+                n_jobs=ensemble.n_jobs,
+            )
+        record = found.followed()
+        output.note(f"method: {record['why']}; --method chooses another")
+        if record["method"] != ENSEMBLE and encoder is not None:
+            ensemble = replace(ensemble, encoder=encoder)
+        return cls(*_as_typed(ensemble, voters, record), record, found, samples)
+
+    def check(self, samples: Dataset, estimator: Any = None) -> None:
+        """Refuse data that the plan was not made on."""
+        if self.plan is not None:
+            self.plan.check(samples, estimator)
+
+
+def _as_typed(
+    ensemble: EnsembleOptions, voters: VoterOptions, followed: dict[str, Any]
+) -> tuple[EnsembleOptions, VoterOptions]:
+    method, parameters = followed["method"], followed["parameters"]
+    if method == ENSEMBLE:
+        ensemble = replace(ensemble, k=int(parameters["k"]), d=int(parameters["d"]))
+    return ensemble, voters.following(method, parameters)
+
+
+def _earlier(out: Path) -> dict[str, Any] | None:
+    """What the run that a folder holds follows, so that it goes on as it began."""
+    from poisonproof.runs.manifest import FILE, Manifest
+
+    if not (out / FILE).exists():
+        return None
+    followed = (Manifest.read(out).recipe or {}).get("plan")
+    return followed if isinstance(followed, dict) else None
+
+
+# The data change
+
+
+def update(
+    run: options.Run,
+    data: options.RunData = None,
+    remove: Annotated[
+        str | None,
+        typer.Option(
+            "--remove",
+            help="Training rows of the data to leave out, from 0: `3,17` (pictures by their names), or a file with one "
+            "on each line. Those left out before keep their numbers; none are left out any more with `''`.",
+        ),
+    ] = None,
+    learner: options.LearnerAgain = None,
+    encoder: options.EncoderAgain = None,
+    undefended: Annotated[
+        bool,
+        typer.Option(
+            "--undefended/--no-undefended",
+            help="Also train undefended models on all of the changed data, to compare with. Otherwise the run has no "
+            "such figures any more.",
+        ),
+    ] = False,
+    data_dir: options.DataDir = None,
+    n_jobs: options.Jobs = -1,
+    json: options.Json = False,
+) -> None:
+    """Make a run what it would be on changed data, read by its own schema; train only what that changes.
+
+    Where training samples vote, nothing is trained: samples come and go, only new ones are described, and votes are
+    counted. A map whose units were read off the data stays as it is.
+
+    DATA is the data as it should be now: your file with rows added, deleted or corrected. What was concluded from
+    the old data is deleted first; votes and base classifiers that saw a removed sample are overwritten.
+
+    Interrupted, the same command goes on, and so does `poisonproof update RUN`. Repeated, it changes nothing: rows are
+    numbered as in the data itself, also after some of them were left out.
+    """
+    options.check_run(run)
+    from poisonproof.display import bytes_of
+    from poisonproof.runs import run as runs
+    from poisonproof.runs.manifest import RunSettings
+    from poisonproof.runs.recipe import UserCode, reopen
+    from poisonproof.runs.report import write_report
+    from poisonproof.system.progress import watched
+
+    output.warnings_as_notes()
+    user_code = UserCode(learner, encoder)
+    with progress_bar("reading") as progress, watched(progress):
+        rows = None if remove is None else row_names(remove)
+        reopened = reopen(run, data, data_dir, user_code, remove=rows, stored=True)
+    for note in reopened.source.notes:
+        output.note(note)
+    recipe, before = reopened.recipe, reopened.manifest.settings
+    settings = RunSettings(
+        before.votes_only,
+        bool(before.rankings),
+        undefended,
+        update=True,
+        recipe=recipe.as_dict(),
+        max_memory=None if recipe.max_memory is None else bytes_of(recipe.max_memory),
+    )
+    dataset = replace(reopened.dataset, name=before.name)
+    with progress_bar() as progress, watched(progress):
+        model = reopened.model(run, user_code, n_jobs)
+        outcome = runs.run(dataset, model, run, settings)
+    _delete_embeddings(model, reopened)
+    write_report(outcome)
+    changes = list(outcome.manifest.changes)
+    if json:
+        facts = {name: getattr(outcome.manifest, name) for name in UNDEFENDED}
+        output.print_json({"out": str(run), "changes": changes, "n_train": outcome.manifest.n_train, **facts})
+        return
+    if outcome.manifest.no_undefended is not None:
+        output.note(f"undefended models: {outcome.manifest.no_undefended}")
+    if outcome.certificate.spread is None:
+        output.print_line(f"{run}: {outcome.certificate.voters}; nothing was trained, all votes are counted.")
+        return
+    nothing = {"retrained": 0, "of": outcome.certificate.spread.n_subsets}
+    last = changes[-1] if len(changes) > len(reopened.manifest.changes) else nothing
+    output.print_line(
+        f"{run}: {outcome.manifest.n_train} training samples; {last['retrained']} of {last['of']} base classifiers "
+        "were trained again, the others stand."
+    )
+
+
+def _delete_embeddings(model: Any, reopened: Reopened) -> None:
+    """Delete the embeddings of rows that are left out, unless an equal row stays."""
+    import numpy as np
+
+    from poisonproof.learners.inspection import public_map_of
+
+    encoder, left_out = public_map_of(getattr(model, "estimator", model)), reopened.recipe.left_out
+    if encoder is None or left_out is None:
+        return
+    gone = encoder.delete(reopened.source.train.take(np.array(left_out.of(reopened.source), np.int64)).X)
+    if gone:
+        output.note(f"{gone} embeddings of removed rows were deleted from the cache")
+
+
+def row_names(text: str) -> list[int | str]:
+    """Rows named on the command line: numbers or names of pictures with commas between, or a file with one per line."""
+    if text and len(text) <= LONGEST_NAME and Path(text).is_file() and Path(text).suffix.lower() not in PICTURES:
+        text = ",".join(Path(text).read_text().split())
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    return [int(name) if name.lstrip("-").isdigit() else name for name in names]

@@ -23,7 +23,7 @@ from typing import Annotated, Any
 import typer
 
 from poisonproof import __version__
-from poisonproof.cli import completion, options, output
+from poisonproof.cli import options, output
 from poisonproof.errors import PoisonproofError, install_command
 
 EXAMPLES = {
@@ -70,7 +70,7 @@ def example(
         typer.Argument(
             help="`table` (CSV with categories and missing cells), `contributors` (the same with ids), `text`, "
             "`images` (a folder) or `votes`; without a name they are listed.",
-            autocompletion=completion.one_of("table", "contributors", "text", "images", "votes"),
+            autocompletion=options.one_of("table", "contributors", "text", "images", "votes"),
         ),
     ] = None,
     folder: Annotated[Path, typer.Argument(help="Where to write.")] = Path(),

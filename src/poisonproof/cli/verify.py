@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from poisonproof import registry
-from poisonproof.cli import completion, options, output, reading
+from poisonproof.cli import options, output
 from poisonproof.cli.output import progress_bar
 from poisonproof.display import percent
 from poisonproof.errors import PoisonproofError
@@ -58,7 +58,6 @@ class DataAtHand(NamedTuple):
 
 
 def verify(
-    context: typer.Context,
     path: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory, or a certificate (.npz).")],
     data: DataToCheck = None,
     votes: Annotated[Path | None, typer.Option("--votes", help="The votes (.npy) of a loose certificate.")] = None,
@@ -111,11 +110,13 @@ def verify(
     With `--signature KEY`, evidence that was not signed with that key, is about other files, or says anything that is
     not true of the run is NOT VERIFIED too.
     """
+    if not os.path.lexists(path):
+        raise PoisonproofError(f"{path} is neither a run directory nor a certificate.", code="verify.missing")
     import poisonproof
 
     if not max_size > 0:
         raise PoisonproofError(f"--max-size must be above 0. Got {max_size}.")
-    given = data is not None or _typed(context, "data_dir")
+    given = data is not None or options.typed("data_dir")
     if test is not None and data is None:
         raise PoisonproofError("--test names the test samples that go with DATA; give DATA too.")
     data_at_hand = _data_at_hand(path, data, data_dir, given=given, needed=retrain > 0, test=test)
@@ -164,7 +165,7 @@ def audit(
         str | None,
         typer.Option(
             "--kinds",
-            autocompletion=completion.of_attacks,
+            autocompletion=options.complete_attacks,
             help="Which attacks: `remove,insert,flip,…`; otherwise all that apply.",
         ),
     ] = None,
@@ -173,7 +174,7 @@ def audit(
         str,
         typer.Option(
             "--method",
-            autocompletion=completion.one_of("finite-aggregation", "tight"),
+            autocompletion=options.one_of("finite-aggregation", "tight"),
             help="`finite-aggregation` or `tight`.",
         ),
     ] = "finite-aggregation",
@@ -188,6 +189,7 @@ def audit(
     Writes `audit.json` into the run.
     Exit code 3: an attack worked that the certificate excludes, and the case is printed.
     """
+    options.check_run(run)
     import poisonproof
     from poisonproof.runs.folder import only_writer
     from poisonproof.runs.recipe import UserCode, reopen
@@ -251,6 +253,7 @@ def attest(
     both statements signed (DSSE). Base classifiers may have voted or the training samples themselves. A run about which
     something is false yields no evidence: exit code 3.
     """
+    options.check_run(run)
     from poisonproof.evidence.facts import folder_beside
     from poisonproof.evidence.signing import private_key, write
 
@@ -318,6 +321,7 @@ def gate(
     means over classes and compared exactly, as fractions; each must also be above that of a constant answer, which no
     poison can change. The n-th `--certified-fraction` belongs to the n-th `--attack-size`.
     """
+    options.check_run(run)
     from poisonproof.evidence.gate import Thresholds, as_junit, as_record, conditions
     from poisonproof.system.files import write_bytes
 
@@ -386,7 +390,7 @@ def _verified_facts(
     run: Path, dataset: str | None, data_dir: Path | None, retrain: int = 0, parts: CustomParts | None = None
 ) -> Facts:
     """The facts about a run; exit code 3, and the verdict on stderr, if something about it is false."""
-    reading.check_run(run)
+    options.check_run(run)
     import poisonproof
     from poisonproof.evidence.facts import gather
     from poisonproof.verification.verdict import CheckFailed
@@ -409,12 +413,6 @@ def _verified_facts(
     except CheckFailed as error:
         output.note(str(error))
         raise typer.Exit(3) from None
-
-
-def _typed(context: typer.Context, name: str) -> bool:
-    """Whether an option was typed by the user rather than found in the environment."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def _check_signed(

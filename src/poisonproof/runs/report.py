@@ -21,7 +21,7 @@ from poisonproof.errors import PoisonproofError
 from poisonproof.runs.folder import REPORT, only_writer
 from poisonproof.runs.gallery import Tile, gallery
 from poisonproof.runs.manifest import Manifest
-from poisonproof.runs.outcome import Outcome
+from poisonproof.runs.run import Outcome
 from poisonproof.runs.summary import RareClass, Summary, beside_plan, headline_size, what_to_try
 from poisonproof.samples.schema import FEATURES
 from poisonproof.system.files import sha256_of, write_bytes

@@ -9,13 +9,23 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from dataclasses import replace
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from poisonproof.core.certify import certify
+import numpy as np
+from numpy.typing import NDArray
+
+from poisonproof.core.certificate import attack_sizes
+from poisonproof.core.certify import Certificate, certify
+from poisonproof.core.metrics import Evaluation
+from poisonproof.core.votes import Votes
 from poisonproof.data.dataset import Dataset
 from poisonproof.data.out_of_core import StoredDataset
+from poisonproof.display import percent
+from poisonproof.errors import PoisonproofError
 from poisonproof.runs.election import election_of
 from poisonproof.runs.folder import (
     PARTITIONS,
@@ -26,15 +36,58 @@ from poisonproof.runs.folder import (
     refuse_strangers,
     results_of,
 )
-from poisonproof.runs.manifest import RunSettings
-from poisonproof.runs.outcome import Clock, Outcome, first_figures, origin_of
+from poisonproof.runs.manifest import Identity, Manifest, RunSettings
 from poisonproof.runs.undefended import not_trained, trained_before
+from poisonproof.samples.kinds import Samples
 from poisonproof.system.determinism import at_most_threads
 from poisonproof.system.files import sha256_of, write_text
 from poisonproof.system.machine import environment
 
 VOTE = "train and vote"
+FIRST_SIZES = 6
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A completed run.
+
+    Where training samples vote there are no base classifiers, and so neither their accuracy nor partitions.
+    """
+
+    folder: Path
+    certificate: Certificate
+    y_test: NDArray[Any]
+    seconds: dict[str, float]
+    manifest: Manifest
+    x_test: Any
+    votes: Any
+    """What the voters said: votes, ballots or neighbours."""
+    test: Samples | None = None
+    """The test samples in canonical form."""
+    undefended_accuracy: float | None = None
+    base_accuracy: float | None = None
+    partition_sizes: NDArray[np.int64] | None = None
+    train_counts: NDArray[np.int64] | None = None
+    """Training samples of each class, where base classifiers vote."""
+
+    @cached_property
+    def figures(self) -> Evaluation:
+        """What the certificate says about the test set."""
+        return self.certificate.evaluate(self.y_test)
+
+    @property
+    def strong_undefended(self) -> tuple[float, str] | None:
+        """Test accuracy of what a practitioner would train without a guarantee, and what that is; if it is known."""
+        share, words = self.manifest.strong_undefended_accuracy, self.manifest.strong_undefended
+        return None if share is None or words is None else (share, words)
+
+    @property
+    def ensemble_votes(self) -> Votes:
+        """The votes of base classifiers; one sentence where training samples vote."""
+        if not isinstance(self.votes, Votes):
+            raise PoisonproofError(f"The run in {self.folder} has no base classifiers: {self.certificate.voters}.")
+        return self.votes
 
 
 def run(
@@ -65,7 +118,7 @@ def run(
             manifest = open_folder(folder, election.identity, settings)
             if manifest.status == "changing" and not isinstance(dataset, StoredDataset):
                 shutil.rmtree(folder / PARTITIONS, ignore_errors=True)  # which may hold rows that are being removed
-            before, earlier = trained_before(manifest), (manifest.seconds or {}).get(VOTE, 0.0)
+            earlier = (manifest.seconds or {}).get(VOTE, 0.0)
             clock.stop("prepare")
 
             def stale(count: int) -> None:
@@ -80,7 +133,7 @@ def run(
             clock.stop("certify")
             if not settings.undefended:
                 undefended = not_trained(manifest, settings)
-            elif before is not None:
+            elif (before := trained_before(manifest)) is not None:
                 undefended = before
             else:
                 words = first_figures(certificate, dataset.test.labels)
@@ -127,3 +180,42 @@ def run(
                 undefended.same,
                 **election.beside(tallies),
             )
+
+
+def first_figures(certificate: Certificate, y_test: NDArray[Any]) -> str:
+    """What is known once votes are certified, for people who wait while the undefended models are trained."""
+    if not len(certificate):
+        return "there are no test samples"
+    sizes = attack_sizes(certificate)
+    sizes = sizes[:: -(-len(sizes) // FIRST_SIZES)]
+    figures = certificate.evaluate(y_test)
+    shares = zip(sizes, figures.certified_fraction(sizes), figures.certified_fraction_balanced(sizes), strict=True)
+    listed = ", ".join(f"{percent(share)} ({percent(balanced)}) at {size}" for size, share, balanced in shares)
+    return (
+        f"certified fraction, % (pointwise; balanced in brackets): {listed}; always answering the most frequent label: "
+        f"{percent(figures.majority_share)}"
+    )
+
+
+class Clock:
+    """What each stage took, in seconds."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.started = time.perf_counter()
+
+    def stop(self, stage: str, earlier: float = 0.0) -> None:
+        """A stage ended, and took so long before an interruption."""
+        now = time.perf_counter()
+        self.seconds[stage] = round(now - self.started + earlier, 3)
+        self.started = now
+
+
+def origin_of(identity: Identity, threats: dict[str, int | str]) -> dict[str, Any]:
+    """What a certificate says about where it comes from when it leaves the folder."""
+    return {
+        "dataset": identity.dataset,
+        "learner": identity.learner,
+        "threat_model": threats,
+        "environment": environment(),
+    }

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from poisonproof.core.certify import Certificate
 from poisonproof.core.metrics import Caution, ClassShare
 from poisonproof.display import percent, shown
-from poisonproof.runs.outcome import Outcome
+from poisonproof.runs.run import Outcome
 
 FAR_BEHIND = 0.2
 
